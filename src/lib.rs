@@ -22,7 +22,7 @@
 //! | [`linear`] | Toeplitz products, factorisations, iterative solvers | [`linear::BlockToeplitz`], [`linear::minres`] |
 //! | [`tomography`] | reconstructors, estimates of wavefronts, Learn & Apply, simulated slopes | [`tomography::ReconstructorPlan`], [`tomography::EstimatePlan`] |
 //! | [`correction`] | deformable mirrors, fitting error, servo-lag error | [`correction::Mirror`], [`correction::Fitting`] |
-//! | [`image`] | point-spread functions, Strehl ratios, error budgets | [`image::ImagingPlan`], [`image::Aperture`] |
+//! | [`image`] | point-spread functions, Strehl ratios, error budgets | [`image::PsfPlan`], [`image::Aperture`] |
 //! | [`specimen`] | crystals from CIF and XYZ files, slices, frozen phonons, scattering factors | [`specimen::Crystal`] |
 //! | [`electrons`] | potentials, probes, multislice, PRISM, detectors, scans, HRTEM | [`electrons::StemPlan`], [`electrons::Multislice`] |
 //! | [`device`] | CPU threads and GPUs, progress, memory | [`device::Engine`] |
@@ -45,7 +45,7 @@
 //!
 //! let system = System::from_file("book/systems/small.toml")?;
 //! let plan = CovariancePlan::new(&system, CovarianceOptions::default())?;
-//! let variance = plan.run(&Engine::default(), &silent)?.slope_slope.variance(); // rad²
+//! let variance = plan.run(&Engine::default(), &unwatched)?.slope_slope.variance(); // rad²
 //! let kolmogorov = 0.1622428 * 500e-9f64.powi(2) * 0.1f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
 //! assert!((variance / kolmogorov - 0.761653).abs() < 1e-5);
 //! # Ok::<(), Error>(())
@@ -59,7 +59,7 @@
 //!
 //! let system = System::from_file("book/systems/small-moao.toml")?;
 //! let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default())?;
-//! let reconstruction = plan.run(&Engine::default(), &silent)?;
+//! let reconstruction = plan.run(&Engine::default(), &unwatched)?;
 //! let errors = reconstruction.wavefront_errors(&system)?;
 //! let nanometres: Vec<f64> = errors.iter().map(|error| (1e9 * error.rms).round()).collect();
 //! assert_eq!(nanometres, [163.0, 216.0]); // on the axis, and 30″ from it
@@ -70,13 +70,13 @@
 //! **Point-spread function** of the same instrument behind its deformable mirrors, at 1.65 µm.
 //!
 //! ```
-//! use lenslet::image::{ImagingOptions, ImagingPlan};
+//! use lenslet::image::{PsfOptions, PsfPlan};
 //! use lenslet::prelude::*;
 //!
 //! let text = std::fs::read_to_string("book/systems/small-moao.toml").unwrap();
 //! let system = System::from_toml(&text, "small-moao.toml")?;
-//! let plan = ImagingPlan::new(&system, ImagingOptions::from_toml(&text, "small-moao.toml")?)?;
-//! let images = plan.run(&Engine::default(), &silent)?;
+//! let plan = PsfPlan::new(&system, PsfOptions::from_toml(&text, "small-moao.toml")?)?;
+//! let images = plan.run(&Engine::default(), &unwatched)?;
 //! let strehl = images.targets.iter().map(|target| target.exposures[0].image.strehl);
 //! assert_eq!(strehl.map(|ratio| (1e3 * ratio).round()).collect::<Vec<_>>(), [664.0, 534.0]); // per mille
 //! # Ok::<(), Error>(())
@@ -96,7 +96,7 @@
 //!     detector.annuli = [[60.0, 90.0]]";
 //! let plan = SampleFile::from_toml(text, "book/systems/silicon.toml")?.plan()?;
 //! let mut readings = plan.begin(0..plan.places())?;
-//! plan.run(&Engine::default(), &mut readings, &silent, &mut |_| Ok(()))?;
+//! plan.run(&Engine::default(), &mut readings, &unwatched, &mut |_| Ok(()))?;
 //! let annulus = plan.detectors().rings() + 2; // behind the rings, the corners and the total
 //! let [column, between] = [0, 1].map(|place| readings.mean[[place, annulus]]);
 //! assert_eq!([column, between].map(|share| (1e4 * share).round()), [32.0, 9.0]); // 0.32 % and 0.09 % of the electrons
@@ -160,7 +160,7 @@ pub use error::{Error, Invalid, Result};
 /// What most programs use: `use lenslet::prelude::*;`.
 pub mod prelude {
     // Names of systems and their parts
-    pub use crate::device::{Device, Engine, Watch, silent};
+    pub use crate::device::{Device, Engine, Watch, unwatched};
     pub use crate::error::{Error, Invalid, Result};
     pub use crate::model::{
         Atmosphere, ConeGradient, Focus, GuideStar, Layer, LensletArray, Noise,

@@ -453,32 +453,32 @@ fn words(path: std::path::PathBuf) -> Result<Vec<String>, Box<dyn std::error::Er
 fn pictures_have_scales_with_quantity_and_unit() -> Checked {
     let run = Run::new()?;
     let (keck, moao) = (book("keck-lgs"), book("small-moao"));
-    let draw = |command: String| -> Result<Vec<String>, Box<dyn std::error::Error>> {
+    let realisation = |command: String| -> Result<Vec<String>, Box<dyn std::error::Error>> {
         said(&run.lenslet(&format!("{command} --plot p.svg --quiet"))?);
         words(run.path("p.svg"))
     };
-    let all = draw(format!("covariance {} -o c.npz --pair all", keck.display()))?;
+    let all = realisation(format!("covariance {} -o c.npz --pair all", keck.display()))?;
     let pairs: Vec<&String> = all.iter().filter(|word| word.ends_with(" xx")).collect();
     assert_eq!(pairs.len(), 10, "{pairs:?}");
     assert!(pairs.iter().all(|pair| pair.as_bytes()[0] <= pair.as_bytes()[2]), "{pairs:?}");
     assert!(all.iter().any(|word| word.starts_with("covariance [10")), "{all:?}");
     let reconstruct = format!("reconstruct {} -o r.npz", moao.display());
-    let error = draw(reconstruct.clone())?;
+    let error = realisation(reconstruct.clone())?;
     assert!(error.contains(&"rms error of the wavefront [nm]".to_string()), "{error:?}");
     assert!(!error.iter().any(|word| word == "−100" || word == "−200"), "{error:?}");
-    let noise = draw(format!("{reconstruct} --of noise"))?;
+    let noise = realisation(format!("{reconstruct} --of noise"))?;
     for word in ["small-moao.toml: noise of the slopes", "guide star 2"] {
         assert!(noise.contains(&word.to_string()), "{noise:?}");
     }
     assert!(noise.iter().any(|word| word.ends_with("half a lenslet = 20.63 mas rms")), "{noise:?}");
-    let spectrum = draw(format!("{reconstruct} --method eigen --of spectrum"))?;
+    let spectrum = realisation(format!("{reconstruct} --method eigen --of spectrum"))?;
     assert!(spectrum.contains(&"eigenvalue [rad²]".to_string()), "{spectrum:?}");
     assert!(!spectrum.iter().any(|word| word == "10⁻²⁰" || word == "10⁻¹⁸"), "{spectrum:?}");
-    let matrix = draw(format!("{reconstruct} --of reconstructor"))?;
+    let matrix = realisation(format!("{reconstruct} --of reconstructor"))?;
     assert!(matrix.iter().any(|word| word.ends_with("rad/rad]")), "{matrix:?}");
-    let psf = draw(format!("psf {} -o p.fits --decades 5", moao.display()))?;
+    let psf = realisation(format!("psf {} -o p.fits --decades 5", moao.display()))?;
     assert!(psf.contains(&"PSF / perfect peak, floor 10⁻⁵".to_string()), "{psf:?}");
-    let profile = draw(format!("psf {} -o p.fits --of profile", moao.display()))?;
+    let profile = realisation(format!("psf {} -o p.fits --of profile", moao.display()))?;
     assert!(profile.contains(&"PSF / perfect peak, floor 10⁻⁴".to_string()), "{profile:?}");
     // A profile is one line, and its sample in the legend another.
     let svg = fs::read_to_string(run.path("p.svg"))?;
@@ -1066,7 +1066,7 @@ fn bench_prints_the_table_of_the_original() -> Checked {
 }
 
 #[test]
-fn help_and_version_are_there() -> Checked {
+fn help_and_version_exist() -> Checked {
     let run = Run::new()?;
     assert!(said(&run.lenslet("--version")?).contains(env!("CARGO_PKG_VERSION")));
     let help = said(&run.lenslet("covariance --help")?);
@@ -1230,7 +1230,7 @@ fn pictures_that_do_not_exist_list_those_that_do() -> Checked {
     fs::write(run.path("none.toml"), text.replace("ensquared", "terms = []\nensquared"))?;
     fs::write(run.path("field.toml"), format!("{first}[reconstructor]{last}{field}"))?;
     fs::write(
-        run.path("silent.toml"),
+        run.path("unwatched.toml"),
         text.replace("noise = 2e-14", "").replace("noise = 1e-14", ""),
     )?;
     for (args, expected) in [
@@ -1252,7 +1252,7 @@ fn pictures_that_do_not_exist_list_those_that_do() -> Checked {
             "spectrum: expected error, reconstructor or noise, which exist here; only eigenvectors",
         ),
         (
-            "reconstruct silent.toml --of noise --method eigen",
+            "reconstruct unwatched.toml --of noise --method eigen",
             "noise: expected error, reconstructor or spectrum, which exist here; a map of noise needs",
         ),
     ] {

@@ -1,7 +1,7 @@
 //! The systems of the book on graphics processors: held against the processor, and against each other.
 
 use lenslet::bench::SYSTEMS;
-use lenslet::device::{Device, Engine, Gpu, silent};
+use lenslet::device::{Device, Engine, Gpu, unwatched};
 use lenslet::linear::Stop;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source, System};
 use lenslet::numerics::Precision;
@@ -55,9 +55,9 @@ fn covariances_of_every_system_are_those_of_the_processor() {
         let spectral = Method::Spectral(Some(SpectralSampling::choose(&problem).sampling));
         for method in [Method::Direct, spectral] {
             let plan = SlopeCovariancePlan::new(problem.clone(), method).unwrap();
-            let here = plan.run(&Engine::default(), &silent).unwrap();
+            let here = plan.run(&Engine::default(), &unwatched).unwrap();
             for engine in &engines {
-                let there = plan.run(engine, &silent).unwrap();
+                let there = plan.run(engine, &unwatched).unwrap();
                 let error = difference(there.values().iter(), here.values().iter());
                 println!("{name}, slopes, {method:?}, {}: {error:.1e}", engine.name());
                 assert!(error < bound(engine), "{name}, {method:?}, {}: {error:e}", engine.name());
@@ -70,7 +70,7 @@ fn covariances_of_every_system_are_those_of_the_processor() {
         let spectral = Method::Spectral(Some(spectral::wavefront::choose(&problem).sampling));
         for method in [Method::Direct, spectral] {
             let plan = WavefrontCovariancePlan::new(problem.clone(), method).unwrap();
-            let compute = |engine: &Engine| plan.run(engine, &silent).unwrap();
+            let compute = |engine: &Engine| plan.run(engine, &unwatched).unwrap();
             let here = compute(&Engine::default());
             for engine in &engines {
                 let there = compute(engine);
@@ -100,13 +100,13 @@ fn one_device_computes_what_all_do() {
             let problem = slope_problem(&system).unwrap();
             for method in [Method::Direct, Method::Spectral(Some(SpectralSampling::original()))] {
                 let plan = SlopeCovariancePlan::new(problem.clone(), method).unwrap();
-                let alone = plan.run(&one, &silent).unwrap();
-                assert_eq!(alone, plan.run(engine, &silent).unwrap());
-                assert_eq!(alone, plan.run(&two, &silent).unwrap());
+                let alone = plan.run(&one, &unwatched).unwrap();
+                assert_eq!(alone, plan.run(engine, &unwatched).unwrap());
+                assert_eq!(alone, plan.run(&two, &unwatched).unwrap());
             }
             if system.wants_wavefront() {
                 let plan = WavefrontCovariancePlan::direct(wavefront_problem(&system).unwrap());
-                let compute = |engine: &Engine| plan.run(engine, &silent).unwrap();
+                let compute = |engine: &Engine| plan.run(engine, &unwatched).unwrap();
                 assert_eq!(compute(&one), compute(engine));
                 assert_eq!(compute(&one), compute(&two));
             }
@@ -122,14 +122,14 @@ fn estimates_of_every_system_are_those_of_the_processor() {
         if !system.wants_wavefront() {
             continue;
         }
-        let slopes = Array1::from(Simulation::new(&system).unwrap().draw(3).slopes);
+        let slopes = Array1::from(Simulation::new(&system).unwrap().realisation(3).slopes);
         let slopes = slopes.insert_axis(Axis(0));
         let estimate = |engine: &Engine, tolerance: f64| {
             let stop = Stop { tolerance, ..Stop::default() };
             let options = EstimateOptions::default().stop(stop);
             let plan = EstimatePlan::new(&system, options).unwrap();
-            let estimator = plan.run(engine, &silent).unwrap();
-            estimator.estimate(slopes.view(), false, &silent).unwrap()
+            let estimator = plan.run(engine, &unwatched).unwrap();
+            estimator.estimate(slopes.view(), false, &unwatched).unwrap()
         };
         let here = estimate(&Engine::cpu(Precision::F64), 1e-9);
         for engine in &engines {
@@ -182,14 +182,14 @@ fn random_problems_are_those_of_the_processor() {
         let slopes = SlopeCovariancePlan::direct(slopes);
         let wavefront = WavefrontCovariancePlan::direct(wavefront);
         let compute = |engine: &Engine| {
-            let slopes = slopes.run(engine, &silent).unwrap();
-            (slopes, wavefront.run(engine, &silent).unwrap())
+            let slopes = slopes.run(engine, &unwatched).unwrap();
+            (slopes, wavefront.run(engine, &unwatched).unwrap())
         };
-        let (slopes_here, waves_here) = compute(&Engine::cpu(Precision::F64));
+        let (slopes_on_host, waves_on_host) = compute(&Engine::cpu(Precision::F64));
         for engine in &engines {
-            let (slopes_there, waves_there) = compute(engine);
-            let of_slopes = difference(slopes_there.values().iter(), slopes_here.values().iter());
-            let lattices = [&waves_there, &waves_here].map(|waves| &waves.lattices()[0]);
+            let (slopes_on_device, waves_on_device) = compute(engine);
+            let of_slopes = difference(slopes_on_device.values().iter(), slopes_on_host.values().iter());
+            let lattices = [&waves_on_device, &waves_on_host].map(|waves| &waves.lattices()[0]);
             let of_waves = difference(lattices[0].iter(), lattices[1].iter());
             println!("{seed}, {}: {of_slopes:.1e} {of_waves:.1e}", engine.name());
             let bound = bound(engine);

@@ -2,8 +2,8 @@
 
 use crate::allocation::peak;
 use lenslet::correction::CorrectionMode;
-use lenslet::device::{Engine, Memory, silent};
-use lenslet::image::{ErrorTerm, Field, ImagingOptions, ImagingPlan, Structure};
+use lenslet::device::{Engine, Memory, unwatched};
+use lenslet::image::{ErrorTerm, Field, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::model::{Atmosphere, Layer, System};
 use lenslet::tomography::{EstimateOptions, EstimatePlan, SimulationOptions, SimulationPlan};
 use lenslet::turbulence::{CovarianceOptions, CovariancePlan, Form, Method};
@@ -36,29 +36,29 @@ fn plans_state_the_memory_that_they_take() {
         ("dense", &thin, options.form(Form::Dense)),
     ] {
         let plan = CovariancePlan::new(system, options).unwrap();
-        let ((stated, _), used) = peak(|| (plan.memory(&cpu), plan.run(&cpu, &silent).unwrap()));
+        let ((stated, _), used) = peak(|| (plan.memory(&cpu), plan.run(&cpu, &unwatched).unwrap()));
         holds(name, &stated, used, 4);
     }
     let plan = EstimatePlan::new(&keck, EstimateOptions::default()).unwrap();
     let flat = ndarray::Array2::zeros((1, plan.slopes()));
     let ((stated, _), used) = peak(|| {
-        let estimator = plan.run(&cpu, &silent).unwrap();
-        (plan.memory(&cpu), estimator.estimate(flat.view(), false, &silent).unwrap())
+        let estimator = plan.run(&cpu, &unwatched).unwrap();
+        (plan.memory(&cpu), estimator.estimate(flat.view(), false, &unwatched).unwrap())
     });
     holds("estimate", &stated, used, 4);
     let plan = SimulationPlan::new(&keck, SimulationOptions::default().frames(5)).unwrap();
-    let ((stated, _), used) = peak(|| (plan.memory(), plan.run(&cpu, &silent).unwrap()));
+    let ((stated, _), used) = peak(|| (plan.memory(), plan.run(&cpu, &unwatched).unwrap()));
     holds("simulation", &stated, used, 4);
     // A field behind one mirror: what many directions take is what one takes.
     let small = "book/systems/small-moao.toml";
     let text = std::fs::read_to_string(small).unwrap();
-    let mut options = ImagingOptions::from_toml(&text, small).unwrap();
+    let mut options = PsfOptions::from_toml(&text, small).unwrap();
     options.correction.mode = CorrectionMode::Ltao;
-    options.image.structure = Structure::Stationary;
+    options.image.structure = StructureFunctionModel::Stationary;
     options.image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Anisoplanatism]);
     options.field = Some(Field { size: 1e-4, step: 2e-5 });
-    let plan = ImagingPlan::new(&system("small-moao"), options).unwrap();
+    let plan = PsfPlan::new(&system("small-moao"), options).unwrap();
     let ((stated, _), used) =
-        peak(|| (plan.describe(&cpu).memory, plan.run(&cpu, &silent).unwrap()));
+        peak(|| (plan.describe(&cpu).memory, plan.run(&cpu, &unwatched).unwrap()));
     holds("shared mirrors", &stated, used, 4);
 }

@@ -18,7 +18,7 @@
 //! large distances, which is 1e-7. A small program in NumPy, which shares nothing with this crate, gives what we find to 2e-8 and 1e-6 nm.
 
 use lenslet::correction::{Mirror, Projector};
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::image::{Actuators, Aperture};
 use lenslet::model::{GuideStar, MirrorDesign, Noise, Spacing, System};
 use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
@@ -219,7 +219,7 @@ fn images(case: &Case) -> [[f64; 2]; 2] {
     let system = case.system();
     let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default()).unwrap();
     assert_eq!((plan.measurements(), plan.truth_slopes()), (912, 152));
-    let found = plan.run(&Engine::default(), &silent).unwrap();
+    let found = plan.run(&Engine::default(), &unwatched).unwrap();
     let design = MirrorDesign {
         filter: 1.0 / 30f64.sqrt(),
         ..MirrorDesign::new(Spacing::Actuators(LENSLETS + 1))

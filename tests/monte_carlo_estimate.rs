@@ -1,12 +1,12 @@
-//! The estimate's error over simulated worlds is the one that the covariances predict, and no wrong estimate does as well.
+//! The estimate's error over turbulence realisations is the one that the covariances predict, and no wrong estimate does as well.
 
 use faer::{Mat, linalg::solvers::Solve};
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::model::{
     Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, Noise, PhaseGrid, Pupil, SlopeNoise,
     SlopeOrder, Source, System,
 };
-use lenslet::tomography::{Draw, EstimateOptions, EstimatePlan, Simulation};
+use lenslet::tomography::{Realisation, EstimateOptions, EstimatePlan, Simulation};
 use lenslet::turbulence::direct::wavefront::wavefront_covariance;
 use lenslet::turbulence::{dense, wavefront_problem};
 use ndarray::{Array2, Array3};
@@ -54,13 +54,13 @@ fn predict(system: &System) -> [Vec<[f64; 2]>; 2] {
     let (air, stars, gradient) = (system.atmosphere(), system.sensors(), system.cone_gradient());
     let valid = system.valid_lenslets();
     let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
-    let silence = dense::slope_covariance(air, &stars, &valid, gradient, &silent).unwrap();
+    let silence = dense::slope_covariance(air, &stars, &valid, gradient, &unwatched).unwrap();
     let mut slopes = silence.clone();
     noise.add_to(&mut slopes);
     let with_less = &silence + LESS * (&slopes - &silence);
     let grid = system.phase().unwrap();
     let wanted = (system.targets(), grid, system.lenslet_array().pitch());
-    let ties = dense::wavefront_slope(air, wanted, &stars, &valid, gradient, &silent).unwrap();
+    let ties = dense::wavefront_slope(air, wanted, &stars, &valid, gradient, &unwatched).unwrap();
     let phase = wavefront_covariance(&wavefront_problem(system).unwrap()).unwrap();
     let (n, points) = (slopes.nrows(), grid.points * grid.points);
     let predict = |slopes: &Array2<f64>, t: usize| {
@@ -84,24 +84,24 @@ fn predict(system: &System) -> [Vec<[f64; 2]>; 2] {
 }
 
 /// Mean squares of the error of each world and target.
-fn errors(worlds: &[Draw], estimates: &[Array3<f64>]) -> Vec<Vec<[f64; 2]>> {
-    let error = |(world, estimate): (&Draw, &Array3<f64>)| {
-        (estimate - &world.wavefronts)
+fn errors(realisations: &[Realisation], estimates: &[Array3<f64>]) -> Vec<Vec<[f64; 2]>> {
+    let error = |(turbulence, estimate): (&Realisation, &Array3<f64>)| {
+        (estimate - &turbulence.wavefronts)
             .outer_iter()
             .map(|error| mean_squares(&error.iter().copied().collect::<Vec<_>>()))
             .collect()
     };
-    worlds.iter().zip(estimates).map(error).collect()
+    realisations.iter().zip(estimates).map(error).collect()
 }
 
 /// What an estimator for `system` makes of the worlds' slopes, times `sign`.
-fn estimate(system: &System, worlds: &[Draw], sign: f64) -> Vec<Array3<f64>> {
+fn estimate(system: &System, realisations: &[Realisation], sign: f64) -> Vec<Array3<f64>> {
     let plan = EstimatePlan::new(system, EstimateOptions::default()).unwrap();
-    let estimator = plan.run(&Engine::default(), &silent).unwrap();
-    let slopes = Array2::from_shape_fn((worlds.len(), worlds[0].slopes.len()), |(frame, k)| {
-        sign * worlds[frame].slopes[k]
+    let estimator = plan.run(&Engine::default(), &unwatched).unwrap();
+    let slopes = Array2::from_shape_fn((realisations.len(), realisations[0].slopes.len()), |(frame, k)| {
+        sign * realisations[frame].slopes[k]
     });
-    let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
+    let estimates = estimator.estimate(slopes.view(), false, &unwatched).unwrap();
     estimates.wavefront.outer_iter().map(|frame| frame.to_owned()).collect()
 }
 
@@ -115,14 +115,14 @@ fn statistics(values: impl Iterator<Item = f64> + Clone) -> [f64; 2] {
 
 /// Holds the error over worlds against its prediction, and wrong estimates and predictions against both.
 fn hold_to_account(system: &System, seed: u64) {
-    const WORLDS: u64 = 400;
+    const REALISATIONS: u64 = 400;
     let simulation = Simulation::new(system).unwrap();
-    let worlds: Vec<Draw> = (0..WORLDS).map(|k| simulation.draw(seed + k)).collect();
-    let right = errors(&worlds, &estimate(system, &worlds, 1.0));
+    let realisations: Vec<Realisation> = (0..REALISATIONS).map(|k| simulation.realisation(seed + k)).collect();
+    let right = errors(&realisations, &estimate(system, &realisations, 1.0));
     let [predicted, with_less_noise] = predict(system);
     for (t, predicted) in predicted.iter().enumerate() {
         for (kind, name) in ["with piston", "without piston"].iter().enumerate() {
-            let [mean, error] = statistics(right.iter().map(|world| world[t][kind]));
+            let [mean, error] = statistics(right.iter().map(|turbulence| turbulence[t][kind]));
             let z = (mean - predicted[kind]) / error;
             println!(
                 "target {t} {name}: {:.2} ± {:.2} nm², predicted {:.2}: {z:+.1} standard errors",
@@ -149,8 +149,8 @@ fn hold_to_account(system: &System, seed: u64) {
     }
     for (name, system, sign) in wrong {
         // What is wrong by much shows in fewer worlds.
-        let worlds = if name == "along the layer" { &worlds[..] } else { &worlds[..100] };
-        let wrong = errors(worlds, &estimate(system, worlds, sign));
+        let realisations = if name == "along the layer" { &realisations[..] } else { &realisations[..100] };
+        let wrong = errors(realisations, &estimate(system, realisations, sign));
         for t in 0..predicted.len() {
             let excess = wrong.iter().zip(&right).map(|(wrong, right)| wrong[t][1] - right[t][1]);
             let [mean, error] = statistics(excess);

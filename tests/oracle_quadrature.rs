@@ -14,7 +14,7 @@
 //! sum of four rectangles that have a corner there, and each rectangle is two triangles, on which new variables make the
 //! integrand smooth. All integrals are by adaptive Gauss–Kronrod cells.
 
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
 use lenslet::turbulence::{SlopeCovariance, SlopeCovariancePlan, SlopeProblem};
 use std::f64::consts::PI;
@@ -359,7 +359,7 @@ fn direct_error(row: &Row, lenslets: usize, [i, j]: [usize; 2], reverse: bool) -
     let problem =
         SlopeProblem::new(&atmosphere, &array, &sources, ConeGradient::Pupil).expect("problem");
     let plan = SlopeCovariancePlan::direct(problem);
-    let covariance = plan.run(&Engine::default(), &silent).expect("covariance");
+    let covariance = plan.run(&Engine::default(), &unwatched).expect("covariance");
     let scale = PER_RADIAN * PER_RADIAN;
     let found = at_lag(&covariance, [0, 1], [i, j]).map(|row| row.map(|value| value / scale));
     let variance = (covariance.variance() / scale - row.variance).abs();
@@ -447,7 +447,7 @@ impl System {
     /// The largest error of the crate's direct method over all pairs, lags and components.
     fn check(&self) {
         let plan = SlopeCovariancePlan::direct(self.problem());
-        let covariance = plan.run(&Engine::default(), &silent).expect("covariance");
+        let covariance = plan.run(&Engine::default(), &unwatched).expect("covariance");
         let shape = (
             self.stars.len(),
             self.stars.len(),

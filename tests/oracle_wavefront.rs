@@ -4,7 +4,7 @@
 //! The headers of `tests/oracle/wavefront_slope.csv`, `phase_covariance_disc.csv` and `mixed_slopes.csv` say what the columns
 //! are and how they were computed. Each row becomes a system of one layer whose sources bring about the row's displacement.
 
-use lenslet::device::silent;
+use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Sensor, Source};
 use lenslet::turbulence::{WavefrontProblem, dense, direct};
 use ndarray::{Array2, arr2};
@@ -82,7 +82,7 @@ fn direct(row: &[f64; 8], [n, m, o]: [usize; 3], [i, j]: [usize; 2]) -> [f64; 2]
     let sources = (&[star_shifting([0.0; 2])][..], &[star][..]);
     let air = atmosphere(outer_scale);
     let problem = WavefrontProblem::new(&air, &array, sources, grid, ConeGradient::Pupil).unwrap();
-    let covariance = direct::wavefront::covariance(&problem, &silent).unwrap();
+    let covariance = direct::wavefront::covariance(&problem, &unwatched).unwrap();
     [0, 1].map(|a| covariance.lattices()[0][[0, 0, a, j, i]] / PER_RADIAN.powi(2))
 }
 
@@ -116,7 +116,7 @@ fn the_dense_wavefront_slopes_agree_with_the_table() {
         let (air, all) = (atmosphere(outer_scale), [arr2(&[[true]])]);
         let targets = (&target[..], grid, side);
         let matrix =
-            dense::wavefront_slope(&air, targets, &star, &all, ConeGradient::Pupil, &silent);
+            dense::wavefront_slope(&air, targets, &star, &all, ConeGradient::Pupil, &unwatched);
         let matrix: Array2<f64> = matrix.unwrap() / PER_RADIAN.powi(2);
         assert_eq!(matrix.dim(), (1, 2));
         let error = error_of([matrix[[0, 0]], matrix[[0, 1]]], [c_x, c_y]) / scale;
@@ -164,7 +164,7 @@ fn the_slopes_of_unequal_footprints_agree_with_the_table() {
         };
         let stars = [star(first, [0.1 * x, -0.4 * y]), star(second, [1.1 * x, 0.6 * y])];
         let (air, all) = (atmosphere(outer_scale), [arr2(&[[true]]), arr2(&[[true]])]);
-        let matrix = dense::slope_covariance(&air, &stars, &all, ConeGradient::Pupil, &silent);
+        let matrix = dense::slope_covariance(&air, &stars, &all, ConeGradient::Pupil, &unwatched);
         let matrix = matrix.unwrap() / PER_RADIAN.powi(2);
         let expected = [xx, xy, yx, yy];
         for (k, &expected) in expected.iter().enumerate() {

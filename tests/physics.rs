@@ -1,6 +1,6 @@
 //! Closed forms and invariants of slope covariance, for both methods.
 
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, SlopeOrder, Source, System};
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::{
@@ -38,13 +38,13 @@ fn lopsided(lenslets: usize, gradient: ConeGradient, shift: [f64; 2]) -> SlopePr
 }
 
 fn direct(problem: &SlopeProblem) -> SlopeCovariance {
-    SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &silent).unwrap()
+    SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &unwatched).unwrap()
 }
 
 fn spectral(problem: &SlopeProblem, samples: usize, oversampling: usize) -> SlopeCovariance {
     let sampling = SpectralSampling::new(samples, oversampling).unwrap();
     let plan = SlopeCovariancePlan::new(problem.clone(), Method::Spectral(Some(sampling)));
-    plan.unwrap().run(&Engine::default(), &silent).unwrap()
+    plan.unwrap().run(&Engine::default(), &unwatched).unwrap()
 }
 
 /// The largest difference of two covariances, in units of the variance.

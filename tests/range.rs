@@ -1,7 +1,7 @@
 //! The range in which a result is as exact as promised: its ends are measured against closed forms, and beyond them nothing is
 //! computed without a word.
 
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::model::{
     Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, PhaseGrid, Sensor, Source, System,
 };
@@ -44,7 +44,7 @@ fn short_outer_scales_have_closed_forms() {
             let array = LensletArray::new(2, side).unwrap();
             let problem = SlopeProblem::new(&air, &array, &[star()], ConeGradient::Pupil).unwrap();
             let slopes =
-                SlopeCovariancePlan::direct(problem).run(&Engine::default(), &silent).unwrap();
+                SlopeCovariancePlan::direct(problem).run(&Engine::default(), &unwatched).unwrap();
             let variance = 4.0 * (side * first - second) / side.powi(4);
             let expected = [
                 ([0, 0, 1, 1], variance),
@@ -64,11 +64,11 @@ fn short_outer_scales_have_closed_forms() {
             let problem =
                 WavefrontProblem::new(&air, &array, sources, grid, ConeGradient::Pupil).unwrap();
             // Points at ±D/4 are inside; those of one grid of three, step D/2, stand on the edges and corners.
-            let inside = direct::wavefront::covariance(&problem, &silent).unwrap();
+            let inside = direct::wavefront::covariance(&problem, &unwatched).unwrap();
             let grid = PhaseGrid::new(3, 2, 0.0).unwrap();
             let problem =
                 WavefrontProblem::new(&air, &array, sources, grid, ConeGradient::Pupil).unwrap();
-            let wavefront = direct::wavefront::covariance(&problem, &silent).unwrap();
+            let wavefront = direct::wavefront::covariance(&problem, &unwatched).unwrap();
             let entry =
                 |j: usize, i: usize| wavefront.lattices()[0][[0, 0, 0, j, i]] / PER_RADIAN.powi(2);
             let unit = 2.0 * first / side.powi(2);
@@ -85,7 +85,7 @@ fn short_outer_scales_have_closed_forms() {
             let [natural, laser] = [star(), laser].map(|star| [Sensor::at_rest(star, array)]);
             let (all, gradient) = ([array.valid(None, Default::default())], ConeGradient::Pupil);
             let dense =
-                dense::between(&air, (&natural, &all), (&laser, &all), gradient, &silent).unwrap();
+                dense::between(&air, (&natural, &all), (&laser, &all), gradient, &unwatched).unwrap();
             let across = 2.0 * second / side.powi(4);
             for (column, expected) in [(0, variance), (1, -0.5 * variance), (2, across)] {
                 let error = (dense[[0, column]] / PER_RADIAN.powi(2) - expected) / variance;
@@ -115,9 +115,9 @@ fn shorter_outer_scales_are_refused_by_name() {
     let (sensor, valid) =
         ([Sensor::at_rest(star(), array)], [array.valid(None, Default::default())]);
     let gradient = ConeGradient::Pupil;
-    assert!(dense::slope_covariance(&air, &sensor, &valid, gradient, &silent).is_err());
+    assert!(dense::slope_covariance(&air, &sensor, &valid, gradient, &unwatched).is_err());
     let points = (targets, grid, 0.5);
-    assert!(dense::wavefront_slope(&air, points, &sensor, &valid, gradient, &silent).is_err());
+    assert!(dense::wavefront_slope(&air, points, &sensor, &valid, gradient, &unwatched).is_err());
     // A laser star's footprint is smaller, and the same layer is within the range.
     let laser = [Source::new(0.0, 0.0, 90e3).unwrap()];
     assert!(SlopeProblem::new(&air, &array, &laser, ConeGradient::Pupil).is_ok());
@@ -145,14 +145,14 @@ fn wavefronts(disc_radius: f64) -> Vec<Vec<f64>> {
     let plan = CovariancePlan::new(&system, CovarianceOptions::default()).unwrap();
     let problem = plan.wavefront().unwrap().problem().clone();
     let sampling = spectral::SpectralSampling::new(64, 2).unwrap();
-    let by_spectrum = spectral::wavefront::covariance(&problem, &sampling, &silent).unwrap();
+    let by_spectrum = spectral::wavefront::covariance(&problem, &sampling, &unwatched).unwrap();
     let (targets, pitch) = (system.targets(), system.wavefront_pitch());
     let (grid, valid) = (system.wavefront_grid().unwrap(), system.valid_lenslets());
     let (air, points) = (system.atmosphere(), (targets, grid, pitch));
     let (sensors, gradient) = (system.sensors(), ConeGradient::Pupil);
-    let dense = dense::wavefront_slope(air, points, &sensors, &valid, gradient, &silent).unwrap();
-    let covariances = plan.run(&Engine::default(), &silent).unwrap();
-    let directly = direct::wavefront::covariance(&problem, &silent).unwrap();
+    let dense = dense::wavefront_slope(air, points, &sensors, &valid, gradient, &unwatched).unwrap();
+    let covariances = plan.run(&Engine::default(), &unwatched).unwrap();
+    let directly = direct::wavefront::covariance(&problem, &unwatched).unwrap();
     let flat = |lattices: &[ndarray::Array5<f64>]| lattices.iter().flatten().copied().collect();
     let own = covariances.wavefront_wavefront.unwrap();
     vec![
@@ -198,7 +198,7 @@ fn a_vast_disc_is_refused() {
     let points = (system.targets(), system.wavefront_grid().unwrap(), 0.5);
     let gradient = ConeGradient::Pupil;
     let matrix =
-        dense::wavefront_slope(system.atmosphere(), points, &sensors, &valid, gradient, &silent);
+        dense::wavefront_slope(system.atmosphere(), points, &sensors, &valid, gradient, &unwatched);
     assert!(matrix.is_err());
 }
 
@@ -212,10 +212,10 @@ fn the_tip_of_a_cone_is_refused() {
         assert!(refused.contains(word), "{word} in {refused}");
     }
     let slopes = CovariancePlan::new(&system, CovarianceOptions::default().slopes_only()).unwrap();
-    assert!(slopes.run(&Engine::default(), &silent).is_ok());
+    assert!(slopes.run(&Engine::default(), &unwatched).is_ok());
     let form = CovarianceOptions::default().form(lenslet::turbulence::Form::Dense);
     let dense = CovariancePlan::new(&system, form).unwrap();
-    assert!(dense.run(&Engine::default(), &silent).is_ok());
+    assert!(dense.run(&Engine::default(), &unwatched).is_ok());
 }
 
 /// An estimate of the spectral error is a number, or told in words.
@@ -279,7 +279,7 @@ fn long_outer_scales_end_in_a_power_law() {
         let air = air(vec![Layer::new(0.0, 1.0, outer_scale)]);
         let array = LensletArray::new(20, pitch).unwrap();
         let problem = SlopeProblem::new(&air, &array, &[star()], ConeGradient::Pupil).unwrap();
-        let slopes = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &silent).unwrap();
+        let slopes = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &unwatched).unwrap();
         let kolmogorov = 0.162_242_8 * (2.0 * PI * PER_RADIAN).powi(2) * pitch.powf(-1.0 / 3.0);
         let less = 1.0 - slopes.variance() / kolmogorov;
         let part = (pitch / outer_scale).cbrt();

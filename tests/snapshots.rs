@@ -4,7 +4,7 @@
 //! mercy of rounding on another processor; a change of a snapshot is a change of the physics. Review with
 //! `cargo insta review`, or set INSTA_UPDATE=always.
 
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::model::System;
 use lenslet::turbulence::{
     SlopeCovariance, SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wavefront_problem,
@@ -14,7 +14,7 @@ use std::fmt::Write;
 fn covariance(name: &str) -> SlopeCovariance {
     let system = System::from_file(format!("book/systems/{name}.toml")).unwrap();
     let plan = SlopeCovariancePlan::direct(slope_problem(&system).unwrap());
-    plan.run(&Engine::default(), &silent).unwrap()
+    plan.run(&Engine::default(), &unwatched).unwrap()
 }
 
 /// A table of some pairs at some lags (x, y) in pitches.
@@ -60,7 +60,7 @@ fn wavefront_table(name: &str, stars: &[usize], lags: &[(isize, isize)]) -> Stri
     let system = System::from_file(format!("book/systems/{name}.toml")).unwrap();
     let problem = wavefront_problem(&system).unwrap();
     let plan = WavefrontCovariancePlan::direct(problem.clone());
-    let covariance = plan.run(&Engine::default(), &silent).unwrap();
+    let covariance = plan.run(&Engine::default(), &unwatched).unwrap();
     let largest = covariance.largest();
     let mut text = format!("largest entry {largest:.9e} m rad\n");
     text += "layer  star      lag        x              y        (of the largest entry)\n";
@@ -95,7 +95,7 @@ fn elt() {
 fn error_budget(system: &System) -> String {
     use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
     let plan = ReconstructorPlan::new(system, ReconstructorOptions::default()).unwrap();
-    let found = plan.run(&Engine::default(), &silent).unwrap();
+    let found = plan.run(&Engine::default(), &unwatched).unwrap();
     let mut text =
         format!("{} slopes, {} of the truth\n", plan.measurements(), plan.truth_slopes());
     for (t, error) in found.wavefront_errors(system).unwrap().iter().enumerate() {
@@ -114,12 +114,12 @@ fn error_budgets() {
 /// Strehl ratios to 1e-4, widths and energies, and errors in nanometres by their causes: what changes them changes more than rounding.
 #[test]
 fn image_budgets() {
-    use lenslet::image::{ImagingOptions, ImagingPlan};
+    use lenslet::image::{PsfOptions, PsfPlan};
     let name = "book/systems/small-moao.toml";
     let text = std::fs::read_to_string(name).unwrap();
     let system = System::from_toml(&text, name).unwrap();
-    let plan = ImagingPlan::new(&system, ImagingOptions::from_toml(&text, name).unwrap()).unwrap();
-    let found = plan.run(&Engine::default(), &silent).unwrap();
+    let plan = PsfPlan::new(&system, PsfOptions::from_toml(&text, name).unwrap()).unwrap();
+    let found = plan.run(&Engine::default(), &unwatched).unwrap();
     let mut told = String::new();
     for (t, target) in found.targets.iter().enumerate() {
         let seen = &target.exposures[0];

@@ -1,6 +1,6 @@
 //! The spectral method against the direct method: is its error what it says it is?
 
-use lenslet::device::silent;
+use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
 use lenslet::turbulence::spectral::{SpectralSampling, TOLERANCE};
 use lenslet::turbulence::{PairCovariance, SlopeProblem, direct, spectral};
@@ -34,8 +34,8 @@ fn largest(one: &[PairCovariance], other: &[PairCovariance]) -> f64 {
 }
 
 fn true_error(problem: &SlopeProblem, sampling: SpectralSampling) -> f64 {
-    let spectral = spectral::slope::pair_covariances(problem, &sampling, &silent).unwrap();
-    largest(&spectral, &direct::slope::pair_covariances(problem, &silent).unwrap())
+    let spectral = spectral::slope::pair_covariances(problem, &sampling, &unwatched).unwrap();
+    largest(&spectral, &direct::slope::pair_covariances(problem, &unwatched).unwrap())
 }
 
 /// The estimate must be an honest one: hardly below the error, and of its order.
@@ -81,8 +81,8 @@ fn the_original_sampling_has_its_known_error() {
     for (pitch, outer_scale, known) in [(0.1, 30.0, 9.9e-4), (0.5, 30.0, 1.3e-3)] {
         let problem = problem(3, pitch, &[(0.0, 1.0, outer_scale)], &STARS[..1], INF);
         let original = SpectralSampling::original();
-        let spectral = spectral::slope::pair_covariances(&problem, &original, &silent).unwrap();
-        let exact = direct::slope::pair_covariances(&problem, &silent).unwrap();
+        let spectral = spectral::slope::pair_covariances(&problem, &original, &unwatched).unwrap();
+        let exact = direct::slope::pair_covariances(&problem, &unwatched).unwrap();
         let difference = (&spectral[0] - &exact[0]) / exact[0][[0, 2, 2]];
         let (variance, neighbour) = (difference[[0, 2, 2]], difference[[0, 2, 3]]);
         println!("pitch {pitch}: {variance:.3e} on the variance, {neighbour:.3e} at one lenslet");

@@ -1,7 +1,7 @@
 //! Parameter files of TIPTOP as system files: what is written of each example, and the command that writes it.
 
 use crate::cli::{Checked, Run};
-use lenslet::image::ImagingOptions;
+use lenslet::image::PsfOptions;
 use lenslet::model::{Imported, System};
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ fn examples_are_written_as_they_were() {
         let text = std::fs::read_to_string(example(name)).unwrap();
         let imported = Imported::from_tiptop(&text, &format!("{name}.ini")).unwrap();
         let system = System::from_toml(&imported.toml, name).unwrap();
-        let options = ImagingOptions::from_toml(&imported.toml, name).unwrap();
+        let options = PsfOptions::from_toml(&imported.toml, name).unwrap();
         assert_eq!(options.correction.weights.len(), system.targets().len());
         insta::assert_snapshot!(format!("import_{name}"), imported.toml);
     }
@@ -102,7 +102,7 @@ fn directions_of_optimisation_are_no_images() -> Checked {
     assert!(told.to_string().contains("images of 9 targets"), "{told}");
     // A target in a direction of the optimisation has its weight, the others of the file have none.
     let options =
-        ImagingOptions::from_toml(&std::fs::read_to_string(run.path("mavis.toml"))?, "m")?;
+        PsfOptions::from_toml(&std::fs::read_to_string(run.path("mavis.toml"))?, "m")?;
     let correction = lenslet::correction::Correction::new(&system, &options.correction)?;
     assert_eq!((correction.targets(), correction.system().targets().len()), (9, 37));
     Ok(())

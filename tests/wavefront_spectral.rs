@@ -1,6 +1,6 @@
 //! The spectral wavefront–slope covariance against the direct one: is its error what it says it is?
 
-use lenslet::device::silent;
+use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source};
 use lenslet::turbulence::spectral::{SpectralSampling, TOLERANCE};
 use lenslet::turbulence::{WavefrontProblem, WavefrontSlope, direct, spectral};
@@ -37,10 +37,10 @@ fn largest_difference(one: &WavefrontSlope, other: &WavefrontSlope) -> f64 {
 
 /// The estimate must be an honest one: hardly below the error, and of its order.
 fn hold_to_account(problem: &WavefrontProblem, samplings: &[(usize, usize)]) {
-    let exact = direct::wavefront::covariance(problem, &silent).unwrap();
+    let exact = direct::wavefront::covariance(problem, &unwatched).unwrap();
     for &(folded, oversampling) in samplings {
         let sampling = SpectralSampling::new(folded * oversampling, oversampling).unwrap();
-        let spectral = spectral::wavefront::covariance(problem, &sampling, &silent).unwrap();
+        let spectral = spectral::wavefront::covariance(problem, &sampling, &unwatched).unwrap();
         let error = largest_difference(&spectral, &exact);
         let estimate = spectral::wavefront::error_estimate(problem, &sampling);
         println!(
@@ -87,9 +87,9 @@ fn chosen_samplings_keep_their_promise() {
         problem((20, 0.1), (21, 1, 0.0), &[(0.0, 1.0, 30.0)], INF),
     ] {
         let chosen = spectral::wavefront::choose(&problem);
-        let exact = direct::wavefront::covariance(&problem, &silent).unwrap();
+        let exact = direct::wavefront::covariance(&problem, &unwatched).unwrap();
         let spectral =
-            spectral::wavefront::covariance(&problem, &chosen.sampling, &silent).unwrap();
+            spectral::wavefront::covariance(&problem, &chosen.sampling, &unwatched).unwrap();
         let error = largest_difference(&spectral, &exact);
         println!("{chosen}; in truth {error:.1e}");
         assert!(!chosen.limited && chosen.error_estimate <= TOLERANCE, "{chosen}");

@@ -1,8 +1,8 @@
 //! Draws the figures of the chapter on what a sensor folds into the folder that is given.
 
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
-use lenslet::device::{Engine, silent};
-use lenslet::image::{ErrorTerm, ImageOptions, ImagingOptions, ImagingPlan};
+use lenslet::device::{Engine, unwatched};
+use lenslet::image::{ErrorTerm, CameraOptions, PsfOptions, PsfPlan};
 use lenslet::model::{
     Atmosphere, GuideStar, Layer, LensletArray, MirrorDesign, Pupil, Source, Spacing, System,
 };
@@ -84,7 +84,7 @@ fn causes(lenslets: usize, pitch: f64) -> Result<Vec<(String, f64)>, Box<dyn Err
         .guide_stars([GuideStar::at_rest(axis, array, 2e-15)?])
         .targets([axis]);
     let system = builder.pupil(Some(Pupil::new(4.0, 0.0)?)).build()?;
-    let mut image = ImageOptions::default();
+    let mut image = CameraOptions::default();
     image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Aliasing, ErrorTerm::Fitting]);
     image.pixels = 16;
     let mirror =
@@ -95,8 +95,8 @@ fn causes(lenslets: usize, pitch: f64) -> Result<Vec<(String, f64)>, Box<dyn Err
         weights: Vec::new(),
     };
     let reconstructor = ReconstructorOptions::default();
-    let options = ImagingOptions { reconstructor, correction, control: None, image, field: None };
-    let found = ImagingPlan::new(&system, options)?.run(&Engine::default(), &silent)?;
+    let options = PsfOptions { reconstructor, correction, control: None, image, field: None };
+    let found = PsfPlan::new(&system, options)?.run(&Engine::default(), &unwatched)?;
     let terms = found.targets[0].budget.terms().iter();
     Ok(terms.map(|term| (term.name.clone(), term.rms())).collect())
 }

@@ -1,8 +1,8 @@
 //! Draws what one mirror leaves along a field, and the memory that many targets take, into the folder that is given.
 
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
-use lenslet::device::{Engine, silent};
-use lenslet::image::{ErrorTerm, ImageOptions, ImagingOptions, ImagingPlan, Structure};
+use lenslet::device::{Engine, unwatched};
+use lenslet::image::{ErrorTerm, CameraOptions, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::model::{MirrorDesign, Source, Spacing, System};
 use lenslet::plot::Figure;
 use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
@@ -16,13 +16,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     memory(&folder.join("many-targets.svg"))
 }
 
-fn options(mode: CorrectionMode, actuators: usize) -> ImagingOptions {
-    let mut image = ImageOptions::default();
-    (image.pixels, image.structure) = (16, Structure::Stationary);
+fn options(mode: CorrectionMode, actuators: usize) -> PsfOptions {
+    let mut image = CameraOptions::default();
+    (image.pixels, image.structure) = (16, StructureFunctionModel::Stationary);
     image.terms = Some(vec![ErrorTerm::Tomography]);
     let mirrors =
         vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(actuators)) }];
-    ImagingOptions {
+    PsfOptions {
         reconstructor: ReconstructorOptions::default(),
         correction: CorrectionOptions { mode, mirrors, weights: Vec::new() },
         control: None,
@@ -41,7 +41,7 @@ fn cut(path: &Path) -> Result<(), Box<dyn Error>> {
     let system = system.to_builder().targets(targets).build()?;
     let mut shared = options(CorrectionMode::Ltao, 9);
     shared.image.terms.get_or_insert_default().push(ErrorTerm::Anisoplanatism);
-    let run = |options| ImagingPlan::new(&system, options)?.run(&Engine::default(), &silent);
+    let run = |options| PsfPlan::new(&system, options)?.run(&Engine::default(), &unwatched);
     let (shared, own) = (run(shared)?, run(options(CorrectionMode::Moao, 9))?);
     let of = |name: &str| -> Vec<(f64, f64)> {
         let rms = |k: usize| {
@@ -80,7 +80,7 @@ fn memory(path: &Path) -> Result<(), Box<dyn Error>> {
         wanted.image.terms.get_or_insert_default().push(ErrorTerm::Anisoplanatism);
         let engine = Engine::default();
         let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-        let told = ImagingPlan::new(&system, wanted)?.describe(&engine).memory.host;
+        let told = PsfPlan::new(&system, wanted)?.describe(&engine).memory.host;
         one.push((f64::from(count), gibibytes(told)));
         let together = ReconstructorOptions::default().keep(true);
         let told = ReconstructorPlan::new(&system, together)?.memory(&engine).host;

@@ -1,6 +1,6 @@
 //! Draws the residuals of both solvers, with and without the preconditioner, into the folder that is given.
 
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::linear::{BlockToeplitz, Diagonal, Operator, Solver, Stop, Sum};
 use lenslet::model::System;
 use lenslet::plot::Figure;
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     let system = System::from_file("book/systems/keck-lgs.toml")?;
     let plan = SlopeCovariancePlan::direct(slope_problem(&system)?);
-    let covariance = plan.run(&Engine::default(), &silent)?;
+    let covariance = plan.run(&Engine::default(), &unwatched)?;
     let valid = system.valid_lenslets();
     let noise: Vec<_> = system.guide_stars().iter().map(|star| star.noise.mean()).collect();
     let turbulence = Arc::new(BlockToeplitz::slopes(&covariance, &valid)?);

@@ -1,6 +1,6 @@
 //! Draws the covariance of a natural star's lenslets with a laser star's into the folder that is given.
 
-use lenslet::device::silent;
+use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Sensor, SlopeOrder, Source};
 use lenslet::plot::Figure;
 use lenslet::turbulence::dense::slope_covariance;
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         });
         let [natural, other] = stars;
         let stars = [natural?, other?];
-        let matrix = slope_covariance(&air, &stars, &valid, ConeGradient::Pupil, &silent)?;
+        let matrix = slope_covariance(&air, &stars, &valid, ConeGradient::Pupil, &unwatched)?;
         let first = order.index(0, 0, lenslet);
         let value = |k| matrix[[first, order.index(1, 0, k)]] / matrix[[first, first]];
         Ok((0..20).map(|k| (array.centre(k), value(k))).collect())

@@ -1,7 +1,7 @@
 //! Draws the midpoints of two lenslets' edges, and how far the formula of four points is from the average over lenslets, into the
 //! folder that is given.
 
-use lenslet::device::silent;
+use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Sensor, Source};
 use lenslet::turbulence::{dense, midpoint};
 use plotters::prelude::*;
@@ -70,8 +70,8 @@ fn draw_error(path: &Path) -> Drawn {
         let place = |r: &f64| Sensor { shift: step.map(|part| part * r), ..one };
         let others: Vec<Sensor> = apart.iter().map(place).collect();
         let (first, second) = ((&[one][..], &[mask.clone()][..]), (&others[..], &masks[..]));
-        let four = midpoint::between(&air, first, second, &silent)?;
-        let exact = dense::between(&air, first, second, ConeGradient::Pupil, &silent)?;
+        let four = midpoint::between(&air, first, second, &unwatched)?;
+        let exact = dense::between(&air, first, second, ConeGradient::Pupil, &unwatched)?;
         let error = |k: usize| 100.0 * (four[[0, 2 * k]] - exact[[0, 2 * k]]) / exact[[0, 0]];
         let line = apart.iter().enumerate().map(|(k, &r)| (r, error(k)));
         chart

@@ -3,7 +3,7 @@
 mod images;
 
 use images::{Drawn, TYPEFACE, grey, paint, picture, write};
-use lenslet::device::silent;
+use lenslet::device::unwatched;
 use lenslet::electrons::{Aberrations, Beam, DetectorOptions, Edge, Finishing, Multislice, Probe};
 use lenslet::electrons::{Annulus, PatternOptions, Potential, PotentialOptions, Scan, StemMethod};
 use lenslet::electrons::{StemOptions, StemPlan, WaveGrid, integrated};
@@ -23,7 +23,7 @@ fn main() -> Drawn {
     convergent_beam(&folder.join("convergent-beam.svg"))?;
     let plan = titanate()?;
     let mut readings = plan.begin(0..plan.places())?;
-    plan.run(&Engine::cpu(Precision::F32), &mut readings, &silent, &mut |_| Ok(()))?;
+    plan.run(&Engine::cpu(Precision::F32), &mut readings, &unwatched, &mut |_| Ok(()))?;
     let signals = plan.signals::<f32>(&readings, &Finishing::default())?;
     deflections(&folder.join("deflections.svg"), &plan, &signals)?;
     let title = "strontium titanate, 200 keV, 22 mrad".into();
@@ -54,7 +54,7 @@ fn fire(level: f64) -> RGBColor {
 fn convergent_beam(path: &Path) -> Drawn {
     const ANGLES: [f64; 2] = [7.0, 14.0];
     let crystal = Crystal::from_text(include_str!("../systems/SI100.XYZ"), "SI100.XYZ", None)?;
-    let cell = crystal.specimen(specimen::Flight::MinusZ, [8, 8, 10])?;
+    let cell = crystal.specimen(specimen::BeamDirection::MinusZ, [8, 8, 10])?;
     let [x, y, z] = cell.cell();
     let (grid, slicing) = (WaveGrid::new([288, 288], [x, y])?, Slicing::new(z, 1.3575)?);
     let beam = Beam::new(100.0)?;
@@ -76,7 +76,7 @@ fn convergent_beam(path: &Path) -> Drawn {
             let probe = Probe { beam, semi_angle, aberrations, tilt: [0.0; 2] };
             probe.wave(&grid)?.put([x / 2.0, y / 2.0], wave);
         }
-        multislice.run(waves.view_mut(), slice, &[160], &silent, |_, _| Ok(()))?;
+        multislice.run(waves.view_mut(), slice, &[160], &unwatched, |_, _| Ok(()))?;
         light += &waves.mapv(|a| f64::from(a.norm_sqr()) / phonons.configurations as f64);
     }
     let whole = |angle: &f64| format!("{angle:.0}").replace('-', "−");
@@ -130,7 +130,7 @@ fn titanate() -> Result<StemPlan, Box<dyn Error>> {
     ];
     let atoms = places.into_iter().map(atom).collect::<Result<_, lenslet::Invalid>>()?;
     let crystal = Crystal::new([[SIDE, 0.0, 0.0], [0.0, SIDE, 0.0], [0.0, 0.0, SIDE]], atoms)?;
-    let specimen = crystal.specimen(specimen::Flight::MinusZ, [4, 4, 1])?;
+    let specimen = crystal.specimen(specimen::BeamDirection::MinusZ, [4, 4, 1])?;
     let slicing = Slicing::new(SIDE, SIDE / 2.0)?;
     let (tilt, aberrations) = ([0.0; 2], Aberrations::default());
     let probe = Probe { beam: Beam::new(200.0)?, semi_angle: 22.0, aberrations, tilt };

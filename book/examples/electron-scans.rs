@@ -5,7 +5,7 @@ mod images;
 
 use boxes::{BLUE_INK, Drawn, GREEN_INK, Part, RED_INK, draw};
 use images::{TYPEFACE, grey, paint, picture, write};
-use lenslet::device::silent;
+use lenslet::device::unwatched;
 use lenslet::electrons::sample_file::SampleFile;
 use lenslet::electrons::{Multislice, Potential, Prism, SMatrix, StemMethod};
 use lenslet::electrons::{Scan, StemOptions, StemPlan, StemReadings};
@@ -23,7 +23,7 @@ fn main() -> Drawn {
     passes(&folder.join("two-passes.svg"))?;
     devices(&folder.join("scan-gpu.svg"))?;
     lists(&folder.join("detector-lists.svg"))?;
-    windows_there(&folder.join("windows-there.svg"))?;
+    windows_on_device(&folder.join("windows-on-device.svg"))?;
     order(&folder.join("scan-order.svg"))?;
     posed(&folder.join("posed-scans.svg"))?;
     options(&folder.join("prismatic-options.svg"))?;
@@ -133,7 +133,7 @@ fn lists(path: &Path) -> Drawn {
 }
 
 /// Planes of beams on a device, and a probe that looks through a window of each.
-fn windows_there(path: &Path) -> Drawn {
+fn windows_on_device(path: &Path) -> Drawn {
     let area = SVGBackend::new(path, (600, 220)).into_drawing_area();
     area.fill(&WHITE)?;
     for k in (0..4).rev() {
@@ -326,7 +326,7 @@ fn silicon() -> Result<StemPlan, Box<dyn Error>> {
 
 fn read(plan: &StemPlan) -> Result<StemReadings, Box<dyn Error>> {
     let mut readings = plan.begin(0..plan.places())?;
-    plan.run(&Engine::cpu(Precision::F32), &mut readings, &silent, &mut |_| Ok(()))?;
+    plan.run(&Engine::cpu(Precision::F32), &mut readings, &unwatched, &mut |_| Ok(()))?;
     Ok(readings)
 }
 
@@ -341,7 +341,7 @@ fn window(path: &Path) -> Drawn {
     let multislice =
         Multislice::<f64>::new(options.grid, &options.probe.beam, potential.thickness())?;
     let slice = |k: usize| Ok(potential.slice(k));
-    multislice.run(waves.view_mut(), slice, &[potential.count()], &silent, |_, _| Ok(()))?;
+    multislice.run(waves.view_mut(), slice, &[potential.count()], &unwatched, |_, _| Ok(()))?;
     let matrix = SMatrix::new(prism, &options.probe.beam, waves, 0.0)?;
     let beam = matrix.plane(5);
     let (ny, nx) = beam.dim();

@@ -1,6 +1,6 @@
 //! Draws the figures of the chapters on the electron beam, multislice, detectors, scans and images of plane waves into the folder that is given.
 
-use lenslet::electrons::{Aberrations, Beam, Edge, Imaging, Probe, WaveGrid, integrated};
+use lenslet::electrons::{Aberrations, Beam, Edge, HrtemOptics, Probe, WaveGrid, integrated};
 use ndarray::{Array2, Array3};
 use num_complex::Complex64;
 use plotters::coord::Shift;
@@ -214,10 +214,10 @@ fn transfers(path: &Path) -> Result<(), Box<dyn Error>> {
     area.fill(&WHITE)?;
     let beam = Beam::new(200.0)?;
     let aberrations = Aberrations { defocus: -610.0, c3: 1e7, ..Default::default() };
-    let coherent = Imaging { aberrations, ..Imaging::perfect(beam) };
-    let partial = Imaging { focal_spread: 40.0, convergence: 0.3, ..coherent.clone() };
+    let coherent = HrtemOptics { aberrations, ..HrtemOptics::perfect(beam) };
+    let partial = HrtemOptics { focal_spread: 40.0, convergence: 0.3, ..coherent.clone() };
     let grid = WaveGrid::new([4096, 4], [1200.0, 1.0])?;
-    let curve = |lens: &Imaging| -> Result<Points, Box<dyn Error>> {
+    let curve = |lens: &HrtemOptics| -> Result<Points, Box<dyn Error>> {
         let transfer = lens.transfer(&grid)?;
         let kept = grid.kept(0).take(1000);
         Ok(kept.map(|k| (grid.frequency(0, k), -transfer[[0, k]].im)).collect())

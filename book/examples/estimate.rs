@@ -1,6 +1,6 @@
 //! Draws a simulated wavefront, its estimate from laser stars and the difference into the folder that is given.
 
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::model::System;
 use lenslet::plot::{PictureFormat, WavefrontMap, plot_wavefronts, without_piston};
 use lenslet::tomography::{EstimateOptions, EstimatePlan, Simulation};
@@ -14,12 +14,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     let keck = System::from_file("book/systems/keck-lgs.toml")?;
     let (grid, pupil) = (keck.phase().ok_or("no grid")?, keck.pupil().ok_or("no telescope")?);
-    let world = Simulation::new(&keck)?.draw(2026);
-    let slopes = ndarray::aview1(&world.slopes).insert_axis(Axis(0));
+    let turbulence = Simulation::new(&keck)?.realisation(2026);
+    let slopes = ndarray::aview1(&turbulence.slopes).insert_axis(Axis(0));
     let plan = EstimatePlan::new(&keck, EstimateOptions::default())?;
-    let estimates = plan.run(&Engine::default(), &silent)?.estimate(slopes, false, &silent)?;
+    let estimates = plan.run(&Engine::default(), &unwatched)?.estimate(slopes, false, &unwatched)?;
 
-    let truth = world.wavefronts.slice(s![TARGET, .., ..]).to_owned();
+    let truth = turbulence.wavefronts.slice(s![TARGET, .., ..]).to_owned();
     let estimate = estimates.wavefront.slice(s![0, TARGET, .., ..]).to_owned();
     let lit = Array2::from_shape_fn(truth.dim(), |(j, i)| {
         let at = |m| grid.coordinate(m, keck.lenslet_array().pitch());

@@ -1,11 +1,11 @@
 //! Draws how a fit steps down a valley, which lenslets a map averages over, and a profile learned from simulated slopes, into the folder that
 //! is given.
 
-use lenslet::device::silent;
+use lenslet::device::unwatched;
 use lenslet::linear::{LeastSquares, Residuals};
 use lenslet::model::{Atmosphere, Layer, System};
 use lenslet::plot::{PictureFormat, plot_learned};
-use lenslet::tomography::{LearnOptions, LearnPlan, Simulation, Unknown};
+use lenslet::tomography::{LearnOptions, LearnPlan, Simulation, ParameterGroup};
 use ndarray::{Array1, Array2, arr1, arr2};
 use plotters::prelude::*;
 use std::{error::Error, path::Path, path::PathBuf};
@@ -60,11 +60,11 @@ fn valley(folder: &Path) -> Drawn {
         .disable_mesh()
         .x_desc("first parameter")
         .y_desc("second parameter")
-        .draw()?;
+        .realisation()?;
     for (high, colour) in [(5.0, RGBColor(213, 94, 0)), (0.6, RGBColor(0, 0, 0))] {
         let at = |steps: usize| {
             let fit = LeastSquares { bounds: vec![[-5.0, high], [-5.0, 5.0]], floor: 0.0, steps };
-            fit.run(&mut Valley, &[-1.2, 1.8], &silent)
+            fit.run(&mut Valley, &[-1.2, 1.8], &unwatched)
                 .map(|found| (found.parameters[0], found.parameters[1]))
         };
         let steps = (0..40).map(at).collect::<Result<Vec<_>, _>>()?;
@@ -131,7 +131,7 @@ fn learned(folder: &Path) -> Drawn {
     let simulation = Simulation::new(&truth)?;
     let mut slopes = Array2::zeros((1000, simulation.order().len()));
     for (seed, mut frame) in slopes.rows_mut().into_iter().enumerate() {
-        frame.assign(&Array1::from(simulation.draw(seed as u64).slopes));
+        frame.assign(&Array1::from(simulation.realisation(seed as u64).slopes));
     }
     stars[1].sensor.shift = [0.0; 2];
     let layers = [(0.0, 0.4), (3800.0, 0.3), (9800.0, 0.3)];
@@ -139,8 +139,8 @@ fn learned(folder: &Path) -> Drawn {
     let start = truth.to_builder().atmosphere(Atmosphere::new(0.2, 500e-9, layers)?);
     let start = start.guide_stars(stars).build()?;
     let options =
-        LearnOptions::default().fit([Unknown::Strengths, Unknown::Altitudes, Unknown::Shifts]);
-    let learned = LearnPlan::new(&start, options)?.run(slopes.view(), &silent)?;
+        LearnOptions::default().fit([ParameterGroup::Strengths, ParameterGroup::Altitudes, ParameterGroup::Shifts]);
+    let learned = LearnPlan::new(&start, options)?.run(slopes.view(), &unwatched)?;
     let title = "learned from 1000 frames of two stars";
     Ok(std::fs::write(
         folder.join("learning.svg"),

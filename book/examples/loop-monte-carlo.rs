@@ -1,8 +1,8 @@
 //! Runs the loop of a small system in simulated worlds and draws what a camera sees beside what is foretold, into the folder that is given.
 
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::image::{
-    Budget, ErrorTerm, ImagingOptions, ImagingPlan, LoopSimulation, PointSpread, WorldSeen,
+    Budget, ErrorTerm, PsfOptions, PsfPlan, LoopSimulation, PointSpread, LoopFrame,
 };
 use lenslet::model::System;
 use lenslet::plot::{Figure, PictureFormat, plot_budgets};
@@ -13,7 +13,7 @@ use std::{error::Error, path::Path, path::PathBuf};
 const SYSTEM: &str = "book/systems/small-moao.toml";
 
 /// Worlds, unless the second argument says how many.
-const WORLDS: u64 = 150;
+const REALISATIONS: u64 = 150;
 
 /// The target that is looked at: the one off the axis.
 const TARGET: usize = 1;
@@ -21,24 +21,24 @@ const TARGET: usize = 1;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let folder = PathBuf::from(args.next().ok_or("the output folder is missing")?);
-    let count = args.next().map_or(Ok(WORLDS), |count| count.parse())?;
+    let count = args.next().map_or(Ok(REALISATIONS), |count| count.parse())?;
     let text = std::fs::read_to_string(SYSTEM)?;
     let system = System::from_toml(&text, SYSTEM)?;
-    let mut options = ImagingOptions::from_toml(&text, SYSTEM)?;
+    let mut options = PsfOptions::from_toml(&text, SYSTEM)?;
     // Terms as if they were independent, each of which is compared with a part of the residual.
     options.image.terms =
         Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
-    let foretold = ImagingPlan::new(&system, options.clone())?.run(&Engine::default(), &silent)?;
+    let foretold = PsfPlan::new(&system, options.clone())?.run(&Engine::default(), &unwatched)?;
     let simulation = LoopSimulation::new(&system, &options, 6)?;
-    let worlds = (1..=count).into_par_iter().map(|seed| simulation.world(seed));
-    let worlds: Vec<WorldSeen> = worlds
+    let realisations = (1..=count).into_par_iter().map(|seed| simulation.realisation(seed));
+    let realisations: Vec<LoopFrame> = realisations
         .map(|seen| seen.map(|mut seen| seen.swap_remove(TARGET)))
         .collect::<Result<_, _>>()?;
     let foretold = &foretold.targets[TARGET];
     let (image, budget) = (&foretold.exposures[0].image, &foretold.budget);
-    tell(&worlds, budget, image);
-    profile(&worlds, image, &folder.join("loop-monte-carlo.svg"))?;
-    bars(&worlds, budget, &folder.join("loop-monte-carlo-budget.svg"))
+    tell(&realisations, budget, image);
+    profile(&realisations, image, &folder.join("loop-monte-carlo.svg"))?;
+    bars(&realisations, budget, &folder.join("loop-monte-carlo-budget.svg"))
 }
 
 /// A mean over worlds and its standard error.
@@ -51,29 +51,29 @@ fn mean(values: impl Iterator<Item = f64>) -> [f64; 2] {
 }
 
 /// Prints variances and covariances of the parts, in nm².
-fn tell(worlds: &[WorldSeen], budget: &Budget, image: &PointSpread) {
-    let of = |value: &dyn Fn(&WorldSeen) -> f64| mean(worlds.iter().map(value));
-    for (j, part) in WorldSeen::PARTS.iter().enumerate() {
+fn tell(realisations: &[LoopFrame], budget: &Budget, image: &PointSpread) {
+    let of = |value: &dyn Fn(&LoopFrame) -> f64| mean(realisations.iter().map(value));
+    for (j, part) in LoopFrame::PARTS.iter().enumerate() {
         let told = budget.terms()[j].variance * 1e18;
         for k in j..3 {
-            let by = |seen: fn(&WorldSeen) -> &[[f64; 3]; 3]| of(&|world| 1e18 * seen(world)[j][k]);
+            let by = |seen: fn(&LoopFrame) -> &[[f64; 3]; 3]| of(&|turbulence| 1e18 * seen(turbulence)[j][k]);
             let ([slopes, e], [eye, f]) = (by(|seen| &seen.by_slopes), by(|seen| &seen.by_eye));
-            let other = WorldSeen::PARTS[k];
+            let other = LoopFrame::PARTS[k];
             println!(
                 "{part} {other}: truth sensor {slopes:.0} ± {e:.0}, eye {eye:.0} ± {f:.0}, budget {told:.0}"
             );
         }
     }
-    let [whole, error] = of(&|world| 1e18 * world.variance());
+    let [whole, error] = of(&|turbulence| 1e18 * turbulence.variance());
     println!("whole {whole:.0} ± {error:.0}, budget {:.0}", 1e18 * budget.total().powi(2));
-    let [strehl, error] = of(&|world| world.transfers[0].strehl());
+    let [strehl, error] = of(&|turbulence| turbulence.transfers[0].strehl());
     println!("Strehl {strehl:.4} ± {error:.4}, foretold {:.4}", image.strehl);
 }
 
 /// The profile of the star: foretold, and seen.
-fn profile(worlds: &[WorldSeen], image: &PointSpread, path: &Path) -> Result<(), Box<dyn Error>> {
-    let seen = |world: &WorldSeen| world.transfers[0].point_spread(image.pixel, 97);
-    let images = worlds.iter().map(seen).collect::<Result<Vec<_>, _>>()?;
+fn profile(realisations: &[LoopFrame], image: &PointSpread, path: &Path) -> Result<(), Box<dyn Error>> {
+    let seen = |turbulence: &LoopFrame| turbulence.transfers[0].point_spread(image.pixel, 97);
+    let images = realisations.iter().map(seen).collect::<Result<Vec<_>, _>>()?;
     let rings: Vec<_> = images.iter().map(PointSpread::rings).collect();
     let mas = |radius: f64| 1e3 * radius / ARCSEC;
     let points = (0..rings[0].len()).map(|k| {
@@ -89,14 +89,14 @@ fn profile(worlds: &[WorldSeen], image: &PointSpread, path: &Path) -> Result<(),
         .x_range(-10.0, 720.0)
         .y_range(3e-4, 1.0)
         .line("foretold", curve)
-        .points_with_errors(&format!("mean of {} worlds", worlds.len()), points);
+        .points_with_errors(&format!("mean of {} worlds", realisations.len()), points);
     Ok(figure.save(path)?)
 }
 
 /// The terms of the budget, and the parts in the worlds as a truth sensor and an eye tell them.
-fn bars(worlds: &[WorldSeen], budget: &Budget, path: &Path) -> Result<(), Box<dyn Error>> {
-    let parts = |of: fn(&WorldSeen) -> &[[f64; 3]; 3]| {
-        let part = |k: usize| mean(worlds.iter().map(|world| of(world)[k][k]))[0];
+fn bars(realisations: &[LoopFrame], budget: &Budget, path: &Path) -> Result<(), Box<dyn Error>> {
+    let parts = |of: fn(&LoopFrame) -> &[[f64; 3]; 3]| {
+        let part = |k: usize| mean(realisations.iter().map(|turbulence| of(turbulence)[k][k]))[0];
         let mut found = Budget::default();
         for (k, term) in budget.terms().iter().enumerate() {
             found = found.with(&term.name, part(k))?;
@@ -104,7 +104,7 @@ fn bars(worlds: &[WorldSeen], budget: &Budget, path: &Path) -> Result<(), Box<dy
         Ok::<_, Box<dyn Error>>(found)
     };
     let [sensor, eye] = [parts(|seen| &seen.by_slopes)?, parts(|seen| &seen.by_eye)?];
-    let whole = mean(worlds.iter().map(WorldSeen::variance))[0].sqrt();
+    let whole = mean(realisations.iter().map(LoopFrame::variance))[0].sqrt();
     let bars =
         [("foretold", budget), ("worlds, by a truth sensor", &sensor), ("worlds, by eye", &eye)];
     let title = format!("all that is left in the worlds: {:.0} nm", 1e9 * whole);

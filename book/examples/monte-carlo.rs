@@ -2,7 +2,7 @@
 //! Simulates the slopes of two laser stars, and draws the verdict on the cone's gradient into the folder that is given.
 
 // What the simulation of slopes stands on
-use lenslet::device::silent;
+use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
 use lenslet::turbulence::direct::slope::pair_covariances;
 use lenslet::turbulence::{SlopeCovariance, SlopeProblem, VonKarman};
@@ -152,8 +152,8 @@ pub const ENTRIES: [Entry; 12] = [
 pub fn simulate(draws: u64, seed: u64) -> Result<Vec<(f64, f64)>, Failure> {
     let stars = stars()?;
     let screens = LAYERS.map(|layer| Screen::new(layer, &stars));
-    let draw = |draw| {
-        let phases = phases(&screens, seed + draw);
+    let realisation = |realisation| {
+        let phases = phases(&screens, seed + realisation);
         let real = [0, 1].map(|star: usize| slopes(&map(&phases[star], |z| z.re)));
         let imaginary = [0, 1].map(|star: usize| slopes(&map(&phases[star], |z| z.im)));
         [
@@ -161,12 +161,14 @@ pub fn simulate(draws: u64, seed: u64) -> Result<Vec<(f64, f64)>, Failure> {
             ENTRIES.map(|entry| average(&imaginary, entry)),
         ]
     };
-    let worlds: Vec<[f64; ENTRIES.len()]> =
-        (0..draws).into_par_iter().flat_map_iter(draw).collect();
-    let n = worlds.len() as f64;
+    let realisations: Vec<[f64; ENTRIES.len()]> =
+        (0..draws).into_par_iter().flat_map_iter(realisation).collect();
+    let n = realisations.len() as f64;
     let statistics = |k: usize| {
-        let mean = worlds.iter().map(|world| world[k]).sum::<f64>() / n;
-        let scatter = worlds.iter().map(|world| (world[k] - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        let mean = realisations.iter().map(|turbulence| turbulence[k]).sum::<f64>() / n;
+        let scatter =
+            realisations.iter().map(|turbulence| (turbulence[k] - mean).powi(2)).sum::<f64>()
+                / (n - 1.0);
         (mean, (scatter / n).sqrt())
     };
     Ok((0..ENTRIES.len()).map(statistics).collect())
@@ -200,7 +202,8 @@ pub fn predict(gradient: ConeGradient) -> Result<Vec<f64>, Failure> {
     let atmosphere = Atmosphere::new(R0, WAVELENGTH, LAYERS.map(layer).to_vec())?;
     let array = LensletArray::new(REACH, PITCH)?;
     let problem = SlopeProblem::new(&atmosphere, &array, &stars()?, gradient)?;
-    let covariance = SlopeCovariance::from_pairs(&problem, &pair_covariances(&problem, &silent)?);
+    let covariance =
+        SlopeCovariance::from_pairs(&problem, &pair_covariances(&problem, &unwatched)?);
     let read = |entry: &Entry| {
         let [i, j] = entry.lag.map(|lag| (REACH - 1).wrapping_add_signed(lag));
         let ([p, q], [a, b]) = (entry.pair, entry.axes);
@@ -237,7 +240,7 @@ fn main() -> Result<(), Failure> {
         .x_label_formatter(&name)
         .x_desc("entry: stars, axes, lag in lenslets")
         .y_desc("difference from “pupil” [% of the variance]")
-        .draw()?;
+        .realisation()?;
     // Draw predictions and measurements
     let (blue, orange) = (RGBColor(0, 114, 178), RGBColor(213, 94, 0));
     let at = SegmentValue::CenterOf;
@@ -261,7 +264,7 @@ fn main() -> Result<(), Failure> {
         .draw_series(bars)?
         .label("sensor, bars of ±3 standard errors")
         .legend(|(x, y)| Circle::new((x + 9, y), 3, BLACK.filled()));
-    chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw()?;
+    chart.configure_series_labels().border_style(BLACK).background_style(WHITE).realisation()?;
     area.present()?;
     Ok(())
 }

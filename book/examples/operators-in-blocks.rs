@@ -1,8 +1,8 @@
 //! Draws the covariance of the slopes of two laser stars and a natural one, in blocks, into the folder that is given.
 
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::model::{SlopeOrder, System};
-use lenslet::turbulence::{CovarianceOptions, CovariancePlan, Form, Sets, SlopeSlope};
+use lenslet::turbulence::{CovarianceOptions, CovariancePlan, Form, LatticeGroups, SlopeSlope};
 use plotters::prelude::*;
 use std::{env, error::Error, path::PathBuf};
 
@@ -20,9 +20,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     lenslet::plot::load_font("sans-serif")?;
     let system = System::from_toml(SYSTEM, "blocks.toml")?;
     let options = CovarianceOptions::default().form(Form::Dense);
-    let covariances = CovariancePlan::new(&system, options)?.run(&Engine::default(), &silent)?;
+    let covariances = CovariancePlan::new(&system, options)?.run(&Engine::default(), &unwatched)?;
     let SlopeSlope::Dense(matrix) = covariances.slope_slope else { return Err("not dense".into()) };
-    let sets = Sets::new(&system.groups(), &SlopeOrder::new(&system.valid_lenslets()));
+    let sets = LatticeGroups::new(&system.groups(), &SlopeOrder::new(&system.valid_lenslets()));
     let (n, many) = (matrix.nrows(), sets.slopes(0));
 
     let path = folder.join("blocks.svg");

@@ -1,7 +1,7 @@
 // Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
 //! Draws covariances of two systems of the book into the folder that is given.
 
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::model::System;
 use lenslet::plot::{
     CovarianceView, Pairs, PictureFormat, plot_covariance, plot_wavefront_covariance,
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, pairs, picture) in pictures {
         let system = read(name)?;
         let plan = SlopeCovariancePlan::direct(slope_problem(&system)?);
-        let covariance = plan.run(&Engine::default(), &silent)?;
+        let covariance = plan.run(&Engine::default(), &unwatched)?;
         let view = CovarianceView::of(name).pairs(pairs);
         let svg = plot_covariance(&covariance, &system, &view, PictureFormat::Svg)?;
         std::fs::write(folder.join(picture), svg)?;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let name = "keck-lgs.toml";
     let system = read(name)?;
     let plan = WavefrontCovariancePlan::direct(wavefront_problem(&system)?);
-    let covariance = plan.run(&Engine::default(), &silent)?;
+    let covariance = plan.run(&Engine::default(), &unwatched)?;
     let (view, both) = (CovarianceView::of(name), (plan.problem(), &covariance));
     let svg = plot_wavefront_covariance(both, &system, &view, PictureFormat::Svg)?;
     std::fs::write(folder.join("covariance-keck-wavefront.svg"), svg)?;

@@ -1,6 +1,6 @@
 //! Draws the figures of the chapter on prediction into the folder that is given.
 
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::model::System;
 use lenslet::plot::Figure;
 use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
@@ -64,7 +64,7 @@ fn gain(small: &System, path: &Path) -> Result<(), Box<dyn Error>> {
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for milliseconds in [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0] {
         let options = ReconstructorOptions::default().delay(1e-3 * milliseconds);
-        let found = ReconstructorPlan::new(small, options)?.run(&Engine::default(), &silent)?;
+        let found = ReconstructorPlan::new(small, options)?.run(&Engine::default(), &unwatched)?;
         let predicted = found.wavefront_errors(small)?;
         let others = found.other_wavefront_errors(small)?.unwrap_or(predicted.clone());
         let [predicted, plain] = [&predicted, &others].map(|errors| 1e9 * errors[0].rms);

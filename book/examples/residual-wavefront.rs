@@ -1,8 +1,8 @@
 //! Draws the weights of past frames in a loop, and the error of a target off axis against the direction of the wind, into the folder that is given.
 
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
-use lenslet::device::{Engine, silent};
-use lenslet::image::{ErrorTerm, ImageOptions, ImagingOptions, ImagingPlan, LoopSimulation};
+use lenslet::device::{Engine, unwatched};
+use lenslet::image::{ErrorTerm, CameraOptions, PsfOptions, PsfPlan, LoopSimulation};
 use lenslet::model::{
     Atmosphere, ControlLoop, GuideStar, Layer, LensletArray, LoopKind, MirrorDesign, Pupil, Source,
     Spacing, System,
@@ -67,11 +67,11 @@ fn system(turn: f64) -> Result<System, Box<dyn Error>> {
         .build()?)
 }
 
-fn options(terms: Option<Vec<ErrorTerm>>) -> ImagingOptions {
-    let mut image = ImageOptions::default();
+fn options(terms: Option<Vec<ErrorTerm>>) -> PsfOptions {
+    let mut image = CameraOptions::default();
     (image.pixels, image.terms) = (16, terms);
     let mirrors = vec![MirrorDesign::new(Spacing::Actuators(9))];
-    ImagingOptions {
+    PsfOptions {
         reconstructor: ReconstructorOptions::default(),
         correction: CorrectionOptions { mode: CorrectionMode::Scao, mirrors, weights: Vec::new() },
         control: Some(CONTROL),
@@ -82,8 +82,8 @@ fn options(terms: Option<Vec<ErrorTerm>>) -> ImagingOptions {
 
 /// The rms of the residual wavefront, nm.
 fn total(turn: f64, terms: Option<Vec<ErrorTerm>>) -> Result<f64, Box<dyn Error>> {
-    let plan = ImagingPlan::new(&system(turn)?, options(terms))?;
-    Ok(1e9 * plan.run(&Engine::default(), &silent)?.targets[0].budget.total())
+    let plan = PsfPlan::new(&system(turn)?, options(terms))?;
+    Ok(1e9 * plan.run(&Engine::default(), &unwatched)?.targets[0].budget.total())
 }
 
 fn against_the_wind() -> Result<Figure, Box<dyn Error>> {
@@ -96,7 +96,7 @@ fn against_the_wind() -> Result<Figure, Box<dyn Error>> {
             let (system, options) = (system(turn)?, options(None));
             let squares = LoopSimulation::squares_per_lenslet(&system, &options)?;
             let simulation = LoopSimulation::new(&system, &options, squares)?;
-            let [mean, error] = simulation.check(REALISATIONS, &silent)?[0].error;
+            let [mean, error] = simulation.check(REALISATIONS, &unwatched)?[0].error;
             println!("{:4} {:.1} {:.1} ± {:.1}", degrees(k), joint[k].1, 1e9 * mean, 1e9 * error);
             simulated.push((degrees(k), 1e9 * mean, 1e9 * error));
         }
@@ -107,9 +107,9 @@ fn against_the_wind() -> Result<Figure, Box<dyn Error>> {
     use ErrorTerm::{Aliasing, Anisoplanatism, Bandwidth, Fitting, Tomography};
     let all = vec![Tomography, Aliasing, Anisoplanatism, Fitting, Bandwidth];
     let mut apart = options(Some(all));
-    apart.image.structure = lenslet::image::Structure::Stationary;
-    let plan = ImagingPlan::new(&system(0.0)?, apart)?;
-    let sum = 1e9 * plan.run(&Engine::default(), &silent)?.targets[0].budget.total();
+    apart.image.structure = lenslet::image::StructureFunctionModel::Stationary;
+    let plan = PsfPlan::new(&system(0.0)?, apart)?;
+    let sum = 1e9 * plan.run(&Engine::default(), &unwatched)?.targets[0].budget.total();
     Ok(Figure::new()
         .x_label("direction of the wind against that of the target [degrees]")
         .y_label("residual wavefront, rms [nm]")

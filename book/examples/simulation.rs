@@ -1,9 +1,9 @@
 //! Draws the error of a simulation's slope covariance over the lags, for three samplings, into the folder that is given.
 
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::model::System;
 use lenslet::plot::Figure;
-use lenslet::tomography::{Look, Sampling, Simulation};
+use lenslet::tomography::{Quantity, Sampling, Simulation};
 use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};
 use std::{error::Error, path::PathBuf, time::Instant};
 
@@ -11,12 +11,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     let keck = System::from_file("book/systems/keck-lgs.toml")?;
     let plan = SlopeCovariancePlan::direct(slope_problem(&keck)?);
-    let exact = plan.run(&Engine::default(), &silent)?;
+    let exact = plan.run(&Engine::default(), &unwatched)?;
     let lenslets = exact.lenslets();
     let simulation = Simulation::new(&keck)?;
     let start = Instant::now();
     for seed in 0..10 {
-        simulation.draw(seed);
+        simulation.realisation(seed);
     }
     println!(
         "frequencies {:?}, {:.0} ms a draw",
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let sampling = Sampling { period, ..Sampling::default() };
         let simulation = Simulation::with_sampling(&keck, &sampling)?;
         let error = |lag: usize| {
-            let look = |star, lenslet| Look::Slope { star, axis: 0, lenslet };
+            let look = |star, lenslet| Quantity::Slope { star, axis: 0, lenslet };
             let simulated = simulation.covariance(look(0, [9, 0]), look(2, [9, lag]));
             let exact_value = exact.values()[[0, 2, 0, 0, lenslets - 1, lenslets - 1 + lag]];
             (simulated.unwrap_or(f64::NAN) - exact_value).abs() / exact.variance()

@@ -1,6 +1,6 @@
 //! Draws cells of atoms, cut, turned and trembling, into the folder that is given.
 
-use lenslet::specimen::{Atom, Crystal, Cut, Element, Flight, Phonons, Slicing, Specimen};
+use lenslet::specimen::{Atom, Crystal, Cut, Element, BeamDirection, Phonons, Slicing, Specimen};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::{env, error::Error, path::Path, path::PathBuf};
@@ -102,7 +102,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(env::args_os().nth(1).ok_or("the output folder is missing")?);
     lenslet::plot::load_font("sans-serif")?;
     let silicon = Crystal::from_text(SILICON, "SI100.XYZ", None)?;
-    let cell = silicon.specimen(Flight::MinusZ, [1, 1, 1])?;
+    let cell = silicon.specimen(BeamDirection::MinusZ, [1, 1, 1])?;
 
     draw_atoms(&folder, &cell)?;
     draw_slices(&folder, &cell)?;
@@ -165,7 +165,7 @@ fn draw_slices(folder: &Path, cell: &Specimen) -> Result<(), Box<dyn Error>> {
 fn draw_phonons(folder: &Path, silicon: &Crystal) -> Result<(), Box<dyn Error>> {
     let large = |atom: &Atom| Atom { displacement: 5.0 * atom.displacement, ..*atom };
     let crystal = Crystal::new(silicon.lattice(), silicon.atoms().iter().map(large).collect())?;
-    let cell = crystal.specimen(Flight::MinusZ, [1, 1, 1])?;
+    let cell = crystal.specimen(BeamDirection::MinusZ, [1, 1, 1])?;
     let [x, y, _] = cell.cell();
     let mut top = Panel { axes: ["x [Å]", "y [Å]"], size: [x, y], ..Panel::default() };
     top.frame();
@@ -193,7 +193,7 @@ fn draw_turned(folder: &Path) -> Result<(), Box<dyn Error>> {
     };
     let lattice = [[length, 0.0, 0.0], [0.0, width, 0.0], [0.0, 0.0, width]];
     let screw = Crystal::new(lattice, (0..16).map(at).collect())?;
-    let turned = screw.specimen(Flight::PlusX, [1, 1, 1])?;
+    let turned = screw.specimen(BeamDirection::PlusX, [1, 1, 1])?;
 
     let axes = ["x [Å]", "y [Å]"];
     let mut file = Panel {
@@ -270,8 +270,8 @@ fn draw_symmetry(folder: &Path) -> Result<(), Box<dyn Error>> {
 /// Columns of silicon along 110 with the cell that is cut.
 fn draw_zone_axis(folder: &Path, silicon: &Crystal) -> Result<(), Box<dyn Error>> {
     let cut = silicon.cut([1, 1, 0], Cut::EXACT)?.crystal;
-    let [x, y, z] = cut.specimen(Flight::MinusZ, [1, 1, 1])?.cell();
-    let specimen = cut.specimen(Flight::MinusZ, [3, 2, 1])?;
+    let [x, y, z] = cut.specimen(BeamDirection::MinusZ, [1, 1, 1])?.cell();
+    let specimen = cut.specimen(BeamDirection::MinusZ, [3, 2, 1])?;
     let mut top = Panel {
         axes: ["along 1,−1,0 [Å]", "along 0,0,−1 [Å]"],
         size: [3.0 * x, 2.0 * y],

@@ -1,6 +1,6 @@
 //! Draws the error of the spectral method against oversampling and period into the folder that is given.
 
-use lenslet::device::silent;
+use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::{PairCovariance, SlopeProblem, direct, spectral};
@@ -28,7 +28,7 @@ fn errors(
     exact: &[PairCovariance],
     sampling: SpectralSampling,
 ) -> Result<(f64, f64), Failure> {
-    let spectral = spectral::slope::pair_covariances(problem, &sampling, &silent)?;
+    let spectral = spectral::slope::pair_covariances(problem, &sampling, &unwatched)?;
     let differences = spectral.iter().zip(exact).flat_map(|(one, other)| (one - other).into_iter());
     let worst = differences.fold(0.0, |worst: f64, x| worst.max(x.abs()));
     let centre = problem.lags() / 2;
@@ -40,7 +40,7 @@ type Curve = (String, RGBColor, Vec<(f64, f64, f64)>);
 
 fn against_oversampling() -> Result<Curve, Failure> {
     let problem = problem(10.0)?;
-    let exact = direct::slope::pair_covariances(&problem, &silent)?;
+    let exact = direct::slope::pair_covariances(&problem, &unwatched)?;
     let mut points = Vec::new();
     for oversampling in [1, 2, 3, 4, 6, 8, 12, 16, 24] {
         let (error, estimate) =
@@ -59,7 +59,7 @@ fn against_period() -> Result<Vec<Curve>, Failure> {
     ];
     let curve = |(outer_scale, (r, g, b)): (f64, (u8, u8, u8))| {
         let problem = problem(outer_scale)?;
-        let exact = direct::slope::pair_covariances(&problem, &silent)?;
+        let exact = direct::slope::pair_covariances(&problem, &unwatched)?;
         let mut points = Vec::new();
         for folded in [16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512] {
             let (error, estimate) =

@@ -1,7 +1,7 @@
 //! Draws the images of a system's targets into the folder that is given.
 
-use lenslet::device::{Engine, silent};
-use lenslet::image::{Exposure, Field, ImagingOptions, ImagingPlan, Structure};
+use lenslet::device::{Engine, unwatched};
+use lenslet::image::{Exposure, Field, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::model::{Source, System};
 use lenslet::plot::{
     FieldPicture, PictureFormat, plot_budgets, plot_field, plot_profiles, plot_stars,
@@ -15,8 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     let text = std::fs::read_to_string(SYSTEM)?;
     let system = System::from_toml(&text, SYSTEM)?;
-    let plan = ImagingPlan::new(&system, ImagingOptions::from_toml(&text, SYSTEM)?)?;
-    let found = plan.run(&Engine::default(), &silent)?;
+    let plan = PsfPlan::new(&system, PsfOptions::from_toml(&text, SYSTEM)?)?;
+    let found = plan.run(&Engine::default(), &unwatched)?;
     let titles: Vec<String> = found
         .targets
         .iter()
@@ -54,10 +54,10 @@ fn directions(system: &System) -> [Vec<[f64; 2]>; 2] {
 /// Maps of a field of 96 arcseconds, of images as if errors were stationary.
 fn field(system: &System, text: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     let field = Field { size: 96.0 * ARCSEC, step: 8.0 * ARCSEC };
-    let mut options = ImagingOptions::from_toml(text, SYSTEM)?;
+    let mut options = PsfOptions::from_toml(text, SYSTEM)?;
     options.field = Some(field);
-    options.image.structure = Structure::Stationary;
-    let found = ImagingPlan::new(system, options)?.run(&Engine::default(), &silent)?;
+    options.image.structure = StructureFunctionModel::Stationary;
+    let found = PsfPlan::new(system, options)?.run(&Engine::default(), &unwatched)?;
     let seen =
         |value: &dyn Fn(&Exposure) -> f64| found.map(&field, |seen| value(&seen.exposures[0]));
     let width = |seen: &Exposure| seen.width.map_or(f64::NAN, |width| 1e3 * width.mean() / ARCSEC);
@@ -81,11 +81,11 @@ fn galaxies(folder: &Path) -> Result<(), Box<dyn Error>> {
     const GALAXIES: &str = "book/systems/mosaic-field.toml";
     let text = std::fs::read_to_string(GALAXIES)?;
     let system = System::from_toml(&text, GALAXIES)?;
-    let mut options = ImagingOptions::from_toml(&text, GALAXIES)?;
+    let mut options = PsfOptions::from_toml(&text, GALAXIES)?;
     let field = Field { size: 120.0 * ARCSEC, step: 30.0 * ARCSEC };
     options.field = Some(field);
-    let plan = ImagingPlan::new(&system, options)?;
-    let found = plan.run(&Engine::default(), &silent)?;
+    let plan = PsfPlan::new(&system, options)?;
+    let found = plan.run(&Engine::default(), &unwatched)?;
     let energy = found.map(&field, |seen| seen.exposures[0].ensquared[0]);
     let (seen, middle) = (&found.uncorrected, (found.uncorrected.pixels() / 2) as f64);
     let near = |k: usize| (k as f64 - middle).abs() * seen.pixel <= 80e-3 * ARCSEC;

@@ -1,6 +1,6 @@
 //! Draws the figures of the chapters on tomography into the folder that is given.
 
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::linear::Eigen;
 use lenslet::model::{GuideStar, LensletArray, Noise, PhaseGrid, Source, System};
 use lenslet::plot::{
@@ -34,7 +34,7 @@ fn points(path: &Path) -> Result<(), Box<dyn Error>> {
     let keck = keck.to_builder().phase(Some(grid)).targets([target]).build()?;
     let options = ReconstructorOptions::default().truth(Truth::Wavefront).errors_only(true);
     let plan = PointErrorsPlan::new(&keck, options.tolerance(1e-2))?;
-    let error = &plan.run(&Engine::default(), &silent)?.in_pupil(&keck)?[0];
+    let error = &plan.run(&Engine::default(), &unwatched)?.in_pupil(&keck)?[0];
     let map = |name: &str, rms: f64, values: &Array2<f64>| WavefrontMap {
         title: format!("{name}: {:.0} nm rms", 1e9 * rms),
         values: values.mapv(f64::sqrt),
@@ -67,7 +67,7 @@ fn spectra(small: &System, path: &Path) -> Result<(), Box<dyn Error>> {
         ("without noise", without),
         ("without noise, two sensors alike", twice),
     ] {
-        let covariances = CovarianceMatrices::of(&system, &silent)?;
+        let covariances = CovarianceMatrices::of(&system, &unwatched)?;
         let values = Eigen::new(&covariances.measurements)?.values().to_vec();
         let largest_first = values.iter().rev().enumerate().filter(|(_, value)| **value > 0.0);
         figure = figure.line(name, largest_first.map(|(k, value)| (k as f64 + 1.0, *value)));
@@ -129,7 +129,7 @@ fn over_the_field(small: &System, path: &Path) -> Result<(), Box<dyn Error>> {
 
 fn errors(system: &System) -> Result<Vec<WavefrontError>, Box<dyn Error>> {
     let plan = ReconstructorPlan::new(system, ReconstructorOptions::default())?;
-    let found = plan.run(&Engine::default(), &silent)?;
+    let found = plan.run(&Engine::default(), &unwatched)?;
     Ok(found.wavefront_errors(system)?)
 }
 
@@ -155,14 +155,14 @@ fn maps(small: &System, path: &Path) -> Result<(), Box<dyn Error>> {
 fn matrices(small: &System, folder: &Path) -> Result<(), Box<dyn Error>> {
     let filtered = ReconstructorOptions::default().method(Inversion::Eigen).filter(3e-3);
     let plan = ReconstructorPlan::new(small, filtered)?;
-    let (values, kept) = plan.run(&Engine::default(), &silent)?.spectrum.ok_or("no spectrum")?;
+    let (values, kept) = plan.run(&Engine::default(), &unwatched)?.spectrum.ok_or("no spectrum")?;
     let title = "small-moao.toml: covariance of the measurements";
     let picture =
         plot_spectrum(&values, kept, plan.filter(&Engine::default()), title, PictureFormat::Svg)?;
     std::fs::write(folder.join("reconstructor-spectrum.svg"), picture)?;
 
     let plan = ReconstructorPlan::new(small, ReconstructorOptions::default())?;
-    let found = plan.run(&Engine::default(), &silent)?;
+    let found = plan.run(&Engine::default(), &unwatched)?;
     let title = "small-moao.toml: reconstructor of target 0";
     let reconstructor = found.reconstructor.ok_or("a plan without errors_only keeps it")?;
     let matrix = reconstructor.index_axis(Axis(0), 0);

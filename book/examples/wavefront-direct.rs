@@ -1,6 +1,6 @@
 //! Draws cuts through the wavefront–slope covariance of one layer into the folder that is given.
 
-use lenslet::device::silent;
+use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source};
 use lenslet::plot::Figure;
 use lenslet::turbulence::{WavefrontProblem, direct};
@@ -18,7 +18,7 @@ fn cut(disc: f64) -> Result<Vec<(f64, f64)>, lenslet::Error> {
     let sources: (&[Source], &[Source]) = (&star, &star);
     let problem = WavefrontProblem::new(&atmosphere, &array, sources, grid, ConeGradient::Pupil)?;
     let layer = problem.layers()[0];
-    let covariance = direct::wavefront::covariance(&problem, &silent)?;
+    let covariance = direct::wavefront::covariance(&problem, &unwatched)?;
     let (lattice, lags) = (&covariance.lattices()[0], problem.lags(&layer));
     let first = problem.first_lag(&layer, 0, 0)[0];
     let at = |i: usize| (first + i as f64 * layer.step, lattice[[0, 0, 0, lags / 2, i]]);

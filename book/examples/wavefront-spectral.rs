@@ -1,6 +1,6 @@
 //! Draws the error of the spectral wavefront–slope covariance against oversampling and period into the folder that is given.
 
-use lenslet::device::silent;
+use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source};
 use lenslet::plot::Figure;
 use lenslet::turbulence::spectral::SpectralSampling;
@@ -27,7 +27,7 @@ fn errors(
     (folded, oversampling): (usize, usize),
 ) -> Result<(f64, f64), Failure> {
     let sampling = SpectralSampling::new(folded * oversampling, oversampling)?;
-    let spectral = spectral::wavefront::covariance(problem, &sampling, &silent)?;
+    let spectral = spectral::wavefront::covariance(problem, &sampling, &unwatched)?;
     let pairs = spectral.lattices().iter().flatten().zip(exact.lattices().iter().flatten());
     let worst = pairs.fold(0.0, |worst: f64, (x, y)| worst.max((x - y).abs()));
     Ok((worst / exact.largest(), spectral::wavefront::error_estimate(problem, &sampling)))
@@ -48,7 +48,7 @@ fn against_oversampling() -> Result<Figure, Failure> {
     let stars = [("star on the axis", 0.0, f64::INFINITY), ("laser star at 20″", 20.0, 90e3)];
     for (name, zenith, height) in stars {
         let problem = problem(10.0, (zenith, height))?;
-        let exact = direct::wavefront::covariance(&problem, &silent)?;
+        let exact = direct::wavefront::covariance(&problem, &unwatched)?;
         let mut points = Vec::new();
         for oversampling in [1, 2, 3, 4, 6, 8, 12] {
             let both = errors(&problem, &exact, (240, oversampling))?;
@@ -66,7 +66,7 @@ fn against_period() -> Result<Figure, Failure> {
     let mut figure = Figure::new().x_label("period [m]").log_x();
     for outer_scale in [3.0, 30.0, f64::INFINITY] {
         let problem = problem(outer_scale, (0.0, f64::INFINITY))?;
-        let exact = direct::wavefront::covariance(&problem, &silent)?;
+        let exact = direct::wavefront::covariance(&problem, &unwatched)?;
         let mut points = Vec::new();
         for folded in [16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512] {
             points.push((0.25 * folded as f64, errors(&problem, &exact, (folded, 6))?));

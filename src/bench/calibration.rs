@@ -4,7 +4,7 @@
 // What a calibration stands on
 use super::reconstruct::time_stages;
 use crate::device::cuda::probe::probe;
-use crate::device::{Engine, Speed, Watch, WithinStage, Work, cache, processor_name, threads};
+use crate::device::{CostKind, Engine, Speed, Watch, WithinStage, cache, processor_name, threads};
 use crate::error::{Error, Invalid, count};
 use crate::files::origin::today;
 use crate::model::atmosphere::{Atmosphere, Layer};
@@ -30,23 +30,23 @@ struct Piece {
     /// Whether all stars share a lattice.
     shared: bool,
     /// Stages, by their names in the plan, that consist of a kind of work.
-    stages: &'static [(&'static str, Work)],
+    stages: &'static [(&'static str, CostKind)],
 }
 
-const INTEGRATED: (&str, Work) = ("covariance of measurements", Work::Integrals);
-const WRITTEN: (&str, Work) = ("covariance of measurements", Work::Memory);
-const FACTOR: (&str, Work) = ("factorisation", Work::Factors);
-const VECTORS: (&str, Work) = ("factorisation", Work::Eigenvectors);
-const SOLVED: (&str, Work) = ("reconstructor", Work::Products);
-const ITERATED: (&str, Work) = ("reconstructor", Work::Transforms);
-const READ: (&str, Work) = ("error", Work::Memory);
+const INTEGRATED: (&str, CostKind) = ("covariance of measurements", CostKind::Integrals);
+const WRITTEN: (&str, CostKind) = ("covariance of measurements", CostKind::Memory);
+const FACTOR: (&str, CostKind) = ("factorisation", CostKind::Factors);
+const VECTORS: (&str, CostKind) = ("factorisation", CostKind::Eigenvectors);
+const SOLVED: (&str, CostKind) = ("reconstructor", CostKind::Products);
+const ITERATED: (&str, CostKind) = ("reconstructor", CostKind::Transforms);
+const READ: (&str, CostKind) = ("error", CostKind::Memory);
 
 impl Piece {
     const fn new(
         method: Inversion,
         lenslets: [usize; 2],
         shared: bool,
-        stages: &'static [(&'static str, Work)],
+        stages: &'static [(&'static str, CostKind)],
     ) -> Self {
         Self { method, lenslets, shared, stages }
     }
@@ -178,7 +178,7 @@ fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measu
 /// # Errors
 /// `Invalid` where a time is none.
 pub fn speed(measured: &[Measured]) -> Result<Speed, Invalid> {
-    let pace = |kind: Work| {
+    let pace = |kind: CostKind| {
         let found = measured.iter().find(|measured| measured.kind == kind.name());
         found.map_or(1.0, Measured::pace)
     };
@@ -258,9 +258,9 @@ impl Kept {
         }
         let content: Value = serde_json::from_slice(&bytes).ok()?;
         let paces = &content["paces"];
-        let whole = Work::ALL.iter().all(|(_, name)| paces[name].is_f64());
+        let whole = CostKind::ALL.iter().all(|(_, name)| paces[name].is_f64());
         let date = content["date"].as_str().filter(|_| whole && content["key"] == self.key)?;
-        let pace = |kind: Work| paces[kind.name()].as_f64().unwrap_or(f64::NAN);
+        let pace = |kind: CostKind| paces[kind.name()].as_f64().unwrap_or(f64::NAN);
         Speed::measured(date.into(), pace).ok()
     }
 }
@@ -272,7 +272,7 @@ impl Kept {
     /// # Errors
     /// Why the file cannot be written.
     pub fn keep(&self, speed: &Speed) -> io::Result<()> {
-        let paces: serde_json::Map<String, Value> = Work::ALL
+        let paces: serde_json::Map<String, Value> = CostKind::ALL
             .map(|(kind, name)| (name.into(), json!(speed.pace(kind))))
             .into_iter()
             .collect();
@@ -290,10 +290,10 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
 
     fn some_speed() -> Speed {
-        let place = |kind: Work| Work::ALL.iter().position(|(other, _)| *other == kind);
+        let place = |kind: CostKind| CostKind::ALL.iter().position(|(other, _)| *other == kind);
         let pace = |kind| 0.125 + 0.5 * place(kind).unwrap() as f64;
         Speed::measured("2026-11-23T04:00:00".into(), pace).unwrap()
     }
@@ -361,13 +361,13 @@ mod tests {
             Piece::new(Inversion::Iterative, [3, 2], true, &[ITERATED]),
         ];
         let engine = Engine::default();
-        let measured = run(&tiny, &engine, &silent).unwrap();
+        let measured = run(&tiny, &engine, &unwatched).unwrap();
         let kinds: Vec<_> = measured.iter().map(|measured| measured.kind).collect();
         assert_eq!(kinds, ["integrals", "products", "transforms"]);
         assert!(measured.iter().all(|of_kind| of_kind.found > 0.0 && of_kind.planned > 0.0));
         let found = speed(&measured).unwrap();
-        assert_eq!(found.pace(Work::Integrals), measured[0].pace());
-        assert_eq!((found.pace(Work::Factors), found.date().is_some()), (1.0, true));
+        assert_eq!(found.pace(CostKind::Integrals), measured[0].pace());
+        assert_eq!((found.pace(CostKind::Factors), found.date().is_some()), (1.0, true));
         // A plan by what was found foretells what was found.
         let plan =
             ReconstructorPlan::new(&tiny[0].system().unwrap(), ReconstructorOptions::default());
@@ -379,7 +379,7 @@ mod tests {
         let names = |pieces: &[Piece]| -> Vec<_> {
             pieces.iter().flat_map(|piece| piece.stages).map(|(_, kind)| kind.name()).collect()
         };
-        for (_, name) in Work::ALL {
+        for (_, name) in CostKind::ALL {
             assert!(
                 [&ON_CORES[..], &ON_DEVICES[..]].iter().all(|all| names(all).contains(&name)),
                 "{name}"

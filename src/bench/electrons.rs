@@ -189,7 +189,7 @@ pub fn time_stem(
         _ => None,
     };
     let (points, slices) = (case.points, plan.options().slicing.count());
-    let work = Work { points, slices, waves };
+    let work = CostKind { points, slices, waves };
     let (reading, transforms) = match engine.precision() {
         Precision::F32 => beside::<f32>(&plan, work, engine, repeat, watch)?,
         Precision::F64 => beside::<f64>(&plan, work, engine, repeat, watch)?,
@@ -231,7 +231,7 @@ fn least(
 // Time what stands beside a scan
 /// Waves of so many samples along either side, and through how many slices they go.
 #[derive(Debug, Clone, Copy)]
-struct Work {
+struct CostKind {
     points: usize,
     slices: usize,
     waves: usize,
@@ -240,13 +240,13 @@ struct Work {
 /// The times of reading all waves, if cores do that, and of transforms alone.
 fn beside<T: Real>(
     plan: &StemPlan,
-    work: Work,
+    work: CostKind,
     engine: &Engine,
     repeat: u32,
     watch: &dyn Watch,
 ) -> Result<(Option<f64>, f64), Error> {
     if let Some(gpu) = engine.devices().first() {
-        let all = transforms_there::<T>(gpu, work, repeat)?;
+        let all = transforms_on_device::<T>(gpu, work, repeat)?;
         return Ok((None, all / engine.devices().len() as f64));
     }
     let [nx, ny] = plan.grid().points().map(|points| points / 2);
@@ -256,12 +256,16 @@ fn beside<T: Real>(
         (0..plan.places()).into_par_iter().for_each(read);
         Ok(())
     };
-    Ok((Some(least(repeat, watch, all)?), transforms_here::<T>(work, repeat, watch)?))
+    Ok((Some(least(repeat, watch, all)?), transforms_on_host::<T>(work, repeat, watch)?))
 }
 
 // Transforms alone on cores
 /// Seconds of the transforms of whole planes on all cores, forward and back for each wave and slice.
-fn transforms_here<T: Real>(work: Work, repeat: u32, watch: &dyn Watch) -> Result<f64, Error> {
+fn transforms_on_host<T: Real>(
+    work: CostKind,
+    repeat: u32,
+    watch: &dyn Watch,
+) -> Result<f64, Error> {
     let (forward, inverse) = T::plan_complex(work.points);
     let ways = [forward, inverse].map(|way| [way.clone(), way]);
     let (waves, slices) = (work.waves.min(4 * threads()), work.slices.min(4));
@@ -283,7 +287,7 @@ fn transforms_here<T: Real>(work: Work, repeat: u32, watch: &dyn Watch) -> Resul
 
 // Transforms alone on a device
 /// Seconds of the same on a device, by its clock.
-fn transforms_there<T: Real>(gpu: &Gpu, work: Work, repeat: u32) -> Result<f64, Error> {
+fn transforms_on_device<T: Real>(gpu: &Gpu, work: CostKind, repeat: u32) -> Result<f64, Error> {
     let plane = work.points * work.points;
     let waves = work.waves.min(((1 << 27) / (plane * size_of::<Complex<T>>())).max(1));
     let sides = [work.points; 2];
@@ -410,7 +414,7 @@ pub fn chosen(names: &[String], devices: usize) -> Result<Vec<Case>, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
 
     const TINY: Case = Case {
         name: "tiny",
@@ -445,7 +449,7 @@ mod tests {
         for (interpolation, deep) in [(0, false), (1, false), (1, true)] {
             let case = Case { interpolation, deep, ..TINY };
             let engine = Engine::cpu(Precision::F32);
-            let sheet = StemSheet::measure(&[case], &engine, 2, &silent).unwrap();
+            let sheet = StemSheet::measure(&[case], &engine, 2, &unwatched).unwrap();
             let times = &sheet.rows[0];
             assert_eq!((times.slices, times.probes, times.alone), (2, 9, None));
             assert_eq!(times.waves, if interpolation == 0 { 9 } else { 37 }, "{times:?}");
@@ -462,8 +466,8 @@ mod tests {
     #[test]
     fn transforms_are_timed_on_devices_as_well() {
         for gpu in crate::device::gpu::test_machines() {
-            let work = Work { points: 16, slices: 3, waves: 5 };
-            assert!(transforms_there::<f32>(&gpu, work, 2).unwrap() > 0.0, "{}", gpu.name());
+            let work = CostKind { points: 16, slices: 3, waves: 5 };
+            assert!(transforms_on_device::<f32>(&gpu, work, 2).unwrap() > 0.0, "{}", gpu.name());
         }
     }
 }

@@ -5,7 +5,7 @@
 use crate::bench::{ARRAYS, SYSTEMS, one_star};
 use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
-use crate::device::silent;
+use crate::device::unwatched;
 use crate::error::{Error, in_bytes};
 use crate::files::origin::date;
 use crate::linear::operator::gpu::DeviceOperator;
@@ -215,13 +215,13 @@ fn time_estimate(gpu: &Gpu, precision: Precision, repeat: u32) -> Result<(f64, u
     let stop = Stop { tolerance: 1e-3, ..Stop::default() };
     let plan = EstimatePlan::new(&system, EstimateOptions::default().stop(stop))?;
     let engine = Engine::gpus(vec![gpu.clone()], precision)?;
-    let estimator = plan.run(&engine, &silent)?;
-    let slopes = Array1::from(Simulation::new(&system)?.draw(1).slopes).insert_axis(Axis(0));
+    let estimator = plan.run(&engine, &unwatched)?;
+    let slopes = Array1::from(Simulation::new(&system)?.realisation(1).slopes).insert_axis(Axis(0));
     let mut iterations = 0;
     let mut times = Vec::new();
     for _ in 0..=repeat {
         let start = Instant::now();
-        let estimate = estimator.estimate(slopes.view(), false, &silent)?;
+        let estimate = estimator.estimate(slopes.view(), false, &unwatched)?;
         times.push(1e3 * start.elapsed().as_secs_f64());
         iterations = estimate.iterations[0];
     }
@@ -294,7 +294,7 @@ impl Sheet {
             let everywhere = [Array2::from_elem((lenslets, lenslets), true)];
             let problem = one_slope_problem(lenslets)?;
             let covariance =
-                SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &silent)?;
+                SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &unwatched)?;
             let time = [
                 time_product::<f64>(gpu, &covariance, &everywhere, repeat)?,
                 time_product::<f32>(gpu, &covariance, &everywhere, repeat)?,
@@ -305,7 +305,7 @@ impl Sheet {
         }
         let valid = system.valid_lenslets();
         let covariance =
-            SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &silent)?;
+            SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &unwatched)?;
         let time = [
             time_product::<f64>(gpu, &covariance, &valid, repeat)?,
             time_product::<f32>(gpu, &covariance, &valid, repeat)?,
@@ -325,8 +325,8 @@ impl Sheet {
         let variance = |pairs: Vec<PairCovariance>| pairs[0][[0, 19, 19]];
         let gpus = std::slice::from_ref(gpu);
         let found = [
-            variance(direct::slope::gpu::pair_covariances::<f64>(&one, gpus, &silent)?),
-            variance(direct::slope::gpu::pair_covariances::<f32>(&one, gpus, &silent)?),
+            variance(direct::slope::gpu::pair_covariances::<f64>(&one, gpus, &unwatched)?),
+            variance(direct::slope::gpu::pair_covariances::<f32>(&one, gpus, &unwatched)?),
         ];
         let error = found.map(|found| (found / (layer.strength * exact) - 1.0).abs());
         let pairs = problem.pairs().len();

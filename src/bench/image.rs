@@ -7,7 +7,9 @@ use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, count};
 #[cfg(feature = "cuda")]
 use crate::image::exposures::Strokes;
-use crate::image::{Actuators, Exposures, ImageOptions, ImagingOptions, ImagingPlan, Structure};
+use crate::image::{
+    Actuators, CameraOptions, Exposures, PsfOptions, PsfPlan, StructureFunctionModel,
+};
 #[cfg(feature = "cuda")]
 use crate::linear::factorisation::gpu::upload_rows;
 use crate::model::system::System;
@@ -42,23 +44,23 @@ pub struct ImageTimes {
 /// median.
 ///
 /// # Errors
-/// Those of [`ImagingPlan::run`].
+/// Those of [`PsfPlan::run`].
 pub fn time_images(
     system: &System,
-    options: &ImagingOptions,
+    options: &PsfOptions,
     (engine, repeat): (&Engine, u32),
     watch: &dyn Watch,
 ) -> Result<ImageTimes, Error> {
     let by = |structure| {
         let mut options = options.clone();
         options.image.structure = structure;
-        let run = |watch: &dyn Watch| {
-            ImagingPlan::new(system, options.clone())?.run(engine, watch).map(drop)
-        };
+        let run =
+            |watch: &dyn Watch| PsfPlan::new(system, options.clone())?.run(engine, watch).map(drop);
         time_median(repeat, run, watch)
     };
-    let (stationary, (exact, stages)) = (by(Structure::Stationary)?.0, by(Structure::Exact)?);
-    let plan = ImagingPlan::new(system, options.clone())?;
+    let (stationary, (exact, stages)) =
+        (by(StructureFunctionModel::Stationary)?.0, by(StructureFunctionModel::Exact)?);
+    let plan = PsfPlan::new(system, options.clone())?;
     Ok(ImageTimes {
         measurements: plan.reconstruction().measurements(),
         truth_slopes: plan.reconstruction().truth_slopes(),
@@ -122,16 +124,17 @@ pub struct ExposureTimes {
 /// Those of [`Exposures`]; `Cancelled` where the watcher wants to stop.
 pub fn time_exposures(
     system: &System,
-    options: &ImagingOptions,
+    options: &PsfOptions,
     engine: &Engine,
     watch: &dyn Watch,
 ) -> Result<ExposureTimes, Error> {
-    let plan = ImagingPlan::new(system, options.clone())?;
+    let plan = PsfPlan::new(system, options.clone())?;
     let mirror = plan.correction().pupil_mirror();
     let influence = |offset: [f64; 2]| mirror.influence(offset);
     let (positions, pitch) = (mirror.positions(), mirror.pitch());
     let actuators = Actuators { positions, pitch, influence: &influence };
-    let image = ImageOptions { structure: Structure::Stationary, ..options.image.clone() };
+    let image =
+        CameraOptions { structure: StructureFunctionModel::Stationary, ..options.image.clone() };
     let made = |engine| Exposures::new(actuators, plan.aperture(), &image, plan.diameter(), engine);
     let (strokes, cores) = (strokes(positions, pitch), Engine::default());
     let mut here = made(&cores)?;
@@ -203,22 +206,22 @@ pub fn exposure_table(times: &ExposureTimes, engine: &str) -> String {
 mod tests {
     use super::*;
     use crate::bench::reconstruct::SYSTEM;
-    use crate::device::silent;
+    use crate::device::unwatched;
 
     #[test]
     fn both_structure_functions_are_timed() {
         let (name, text) = SYSTEM;
         let system = System::from_toml(text, name).unwrap();
-        let mut options = ImagingOptions::from_toml(text, name).unwrap();
+        let mut options = PsfOptions::from_toml(text, name).unwrap();
         options.image.pixels = 16;
-        let times = time_images(&system, &options, (&Engine::default(), 1), &silent).unwrap();
+        let times = time_images(&system, &options, (&Engine::default(), 1), &unwatched).unwrap();
         let sum: f64 = times.stages.iter().map(|(_, seconds)| seconds).sum();
         assert!(sum <= times.exact && sum > 0.8 * times.exact, "{times:?}");
         assert!(times.stationary > 0.0 && times.planned > 0.0);
         assert_eq!((times.targets, times.actuators), (2, 68));
         let text = image_table(&[("a.toml", times)], "2 threads");
         assert!(text.contains("2 targets, 68 actuators") && text.contains("times as fast"));
-        let times = time_exposures(&system, &options, &Engine::default(), &silent).unwrap();
+        let times = time_exposures(&system, &options, &Engine::default(), &unwatched).unwrap();
         assert!(times.processor > 0.0 && (times.actuators, times.pixels) == (68, 16));
         let times = ExposureTimes { device: Some([1e-4, 2e-4]), ..times };
         let text = exposure_table(&times, "cuda:0");

@@ -7,14 +7,14 @@ use crate::device::cuda::{compiler, probe};
 use crate::device::emulator::collector::{Request, requests};
 use crate::device::engine::Engine;
 use crate::device::gpu::{self, Gpu};
-use crate::device::silent;
+use crate::device::unwatched;
 use crate::electrons::detector::gpu::DetectorsGpu;
 use crate::electrons::multislice::gpu::PassesGpu;
 use crate::electrons::prism::gpu::{PlanesGpu, WindowsGpu};
 use crate::electrons::{Beam, DetectorOptions, Detectors, WaveGrid};
 use crate::error::Error;
 use crate::image::structure_function::{Actuators, MeanStructure};
-use crate::image::{Aperture, Exposures, ImageOptions, Structure};
+use crate::image::{Aperture, CameraOptions, Exposures, StructureFunctionModel};
 use crate::linear::blocks::gpu::FewRows;
 use crate::linear::matrix::gpu::MatrixGpu;
 use crate::linear::operator::Pairs;
@@ -52,12 +52,12 @@ fn ask_for_system<T: Real>(gpu: &Gpu, system: &System) -> Result<(), Error> {
     SlopePlan::new(gpu, &tables, &slopes, &slopes.pairs())?;
     WavefrontPlan::new(gpu, &tables, &wavefront)?;
     let options = EstimateOptions::default();
-    let model = Posed::new(system, options)?.compute(&Engine::default(), &silent)?;
+    let model = Posed::new(system, options)?.compute(&Engine::default(), &unwatched)?;
     EstimatorGpu::<T>::of(gpu, &model, options)?;
     let sampling = SpectralSampling::new(1024, 4)?;
     let gpus = std::slice::from_ref(gpu);
-    spectral::gpu::slope_pairs::<T>(&slopes, &sampling, gpus, &silent)?;
-    spectral::gpu::wavefront::<T>(&wavefront, &sampling, gpus, &silent)?;
+    spectral::gpu::slope_pairs::<T>(&slopes, &sampling, gpus, &unwatched)?;
+    spectral::gpu::wavefront::<T>(&wavefront, &sampling, gpus, &unwatched)?;
     Ok(())
 }
 
@@ -67,7 +67,7 @@ fn ask_for_product<T: Real>(gpu: &Gpu, lenslets: usize) -> Result<(), Error> {
     let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
     let (array, star) = (LensletArray::new(lenslets, 0.1)?, [Source::star(0.0, 0.0)?]);
     let problem = SlopeProblem::new(&atmosphere, &array, &star, ConeGradient::Pupil)?;
-    let covariance = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &silent)?;
+    let covariance = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &unwatched)?;
     let everywhere = [Array2::from_elem((lenslets, lenslets), true)];
     BlockToeplitzGpu::<T>::slopes(gpu, &covariance, &everywhere)?;
     Ok(())
@@ -101,7 +101,7 @@ fn ask_for_reconstructor<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     let (name, text) = reconstruct::SYSTEM;
     let options = ReconstructorOptions::default().method(Inversion::Eigen);
     let plan = ReconstructorPlan::new(&System::from_toml(text, name)?, options)?;
-    plan.run(&Engine::gpus(vec![gpu.clone()], T::PRECISION)?, &silent)?;
+    plan.run(&Engine::gpus(vec![gpu.clone()], T::PRECISION)?, &unwatched)?;
     Ok(())
 }
 
@@ -127,7 +127,11 @@ fn ask_for_modes<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     let actuators = Actuators { positions: &[[0.0; 2]], pitch: 1.0, influence: &influence };
     let engine = Engine::gpus(vec![gpu.clone()], T::PRECISION)?;
     MeanStructure::new(actuators, &aperture, 16, &engine)?;
-    let image = ImageOptions { structure: Structure::Stationary, pixels: 8, ..Default::default() };
+    let image = CameraOptions {
+        structure: StructureFunctionModel::Stationary,
+        pixels: 8,
+        ..Default::default()
+    };
     Exposures::new(actuators, &aperture, &image, 2.0, &engine)?;
     Ok(())
 }

@@ -159,14 +159,14 @@ pub fn reconstructor_table(rows: &[(&str, ReconstructorTimes)], engine: &str) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::tomography::covariance_matrix::tests::system;
 
     #[test]
     fn stages_add_up_to_all() {
         let options = ReconstructorOptions::default();
         let engine = Engine::default();
-        let times = time_reconstructor(&system(1e-14), options, (&engine, 1), &silent).unwrap();
+        let times = time_reconstructor(&system(1e-14), options, (&engine, 1), &unwatched).unwrap();
         let sum: f64 = times.stages.iter().map(|(_, seconds)| seconds).sum();
         assert!(sum <= times.total && sum > 0.9 * times.total, "{times:?}");
         let names: Vec<_> = times.stages.iter().map(|(name, _)| name.as_str()).collect();

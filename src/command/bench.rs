@@ -13,7 +13,7 @@ use crate::bench::electrons::{CASES, StemSheet, chosen};
 use crate::bench::{self, gpu::Sheet};
 use crate::device::{self, Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
-use crate::image::ImagingOptions;
+use crate::image::PsfOptions;
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::numerics::real::Precision;
@@ -304,7 +304,7 @@ fn bench_reconstruct(args: &ReconstructBenchArgs) -> Result<String, Error> {
 // Measure the images of systems
 fn bench_image(args: &ImageBenchArgs) -> Result<String, Error> {
     let posed = |(text, name): (&str, &str), system: System| {
-        Ok::<_, Error>((name.to_string(), system, ImagingOptions::from_toml(text, name)?))
+        Ok::<_, Error>((name.to_string(), system, PsfOptions::from_toml(text, name)?))
     };
     let read = |path: &PathBuf| {
         let (system, text) = System::with_text(path)?;
@@ -338,8 +338,7 @@ fn bench_image(args: &ImageBenchArgs) -> Result<String, Error> {
 /// The times of exposures of the mirror of the paper.
 fn exposed(engine: &Engine, terminal: &Terminal) -> Result<bench::image::ExposureTimes, Error> {
     let (name, text) = bench::image::EXPOSED;
-    let (system, options) =
-        (System::from_toml(text, name)?, ImagingOptions::from_toml(text, name)?);
+    let (system, options) = (System::from_toml(text, name)?, PsfOptions::from_toml(text, name)?);
     bench::image::time_exposures(&system, &options, engine, terminal)
 }
 

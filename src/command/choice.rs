@@ -11,7 +11,7 @@ use crate::model::slopes::{SlopeFormat, SlopeUnit};
 use crate::numerics::real::Precision;
 use crate::plot::{ColourScale, Component};
 use crate::tomography::inversion::Inversion;
-use crate::tomography::learning::Unknown;
+use crate::tomography::learning::ParameterGroup;
 use crate::tomography::reconstructor::Truth;
 use crate::turbulence::plan::Form;
 use crate::units::{ARCSEC, DEGREE};
@@ -104,14 +104,14 @@ pub fn interpolations() -> impl TypedValueParser<Value = Interpolation> {
 }
 
 /// What can be learned from slopes.
-pub fn unknowns() -> impl TypedValueParser<Value = Unknown> {
+pub fn unknowns() -> impl TypedValueParser<Value = ParameterGroup> {
     one_of([
-        ("strengths", "r0 and the fractions of layers", Unknown::Strengths),
-        ("altitudes", "Altitudes of layers, but of those at the ground", Unknown::Altitudes),
-        ("outer-scale", "One outer scale of all layers", Unknown::OuterScale),
-        ("shifts", "Shifts of sensors against the first one", Unknown::Shifts),
-        ("rotations", "Rotations of all sensors", Unknown::Rotations),
-        ("magnifications", "Magnifications of all sensors", Unknown::Magnifications),
+        ("strengths", "r0 and the fractions of layers", ParameterGroup::Strengths),
+        ("altitudes", "Altitudes of layers, but of those at the ground", ParameterGroup::Altitudes),
+        ("outer-scale", "One outer scale of all layers", ParameterGroup::OuterScale),
+        ("shifts", "Shifts of sensors against the first one", ParameterGroup::Shifts),
+        ("rotations", "Rotations of all sensors", ParameterGroup::Rotations),
+        ("magnifications", "Magnifications of all sensors", ParameterGroup::Magnifications),
     ])
 }
 

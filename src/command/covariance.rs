@@ -60,7 +60,7 @@ pub struct CovarianceArgs {
     plot: Option<PathBuf>,
     /// What to draw.
     #[arg(long, value_enum, requires = "plot", default_value = "slopes")]
-    of: Of,
+    of: PlottedCovariance,
     /// Pair of guide stars to draw, or of a target and a guide star, counted from 0; or all. All of a small system, else 0,0.
     #[arg(long, value_name = "P,Q|all", requires = "plot", value_parser = parse_pair)]
     pair: Option<Pairs>,
@@ -91,7 +91,7 @@ enum MethodName {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
-enum Of {
+enum PlottedCovariance {
     /// The covariance of the slopes among themselves.
     Slopes,
     /// The covariance of the wavefronts with the slopes.
@@ -213,9 +213,13 @@ fn view(args: &CovarianceArgs, plan: &CovariancePlan) -> Result<CovarianceView, 
         .component(args.component.0)
         .scale(args.scale);
     match (args.of, plan.wavefront()) {
-        (Of::Slopes, _) => view.check_slopes(plan.system().guide_stars().len()).map(drop)?,
-        (Of::Wavefront, Some(wavefront)) => view.check_wavefront(wavefront.problem()).map(drop)?,
-        (Of::Wavefront, None) => {
+        (PlottedCovariance::Slopes, _) => {
+            view.check_slopes(plan.system().guide_stars().len()).map(drop)?
+        }
+        (PlottedCovariance::Wavefront, Some(wavefront)) => {
+            view.check_wavefront(wavefront.problem()).map(drop)?
+        }
+        (PlottedCovariance::Wavefront, None) => {
             let needed = "wavefronts need a [[target]] and a table [phase]";
             return Err(choice::no_picture("wavefront", &["slopes"], needed).into());
         }
@@ -230,10 +234,10 @@ fn draw(
     (view, format): (&CovarianceView, PictureFormat),
 ) -> Result<Vec<u8>, Error> {
     match (args.of, &computed.slope_slope, &computed.wavefront_slope) {
-        (Of::Slopes, SlopeSlope::Toeplitz(slopes), _) => {
+        (PlottedCovariance::Slopes, SlopeSlope::Toeplitz(slopes), _) => {
             plot_covariance(slopes, system, view, format)
         }
-        (Of::Wavefront, _, Some(WavefrontSlopes::Toeplitz(problem, covariance))) => {
+        (PlottedCovariance::Wavefront, _, Some(WavefrontSlopes::Toeplitz(problem, covariance))) => {
             plot_wavefront_covariance((problem, covariance), system, view, format)
         }
         _ => unreachable!("other forms are refused before"),

@@ -5,7 +5,7 @@
 use super::examples::{self, words_and_examples};
 use super::progress::{Terminal, with_speed};
 use super::summary::{
-    Said, align, command_line, count, file_json, file_line, file_lines, plan_text,
+    Outcome, align, command_line, count, file_json, file_line, file_lines, plan_text,
 };
 use crate::command::choice;
 use crate::device::engine::Engine;
@@ -151,7 +151,7 @@ impl EstimateArgs {
 const LONG: f64 = 10.0;
 
 /// Estimates the wavefronts that the arguments ask for; returns what to print.
-pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
+pub fn estimate(args: &EstimateArgs) -> Result<Outcome, Error> {
     // Check the files of the estimate
     let plot = args.plot.as_deref();
     let picture =
@@ -246,14 +246,14 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     // Tell it in the form asked for
     let files = [slopes_file.as_path(), output.as_path()];
     let (method, form, seconds) = (plan.method(), plan.form(), [built, solved]);
-    let told = Told { args, files, method, form, engine, estimator, estimates, seconds };
+    let told = Report { args, files, method, form, engine, estimator, estimates, seconds };
     let text = match (args.json, args.quiet) {
         (true, _) => format!("{}\n", told.summary()),
         (false, true) => String::new(),
         (false, false) => told.lines(),
     };
     let warnings = told.misfit().into_iter().collect();
-    Ok(Said { text, warnings, shortfall: told.shortfall() })
+    Ok(Outcome { text, warnings, shortfall: told.shortfall() })
 }
 
 // Name the file in an error
@@ -279,7 +279,7 @@ fn brief(number: f64) -> String {
     if (0.01..1e4).contains(&number) { format!("{number:.3}") } else { format!("{number:.1e}") }
 }
 /// All that there is to tell.
-struct Told<'a> {
+struct Report<'a> {
     args: &'a EstimateArgs,
     /// Of the slopes, and of the wavefronts.
     files: [&'a Path; 2],
@@ -293,7 +293,7 @@ struct Told<'a> {
     seconds: [f64; 2],
 }
 
-impl Told<'_> {
+impl Report<'_> {
     // Tell what fell short
     /// What to say where some frames have not met the tolerance.
     fn shortfall(&self) -> Option<String> {

@@ -3,14 +3,14 @@
 
 // What the command import stands on
 use super::examples::{self, examples};
-use super::summary::{Said, align, count, file_json, file_lines};
+use super::summary::{Outcome, align, count, file_json, file_lines};
 use super::telemetry::import_telemetry;
 use crate::error::Error;
 use crate::files::aot::is_telemetry;
 use crate::files::draft::{Draft, check_files};
-use crate::image::ImagingOptions;
+use crate::image::PsfOptions;
 use crate::model::system::System;
-use crate::model::tiptop::{Fate, Imported, ImportedKey};
+use crate::model::tiptop::{Imported, ImportedKey, KeyStatus};
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub struct ImportArgs {
 
 // Import a file into another
 /// Imports the file that the arguments name; returns what to print.
-pub fn import(args: &ImportArgs) -> Result<Said, Error> {
+pub fn import(args: &ImportArgs) -> Result<Outcome, Error> {
     if is_telemetry(&args.file) {
         let (output, told) = (args.output.as_deref(), (args.json, args.quiet));
         return import_telemetry(&args.file, output, told);
@@ -43,9 +43,9 @@ pub fn import(args: &ImportArgs) -> Result<Said, Error> {
     check_files(&[("parameter file", &args.file)], &outputs)?;
     let name = args.file.display().to_string();
     let imported = Imported::from_tiptop(&System::text(&args.file)?, &name)?;
-    let options = ImagingOptions::from_toml(&imported.toml, &name)?;
+    let options = PsfOptions::from_toml(&imported.toml, &name)?;
     let Some(output) = &args.output else {
-        return Ok(Said { text: imported.toml.clone(), ..warned(&imported) });
+        return Ok(Outcome { text: imported.toml.clone(), ..warned(&imported) });
     };
     Draft::holding(output, imported.toml.as_bytes())?.publish()?;
     let text = match (args.json, args.quiet) {
@@ -54,25 +54,21 @@ pub fn import(args: &ImportArgs) -> Result<Said, Error> {
         (false, false) => lines_of(args, &imported, &options)?,
     };
     let all = warned(&imported).warnings;
-    Ok(Said::from(text).warned(all))
+    Ok(Outcome::from(text).warned(all))
 }
 
 /// Warnings of keys that nobody knows.
-fn warned(imported: &Imported) -> Said {
-    let unknown = imported.keys.iter().filter(|key| key.fate == Fate::Unknown);
+fn warned(imported: &Imported) -> Outcome {
+    let unknown = imported.keys.iter().filter(|key| key.fate == KeyStatus::Unknown);
     let warning = |key: &ImportedKey| {
         format!("line {}: {} = {}: TIPTOP documents no such key", key.line, key.key, key.value)
     };
     let warnings = imported.warnings.iter().cloned().chain(unknown.map(warning));
-    Said { warnings: warnings.collect(), ..Said::default() }
+    Outcome { warnings: warnings.collect(), ..Outcome::default() }
 }
 
 // Tell what was imported
-fn lines_of(
-    args: &ImportArgs,
-    imported: &Imported,
-    options: &ImagingOptions,
-) -> Result<String, Error> {
+fn lines_of(args: &ImportArgs, imported: &Imported, options: &PsfOptions) -> Result<String, Error> {
     let system = System::from_toml(&imported.toml, "imported")?;
     let (stars, mirrors) = (system.guide_stars(), options.correction.mirrors.len());
     let mode = options.correction.mode.name();
@@ -89,7 +85,7 @@ fn lines_of(
             count(optimisation, "direction")
         ));
     }
-    let converted = |key: &&ImportedKey| matches!(key.fate, Fate::Converted(_));
+    let converted = |key: &&ImportedKey| matches!(key.fate, KeyStatus::Converted(_));
     let used = imported.keys.iter().filter(converted).count();
     let file = args.file.file_name().unwrap_or_default().to_string_lossy();
     let all = imported.keys.len();
@@ -99,7 +95,7 @@ fn lines_of(
     ];
     let mut name = "not used";
     for key in &imported.keys {
-        let Fate::NotUsed(reason) = &key.fate else { continue };
+        let KeyStatus::NotUsed(reason) = &key.fate else { continue };
         lines.push((std::mem::take(&mut name), format!("{}: {reason}", key.key)));
     }
     lines.extend(file_lines([("output", args.output.as_deref())]));
@@ -112,9 +108,9 @@ fn json_of(args: &ImportArgs, imported: &Imported) -> String {
         .iter()
         .map(|key| {
             let (fate, told) = match &key.fate {
-                Fate::Converted(to) => ("converted", Some(to)),
-                Fate::NotUsed(reason) => ("not used", Some(reason)),
-                Fate::Unknown => ("unknown", None),
+                KeyStatus::Converted(to) => ("converted", Some(to)),
+                KeyStatus::NotUsed(reason) => ("not used", Some(reason)),
+                KeyStatus::Unknown => ("unknown", None),
             };
             json!({ "key": key.key, "line": key.line, "value": key.value, "fate": fate, "told": told })
         })

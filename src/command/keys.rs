@@ -190,7 +190,7 @@ mod tests {
     use crate::electrons::sample_file::SampleFile;
     use crate::error::BadLine;
     use crate::files::KeyRange;
-    use crate::image::ImagingOptions;
+    use crate::image::PsfOptions;
     use crate::model::System;
 
     // Files that have every table
@@ -281,7 +281,7 @@ mod tests {
         let read = || -> Result<String, Error> {
             if is_system {
                 let system = System::from_toml(text, "s.toml")?;
-                return Ok(format!("{system:?} {:?}", ImagingOptions::from_toml(text, "s.toml")?));
+                return Ok(format!("{system:?} {:?}", PsfOptions::from_toml(text, "s.toml")?));
             }
             let file = SampleFile::from_toml(text, "s.toml")?;
             let tables = (&file.sample, &file.potential, &file.phonons, &file.rms, &file.beam);

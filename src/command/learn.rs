@@ -6,7 +6,7 @@ use super::choice;
 use super::examples::{self, words_and_examples};
 use super::progress::{Terminal, with_speed};
 use super::summary::{
-    Said, align, command_line, count, file_json, file_line, file_lines, plan_text,
+    Outcome, align, command_line, count, file_json, file_line, file_lines, plan_text,
 };
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
@@ -16,7 +16,7 @@ use crate::files::rewriting::Rewriting;
 use crate::model::slopes::ReadSlopes;
 use crate::model::system::System;
 use crate::plot::{PictureFormat, plot_learned, short_name};
-use crate::tomography::learning::{LearnOptions, LearnPlan, Learned, Parameter, Unknown};
+use crate::tomography::learning::{LearnOptions, LearnPlan, Learned, Parameter, ParameterGroup};
 use crate::units::DEGREE;
 use clap::Args;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ pub struct LearnArgs {
         value_parser = choice::unknowns(),
         default_values = ["strengths", "altitudes"]
     )]
-    fit: Vec<Unknown>,
+    fit: Vec<ParameterGroup>,
     /// Draw the profile and the maps into this file, .svg or .png.
     #[arg(long)]
     plot: Option<PathBuf>,
@@ -63,7 +63,7 @@ pub struct LearnArgs {
 
 // Learn a system from a file
 /// Learns what the arguments ask for; returns what to print.
-pub fn learn(args: &LearnArgs) -> Result<Said, Error> {
+pub fn learn(args: &LearnArgs) -> Result<Outcome, Error> {
     // Check the files of learning
     let plot = args.plot.as_deref();
     let picture =
@@ -104,7 +104,7 @@ pub fn learn(args: &LearnArgs) -> Result<Said, Error> {
     let learned = learn_checked(&plan, read, &terminal);
     let learned = learned.map_err(|error| of_file(error, slopes_file))?;
     let seconds = start.elapsed().as_secs_f64();
-    let told = Told { args, files: [slopes_file, output], start: &system, learned, seconds };
+    let told = Report { args, files: [slopes_file, output], start: &system, learned, seconds };
     // Write what was learned
     terminal.writes(output);
     let written = told.file(&text)?;
@@ -125,7 +125,7 @@ pub fn learn(args: &LearnArgs) -> Result<Said, Error> {
         (false, true) => String::new(),
         (false, false) => told.lines(),
     };
-    Ok(Said { text, warnings: told.warnings(), shortfall: told.shortfall() })
+    Ok(Outcome { text, warnings: told.warnings(), shortfall: told.shortfall() })
 }
 
 // Refuse folders and name files
@@ -162,7 +162,7 @@ fn of_file(error: Error, path: &Path) -> Error {
 
 // What there is to tell of learning
 /// All that there is to tell.
-struct Told<'a> {
+struct Report<'a> {
     args: &'a LearnArgs,
     /// Of the slopes, and of the system.
     files: [&'a Path; 2],
@@ -171,8 +171,8 @@ struct Told<'a> {
     seconds: f64,
 }
 
-impl Told<'_> {
-    fn fits(&self, unknown: Unknown) -> bool {
+impl Report<'_> {
+    fn fits(&self, unknown: ParameterGroup) -> bool {
         self.args.fit.contains(&unknown)
     }
 
@@ -210,12 +210,12 @@ impl Told<'_> {
 }
 
 // Write the learned system file
-impl Told<'_> {
+impl Report<'_> {
     /// The text of the system that was learned, from that which learning started from.
     fn file(&self, text: &str) -> Result<String, Error> {
         let mut file = Rewriting::new(without_header(text));
         let (air, old) = (self.learned.system.atmosphere(), self.start.atmosphere());
-        if self.fits(Unknown::Strengths) {
+        if self.fits(ParameterGroup::Strengths) {
             let r0 = digits(air.fried_parameter());
             match file.has("atmosphere.seeing") {
                 true => file.rename("atmosphere.seeing", "r0", r0),
@@ -224,17 +224,17 @@ impl Told<'_> {
         }
         for (l, layer) in air.layers().iter().enumerate() {
             let key = |name: &str| format!("atmosphere.layers[{l}].{name}");
-            if self.fits(Unknown::Strengths) {
+            if self.fits(ParameterGroup::Strengths) {
                 file.set(&key("fraction"), digits(layer.fraction));
             }
-            if self.fits(Unknown::Altitudes) && layer.altitude != old.layers()[l].altitude {
+            if self.fits(ParameterGroup::Altitudes) && layer.altitude != old.layers()[l].altitude {
                 file.set(&key("altitude"), digits(layer.altitude));
             }
-            if self.fits(Unknown::OuterScale) && file.has(&key("outer_scale")) {
+            if self.fits(ParameterGroup::OuterScale) && file.has(&key("outer_scale")) {
                 file.set(&key("outer_scale"), digits(layer.outer_scale));
             }
         }
-        if self.fits(Unknown::OuterScale) {
+        if self.fits(ParameterGroup::OuterScale) {
             file.set("atmosphere.outer_scale", digits(air.layers()[0].outer_scale));
         }
         self.set_stars(&mut file);
@@ -246,14 +246,14 @@ impl Told<'_> {
     fn set_stars(&self, file: &mut Rewriting) {
         for (q, star) in self.learned.system.guide_stars().iter().enumerate() {
             let (key, sensor) = (|name: &str| format!("guide_star[{q}].{name}"), &star.sensor);
-            if self.fits(Unknown::Shifts) && q > 0 {
+            if self.fits(ParameterGroup::Shifts) && q > 0 {
                 let [x, y] = sensor.shift.map(digits);
                 file.set(&key("shift"), format!("[{x}, {y}]"));
             }
-            if self.fits(Unknown::Rotations) {
+            if self.fits(ParameterGroup::Rotations) {
                 file.set(&key("rotation"), digits(sensor.rotation / DEGREE));
             }
-            if self.fits(Unknown::Magnifications) {
+            if self.fits(ParameterGroup::Magnifications) {
                 file.set(&key("magnification"), digits(sensor.magnification));
             }
             if star.noise.is_uniform() && !file.has(&key("sensor")) {
@@ -303,10 +303,10 @@ impl Told<'_> {
         if let Some(misfit) = self.learned.misfit {
             lines.push(format!("misfit {misfit:.2}, where 1 is expected"));
         }
-        let doubts = &self.learned.doubts;
-        if !doubts.is_empty() {
+        let warnings = &self.learned.warnings;
+        if !warnings.is_empty() {
             lines.push("not told:".into());
-            lines.extend(doubts.iter().map(|doubt| format!("  {doubt}")));
+            lines.extend(warnings.iter().map(|warning| format!("  {warning}")));
         }
         lines.push(END.into());
         lines.iter().map(|line| format!("# {}\n", line.replace(['\n', '\r'], " "))).collect()
@@ -315,7 +315,7 @@ impl Told<'_> {
     /// All values with their errors.
     fn values(&self) -> Vec<(String, String)> {
         let (learned, mut values) = (&self.learned, Vec::new());
-        if self.fits(Unknown::Strengths) {
+        if self.fits(ParameterGroup::Strengths) {
             let (r0, error) = learned.fried_parameter;
             values.push(("r0".into(), with_error(r0, error, "m")));
             for (l, (fraction, error)) in learned.fractions.iter().enumerate() {
@@ -377,7 +377,7 @@ fn with_error(value: f64, error: Option<f64>, unit: &str) -> String {
 }
 
 // Tell of learning in lines
-impl Told<'_> {
+impl Report<'_> {
     fn lines(&self) -> String {
         let (learned, maps) = (&self.learned, &self.learned.maps);
         let slopes = self.files[0].display();
@@ -402,8 +402,8 @@ impl Told<'_> {
             lines.push((std::mem::take(&mut name), format!("{what}: {value}")));
         }
         let mut name = "not told";
-        for doubt in &learned.doubts {
-            lines.push((std::mem::take(&mut name), doubt.to_string()));
+        for warning in &learned.warnings {
+            lines.push((std::mem::take(&mut name), warning.to_string()));
         }
         lines.push(("time", format!("{:.3} s on {}", self.seconds, count(threads(), "thread"))));
         lines.push(file_line("output", self.files[1], ""));
@@ -413,7 +413,7 @@ impl Told<'_> {
 }
 
 // Tell of learning in json
-impl Told<'_> {
+impl Report<'_> {
     fn summary(&self) -> Value {
         let (learned, maps) = (&self.learned, &self.learned.maps);
         let pair = |(value, error): &(f64, Option<f64>)| json!({ "value": value, "error": error });
@@ -437,7 +437,7 @@ impl Told<'_> {
             "altitudes": altitudes.collect::<Vec<_>>(),
             "noise": learned.noise.iter().map(pair).collect::<Vec<_>>(),
             "values": values.collect::<Vec<_>>(),
-            "not_told": learned.doubts.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "not_told": learned.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "misfit": learned.misfit,
             "misfit_limit": Some(learned.misfit_limit).filter(|limit| limit.is_finite()),
             "steps": learned.steps,

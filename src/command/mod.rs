@@ -38,7 +38,7 @@ use self::psf::PsfArgs;
 use self::reconstruct::ReconstructArgs;
 use self::simulate::SimulateArgs;
 use self::stem::StemArgs;
-use self::summary::Said;
+use self::summary::Outcome;
 use self::templates::NewArgs;
 use self::watch::complain;
 use crate::device::start_threads;
@@ -98,25 +98,25 @@ pub fn run() -> ExitCode {
     watch::catch_signals();
     let said = start_threads(true).and_then(|()| match command {
         Command::Covariance(args) => {
-            of_system(Some(&args.system), || covariance::covariance(&args).map(Said::from))
+            of_system(Some(&args.system), || covariance::covariance(&args).map(Outcome::from))
         }
         Command::Estimate(args) => of_system(Some(&args.system), || estimate::estimate(&args)),
         Command::Reconstruct(args) => {
-            of_system(Some(&args.system), || reconstruct::reconstruct(&args).map(Said::from))
+            of_system(Some(&args.system), || reconstruct::reconstruct(&args).map(Outcome::from))
         }
-        Command::Psf(args) => of_system(Some(&args.system), || psf::psf(&args).map(Said::from)),
+        Command::Psf(args) => of_system(Some(&args.system), || psf::psf(&args).map(Outcome::from)),
         Command::Import(args) => import::import(&args),
         Command::Learn(args) => of_system(Some(&args.system), || learn::learn(&args)),
         Command::Simulate(args) => {
-            of_system(Some(&args.system), || simulate::simulate(&args).map(Said::from))
+            of_system(Some(&args.system), || simulate::simulate(&args).map(Outcome::from))
         }
-        Command::Stem(args) => stem::stem(&args).map(Said::from),
+        Command::Stem(args) => stem::stem(&args).map(Outcome::from),
         Command::Info(args) => {
-            of_system(args.file.as_deref(), || info::info(&args).map(Said::from))
+            of_system(args.file.as_deref(), || info::info(&args).map(Outcome::from))
         }
-        Command::Keys(args) => keys::keys(&args).map(Said::from),
-        Command::New(args) => templates::new(&args).map(Said::from),
-        Command::Bench(command) => bench::bench(&command).map(Said::from),
+        Command::Keys(args) => keys::keys(&args).map(Outcome::from),
+        Command::New(args) => templates::new(&args).map(Outcome::from),
+        Command::Bench(command) => bench::bench(&command).map(Outcome::from),
     });
     match said {
         Ok(said) => say(&said),
@@ -148,8 +148,8 @@ fn parse() -> Cli {
 /// keys of the file get its name and a line, and sensors at rates of their own and values that suggest another unit are warned of.
 fn of_system(
     path: Option<&Path>,
-    command: impl FnOnce() -> Result<Said, Error>,
-) -> Result<Said, Error> {
+    command: impl FnOnce() -> Result<Outcome, Error>,
+) -> Result<Outcome, Error> {
     let name = path.map_or_else(String::new, |path| path.display().to_string());
     let text = path.and_then(|path| System::text(path).ok());
     let warnings = match &text {
@@ -186,7 +186,7 @@ fn located(error: Error, name: &str, text: Option<&str>) -> Error {
 }
 
 // Print what the command has to say
-fn say(said: &Said) -> ExitCode {
+fn say(said: &Outcome) -> ExitCode {
     let written = io::stdout().write_all(escaped_lines(&said.text).to_string().as_bytes());
     said.warnings.iter().for_each(|warning| complain("warning", warning));
     match (written, &said.shortfall) {

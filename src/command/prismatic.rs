@@ -328,7 +328,7 @@ impl FromPrismatic {
         let tile = given.numbers::<3>("-t", whole)?.unwrap_or([1.0; 3]).map(|x| x as usize);
         let cell = given.numbers::<3>("-c", |x| (1e-3..=1e7).contains(&x))?;
         let crystal = Crystal::from_file(file, cell)?;
-        let specimen = crystal.specimen(specimen::Flight::MinusZ, tile)?;
+        let specimen = crystal.specimen(specimen::BeamDirection::MinusZ, tile)?;
         self.crystal.clone_from(file);
         let mut text = format!("[sample]\nfile = {}\ntile = {tile:?}", quoted(file));
         if let Some(cell) = cell {
@@ -810,7 +810,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Engine, silent};
+    use crate::device::{Engine, unwatched};
     use crate::electrons::sample_file::SampleFile;
     use crate::electrons::{MicrographOptions, MicrographPlan};
     use crate::numerics::Precision;
@@ -910,7 +910,7 @@ mod tests {
             (&[1, 2, 3][..], None)
         );
         // 48 by 48 samples of the grid, and half as many of an image
-        let taken = plan.run(&Engine::cpu(Precision::F64), &silent).unwrap();
+        let taken = plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap();
         assert_eq!((plan.options().grid.points(), taken.mean.dim()), ([48; 2], (1, 3, 24, 24)));
         // Focused on the middle of a specimen of 5.43 Å: a defocus of half of that is none at the exit face
         let image = |line: &str, change: &dyn Fn(&mut MicrographOptions)| {
@@ -919,7 +919,7 @@ mod tests {
             let mut options = plan.options().clone();
             change(&mut options);
             let plan = MicrographPlan::new(plan.specimen().clone(), options).unwrap();
-            plan.run(&Engine::cpu(Precision::F64), &silent).unwrap().mean
+            plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap().mean
         };
         let middle = image("-a t -te 0 -3DP 0", &|_| ());
         let exit = image("-a t -te 0 -3DP 0 -df -2.715", &|options| options.refocus = 0.0);
@@ -1134,7 +1134,7 @@ mod tests {
         let plan = SampleFile::from_toml(&text, "--prismatic").unwrap().plan().unwrap();
         let mut readings = plan.begin(0..plan.places()).unwrap();
         let engine = Engine::cpu(Precision::F64);
-        plan.run(&engine, &mut readings, &silent, &mut |_| Ok(())).unwrap();
+        plan.run(&engine, &mut readings, &unwatched, &mut |_| Ok(())).unwrap();
         let (row, rings) = (readings.mean.row(0).to_vec(), plan.detectors().rings());
         assert_eq!(readings.mean.nrows(), 1);
         // Rings, corners, total, the annulus, both moments, and the pattern by lines of q_y

@@ -694,7 +694,7 @@ mod tests {
     // Tests of jobs on images
     #[test]
     fn images_report_what_they_plan() {
-        use crate::image::{ImagingOptions, ImagingPlan, LoopSimulation};
+        use crate::image::{LoopSimulation, PsfOptions, PsfPlan};
         let engine = Engine::default();
         let with = |more: &str| SYSTEM.replace("pixels = 32", &format!("pixels = 32, {more}"));
         let mcao = |text: String| text.replace("'moao'", "'mcao'");
@@ -707,8 +707,8 @@ mod tests {
             (with("terms = ['fitting']"), false),
         ] {
             let system = system(&text);
-            let options = ImagingOptions::from_toml(&text, "test").unwrap();
-            let plan = ImagingPlan::new(&system, options).unwrap();
+            let options = PsfOptions::from_toml(&text, "test").unwrap();
+            let plan = PsfPlan::new(&system, options).unwrap();
             let mut stages = plan.describe(&engine).stages;
             let count = checked.then_some(2);
             stages
@@ -726,7 +726,7 @@ mod tests {
     // Tests of jobs on slopes
     #[test]
     fn simulations_and_fits_report_what_they_plan() {
-        use crate::tomography::learning::{LearnOptions, LearnPlan, Unknown};
+        use crate::tomography::learning::{LearnOptions, LearnPlan, ParameterGroup};
         use crate::tomography::simulation::{SimulationOptions, SimulationPlan};
         let (engine, system) = (Engine::default(), system(&alike()));
         let options = SimulationOptions::default().frames(40);
@@ -737,7 +737,8 @@ mod tests {
             Ok(())
         });
         let plan =
-            LearnPlan::new(&system, LearnOptions::default().fit([Unknown::Strengths])).unwrap();
+            LearnPlan::new(&system, LearnOptions::default().fit([ParameterGroup::Strengths]))
+                .unwrap();
         let plan = plan.frames(40);
         check_job(&plan.describe(&engine).stages, &[], |watch| {
             plan.run(slopes.unwrap().view(), watch).map(drop)

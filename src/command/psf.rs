@@ -13,8 +13,8 @@ use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
 use crate::image::loop_simulation::{LOOPS, REALISATIONS};
 use crate::image::{
-    Exposure, Field, FieldImages, Imaged, Images, ImagingOptions, ImagingPlan, LoopSimulation,
-    Ring, Simulated, TargetImage,
+    Exposure, Field, FieldImages, Images, LoopSimulation, PsfOptions, PsfPlan, PsfResult, Ring,
+    Simulated, TargetImage,
 };
 use crate::model::source::Source;
 use crate::model::system::System;
@@ -49,7 +49,7 @@ pub struct PsfArgs {
     plot: Option<PathBuf>,
     /// What to draw.
     #[arg(long, value_enum, requires = "plot", default_value = "psf")]
-    of: Of,
+    of: PsfPlotKind,
     /// Write a line for each target and each direction of the field into this file, .csv.
     #[arg(long)]
     csv: Option<PathBuf>,
@@ -79,7 +79,7 @@ pub struct PsfArgs {
 
 /// What a picture shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Of {
+enum PsfPlotKind {
     /// The images of the targets.
     Psf,
     /// Profiles of the targets, of a perfect star and of one without correction.
@@ -115,7 +115,7 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     check_files(&[("system file", &args.system)], &outputs)?;
     let (system, text) = System::with_text(&args.system)?;
     let name = args.system.display().to_string();
-    let mut options = ImagingOptions::from_toml(&text, &name)?;
+    let mut options = PsfOptions::from_toml(&text, &name)?;
     options.reconstructor =
         options.reconstructor.method(args.method.unwrap_or(options.reconstructor.method));
     // Refuse pictures that there are not
@@ -125,16 +125,16 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     let (targets, mapped) = (!system.targets().is_empty(), options.field.is_some());
     let stars = "the images of targets need a [[target]]";
     let pictures = [
-        (Of::Psf, "psf", targets, stars),
-        (Of::Profile, "profile", targets, stars),
+        (PsfPlotKind::Psf, "psf", targets, stars),
+        (PsfPlotKind::Profile, "profile", targets, stars),
         (
-            Of::Budget,
+            PsfPlotKind::Budget,
             "budget",
             targets && terms,
             "a budget needs a [[target]], and an error in image.terms",
         ),
         (
-            Of::Field,
+            PsfPlotKind::Field,
             "field",
             mapped,
             "maps of a field need a table [field] with its size and step in arcsec, such as size = 60 and step = 10",
@@ -146,7 +146,7 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     if let Some((_, name, _, needed)) = missing.filter(|_| picture.is_some()) {
         return Err(choice::no_picture(name, &existing, needed).into());
     }
-    let plan = ImagingPlan::new(&system, options)?.whole_field(args.scopesim.is_some());
+    let plan = PsfPlan::new(&system, options)?.whole_field(args.scopesim.is_some());
     let engine = with_speed(Engine::open(args.device, args.precision)?, args.plan)?;
     let description = plan.describe(&engine);
     let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
@@ -160,7 +160,7 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     let found = plan.run(&engine, &terminal)?;
     let seconds = start.elapsed().as_secs_f64();
     let simulated = simulated(args, &system, &plan, &terminal)?;
-    let told = Told {
+    let told = Report {
         args,
         system: &system,
         plan: &plan,
@@ -220,12 +220,12 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
 
 // What there is to tell of images
 /// All that there is to tell.
-struct Told<'a> {
+struct Report<'a> {
     args: &'a PsfArgs,
     system: &'a System,
-    plan: &'a ImagingPlan,
+    plan: &'a PsfPlan,
     engine: &'a Engine,
-    found: &'a Imaged,
+    found: &'a PsfResult,
     /// Of each target, if loops were simulated.
     simulated: &'a [Simulated],
     seconds: f64,
@@ -235,7 +235,7 @@ struct Told<'a> {
 fn simulated(
     args: &PsfArgs,
     system: &System,
-    plan: &ImagingPlan,
+    plan: &PsfPlan,
     watch: &dyn Watch,
 ) -> Result<Vec<Simulated>, Error> {
     let Some(realisations) = args.check else { return Ok(Vec::new()) };
@@ -245,7 +245,7 @@ fn simulated(
     LoopSimulation::new(system, options, squares)?.check(realisations as usize, watch)
 }
 
-impl Told<'_> {
+impl Report<'_> {
     fn mode(&self) -> &'static str {
         self.plan.options().correction.mode.name()
     }
@@ -272,7 +272,7 @@ fn width(seen: &Exposure) -> Option<f64> {
 }
 
 // Draft of images for ScopeSim
-impl Told<'_> {
+impl Report<'_> {
     /// A draft of the file for ScopeSim.
     fn draft_of_field(&self, path: &Path, origin: Origin) -> Result<Draft, Error> {
         let (all, targets) = (self.plan.correction().system().targets(), self.found.targets.len());
@@ -292,7 +292,7 @@ impl Told<'_> {
 }
 
 // Maps of a field as arrays
-impl Told<'_> {
+impl Report<'_> {
     /// A map of the field for each wavelength.
     fn by_wavelength(&self, field: &Field, value: &dyn Fn(&Exposure) -> f64) -> Vec<Array2<f64>> {
         let waves = self.plan.options().image.wavelengths.len();
@@ -335,7 +335,7 @@ fn stacked(maps: &[Array2<f64>]) -> ArrayD<f64> {
 }
 
 // Tell of images in lines
-impl Told<'_> {
+impl Report<'_> {
     fn lines(&self) -> String {
         let (stars, n) =
             (self.system.guide_stars().len(), self.plan.reconstruction().measurements());
@@ -372,7 +372,7 @@ impl Told<'_> {
 }
 
 // Tell of fields and of targets
-impl Told<'_> {
+impl Report<'_> {
     // Files written beside images
     /// Files that are written beside the images.
     fn further_files(&self) -> [(&'static str, Option<&Path>); 3] {
@@ -443,7 +443,7 @@ impl Told<'_> {
 }
 
 // Tell of images in json
-impl Told<'_> {
+impl Report<'_> {
     fn summary(&self) -> Value {
         let (image, image_field) = (&self.plan.options().image, &self.plan.options().field);
         let description = self.plan.describe(self.engine);
@@ -549,7 +549,7 @@ fn told_of(source: &Source, seen: &TargetImage) -> Value {
 }
 
 // Tell of images in a table
-impl Told<'_> {
+impl Report<'_> {
     /// All directions as comma-separated values.
     fn table(&self) -> String {
         let image = &self.plan.options().image;
@@ -591,12 +591,12 @@ impl Told<'_> {
 }
 
 // Draw the images of a system
-impl Told<'_> {
+impl Report<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
-        if let (Of::Field, Some(field)) = (self.args.of, &self.plan.options().field) {
+        if let (PsfPlotKind::Field, Some(field)) = (self.args.of, &self.plan.options().field) {
             return plot_field(&self.picture_of(field), format);
         }
-        if self.args.of == Of::Budget {
+        if self.args.of == PsfPlotKind::Budget {
             return self.draw_budgets(format);
         }
         let mut images = vec![("perfect".to_string(), &self.found.targets[0].exposures[0].perfect)];
@@ -607,7 +607,7 @@ impl Told<'_> {
         images.push(("without correction".into(), &self.found.uncorrected));
         let mut images: Vec<_> =
             images.iter().map(|(title, image)| (title.as_str(), *image)).collect();
-        if self.args.of == Of::Profile {
+        if self.args.of == PsfPlotKind::Profile {
             images.rotate_left(1); // the first target is the one whose rings are told
             return plot_profiles(&images, &self.title(), self.args.decades, format);
         }

@@ -3,7 +3,7 @@
 
 // What arguments of ranks stand on
 use crate::device::cuda::probe::probe;
-use crate::device::{Device, Engine, Seat};
+use crate::device::{Device, Engine, RankInfo};
 use crate::error::Error;
 use crate::numerics::real::Precision;
 use clap::Args;
@@ -32,7 +32,7 @@ impl RankArgs {
     /// Where the numbers of ranks make no sense, and those of [`Engine::open`].
     pub fn engine(&self, device: Device, precision: Precision) -> Result<Engine, Error> {
         let by_hand = (self.rank, self.ranks, self.meet.clone());
-        let Some(seat) = Seat::find(by_hand, &|name| std::env::var(name).ok())? else {
+        let Some(seat) = RankInfo::find(by_hand, &|name| std::env::var(name).ok())? else {
             return Engine::open(device, precision);
         };
         let there = probe().driver.map_or(1, |driver| driver.devices.len().max(1));

@@ -70,7 +70,7 @@ pub struct ReconstructArgs {
     plot: Option<PathBuf>,
     /// What to draw.
     #[arg(long, value_enum, requires = "plot", default_value = "error")]
-    of: Of,
+    of: ReconstructorPlotKind,
     /// Target whose reconstructor is drawn, counted from 0.
     #[arg(long, requires = "plot")]
     target: Option<usize>,
@@ -116,7 +116,7 @@ enum Extra {
 }
 /// What a picture shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Of {
+enum ReconstructorPlotKind {
     /// The error of the wavefront over the pupil, a map for each target.
     Error,
     /// The reconstructor of one target, as blocks of sensors.
@@ -184,7 +184,7 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let errors = found.wavefront_errors(&system)?;
     let others = found.other_wavefront_errors(&system)?;
     let seconds = start.elapsed().as_secs_f64();
-    let told = Told { args, system, plan, engine, found, errors, others, seconds };
+    let told = Report { args, system, plan, engine, found, errors, others, seconds };
     // Write the reconstruction and its picture
     terminal.writes(output);
     let mut arrays = told.arrays();
@@ -285,7 +285,7 @@ impl ReconstructArgs {
             &expected,
         )?;
         let expected = "none, except with --of reconstructor";
-        let fits = self.target.is_none() || self.of == Of::Reconstructor;
+        let fits = self.target.is_none() || self.of == ReconstructorPlotKind::Reconstructor;
         accept(fits, "--target", self.target.unwrap_or(0), expected)?;
         let kept = (!plan.errors_only(), "only errors are asked for, and no reconstructor is kept");
         let eigen = plan.method() == Inversion::Eigen;
@@ -302,10 +302,10 @@ impl ReconstructArgs {
     ) -> Result<(), Invalid> {
         let noise = "a map of noise needs some noise of a guide star: guide_star.noise, or a table [guide_star.sensor]";
         let pictures = [
-            (Of::Error, "error", (true, "")),
-            (Of::Reconstructor, "reconstructor", reconstructor),
-            (Of::Spectrum, "spectrum", spectrum),
-            (Of::Noise, "noise", (check_noise(system).is_ok(), noise)),
+            (ReconstructorPlotKind::Error, "error", (true, "")),
+            (ReconstructorPlotKind::Reconstructor, "reconstructor", reconstructor),
+            (ReconstructorPlotKind::Spectrum, "spectrum", spectrum),
+            (ReconstructorPlotKind::Noise, "noise", (check_noise(system).is_ok(), noise)),
         ];
         let existing = pictures.iter().filter(|(_, _, (exists, _))| *exists);
         let existing: Vec<&str> = existing.map(|(_, name, _)| *name).collect();
@@ -318,7 +318,7 @@ impl ReconstructArgs {
 
 // Arrays of a reconstruction
 /// All that there is to tell.
-struct Told<'a> {
+struct Report<'a> {
     args: &'a ReconstructArgs,
     system: System,
     plan: ReconstructorPlan,
@@ -330,7 +330,7 @@ struct Told<'a> {
     seconds: f64,
 }
 
-impl Told<'_> {
+impl Report<'_> {
     fn arrays(&self) -> Arrays<'_> {
         let mut arrays = Arrays::default();
         if let Some(reconstructor) = &self.found.reconstructor {
@@ -396,7 +396,7 @@ fn geometry(stars: usize, slopes: usize, targets: usize) -> String {
     format!("{measured}; {}", count(targets, "target"))
 }
 
-impl Told<'_> {
+impl Report<'_> {
     fn lines(&self) -> String {
         let (targets, m, n) =
             (self.errors.len(), self.plan.truth_slopes(), self.plan.measurements());
@@ -475,24 +475,28 @@ impl Told<'_> {
 }
 
 // Draw a reconstruction
-impl Told<'_> {
+impl Report<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let name = short_name(&self.args.system.display().to_string());
         let Reconstruction { reconstructor, spectrum, .. } = &self.found;
         match (self.args.of, reconstructor, spectrum) {
-            (Of::Reconstructor, Some(reconstructor), _) => {
+            (ReconstructorPlotKind::Reconstructor, Some(reconstructor), _) => {
                 let target = self.args.target.unwrap_or(0);
                 let title = format!("{name}: reconstructor of target {target}");
                 let matrix = reconstructor.index_axis(Axis(0), target);
                 plot_reconstructor(&matrix, &self.system, &title, self.args.scale, format)
             }
-            (Of::Spectrum, _, Some((values, kept))) => {
+            (ReconstructorPlotKind::Spectrum, _, Some((values, kept))) => {
                 let title = format!("{name}: eigenvalues of the covariance of the measurements");
                 plot_spectrum(values, *kept, self.plan.filter(&self.engine), &title, format)
             }
-            (Of::Reconstructor | Of::Spectrum, ..) => unreachable!("refused before"),
-            (Of::Noise, ..) => plot_noise_of_stars(&self.system, &noise_title(&name), format),
-            (Of::Error, ..) => {
+            (ReconstructorPlotKind::Reconstructor | ReconstructorPlotKind::Spectrum, ..) => {
+                unreachable!("refused before")
+            }
+            (ReconstructorPlotKind::Noise, ..) => {
+                plot_noise_of_stars(&self.system, &noise_title(&name), format)
+            }
+            (ReconstructorPlotKind::Error, ..) => {
                 let step = self.system.truth_sensor().pitch();
                 draw_errors(&self.errors, (&name, step), format)
             }
@@ -552,7 +556,9 @@ fn errors_at_points(
         let name = short_name(&args.system.display().to_string());
         let step = system.wavefront_pitch() / system.wavefront_grid()?.oversampling as f64;
         let drawn = match args.of {
-            Of::Noise => plot_noise_of_stars(system, &noise_title(&name), format)?,
+            ReconstructorPlotKind::Noise => {
+                plot_noise_of_stars(system, &noise_title(&name), format)?
+            }
             _ => draw_errors(&found.in_pupil(system)?, (&name, step), format)?,
         };
         Draft::holding(path, &drawn)

@@ -25,7 +25,7 @@ use std::path::Path;
 // What a command has to say
 /// What a command has to say once its result is there.
 #[derive(Default)]
-pub struct Said {
+pub struct Outcome {
     /// For the standard output.
     pub text: String,
     /// What looks odd.
@@ -34,7 +34,7 @@ pub struct Said {
     pub shortfall: Option<String>,
 }
 
-impl Said {
+impl Outcome {
     /// The same with further warnings; a text in JSON has all of them in a list.
     pub fn warned(mut self, warnings: Vec<String>) -> Self {
         self.warnings.extend(warnings);
@@ -48,7 +48,7 @@ impl Said {
     }
 }
 
-impl From<String> for Said {
+impl From<String> for Outcome {
     fn from(text: String) -> Self {
         Self { text, ..Self::default() }
     }
@@ -342,7 +342,7 @@ pub fn machine_json(cuda: &CudaProbe) -> Value {
 // Words about the system
 // Tell about the system
 /// What is told about one covariance.
-struct Told {
+struct CovarianceReport {
     /// Step of the displacements in the pupil, metres.
     sampling: f64,
     /// Lags along an axis of the smallest and of the largest block.
@@ -356,7 +356,7 @@ struct Told {
 }
 
 // Gather what is told of a covariance
-impl Told {
+impl CovarianceReport {
     fn of_slopes(problem: &SlopeProblem, slopes: u64) -> Self {
         Self {
             sampling: problem.pitch(),
@@ -467,10 +467,12 @@ pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)>
 
 // What is told of both covariances
 /// What is told about slopes and wavefront, where they have the Toeplitz form.
-fn told(system: &System) -> Result<(Told, Option<Result<Told, Error>>), Error> {
+fn told(
+    system: &System,
+) -> Result<(CovarianceReport, Option<Result<CovarianceReport, Error>>), Error> {
     let count = slopes(system);
-    let slopes = Told::of_slopes(&slope_problem(system)?, count);
-    let wavefront = || Ok(Told::of_wavefront(&wavefront_problem(system)?, count));
+    let slopes = CovarianceReport::of_slopes(&slope_problem(system)?, count);
+    let wavefront = || Ok(CovarianceReport::of_wavefront(&wavefront_problem(system)?, count));
     Ok((slopes, system.wants_wavefront().then(wavefront)))
 }
 

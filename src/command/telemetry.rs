@@ -2,7 +2,7 @@
 //! Telemetry in commands: what `reconstruct` and `simulate` write, and what `import` reads.
 
 // What telemetry in commands stands on
-use super::summary::{Said, align, count, file_json, file_line};
+use super::summary::{Outcome, align, count, file_json, file_line};
 use crate::correction::{Correction, CorrectionMode, CorrectionOptions};
 use crate::device::Engine;
 use crate::error::Error;
@@ -95,7 +95,7 @@ pub fn import_telemetry(
     path: &Path,
     output: Option<&Path>,
     (as_json, quiet): (bool, bool),
-) -> Result<Said, Error> {
+) -> Result<Outcome, Error> {
     let outputs: Vec<_> = output.iter().map(|path| ("output", *path)).collect();
     check_files(&[("telemetry", path)], &outputs)?;
     let file = TelemetryFile::open(path)?;

@@ -3,7 +3,7 @@
 
 // Imports of loop covariances
 use crate::correction::low::{Grid, MARGIN};
-use crate::device::{Engine, Watch, check};
+use crate::device::{CancelOnly, Engine, Watch, check};
 use crate::error::Error;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::control::{ControlLoop, LoopKind};
@@ -12,7 +12,7 @@ use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
-use crate::turbulence::dense::{CancelOnly, Motion, between_moving, wavefront_slope_moving};
+use crate::turbulence::dense::{Motion, between_moving, wavefront_slope_moving};
 use crate::turbulence::plan::dense_slopes;
 use ndarray::Array2;
 use rayon::prelude::*;

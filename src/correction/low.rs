@@ -293,9 +293,9 @@ impl<'a> Block<'a> {
 /// `Cancelled` where the watcher wants to stop.
 ///
 /// ```
-/// use lenslet::{correction::low_covariances, device::silent, model::System, tomography::CovarianceMatrices};
+/// use lenslet::{correction::low_covariances, device::unwatched, model::System, tomography::CovarianceMatrices};
 /// let system = System::from_file("book/systems/small-moao.toml")?;
-/// let (whole, low) = (CovarianceMatrices::of(&system, &silent)?, low_covariances(&system, 0.5, &silent)?);
+/// let (whole, low) = (CovarianceMatrices::of(&system, &unwatched)?, low_covariances(&system, 0.5, &unwatched)?);
 /// // 6 % of the variance of these slopes are from ripples that actuators half a metre apart cannot follow.
 /// let share = 1.0 - low.truth[[0, 0]] / whole.truth[[0, 0]];
 /// assert!((share - 0.0603).abs() < 1e-3, "{share}");
@@ -475,7 +475,7 @@ pub(crate) fn low_seconds(system: &System, pitch: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Engine, silent};
+    use crate::device::{Engine, unwatched};
     use crate::linear::Eigen;
     use crate::model::atmosphere::Atmosphere;
     use crate::model::lenslet_array::LensletArray;
@@ -550,7 +550,7 @@ mod tests {
     fn low_covariances_are_integrals_over_the_square() {
         for model in [SlopeModel::Average, SlopeModel::EdgeMidpoint] {
             let system = lopsided(model);
-            let found = low_covariances(&system, 0.55, &silent).unwrap();
+            let found = low_covariances(&system, 0.55, &unwatched).unwrap();
             let order = SlopeOrder::new(&system.valid_lenslets());
             let at_truth = SlopeOrder::new(&[truth_valid(&system)]);
             let (stars, truth) = (system.sensors(), truth_sensors(&system)[1]);
@@ -579,10 +579,10 @@ mod tests {
     #[test]
     fn finer_mirrors_follow_more_turbulence() {
         let system = lopsided(SlopeModel::EdgeMidpoint);
-        let whole = CovarianceMatrices::of(&system, &silent).unwrap();
+        let whole = CovarianceMatrices::of(&system, &unwatched).unwrap();
         let variance = whole.truth[[0, 0]];
         let largest = |pitch: f64| {
-            let low = low_covariances(&system, pitch, &silent).unwrap();
+            let low = low_covariances(&system, pitch, &unwatched).unwrap();
             let gaps = [
                 &whole.measurements - &low.measurements,
                 &whole.truth_measurements - &low.truth_measurements,
@@ -601,12 +601,12 @@ mod tests {
 
     #[test]
     fn low_turbulence_that_cannot_be_is_refused() {
-        let refused = |pitch: f64| low_covariances(&system(0.0), pitch, &silent).unwrap_err();
+        let refused = |pitch: f64| low_covariances(&system(0.0), pitch, &unwatched).unwrap_err();
         assert!(refused(0.0).to_string().starts_with("pitch = 0"));
         assert!(refused(f64::NAN).to_string().starts_with("pitch = NaN"));
         assert!(matches!(refused(1e-4), Error::Memory { .. }));
         let aimless = system(0.0).to_builder().targets([]).build().unwrap();
-        let words = low_covariances(&aimless, 0.5, &silent).unwrap_err().to_string();
+        let words = low_covariances(&aimless, 0.5, &unwatched).unwrap_err().to_string();
         assert!(words.starts_with("target = 0"), "{words}");
     }
 
@@ -622,8 +622,8 @@ mod tests {
             let builder = System::builder(air, array).guide_stars([star]).targets([on_axis]);
             let system = builder.build().unwrap();
             let [whole, low] = [
-                CovarianceMatrices::of(&system, &silent).unwrap(),
-                low_covariances(&system, pitch, &silent).unwrap(),
+                CovarianceMatrices::of(&system, &unwatched).unwrap(),
+                low_covariances(&system, pitch, &unwatched).unwrap(),
             ];
             let found = whole.truth[[0, 0]] - low.truth[[0, 0]];
             // The square is one panel, and there are sixty.
@@ -667,9 +667,9 @@ mod tests {
         let system = bare.to_builder().guide_stars(stars).build().unwrap();
         let options = ReconstructorOptions::default().keep(true);
         let plan = ReconstructorPlan::new(&system, options).unwrap();
-        let found = plan.run(&Engine::default(), &silent).unwrap();
+        let found = plan.run(&Engine::default(), &unwatched).unwrap();
         let (r, kept) = (found.reconstructor.unwrap(), found.covariances.unwrap());
-        let low = low_covariances(&system, 0.6, &silent).unwrap();
+        let low = low_covariances(&system, 0.6, &unwatched).unwrap();
         let split = ErrorSplit::new(&system, kept.measurements, low.clone()).unwrap();
         let (m, scale) = (low.truth.nrows(), low.truth[[0, 0]]);
         for t in 0..2 {

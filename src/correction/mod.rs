@@ -23,7 +23,7 @@ pub use low::low_covariances;
 #[cfg(feature = "factorise")]
 pub(crate) mod shared;
 #[cfg(feature = "factorise")]
-pub use shared::{LeftStrokes, SharedMirrors, SharedOptions};
+pub use shared::{ResidualStrokes, SharedMirrors, SharedOptions};
 pub mod bandwidth;
 pub use bandwidth::Bandwidth;
 #[cfg(feature = "factorise")]

@@ -452,7 +452,7 @@ impl CorrectionOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Engine, silent};
+    use crate::device::{Engine, unwatched};
     use crate::model::mirror::Spacing;
     use crate::model::noise::GuideStar;
     use crate::tomography::covariance_matrix::tests::system;
@@ -474,7 +474,7 @@ mod tests {
     fn reconstruct(system: &System) -> Reconstruction {
         let options = ReconstructorOptions::default().keep(true);
         let plan = ReconstructorPlan::new(system, options).unwrap();
-        plan.run(&Engine::default(), &silent).unwrap()
+        plan.run(&Engine::default(), &unwatched).unwrap()
     }
 
     /// The mean variance of strokes of each target.
@@ -609,7 +609,7 @@ mod tests {
     // Simulated worlds confirm a correction
     #[test]
     fn simulated_worlds_confirm_a_correction() {
-        const DRAWS: usize = 60;
+        const REALISATIONS: usize = 60;
         let system = system(4e-14);
         let correction =
             Correction::new(&system, &options(Mcao, &[0.0, 9e3], &[1.0, 2.5])).unwrap();
@@ -618,24 +618,24 @@ mod tests {
             |target: &Source| GuideStar::at_rest(*target, *system.truth_sensor(), 0.0).unwrap();
         let mut stars = system.guide_stars().to_vec();
         stars.extend(system.targets().iter().map(truth));
-        let world =
+        let turbulence =
             Simulation::new(&system.to_builder().guide_stars(stars).build().unwrap()).unwrap();
         let (command, (_, m, _)) = (&corrected.commands[0], corrected.slope_errors.dim());
         let n = command.ncols();
         let mut squares = [Array1::<f64>::zeros(m), Array1::<f64>::zeros(m)];
-        for draw in 0..DRAWS {
-            let slopes = Array1::from(world.draw(draw as u64 + 1).slopes.to_vec());
+        for draw in 0..REALISATIONS {
+            let slopes = Array1::from(turbulence.realisation(draw as u64 + 1).slopes.to_vec());
             let strokes = command.dot(&slopes.slice(s![..n]));
             for (t, target) in system.targets().iter().enumerate() {
                 let own = slopes.slice(s![n + t * m..n + (t + 1) * m]);
                 let left = &own - &correction.seen(target).dot(&strokes);
-                squares[t] += &(&left * &left / DRAWS as f64);
+                squares[t] += &(&left * &left / REALISATIONS as f64);
             }
         }
         for (t, measured) in squares.iter().enumerate() {
             let expected = corrected.slope_errors.index_axis(Axis(0), t).diag().to_owned();
             assert!((measured.sum() / expected.sum() - 1.0).abs() < 0.06, "{t}");
-            let bar = (2.0 / DRAWS as f64).sqrt();
+            let bar = (2.0 / REALISATIONS as f64).sqrt();
             let far = |(a, b): (&f64, &f64)| (a / b - 1.0).abs() > 5.0 * bar;
             assert!(!measured.iter().zip(&expected).any(far));
         }

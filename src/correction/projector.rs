@@ -90,7 +90,7 @@ impl Projector {
         self.check_errors(slope_errors)?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = engine.devices().first() {
-            return self.errors_there(gpu, slope_errors);
+            return self.errors_on_device(gpu, slope_errors);
         }
         #[cfg(not(feature = "cuda"))]
         let _ = engine; // there are no devices

@@ -5,7 +5,7 @@
 use crate::correction::low::{LowTurbulence, low_bytes_of_each};
 use crate::correction::modes::{Correction, CorrectionMode};
 use crate::correction::projector::Projector;
-use crate::device::{Description, Engine, Memory, Watch, check};
+use crate::device::{CancelOnly, Description, Engine, Memory, Watch, check};
 use crate::error::{Error, accept, count};
 use crate::linear::factorisation::unit;
 use crate::linear::{times, times_transpose};
@@ -16,7 +16,6 @@ use crate::tomography::covariance_matrix::truth_covariance;
 use crate::tomography::noise_error;
 use crate::tomography::reconstructor::ReconstructorPlan;
 use crate::tomography::reconstructor::command::{Command, Sum};
-use crate::turbulence::dense::CancelOnly;
 use ndarray::{Array2, CowArray, Ix2};
 
 // Shared mirrors and their shapes
@@ -60,7 +59,7 @@ struct Shape {
 /// Errors of strokes of a mirror in the pupil towards a target.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct LeftStrokes {
+pub struct ResidualStrokes {
     /// C_vv, (b, b), m², by the names of causes: `tomography` alone, or with `noise` and `aliasing` beside it.
     pub parts: Vec<(&'static str, Array2<f64>)>,
     /// The number of the shape that is seen.
@@ -80,7 +79,7 @@ impl Correction {
     ///
     /// ```
     /// use lenslet::correction::{Correction, CorrectionMode, CorrectionOptions, SharedOptions};
-    /// use lenslet::device::{Engine, silent};
+    /// use lenslet::device::{Engine, unwatched};
     /// use lenslet::model::{MirrorDesign, Spacing, System};
     /// use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
     /// let system = System::from_file("book/systems/small-moao.toml")?;
@@ -89,9 +88,9 @@ impl Correction {
     /// let (correction, cores) = (Correction::new(&system, &options)?, Engine::default());
     /// let plan = ReconstructorPlan::new(correction.system(), ReconstructorOptions::default())?;
     /// let asked = SharedOptions { noise_gain: 1.0, by_cause: false, own: true, mirrors: 1 };
-    /// let mirror = correction.shared(&plan, asked, (&cores, &silent))?;
+    /// let mirror = correction.shared(&plan, asked, (&cores, &unwatched))?;
     /// // The mirror is for the first target; the other one, half a minute of arc away, has more than twice the variance.
-    /// let [own, aside] = [0, 1].map(|t| mirror.left(t, (&cores, &silent)).unwrap().parts.remove(0).1.diag().sum());
+    /// let [own, aside] = [0, 1].map(|t| mirror.left(t, (&cores, &unwatched)).unwrap().parts.remove(0).1.diag().sum());
     /// assert!((own / mirror.own_error(0).unwrap().diag().sum() - 1.0).abs() < 1e-12);
     /// assert!(aside > 2.0 * own);
     /// # Ok::<(), lenslet::Error>(())
@@ -285,11 +284,11 @@ impl SharedMirrors<'_> {
     ///
     /// # Errors
     /// `Invalid` where there is no such target; as for [`Correction::shared`].
-    pub fn left(&self, t: usize, to: (&Engine, &dyn Watch)) -> Result<LeftStrokes, Error> {
+    pub fn left(&self, t: usize, to: (&Engine, &dyn Watch)) -> Result<ResidualStrokes, Error> {
         accept(t < self.correction.targets(), "target", t, "the number of a target")?;
         let shape = self.nearest(t);
         let parts = self.parts(t, &self.shapes[shape].moments, self.seen(t).as_ref(), to)?;
-        Ok(LeftStrokes { parts, shape })
+        Ok(ResidualStrokes { parts, shape })
     }
 
     /// What a shape leaves where it is for, (b, b), m², of the first of the parts; the weighted mean over its directions, each behind a mirror of its own, if
@@ -451,7 +450,7 @@ mod tests {
     use super::*;
     use crate::correction::low::low_covariances;
     use crate::correction::modes::CorrectionOptions;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::system::System;
     use crate::model::unmeasured::TipTilt;
@@ -507,13 +506,13 @@ mod tests {
             (Scao, &layers[1..], Inversion::Cholesky),
         ] {
             let correction = correction(&system, mode, designs);
-            let found = planned(&correction, method, true).run(&cores, &silent).unwrap();
+            let found = planned(&correction, method, true).run(&cores, &unwatched).unwrap();
             let expected = correction.of(&found, &cores).unwrap();
             let plan = planned(&correction, method, false);
             let options = SharedOptions { noise_gain: 1.7, ..ALONE };
-            let mirrors = correction.shared(&plan, options, (&cores, &silent)).unwrap();
+            let mirrors = correction.shared(&plan, options, (&cores, &unwatched)).unwrap();
             for t in [1, 2] {
-                let left = mirrors.left(t, (&cores, &silent)).unwrap();
+                let left = mirrors.left(t, (&cores, &unwatched)).unwrap();
                 let [(name, strokes)] = &left.parts[..] else { panic!("{:?}", left.parts) };
                 let noise = expected.noise_errors.index_axis(Axis(0), t);
                 let expected = &expected.stroke_errors.index_axis(Axis(0), t) + &(0.7 * &noise);
@@ -530,18 +529,18 @@ mod tests {
         let (system, cores) = (lopsided(), Engine::default());
         let correction = correction(&system, Mcao, &[(6, 0.0), (5, 9e3)]);
         let plan = planned(&correction, Inversion::Cholesky, true);
-        let found = plan.run(&cores, &silent).unwrap();
+        let found = plan.run(&cores, &unwatched).unwrap();
         let commands = correction.commands(found.reconstructor.as_ref().unwrap(), &cores).unwrap();
-        let low =
-            low_covariances(&system, correction.pupil_mirror().fitting_pitch(), &silent).unwrap();
+        let low = low_covariances(&system, correction.pupil_mirror().fitting_pitch(), &unwatched)
+            .unwrap();
         let measured = found.covariances.unwrap().measurements;
         let split = ErrorSplit::new(&system, measured, low).unwrap();
         let plan = planned(&correction, Inversion::Cholesky, false);
         let options = SharedOptions { noise_gain: 0.4, by_cause: true, ..ALONE };
-        let mirrors = correction.shared(&plan, options, (&cores, &silent)).unwrap();
+        let mirrors = correction.shared(&plan, options, (&cores, &unwatched)).unwrap();
         let pupil = correction.pupil(&cores).unwrap();
         for t in [1, 2] {
-            let left = mirrors.left(t, (&cores, &silent)).unwrap();
+            let left = mirrors.left(t, (&cores, &unwatched)).unwrap();
             let parts = split.of(&correction.made(&commands, t), t).unwrap();
             let expected = [parts.tomography, 0.4 * parts.noise, parts.aliasing];
             for (k, expected) in expected.iter().enumerate() {
@@ -560,8 +559,8 @@ mod tests {
             let correction = correction(&system, mode, designs);
             let plan = planned(&correction, Inversion::Auto, false);
             let options = SharedOptions { own: true, mirrors: 2, ..ALONE };
-            let mirrors = correction.shared(&plan, options, (&cores, &silent)).unwrap();
-            let left = |t| mirrors.left(t, (&cores, &silent)).unwrap();
+            let mirrors = correction.shared(&plan, options, (&cores, &unwatched)).unwrap();
+            let left = |t| mirrors.left(t, (&cores, &unwatched)).unwrap();
             let seen: Vec<_> = (0..4).map(left).collect();
             let errors: Vec<_> = seen.iter().map(|left| left.parts[0].1.clone()).collect();
             let own = seen.iter().map(|left| mirrors.own_error(left.shape).unwrap().clone());
@@ -583,12 +582,12 @@ mod tests {
     // Simulated worlds confirm anisoplanatism
     #[test]
     fn simulated_worlds_confirm_anisoplanatism() {
-        const DRAWS: usize = 120;
+        const REALISATIONS: usize = 120;
         let (system, cores) = (lopsided(), Engine::default());
         let correction = correction(&system, Ltao, &[(6, 0.0)]);
         let plan = planned(&correction, Inversion::Auto, false);
         let options = SharedOptions { own: true, ..ALONE };
-        let mirrors = correction.shared(&plan, options, (&cores, &silent)).unwrap();
+        let mirrors = correction.shared(&plan, options, (&cores, &unwatched)).unwrap();
         let command = &mirrors.shapes[0].moments.command.rows;
         let pupil = correction.pupil(&cores).unwrap();
         let truth = |t: usize| {
@@ -596,20 +595,20 @@ mod tests {
             crate::model::noise::GuideStar::at_rest(target, *system.truth_sensor(), 0.0).unwrap()
         };
         let seen = system.guide_stars().iter().cloned().chain([truth(0), truth(2)]);
-        let world =
+        let turbulence =
             Simulation::new(&system.to_builder().guide_stars(seen).build().unwrap()).unwrap();
         let (n, m) = (command.ncols(), pupil.interaction().nrows());
         let mut sums = [0.0; 2];
-        for draw in 0..DRAWS {
-            let slopes = Array1::from(world.draw(draw as u64 + 1).slopes.to_vec());
+        for draw in 0..REALISATIONS {
+            let slopes = Array1::from(turbulence.realisation(draw as u64 + 1).slopes.to_vec());
             let strokes = command.dot(&slopes.slice(s![..n]));
             for (k, sum) in sums.iter_mut().enumerate() {
                 let first = n + k * m;
                 let left = pupil.inverse().dot(&slopes.slice(s![first..first + m])) - &strokes;
-                *sum += left.dot(&left) / DRAWS as f64;
+                *sum += left.dot(&left) / REALISATIONS as f64;
             }
         }
-        let left = mirrors.left(2, (&cores, &silent)).unwrap().parts.remove(0).1;
+        let left = mirrors.left(2, (&cores, &unwatched)).unwrap().parts.remove(0).1;
         let own = mirrors.own_error(0).unwrap().diag().sum();
         let expected = [own, left.diag().sum()];
         for (sum, expected) in sums.iter().zip(expected) {
@@ -653,16 +652,16 @@ mod tests {
             (Inversion::Cholesky, Precision::F32, 2e-2),
         ] {
             let plan = planned(&correction, method, false);
-            let here = correction.shared(&plan, ALONE, (&cores, &silent)).unwrap();
-            let here = here.left(1, (&cores, &silent)).unwrap().parts.remove(0).1;
+            let here = correction.shared(&plan, ALONE, (&cores, &unwatched)).unwrap();
+            let here = here.left(1, (&cores, &unwatched)).unwrap().parts.remove(0).1;
             for gpu in crate::device::gpu::test_machines() {
                 if gpu.require_factors(method == Inversion::Eigen).is_err() {
                     eprintln!("skipped on {}: no {method:?}", gpu.name());
                     continue;
                 }
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
-                let there = correction.shared(&plan, ALONE, (&engine, &silent)).unwrap();
-                let left = there.left(1, (&engine, &silent)).unwrap().parts.remove(0).1;
+                let there = correction.shared(&plan, ALONE, (&engine, &unwatched)).unwrap();
+                let left = there.left(1, (&engine, &unwatched)).unwrap().parts.remove(0).1;
                 let gap = gap(&left, &here);
                 assert!(gap < most, "{method:?} {precision:?} on {}: {gap:e}", gpu.name());
                 let memory = correction.memory_of_shared(&plan, ALONE, &engine);
@@ -676,7 +675,7 @@ mod tests {
     fn shared_mirrors_that_cannot_be_are_refused() {
         let (system, cores) = (lopsided(), Engine::default());
         let correction = correction(&system, Moao, &[(6, 0.0)]);
-        let to = (&cores, &silent as &dyn Watch);
+        let to = (&cores, &unwatched as &dyn Watch);
         let refused = |plan: &ReconstructorPlan, options: SharedOptions| {
             correction.shared(plan, options, to).map(drop).unwrap_err().to_string()
         };

@@ -9,7 +9,7 @@ use std::ops::Range;
 // Columns that a rank keeps
 /// The columns of a matrix by rows that one of several ranks keeps: blocks of them are dealt out in turn, and stand side by side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Deal {
+pub(crate) struct BlockCyclic {
     columns: usize,
     block: usize,
     rank: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Deal {
 const BLOCK: usize = 2048;
 
 // Deal columns out to ranks
-impl Deal {
+impl BlockCyclic {
     /// The deal of a matrix of so many columns for one of `ranks` ranks.
     ///
     /// # Panics
@@ -97,10 +97,10 @@ mod tests {
         for (columns, ranks) in [(1, 1), (64, 2), (233, 2), (233, 3), (5000, 4), (41_040, 2)] {
             let mut owners = vec![0; columns];
             for rank in 0..ranks {
-                let deal = Deal::new(columns, [rank, ranks]);
+                let deal = BlockCyclic::new(columns, [rank, ranks]);
                 deal.tiles().flatten().for_each(|column| owners[column] += rank + 1);
                 assert_eq!(deal.count(), deal.tiles().flatten().count());
-                assert_eq!(deal, Deal::new(columns, [0, ranks]).of(rank));
+                assert_eq!(deal, BlockCyclic::new(columns, [0, ranks]).of(rank));
                 // Block k of a rank is block k ranks + rank of all.
                 for (k, tile) in deal.tiles().enumerate() {
                     assert_eq!(tile.start, (k * ranks + rank) * deal.block());
@@ -108,14 +108,17 @@ mod tests {
                     assert!(places.eq((0..tile.len()).map(|i| Some(k * deal.block() + i))));
                 }
             }
-            let sum = (1..=ranks).map(|k| k * Deal::new(columns, [k - 1, ranks]).count());
+            let sum = (1..=ranks).map(|k| k * BlockCyclic::new(columns, [k - 1, ranks]).count());
             assert_eq!(owners.iter().sum::<usize>(), sum.sum::<usize>());
-            let kept = (0..columns).filter_map(|j| Deal::new(columns, [0, ranks]).place(j));
-            assert_eq!(kept.count(), Deal::new(columns, [0, ranks]).count());
+            let kept = (0..columns).filter_map(|j| BlockCyclic::new(columns, [0, ranks]).place(j));
+            assert_eq!(kept.count(), BlockCyclic::new(columns, [0, ranks]).count());
             assert!(owners.iter().all(|&owner| (1..=ranks).contains(&owner)));
         }
-        assert!(Deal::whole(7).tiles().eq(std::iter::once(0..7)));
-        assert_eq!((Deal::whole(0).count(), Deal::new(41_040, [0, 2]).block()), (0, 2048));
-        assert!(Deal::serves_all(17, 2) && !Deal::serves_all(16, 2));
+        assert!(BlockCyclic::whole(7).tiles().eq(std::iter::once(0..7)));
+        assert_eq!(
+            (BlockCyclic::whole(0).count(), BlockCyclic::new(41_040, [0, 2]).block()),
+            (0, 2048)
+        );
+        assert!(BlockCyclic::serves_all(17, 2) && !BlockCyclic::serves_all(16, 2));
     }
 }

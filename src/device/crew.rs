@@ -3,7 +3,7 @@
 
 // What a crew stands on
 use super::gpu::{Gpu, member::Member};
-use super::meeting::{Meeting, Seat};
+use super::meeting::{Meeting, RankInfo};
 use super::{Watch, check};
 use crate::error::Error;
 use std::fmt;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub(crate) struct Crew {
     /// Where this process sits, if there are several.
-    seat: Option<Seat>,
+    seat: Option<RankInfo>,
     /// Those of the other processes, once they are wanted.
     meeting: Mutex<Option<Arc<Meeting>>>,
     /// Those that have joined before, and have not failed.
@@ -34,7 +34,7 @@ impl fmt::Debug for Crew {
 
 // What happens on a thread
 /// What a rank is to do, and what it finds.
-pub(crate) type Work<R> = dyn Fn(&Member, &dyn Watch) -> Result<R, Error> + Send + Sync;
+pub(crate) type RankTask<R> = dyn Fn(&Member, &dyn Watch) -> Result<R, Error> + Send + Sync;
 
 /// What a thread tells.
 enum Event<R> {
@@ -73,7 +73,7 @@ impl<R: Send> Watch for Relay<R> {
 // Steps of a crew
 impl Crew {
     /// The crew of one of several processes.
-    pub(crate) fn seated(seat: Seat) -> Self {
+    pub(crate) fn seated(seat: RankInfo) -> Self {
         Self { seat: Some(seat), ..Self::default() }
     }
 
@@ -107,7 +107,7 @@ impl Crew {
         &self,
         gpus: &[Gpu],
         watch: &dyn Watch,
-        work: &Arc<Work<R>>,
+        work: &Arc<RankTask<R>>,
     ) -> Result<Vec<R>, Error> {
         let meeting = self.meeting()?;
         let meeting = meeting.as_deref();
@@ -136,7 +136,7 @@ impl Crew {
         gpus: &[Gpu],
         members: &[Member],
         identifier: Vec<u8>,
-        work: &Arc<Work<R>>,
+        work: &Arc<RankTask<R>>,
     ) -> Result<Shift<R>, Error> {
         let (to, events) = channel();
         let (is_stopped, [first, ranks]) =
@@ -303,7 +303,7 @@ fn cause(error: Error, meeting: Option<&Meeting>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::emulated, silent};
+    use crate::device::{gpu::emulated, unwatched};
 
     #[test]
     fn ranks_sum_and_one_that_fails_frees_the_others() {
@@ -311,33 +311,33 @@ mod tests {
         if gpus.is_empty() {
             return;
         }
-        let sum: Arc<Work<Vec<f64>>> = Arc::new(|member, _| {
+        let sum: Arc<RankTask<Vec<f64>>> = Arc::new(|member, _| {
             let numbers = member.gpu().upload(&[member.place()[0] as f64, 1.0])?;
             member.sum(&numbers)?;
             numbers.read()
         });
         for _ in 0..2 {
-            let sums = crew.work(&gpus, &silent, &sum).unwrap();
+            let sums = crew.work(&gpus, &unwatched, &sum).unwrap();
             assert_eq!(sums, vec![vec![3.0, 3.0]; 3]);
         }
         // Rank 1 does not come to the sum.
-        let broken: Arc<Work<Vec<f64>>> = Arc::new(|member, _| match member.place()[0] {
+        let broken: Arc<RankTask<Vec<f64>>> = Arc::new(|member, _| match member.place()[0] {
             1 => Err(Error::Failed { what: "rank 1".into(), reason: "of a test".into() }),
             _ => {
                 member.sum(&member.gpu().upload(&[0.0f64])?)?;
                 Ok(Vec::new())
             }
         });
-        let (start, error) = (Instant::now(), crew.work(&gpus, &silent, &broken).unwrap_err());
+        let (start, error) = (Instant::now(), crew.work(&gpus, &unwatched, &broken).unwrap_err());
         assert_eq!(error.to_string(), "rank 1 failed: of a test");
         assert!(start.elapsed() < GRACE / 2);
         // All of them join anew.
-        assert_eq!(crew.work(&gpus, &silent, &sum).unwrap()[2], [3.0, 3.0]);
-        let panics: Arc<Work<()>> = Arc::new(|member, _| match member.place()[0] {
+        assert_eq!(crew.work(&gpus, &unwatched, &sum).unwrap()[2], [3.0, 3.0]);
+        let panics: Arc<RankTask<()>> = Arc::new(|member, _| match member.place()[0] {
             2 => panic!("of a test"),
             _ => member.sum(&member.gpu().upload(&[0.0f64])?),
         });
-        let said = crew.work(&gpus, &silent, &panics).unwrap_err().to_string();
+        let said = crew.work(&gpus, &unwatched, &panics).unwrap_err().to_string();
         assert!(said.contains("panicked"), "{said}");
     }
 }

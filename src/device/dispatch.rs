@@ -61,8 +61,17 @@ impl<F: Fn(usize, usize) + Sync> Watch for F {
     }
 }
 
-/// The watcher who never looks: `&silent` is a `&dyn Watch`.
-pub fn silent(_done: usize, _total: usize) {}
+/// Watches nothing: `&unwatched` is a `&dyn Watch` that neither reports nor cancels.
+pub fn unwatched(_done: usize, _total: usize) {}
+
+/// Lets another watcher cancel a computation without reporting its pieces to it.
+pub(crate) struct CancelOnly<'a>(pub(crate) &'a dyn Watch);
+
+impl Watch for CancelOnly<'_> {
+    fn cancelled(&self) -> bool {
+        self.0.cancelled()
+    }
+}
 
 /// Ends a computation that shall stop.
 ///
@@ -399,7 +408,7 @@ pub fn dispatch_in_runs<W: Sync, R: Send>(
         Ok(())
     };
     let all = Workers { cores: None, devices: workers };
-    dispatch(all, 0..workers.len(), &silent, serve, |_, ()| Ok(()))
+    dispatch(all, 0..workers.len(), &unwatched, serve, |_, ()| Ok(()))
 }
 
 // Tests of the dispatcher
@@ -422,10 +431,10 @@ mod tests {
         let workers = Workers { cores: Some(&0), devices: &[1, 2] };
         // Threads of the pool may be late where other tests keep them busy: whoever is early waits for them.
         let start = Instant::now();
-        let all_are_here = || shares.iter().all(|share| share.load(Ordering::Relaxed) > 0);
+        let all_have_arrived = || shares.iter().all(|share| share.load(Ordering::Relaxed) > 0);
         let square = |&worker: &usize, k: usize| {
             shares[worker].fetch_add(1, Ordering::Relaxed);
-            while !all_are_here() && start.elapsed() < Duration::from_secs(20) {
+            while !all_have_arrived() && start.elapsed() < Duration::from_secs(20) {
                 std::thread::sleep(Duration::from_micros(20));
             }
             Ok(k * k)
@@ -433,7 +442,7 @@ mod tests {
         let squares = gather(workers, 0..1000, &watch, square).unwrap();
         assert!(squares.iter().enumerate().all(|(k, square)| *square == k * k));
         assert_eq!((squares.len(), most.into_inner()), (1000, 1000));
-        assert!(all_are_here(), "{shares:?}");
+        assert!(all_have_arrived(), "{shares:?}");
         assert!(threads() >= 1);
     }
 
@@ -469,7 +478,7 @@ mod tests {
                 (dispatch(Workers { cores, devices }, 0..1000, watch, work, count), seen)
             };
             // Check each way to stop
-            let (failed, seen) = run(&silent, 10);
+            let (failed, seen) = run(&unwatched, 10);
             assert!(matches!(failed, Err(Error::Invalid(invalid)) if invalid.value == "10"));
             assert!((0..999).contains(&seen));
             let (stopped, seen) = run(&Impatient(0.into(), 5), 1000);
@@ -481,9 +490,9 @@ mod tests {
             assert!(done.is_ok() && seen == 1000, "cancelled when all was done");
             let refuse = |k, ()| Err(Invalid::new("sink", k, "less").into());
             let refused =
-                dispatch(Workers { cores, devices }, 0..9, &silent, |_, _| Ok(()), refuse);
+                dispatch(Workers { cores, devices }, 0..9, &unwatched, |_, _| Ok(()), refuse);
             assert!(matches!(refused, Err(Error::Invalid(_))));
-            let none = gather(Workers { cores, devices }, 0..0, &silent, |_, k: usize| Ok(k));
+            let none = gather(Workers { cores, devices }, 0..0, &unwatched, |_, k: usize| Ok(k));
             assert!(none.unwrap().is_empty());
         }
     }
@@ -497,7 +506,7 @@ mod tests {
         gather(Workers::devices(&[()]), 0..3, &part, |(), k: usize| Ok(k)).unwrap();
         assert_eq!(*lock(&last), (10, 10));
         let part = Part { whole: &Impatient(3.into(), 2), before: 0, total: 3 };
-        assert!(matches!(check(&part), Err(Error::Cancelled)) && check(&silent).is_ok());
+        assert!(matches!(check(&part), Err(Error::Cancelled)) && check(&unwatched).is_ok());
     }
 
     // Serve devices by the only thread
@@ -508,7 +517,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
             Ok(std::thread::current().id())
         };
-        let run = || gather(Workers::devices(&[1, 2]), 0..20, &silent, who);
+        let run = || gather(Workers::devices(&[1, 2]), 0..20, &unwatched, who);
         let served = pool.install(run).unwrap();
         assert!(served.iter().all(|thread| *thread == served[0]));
     }
@@ -545,7 +554,7 @@ mod tests {
         }
         let failed = |done: Result<(), Error>| matches!(done, Err(Error::Failed { .. }));
         let (cores, devices) = (|| Workers::cores(&0), || Workers::devices(&[1, 2, 3]));
-        let squares = |workers| gather(workers, 0..9, &silent, |_: &i32, k: usize| Ok(k * k));
+        let squares = |workers| gather(workers, 0..9, &unwatched, |_: &i32, k: usize| Ok(k * k));
         assert!(failed(Engine::open(Device::Cpu, Precision::F64).map(drop)));
         assert!(failed(squares(cores()).map(drop)) && failed(squares(devices()).map(drop)));
         assert!(failed(Memory::default().check(&Engine::default(), "nothing")));
@@ -565,7 +574,7 @@ mod tests {
         dispatch_in_runs(
             &[2, 5],
             23,
-            &silent,
+            &unwatched,
             |&size| size,
             long,
             |run, (size, long)| {
@@ -583,7 +592,7 @@ mod tests {
         let failed = dispatch_in_runs(
             &[3],
             23,
-            &silent,
+            &unwatched,
             |&size| size,
             fails,
             |run, ()| {

@@ -5,7 +5,7 @@
 use super::crew::Crew;
 use super::gpu::Gpu;
 #[cfg(feature = "cuda")]
-use super::meeting::Seat;
+use super::meeting::RankInfo;
 use super::speed::Speed;
 use super::{Device, start_threads, threads};
 use crate::error::{Error, Invalid, accept, count};
@@ -97,7 +97,7 @@ impl Engine {
     /// # Errors
     /// `Invalid` where it has no device, or more than one.
     #[cfg(feature = "cuda")]
-    pub fn seated(self, seat: Seat) -> Result<Self, Invalid> {
+    pub fn seated(self, seat: RankInfo) -> Result<Self, Invalid> {
         let devices = self.devices.len();
         let expected = format!(
             "1, or one graphics processor for each rank (--device cuda), and not {devices}"

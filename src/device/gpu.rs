@@ -4,11 +4,11 @@
 pub(crate) mod member;
 
 // What the seam stands on
-pub use super::machine::{Header, KernelSource, Shape};
 use super::machine::{
-    Kind, Machine, Opened, Operation, Owned, Pages, Product, Queue, Symmetric, Thing, Transforms,
+    Handle, Kind, Machine, Opened, Operation, Owned, Pages, Product, Queue, Symmetric, Transforms,
     Triangular,
 };
+pub use super::machine::{Header, KernelSource, Shape};
 use super::memory::refuse;
 use crate::error::Error;
 use crate::numerics::real::{Precision, Real};
@@ -150,7 +150,7 @@ impl Gpu {
 
     fn room<T: Pod>(&self, len: usize) -> Result<Buffer<T>, Error> {
         let address = self.machine().allocate(self.bytes_of::<T>(len)?.max(1))?;
-        let memory = Arc::new(self.queue.device.own(Thing::Memory(address)));
+        let memory = Arc::new(self.queue.device.own(Handle::Memory(address)));
         Ok(Buffer { gpu: self.clone(), memory, address, len, values: PhantomData })
     }
 
@@ -173,7 +173,7 @@ impl Gpu {
     pub fn send<'a, T: Pod>(
         &self,
         values: &Pinned<T>,
-        to: impl Into<View<'a, T>>,
+        to: impl Into<BufferView<'a, T>>,
     ) -> Result<(), Error> {
         let to = to.into();
         let host = values.pages.address();
@@ -187,7 +187,7 @@ impl Gpu {
     /// As for [`Gpu::send`].
     pub fn fetch<'a, T: Pod>(
         &self,
-        from: impl Into<View<'a, T>>,
+        from: impl Into<BufferView<'a, T>>,
         values: &mut Pinned<T>,
     ) -> Result<(), Error> {
         let from = from.into();
@@ -200,7 +200,7 @@ impl Gpu {
     fn copy<T: Pod>(
         &self,
         values: &Pinned<T>,
-        view: View<T>,
+        view: BufferView<T>,
         copy: &Operation,
     ) -> Result<(), Error> {
         assert_eq!(values.len, view.len, "a copy takes all of the pinned values");
@@ -223,8 +223,8 @@ impl Gpu {
     /// `Foreign` where one of them is another device's, `Cuda` where the device fails.
     pub fn copy_within<'a, T: Pod>(
         &self,
-        from: impl Into<View<'a, T>>,
-        to: impl Into<View<'a, T>>,
+        from: impl Into<BufferView<'a, T>>,
+        to: impl Into<BufferView<'a, T>>,
     ) -> Result<(), Error> {
         let (from, to) = (from.into(), to.into());
         assert_eq!(from.len, to.len, "a copy has one length");
@@ -288,7 +288,7 @@ impl<T: Pod> Buffer<T> {
 
 // Parts of a buffer
 /// A part of a buffer, and the queue by which it is copied.
-pub struct View<'a, T> {
+pub struct BufferView<'a, T> {
     buffer: &'a Buffer<T>,
     gpu: &'a Gpu,
     start: usize,
@@ -296,15 +296,15 @@ pub struct View<'a, T> {
 }
 
 // Copy and make views
-impl<T> Clone for View<'_, T> {
+impl<T> Clone for BufferView<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for View<'_, T> {}
+impl<T> Copy for BufferView<'_, T> {}
 
-impl<'a, T: Pod> From<&'a Buffer<T>> for View<'a, T> {
+impl<'a, T: Pod> From<&'a Buffer<T>> for BufferView<'a, T> {
     fn from(buffer: &'a Buffer<T>) -> Self {
         buffer.view(..)
     }
@@ -313,7 +313,7 @@ impl<'a, T: Pod> From<&'a Buffer<T>> for View<'a, T> {
 impl<T: Pod> Buffer<T> {
     // Take a part of a buffer
     /// The part of the buffer in a range of its values, which must lie inside.
-    pub fn view(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
+    pub fn view(&self, range: impl RangeBounds<usize>) -> BufferView<'_, T> {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
             Bound::Excluded(&before) => before.saturating_add(1),
@@ -325,11 +325,11 @@ impl<T: Pod> Buffer<T> {
             Bound::Unbounded => self.len,
         };
         assert!(start <= end && end <= self.len, "{start}..{end} of a buffer of {}", self.len);
-        View { buffer: self, gpu: &self.gpu, start, len: end - start }
+        BufferView { buffer: self, gpu: &self.gpu, start, len: end - start }
     }
 }
 
-impl<'a, T: Pod> View<'a, T> {
+impl<'a, T: Pod> BufferView<'a, T> {
     // Use a part of a buffer
     /// How many values it holds.
     pub fn len(&self) -> usize {
@@ -557,8 +557,8 @@ impl<'a, T> From<&'a Buffer<T>> for Argument<'a> {
     }
 }
 
-impl<'a, T: Pod> From<View<'a, T>> for Argument<'a> {
-    fn from(view: View<'a, T>) -> Self {
+impl<'a, T: Pod> From<BufferView<'a, T>> for Argument<'a> {
+    fn from(view: BufferView<'a, T>) -> Self {
         Self { bits: view.address(), memory: Some(&view.buffer.memory) }
     }
 }
@@ -727,7 +727,7 @@ impl Gpu {
     pub fn mark(&self) -> Result<Mark, Error> {
         self.refuse_to_record("a mark")?;
         let (_turn, machine, stream) = self.queue.enter();
-        Ok(Mark(self.queue.device.own(Thing::Mark(machine.mark(stream)?))))
+        Ok(Mark(self.queue.device.own(Handle::Mark(machine.mark(stream)?))))
     }
 
     /// Has the queue wait for a mark in another queue of the device, before it goes on.
@@ -773,7 +773,7 @@ impl Gpu {
     // Queue an operation
     fn enqueue(&self, operation: &Operation, used: &[&Arc<Owned>]) -> Result<(), Error> {
         used.iter().try_for_each(|owned| match owned.thing {
-            Thing::Plan(_) => self.own("plan", &owned.device),
+            Handle::Plan(_) => self.own("plan", &owned.device),
             _ => self.own("buffer", &owned.device),
         })?;
         let (_turn, machine, stream) = self.queue.enter();
@@ -835,7 +835,7 @@ impl Gpu {
         let numbers = transforms.numbers();
         numbers.into_iter().try_for_each(|len| self.bytes_of::<Complex<T>>(len).map(drop))?;
         let (_turn, machine, stream) = self.queue.enter();
-        let plan = Thing::Plan(machine.plan(stream, &transforms)?);
+        let plan = Handle::Plan(machine.plan(stream, &transforms)?);
         let plan = Arc::new(self.queue.device.own(plan));
         Ok(Fft { plan, gpu: self.clone(), numbers, kinds: PhantomData })
     }
@@ -848,8 +848,8 @@ impl Gpu {
     pub fn transform<'a, I: Pod, O: Pod>(
         &self,
         fft: &Fft<I, O>,
-        from: impl Into<View<'a, I>>,
-        to: impl Into<View<'a, O>>,
+        from: impl Into<BufferView<'a, I>>,
+        to: impl Into<BufferView<'a, O>>,
     ) -> Result<(), Error> {
         let (from, to) = (from.into(), to.into());
         assert!(from.len >= fft.numbers[0] && to.len >= fft.numbers[1], "a plan fits its fields");
@@ -870,10 +870,10 @@ impl Gpu {
     /// refuses.
     pub fn multiply_matrix<'a, T: Real>(
         &self,
-        matrix: impl Into<View<'a, T>>,
+        matrix: impl Into<BufferView<'a, T>>,
         (rows, columns): (usize, usize),
-        x: impl Into<View<'a, T>>,
-        y: impl Into<View<'a, T>>,
+        x: impl Into<BufferView<'a, T>>,
+        y: impl Into<BufferView<'a, T>>,
     ) -> Result<(), Error> {
         let (matrix, x, y) = (matrix.into(), x.into(), y.into());
         let fits = (matrix.len, x.len, y.len) == (count([rows, columns]), columns, rows);
@@ -891,9 +891,9 @@ impl Gpu {
     /// As for [`Gpu::multiply_matrix`].
     pub fn multiply_matrices<'a, T: Real>(
         &self,
-        factors: [(View<'a, T>, bool); 2],
+        factors: [(BufferView<'a, T>, bool); 2],
         [rows, inner, columns]: [usize; 3],
-        c: impl Into<View<'a, T>>,
+        c: impl Into<BufferView<'a, T>>,
         [alpha, beta]: [T; 2],
     ) -> Result<(), Error> {
         let ([(a, a_transposed), (b, b_transposed)], c) = (factors, c.into());
@@ -984,7 +984,7 @@ impl Gpu {
         &self,
         factor: &Buffer<T>,
         order: usize,
-        rows: impl Into<View<'a, T>>,
+        rows: impl Into<BufferView<'a, T>>,
         transposed: bool,
     ) -> Result<(), Error> {
         let rows = rows.into();
@@ -1064,23 +1064,27 @@ mod tests {
     fn launches_run_in_order_and_recordings_wait() {
         for gpu in test_machines() {
             let x: Vec<f32> = (0..1000).map(|i| i as f32 * 0.5).collect();
-            let (x_there, y_there) = (gpu.upload(&x).unwrap(), gpu.zeros::<f32>(1000).unwrap());
-            assert_eq!(x_there.read().unwrap(), x);
-            assert_eq!((y_there.len(), y_there.bytes(), y_there.is_empty()), (1000, 4000, false));
+            let (x_on_device, y_on_device) =
+                (gpu.upload(&x).unwrap(), gpu.zeros::<f32>(1000).unwrap());
+            assert_eq!(x_on_device.read().unwrap(), x);
+            assert_eq!(
+                (y_on_device.len(), y_on_device.bytes(), y_on_device.is_empty()),
+                (1000, 4000, false)
+            );
             let program = gpu.program::<f32>(&LINE, &[]).unwrap();
             assert!(program.kernel("circle").is_err());
             let line = line(&gpu);
-            let queue = |n: usize| queue((&gpu, &line), &x_there, &y_there, n);
+            let queue = |n: usize| queue((&gpu, &line), &x_on_device, &y_on_device, n);
             // Check what was and what was not done
             let graph = gpu.record(|| queue(1000)).unwrap();
-            assert_eq!(y_there.read().unwrap(), [0.0; 1000], "a recording does nothing");
+            assert_eq!(y_on_device.read().unwrap(), [0.0; 1000], "a recording does nothing");
             queue(0).unwrap();
             gpu.replay(&graph).unwrap();
             let expected = lined(&x);
-            assert_eq!(y_there.read().unwrap(), expected);
-            y_there.clear().unwrap();
+            assert_eq!(y_on_device.read().unwrap(), expected);
+            y_on_device.clear().unwrap();
             queue(999).unwrap();
-            assert_eq!(y_there.read().unwrap()[997..], [expected[997], expected[998], 0.0]);
+            assert_eq!(y_on_device.read().unwrap()[997..], [expected[997], expected[998], 0.0]);
             let failed = gpu.record(|| Err(Invalid::new("it", 1, "2").into()));
             assert!(failed.is_err() && gpu.synchronise().is_ok(), "the queue goes on");
             assert!(gpu.milliseconds(3, || queue(1000)).unwrap() > 0.0);

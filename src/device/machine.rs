@@ -119,7 +119,7 @@ pub(crate) trait Machine: Send + Sync {
     /// Queues all that was recorded.
     fn replay(&self, stream: u64, graph: u64) -> Result<(), Error>;
     /// Gives something back. All work that may use it is done, and no stream records.
-    fn forget(&self, thing: Thing);
+    fn forget(&self, thing: Handle);
     // Machines that join others
     /// What ranks know each other by, made by one of them.
     fn identifier(&self) -> Result<Vec<u8>, Error> {
@@ -297,16 +297,16 @@ impl Transforms {
 // Turns of threads
 /// Lets one thread at a time use a stream.
 #[derive(Default)]
-struct Turns {
+struct StreamLock {
     /// Who has the turn, and how often it was taken.
     holder: Mutex<Option<(ThreadId, usize)>>,
     free: Condvar,
 }
 
 /// The turn of a thread, given back when it is dropped.
-pub(super) struct Turn<'a>(&'a Turns);
+pub(super) struct StreamGuard<'a>(&'a StreamLock);
 
-impl Drop for Turn<'_> {
+impl Drop for StreamGuard<'_> {
     fn drop(&mut self) {
         self.0.give_back();
     }
@@ -318,16 +318,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 // Take and give back a turn
-impl Turns {
+impl StreamLock {
     /// Waits until no other thread has the turn, and takes it once more.
-    fn take(&self) -> Turn<'_> {
+    fn take(&self) -> StreamGuard<'_> {
         let me = std::thread::current().id();
         let mut holder = lock(&self.holder);
         while holder.is_some_and(|(other, _)| other != me) {
             holder = self.free.wait(holder).unwrap_or_else(PoisonError::into_inner);
         }
         *holder = Some((me, holder.map_or(0, |(_, times)| times) + 1));
-        Turn(self)
+        StreamGuard(self)
     }
 
     /// Gives it back once; another thread may have it when it was given back as often as taken.
@@ -351,13 +351,13 @@ pub(super) struct Opened {
     pub machine: Box<dyn Machine>,
     lanes: Mutex<Vec<Arc<Lane>>>,
     /// What was dropped while its thread recorded.
-    left: Mutex<Vec<Thing>>,
+    left: Mutex<Vec<Handle>>,
 }
 
 /// A stream, and who may use it.
 struct Lane {
     stream: u64,
-    turns: Turns,
+    turns: StreamLock,
     is_open: Mutex<bool>,
 }
 
@@ -381,14 +381,14 @@ impl Queue {
     /// One more queue.
     pub fn new(device: &Arc<Opened>) -> Result<Self, Error> {
         let stream = device.machine.open_stream()?;
-        let (turns, is_open) = (Turns::default(), Mutex::new(true));
+        let (turns, is_open) = (StreamLock::default(), Mutex::new(true));
         let lane = Arc::new(Lane { stream, turns, is_open });
         lock(&device.lanes).push(Arc::clone(&lane));
         Ok(Self { device: Arc::clone(device), lane, kept: Mutex::default() })
     }
 
     /// The turn, the machine, and the number of the stream.
-    pub fn enter(&self) -> (Turn<'_>, &dyn Machine, u64) {
+    pub fn enter(&self) -> (StreamGuard<'_>, &dyn Machine, u64) {
         (self.lane.turns.take(), &*self.device.machine, self.lane.stream)
     }
 }
@@ -399,7 +399,7 @@ impl Drop for Queue {
         let _turn = self.lane.turns.take();
         *lock(&self.lane.is_open) = false;
         if self.device.machine.synchronise(self.lane.stream).is_ok() {
-            self.device.machine.forget(Thing::Stream(self.lane.stream));
+            self.device.machine.forget(Handle::Stream(self.lane.stream));
         }
         lock(&self.device.lanes).retain(|lane| !Arc::ptr_eq(lane, &self.lane));
     }
@@ -432,7 +432,7 @@ impl Queue {
 /// A recording that is ended when it is dropped.
 pub(super) struct Recording<'a> {
     queue: &'a Queue,
-    _turn: Turn<'a>,
+    _turn: StreamGuard<'a>,
     has_ended: bool,
 }
 
@@ -448,7 +448,7 @@ impl Recording<'_> {
         let kept = lock(&self.queue.kept).take().unwrap_or_default();
         let (device, stream) = (&self.queue.device, self.queue.lane.stream);
         let graph = device.machine.end_recording(stream)?;
-        Ok((device.own(Thing::Graph(graph)), kept.into_values().collect()))
+        Ok((device.own(Handle::Graph(graph)), kept.into_values().collect()))
     }
 }
 
@@ -463,7 +463,7 @@ impl Drop for Recording<'_> {
 // What a machine holds for us
 /// Something that a machine holds, by its address or handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Thing {
+pub(crate) enum Handle {
     Memory(u64),
     Plan(u64),
     Graph(u64),
@@ -471,7 +471,7 @@ pub(crate) enum Thing {
     Stream(u64),
 }
 
-impl Thing {
+impl Handle {
     /// Its address or handle.
     pub(crate) fn number(self) -> u64 {
         match self {
@@ -488,7 +488,7 @@ impl Thing {
 /// Something that is given back when it is dropped, after all work that may use it.
 pub(super) struct Owned {
     pub device: Arc<Opened>,
-    pub thing: Thing,
+    pub thing: Handle,
 }
 
 impl Drop for Owned {
@@ -500,13 +500,13 @@ impl Drop for Owned {
 impl Opened {
     // Give things back when all queues are empty
     /// Something of this machine, to be given back when it is dropped.
-    pub fn own(self: &Arc<Self>, thing: Thing) -> Owned {
+    pub fn own(self: &Arc<Self>, thing: Handle) -> Owned {
         Owned { device: Arc::clone(self), thing }
     }
 
     /// Gives something back, and all that was laid aside; lays it aside while the thread records.
-    pub fn give_back(&self, thing: Option<Thing>) {
-        if let Some(mark @ Thing::Mark(_)) = thing {
+    pub fn give_back(&self, thing: Option<Handle>) {
+        if let Some(mark @ Handle::Mark(_)) = thing {
             return self.machine.forget(mark);
         }
         lock(&self.left).extend(thing);

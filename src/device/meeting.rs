@@ -18,7 +18,7 @@ use std::{env, fs, process, thread};
 // Seat of a process
 /// Which rank a process is, of how many, and where they meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seat {
+pub struct RankInfo {
     /// Its number, from 0; rank 0 has the results.
     pub rank: usize,
     /// How many processes there are.
@@ -48,7 +48,7 @@ const STARTERS: [[&str; 4]; 3] = [
 /// Processes of a meeting at most.
 const MOST_RANKS: usize = 1 << 16;
 
-impl Seat {
+impl RankInfo {
     /// The seat that is given by hand, or by the environment of `mpirun` or `srun`; none where a process is alone. `variable` reads the
     /// environment.
     ///
@@ -56,12 +56,12 @@ impl Seat {
     /// Where something is missing, or the numbers make no sense.
     ///
     /// ```
-    /// use lenslet::device::Seat;
+    /// use lenslet::device::RankInfo;
     /// let by_hand = (Some(1), Some(2), Some("node7:4711".to_string()));
-    /// let seat = Seat::find(by_hand, &|_| None)?.expect("two of them");
+    /// let seat = RankInfo::find(by_hand, &|_| None)?.expect("two of them");
     /// assert_eq!((seat.rank, seat.ranks, seat.meet.as_str()), (1, 2, "node7:4711"));
-    /// assert!(Seat::find((None, None, None), &|_| None)?.is_none());
-    /// assert!(Seat::find((Some(2), Some(2), Some("meet".into())), &|_| None).is_err());
+    /// assert!(RankInfo::find((None, None, None), &|_| None)?.is_none());
+    /// assert!(RankInfo::find((Some(2), Some(2), Some("meet".into())), &|_| None).is_err());
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn find(
@@ -173,14 +173,14 @@ const CANDIDATES: usize = 128;
 /// Processes that have met, each with a line to rank 0 that is kept open.
 #[derive(Debug)]
 pub(crate) struct Meeting {
-    seat: Seat,
-    news: Arc<News>,
+    seat: RankInfo,
+    news: Arc<PeerStatus>,
 }
 
 /// What a process hears.
 #[derive(Debug, Default)]
-struct News {
-    told: Mutex<Told>,
+struct PeerStatus {
+    told: Mutex<Announced>,
     changed: Condvar,
     /// Lines to others; all of them for rank 0, to which others have one.
     lines: Mutex<Vec<TcpStream>>,
@@ -190,7 +190,7 @@ struct News {
 
 /// What rank 0 has to say to all, and who was lost and why.
 #[derive(Debug, Default)]
-struct Told {
+struct Announced {
     shared: Option<Vec<u8>>,
     lost: Option<String>,
 }
@@ -235,13 +235,13 @@ impl Meeting {
     ///
     /// # Errors
     /// `Failed` where they do not come within a minute, with those that are missing, or do not agree how many they are.
-    pub(crate) fn new(seat: Seat) -> Result<Self, Error> {
+    pub(crate) fn new(seat: RankInfo) -> Result<Self, Error> {
         Self::with(seat, &MeetingOptions::from_environment())
     }
 
     /// The same with other options.
-    pub(crate) fn with(seat: Seat, options: &MeetingOptions) -> Result<Self, Error> {
-        let news = Arc::new(News::default());
+    pub(crate) fn with(seat: RankInfo, options: &MeetingOptions) -> Result<Self, Error> {
+        let news = Arc::new(PeerStatus::default());
         let met = match seat.rank {
             0 => wait_for_all(&seat, options)?,
             _ => look_for_first(&seat, options)?,
@@ -266,7 +266,7 @@ impl Meeting {
     }
 
     /// Where this process sits.
-    pub(crate) fn seat(&self) -> &Seat {
+    pub(crate) fn seat(&self) -> &RankInfo {
         &self.seat
     }
 
@@ -334,7 +334,7 @@ impl Drop for Meeting {
 }
 
 /// The name of this process among the ranks.
-fn name(seat: &Seat) -> String {
+fn name(seat: &RankInfo) -> String {
     format!("rank {} ({}, process {})", seat.rank, host(), process::id())
 }
 
@@ -344,7 +344,7 @@ fn host() -> String {
 }
 
 /// The error of ranks that do not meet, or part.
-fn failed(seat: &Seat, reason: impl std::fmt::Display) -> Error {
+fn failed(seat: &RankInfo, reason: impl std::fmt::Display) -> Error {
     let what = format!("the meeting of {} ranks at {}", seat.ranks, seat.meet);
     Error::Failed { what, reason: reason.to_string() }
 }
@@ -355,7 +355,7 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()
 }
 
 // Listen to one line
-impl News {
+impl PeerStatus {
     /// Says something to all that one has a line to; whoever does not hear is found lost by who listens.
     fn say(&self, text: &str) {
         let longest = LONGEST_LINE - 1;
@@ -404,7 +404,10 @@ fn read_bytes(text: &str) -> Vec<u8> {
 
 // Wait for all ranks
 /// Rank 0 listens, and has a line to each of the others when all have come.
-fn wait_for_all(seat: &Seat, options: &MeetingOptions) -> Result<Vec<(String, LineReader)>, Error> {
+fn wait_for_all(
+    seat: &RankInfo,
+    options: &MeetingOptions,
+) -> Result<Vec<(String, LineReader)>, Error> {
     let refuse = |error: io::Error| failed(seat, error);
     let until = Instant::now() + options.patience;
     let (listeners, secret) = listen(seat, options)?;
@@ -477,7 +480,7 @@ fn accept(listeners: &[TcpListener], time: Duration, candidates: &mut VecDeque<C
 // Serve connections in turn
 /// Looks once at each connection: admits ranks, closes strangers, and keeps those that may still answer.
 fn serve(
-    seat: &Seat,
+    seat: &RankInfo,
     (secret, time): (&Secret, Duration),
     candidates: &mut VecDeque<Candidate>,
     met: &mut [Option<AdmittedRank>],
@@ -506,7 +509,7 @@ fn serve(
 // Admit a rank or drop a stranger
 /// The rank that a line proves, with its number; none where it proves nothing.
 fn admit(
-    seat: &Seat,
+    seat: &RankInfo,
     secret: &Secret,
     candidate: Candidate,
     text: &str,
@@ -550,7 +553,7 @@ impl AdmittedRank {
 
 // Listen at the given address only
 /// Sockets that listen at the addresses of a seat, and the secret of the meeting.
-fn listen(seat: &Seat, options: &MeetingOptions) -> Result<(Vec<TcpListener>, Secret), Error> {
+fn listen(seat: &RankInfo, options: &MeetingOptions) -> Result<(Vec<TcpListener>, Secret), Error> {
     let given =
         options.secret.as_deref().map(secret_of).transpose().map_err(|e| failed(seat, e))?;
     let bind = |addresses: &[SocketAddr]| -> io::Result<Vec<TcpListener>> {
@@ -651,7 +654,7 @@ fn write_meeting(
 // Look for rank 0
 /// A line to rank 0, when all have come.
 fn look_for_first(
-    seat: &Seat,
+    seat: &RankInfo,
     options: &MeetingOptions,
 ) -> Result<Vec<(String, LineReader)>, Error> {
     let until = Instant::now() + options.patience;
@@ -678,7 +681,7 @@ enum Answer {
 
 // Call one address of rank 0
 /// Tries the addresses of rank 0 in turn, until one of them answers with its code.
-fn call_first(seat: &Seat, options: &MeetingOptions, until: Instant) -> io::Result<Answer> {
+fn call_first(seat: &RankInfo, options: &MeetingOptions, until: Instant) -> io::Result<Answer> {
     let given = options.secret.as_deref().map(secret_of).transpose()?;
     let (secret, addresses) = match addresses_of(&seat.meet) {
         Some(addresses) => {
@@ -707,7 +710,7 @@ fn call_first(seat: &Seat, options: &MeetingOptions, until: Instant) -> io::Resu
 // Prove to rank 0 and have it prove
 /// Proves this rank at an address, and waits until all have come.
 fn join(
-    seat: &Seat,
+    seat: &RankInfo,
     secret: &Secret,
     address: SocketAddr,
     (time, until): (Duration, Instant),
@@ -759,10 +762,10 @@ mod tests {
     fn seat(
         by_hand: (Option<usize>, Option<usize>, Option<&str>),
         set: &[(&str, &str)],
-    ) -> Result<Option<Seat>, Invalid> {
+    ) -> Result<Option<RankInfo>, Invalid> {
         let set: HashMap<_, _> = set.iter().copied().collect();
         let (rank, ranks, meet) = by_hand;
-        Seat::find((rank, ranks, meet.map(str::to_string)), &|name| {
+        RankInfo::find((rank, ranks, meet.map(str::to_string)), &|name| {
             set.get(name).map(|value| value.to_string())
         })
     }
@@ -815,8 +818,8 @@ mod tests {
 
     // Ranks and options of tests
     /// A rank of so many at a place.
-    fn place_of([rank, ranks]: [usize; 2], meet: &str) -> Seat {
-        Seat { rank, ranks, meet: meet.to_string(), local: rank, one_machine: false }
+    fn place_of([rank, ranks]: [usize; 2], meet: &str) -> RankInfo {
+        RankInfo { rank, ranks, meet: meet.to_string(), local: rank, one_machine: false }
     }
 
     /// The usual deadlines with a secret.

@@ -35,19 +35,19 @@ pub(crate) mod temporary;
 #[cfg(feature = "factorise")]
 pub(crate) use self::dispatch::WithinStage;
 pub(crate) use self::dispatch::{
-    Part, StageParts, Workers, check, dispatch, dispatch_in_runs, gather, start_threads,
+    CancelOnly, Part, StageParts, Workers, check, dispatch, dispatch_in_runs, gather, start_threads,
 };
-pub use self::dispatch::{Watch, silent, threads};
+pub use self::dispatch::{Watch, threads, unwatched};
 pub use self::engine::Engine;
 #[cfg(feature = "cuda")]
 pub use self::gpu::Buffer;
 pub use self::gpu::Gpu;
 #[cfg(feature = "cuda")]
-pub use self::meeting::Seat;
+pub use self::meeting::RankInfo;
 pub(crate) use self::memory::refuse_beyond_memory;
 pub use self::memory::{available_memory, processor_name};
 pub use self::plan::{Description, Memory, Stage};
-pub use self::speed::{Speed, Work};
+pub use self::speed::{CostKind, Speed};
 use crate::error::Invalid;
 use std::fmt;
 use std::str::FromStr;

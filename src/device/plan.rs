@@ -1,7 +1,7 @@
 // Tangled from book/src/plans.md: edit there, or here and run cargo tangle stitch.
 //! What a computation says of itself before it runs: its memory, its stages, its time.
 
-use super::{Work, engine::Engine, refuse_beyond_memory, start_threads, threads};
+use super::{CostKind, engine::Engine, refuse_beyond_memory, start_threads, threads};
 use crate::error::Error;
 
 // Bytes that a plan states
@@ -67,7 +67,7 @@ const START_OF_LIBRARIES: f64 = 0.12;
 // Time of a stage on an engine
 impl Stage {
     /// A stage with the `work` that one thread would do in so many seconds by the built-in rates, spread over an engine.
-    pub fn new(name: &'static str, work: &[(Work, f64)], engine: &Engine) -> Self {
+    pub fn new(name: &'static str, work: &[(CostKind, f64)], engine: &Engine) -> Self {
         let stage = Self::shared(name, work, engine);
         match engine.devices() {
             [] => stage,
@@ -76,13 +76,13 @@ impl Stage {
     }
 
     /// A stage that one thread, or where the engine has devices one device, would finish alone in so many seconds by the built-in rates.
-    pub fn shared(name: &'static str, alone: &[(Work, f64)], engine: &Engine) -> Self {
+    pub fn shared(name: &'static str, alone: &[(CostKind, f64)], engine: &Engine) -> Self {
         let workers = if engine.devices().is_empty() { threads() } else { engine.place()[1] };
         Self { name, seconds: engine.speed().seconds(alone) / workers as f64 }
     }
 
     /// A stage of one device, whatever others do: it would take so many seconds by the built-in rates.
-    pub fn alone(name: &'static str, alone: &[(Work, f64)], engine: &Engine) -> Self {
+    pub fn alone(name: &'static str, alone: &[(CostKind, f64)], engine: &Engine) -> Self {
         Self { name, seconds: engine.speed().seconds(alone) }
     }
 
@@ -93,7 +93,7 @@ impl Stage {
     }
 
     /// The same stage where one core has to do a piece alone, which takes so many seconds by the built-in rates.
-    pub fn with_piece(self, alone: &[(Work, f64)], engine: &Engine) -> Self {
+    pub fn with_piece(self, alone: &[(CostKind, f64)], engine: &Engine) -> Self {
         let piece = if engine.devices().is_empty() { engine.speed().seconds(alone) } else { 0.0 };
         Self { seconds: self.seconds.max(piece), ..self }
     }
@@ -155,14 +155,15 @@ mod tests {
     #[test]
     fn stages_follow_the_paces_and_the_largest_piece() {
         let engine = Engine::default();
-        let slow = |kind| if kind == Work::Memory { 3.0 } else { 2.0 };
+        let slow = |kind| if kind == CostKind::Memory { 3.0 } else { 2.0 };
         let slow = engine.clone().with_speed(Speed::measured("now".into(), slow).unwrap());
-        let work = [(Work::Memory, 1.0), (Work::Products, 5.0)];
+        let work = [(CostKind::Memory, 1.0), (CostKind::Products, 5.0)];
         let [stage, slower] = [&engine, &slow].map(|engine| Stage::new("a", &work, engine));
         assert!((slower.seconds / stage.seconds - 13.0 / 6.0).abs() < 1e-12);
         let whole = stage.clone().with_piece(&work, &engine);
         assert!((whole.seconds / stage.seconds - threads() as f64).abs() < 1e-9);
-        let small = stage.clone().with_piece(&[(Work::Products, 1e-3 * stage.seconds)], &engine);
+        let small =
+            stage.clone().with_piece(&[(CostKind::Products, 1e-3 * stage.seconds)], &engine);
         assert_eq!(small, stage);
     }
 }

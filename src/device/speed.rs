@@ -8,7 +8,7 @@ use std::fmt;
 /// A kind of work: what of a machine decides how long it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Work {
+pub enum CostKind {
     /// Products of large matrices: multiplications with additions, as many as the machine can do at a time.
     Products,
     /// Cholesky's factor of a large matrix, half of which is products, and solutions by it.
@@ -23,7 +23,7 @@ pub enum Work {
     Transforms,
 }
 
-impl Work {
+impl CostKind {
     /// All kinds, with their names.
     pub const ALL: [(Self, &'static str); 6] = [
         (Self::Products, "products"),
@@ -44,9 +44,9 @@ impl Work {
 /// How long a machine takes for each kind of work, as a multiple of the time by the built-in rates.
 ///
 /// ```
-/// use lenslet::device::{Engine, Speed, Work};
-/// let slow = Speed::measured("today".into(), |kind| if kind == Work::Memory { 3.0 } else { 1.0 })?;
-/// assert_eq!(slow.seconds(&[(Work::Memory, 0.5), (Work::Products, 2.0)]), 3.5);
+/// use lenslet::device::{Engine, Speed, CostKind};
+/// let slow = Speed::measured("today".into(), |kind| if kind == CostKind::Memory { 3.0 } else { 1.0 })?;
+/// assert_eq!(slow.seconds(&[(CostKind::Memory, 0.5), (CostKind::Products, 2.0)]), 3.5);
 /// let engine = Engine::default().with_speed(slow);
 /// assert_eq!(engine.speed().to_string(), "measured today");
 /// assert_eq!(Speed::default().to_string(), "built in");
@@ -54,15 +54,15 @@ impl Work {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Speed {
-    /// By kind, in the order of [`Work::ALL`].
-    paces: [f64; Work::ALL.len()],
+    /// By kind, in the order of [`CostKind::ALL`].
+    paces: [f64; CostKind::ALL.len()],
     date: Option<String>,
 }
 
 impl Default for Speed {
     /// That of the machines of the built-in rates.
     fn default() -> Self {
-        Self { paces: [1.0; Work::ALL.len()], date: None }
+        Self { paces: [1.0; CostKind::ALL.len()], date: None }
     }
 }
 
@@ -72,9 +72,9 @@ impl Speed {
     ///
     /// # Errors
     /// `Invalid` where a pace is not positive and finite.
-    pub fn measured(date: String, pace: impl Fn(Work) -> f64) -> Result<Self, Invalid> {
-        let paces = Work::ALL.map(|(kind, _)| pace(kind));
-        for ((_, name), pace) in Work::ALL.iter().zip(paces) {
+    pub fn measured(date: String, pace: impl Fn(CostKind) -> f64) -> Result<Self, Invalid> {
+        let paces = CostKind::ALL.map(|(kind, _)| pace(kind));
+        for ((_, name), pace) in CostKind::ALL.iter().zip(paces) {
             accept(pace > 0.0 && pace.is_finite(), name, pace, "a pace, positive and finite")?;
         }
         Ok(Self { paces, date: Some(date) })
@@ -86,7 +86,7 @@ impl Speed {
     }
 
     /// The pace of a kind of work.
-    pub fn pace(&self, kind: Work) -> f64 {
+    pub fn pace(&self, kind: CostKind) -> f64 {
         self.paces[kind as usize]
     }
 }
@@ -104,7 +104,7 @@ impl fmt::Display for Speed {
 // Seconds of some work
 impl Speed {
     /// How long one thread, or one device, takes for work of some kinds, each given in seconds by the built-in rates; seconds.
-    pub fn seconds(&self, work: &[(Work, f64)]) -> f64 {
+    pub fn seconds(&self, work: &[(CostKind, f64)]) -> f64 {
         work.iter().map(|&(kind, seconds)| self.pace(kind) * seconds).sum()
     }
 }
@@ -116,10 +116,10 @@ mod tests {
 
     #[test]
     fn paces_are_kept_by_kind() {
-        let place = |kind: Work| Work::ALL.iter().position(|(other, _)| *other == kind);
+        let place = |kind: CostKind| CostKind::ALL.iter().position(|(other, _)| *other == kind);
         let speed = Speed::measured("now".into(), |kind| 1.0 + place(kind).unwrap() as f64);
         let speed = speed.unwrap();
-        for (k, (kind, _)) in Work::ALL.into_iter().enumerate() {
+        for (k, (kind, _)) in CostKind::ALL.into_iter().enumerate() {
             assert_eq!(speed.pace(kind), 1.0 + k as f64);
             assert_eq!(speed.seconds(&[(kind, 2.0), (kind, 1.0)]), 3.0 * speed.pace(kind));
             assert_eq!(Speed::default().pace(kind), 1.0);

@@ -4,13 +4,12 @@
 // What kept things stand on
 use super::beam::kept_frequencies;
 use super::micrograph::{MicrographPlan, samples};
-use super::multislice::Unseen;
 use super::posed::series;
 use super::potential::Potential;
 use super::prism::SMatrix;
 use super::scan::{StemPlan, focused};
 use super::wave_grid::WaveGrid;
-use crate::device::{Watch, check};
+use crate::device::{CancelOnly, Watch, check};
 use crate::error::{Error, Invalid};
 use crate::files::signals::{Axis, Sample, Signal, Signals};
 use crate::numerics::real::{Precision, Real};
@@ -95,7 +94,7 @@ impl StemPlan {
         let multislice = self.multislice::<T>()?;
         let slice = |k: usize| Ok(potential.slice(k));
         let end = [potential.count()];
-        multislice.run(waves.view_mut(), slice, &end, &Unseen(watch), |_, _| Ok(()))?;
+        multislice.run(waves.view_mut(), slice, &end, &CancelOnly(watch), |_, _| Ok(()))?;
         let (beams, ny, nx) = waves.dim();
         let matrix = SMatrix::new(prism, beam, waves, refocus)?;
         let planes = Array3::from_shape_fn((beams, nx, ny), |(b, i, j)| matrix.plane(b)[[j, i]]);
@@ -185,7 +184,7 @@ fn frequencies_of<T: Real>(grid: &WaveGrid, waves: ArrayView3<'_, Complex<T>>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::electrons::sample_file::SampleFile;
     use crate::files::signals::Samples;
     use ndarray::{ArrayD, s};
@@ -198,7 +197,7 @@ mod tests {
     fn kept(text: &str, beside: Beside) -> (StemPlan, Result<Signals<'static>, Error>) {
         let file = SampleFile::from_toml(text, "book/systems/small.toml").unwrap();
         let (plan, mut signals) = (file.plan().unwrap(), Signals::default());
-        let done = plan.keep::<f64>(beside, &mut signals, &silent);
+        let done = plan.keep::<f64>(beside, &mut signals, &unwatched);
         (plan, done.map(|()| signals))
     }
 
@@ -265,7 +264,7 @@ mod tests {
         let multislice = plan.multislice::<f64>().unwrap();
         let potential = plan.potential(0).unwrap();
         let slice = |k: usize| Ok(potential.slice(k));
-        multislice.run(wave.view_mut(), slice, &[4], &silent, |_, _| Ok(())).unwrap();
+        multislice.run(wave.view_mut(), slice, &[4], &unwatched, |_, _| Ok(())).unwrap();
         for [i, j] in [[0, 0], [5, 11]] {
             let [u, v] = [i as f64 * 5.43 / 24.0, j as f64 * 5.43 / 16.0];
             let term = |((l, k), a): ((usize, usize), &Complex64)| {
@@ -281,7 +280,7 @@ mod tests {
             "{refused}"
         );
         let (plan, mut signals) = kept_probes();
-        let again = plan.keep::<f32>(Beside::Probe, &mut signals, &silent);
+        let again = plan.keep::<f32>(Beside::Probe, &mut signals, &unwatched);
         assert!(again.is_err());
     }
 }

@@ -219,14 +219,14 @@ impl StemPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::electrons::scan::tests::plan;
     use crate::numerics::Precision;
     use std::fs;
 
     fn finished(plan: &StemPlan, engine: &Engine, places: Range<usize>) -> StemReadings {
         let mut readings = plan.begin(places).unwrap();
-        plan.run(engine, &mut readings, &silent, &mut |_| Ok(())).unwrap();
+        plan.run(engine, &mut readings, &unwatched, &mut |_| Ok(())).unwrap();
         readings
     }
 

@@ -324,7 +324,7 @@ fn smaller_factor(factor: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::electrons::scan::tests::{plan, whole};
     use crate::numerics::Precision;
 
@@ -345,7 +345,7 @@ mod tests {
         let engine = Engine::cpu(Precision::F64);
         let all = shared([1, 1], false);
         let readings = whole(&all, Precision::F64);
-        let found = all.compare(&readings, 3, 1, &engine, &silent).unwrap();
+        let found = all.compare(&readings, 3, 1, &engine, &unwatched).unwrap();
         assert_eq!(found.places.len(), 3);
         let names: Vec<_> = found.detectors.iter().map(|one| &one.name[..]).collect();
         assert_eq!(
@@ -354,22 +354,22 @@ mod tests {
         );
         assert!(names.contains(&"centre_of_mass") && names.contains(&"rings_0_20_2"));
         assert!(found.detectors.iter().all(|one| one.largest < 1e-11 && one.scale > 0.0));
-        let same = all.compare(&readings, 3, 1, &engine, &silent).unwrap();
+        let same = all.compare(&readings, 3, 1, &engine, &unwatched).unwrap();
         assert!(same == found);
         #[cfg(feature = "cuda")]
         for gpu in crate::device::gpu::test_machines() {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
-            let there = all.compare(&readings, 3, 1, &engine, &silent).unwrap();
+            let there = all.compare(&readings, 3, 1, &engine, &unwatched).unwrap();
             assert!(there.places == found.places && there != found);
             for (there, here) in there.detectors.iter().zip(&found.detectors) {
                 assert!(there.largest < 1e-11 && (there.scale / here.scale - 1.0).abs() < 1e-11);
             }
         }
-        assert_ne!(all.compare(&readings, 3, 2, &engine, &silent).unwrap().places, found.places);
+        assert_ne!(all.compare(&readings, 3, 2, &engine, &unwatched).unwrap().places, found.places);
         // Every other beam along x, all places: the errors by hand
         let few = shared([2, 1], true);
         let mine = whole(&few, Precision::F64);
-        let found = few.compare(&mine, 1000, 1, &engine, &silent).unwrap();
+        let found = few.compare(&mine, 1000, 1, &engine, &unwatched).unwrap();
         assert_eq!(found.places, (0..40).collect::<Vec<_>>());
         let exact = few.by_multislice(1).unwrap();
         let truth = whole(&exact, Precision::F64);
@@ -387,10 +387,10 @@ mod tests {
             Err(Error::Invalid(invalid)) => invalid.quantity,
             _ => unreachable!("refused"),
         };
-        assert_eq!(refused(few.compare(&mine, 0, 1, &engine, &silent)), "compare");
-        assert_eq!(refused(exact.compare(&truth, 4, 1, &engine, &silent)), "compare");
+        assert_eq!(refused(few.compare(&mine, 0, 1, &engine, &unwatched)), "compare");
+        assert_eq!(refused(exact.compare(&truth, 4, 1, &engine, &unwatched)), "compare");
         let part = few.begin(0..3).unwrap();
-        assert_eq!(refused(few.compare(&part, 4, 1, &engine, &silent)), "readings");
+        assert_eq!(refused(few.compare(&part, 4, 1, &engine, &unwatched)), "readings");
         let [some, more] = [4, 400].map(|count| few.comparing(count, &engine).seconds);
         assert!(0.0 < some && some < more && more < 11.0 * some);
     }
@@ -401,7 +401,7 @@ mod tests {
         let engine = Engine::cpu(Precision::F64);
         let few = shared([2, 1], true);
         let places = 0..few.places();
-        let kept = few.kept_by_multislice(&places, &engine, &silent).unwrap();
+        let kept = few.kept_by_multislice(&places, &engine, &unwatched).unwrap();
         assert_eq!(kept.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [0, 1]);
         let exact = few.by_multislice(1).unwrap();
         let phonons = Phonons { configurations: 1, ..exact.options().phonons };
@@ -429,7 +429,7 @@ mod tests {
             assert_eq!((&*refused.quantity, &*refused.value), ("interpolation", "[2, 1]"));
         }
         let all = shared([1, 1], true);
-        assert!(all.kept_by_multislice(&places, &engine, &silent).unwrap().is_empty());
+        assert!(all.kept_by_multislice(&places, &engine, &unwatched).unwrap().is_empty());
         assert!(all.check_kept(&[], &few.begin(places).unwrap()).is_ok());
     }
 }

@@ -24,7 +24,7 @@ pub fn plane_wave<T: Real>(grid: &WaveGrid) -> Array3<Complex<T>> {
 // How a lens images
 /// A lens that images the exit wave of a plane wave.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Imaging {
+pub struct HrtemOptics {
     /// The electrons.
     pub beam: Beam,
     /// Aberrations of the lens; their defocus is that of the image.
@@ -39,7 +39,7 @@ pub struct Imaging {
     pub convergence: f64,
 }
 
-impl Imaging {
+impl HrtemOptics {
     /// A perfect and coherent lens without an aperture.
     pub fn perfect(beam: Beam) -> Self {
         let (aberrations, aperture, tilt) = (Aberrations::default(), None, [0.0; 2]);
@@ -172,7 +172,7 @@ impl ImageSamples {
 /// The largest phase that has digits behind the point \[rad\].
 const LARGEST_PHASE: f64 = 5e11;
 
-impl Imaging {
+impl HrtemOptics {
     /// Refuses what [`transfer`](Self::transfer) refuses, and a phase that is too large to be a number.
     ///
     /// # Errors
@@ -243,7 +243,7 @@ fn square([x, y]: [f64; 2]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::electrons::{Aberration, Multislice};
 
     // A weak specimen and a lens
@@ -252,10 +252,10 @@ mod tests {
     }
 
     /// A lens of no symmetry, at 200 kV.
-    fn lens() -> Imaging {
+    fn lens() -> HrtemOptics {
         let terms = vec![Aberration { order: 2, fold: 2, magnitude: 4e4, angle: 0.4 }];
         let aberrations = Aberrations { defocus: -400.0, c3: 8e6, terms, ..Default::default() };
-        Imaging { aberrations, ..Imaging::perfect(Beam::new(200.0).unwrap()) }
+        HrtemOptics { aberrations, ..HrtemOptics::perfect(Beam::new(200.0).unwrap()) }
     }
 
     /// The frequency of the grating, and the exit wave of a grating of this amplitude of the phase.
@@ -268,7 +268,7 @@ mod tests {
         let thin = Multislice::<f64>::new(grid, &beam, 1e-9).unwrap();
         let slice = thin.transmission(v.view()).unwrap();
         let mut wave = plane_wave(&grid);
-        thin.propagate(wave.view_mut(), &[slice], &silent).unwrap();
+        thin.propagate(wave.view_mut(), &[slice], &unwatched).unwrap();
         ([2.0 / 6.0, 1.0 / 5.0], wave.index_axis(Axis(0), 0).to_owned())
     }
 
@@ -287,12 +287,12 @@ mod tests {
         let (q, exit) = grating(phase);
         for defocus in [-900.0, -400.0, 0.0, 350.0] {
             let aberrations = Aberrations { defocus, ..lens().aberrations };
-            let lens = Imaging { aberrations, ..lens() };
+            let lens = HrtemOptics { aberrations, ..lens() };
             let contrast = 2.0 * phase * lens.aberrations.phase(lambda, q).sin();
             let image = lens.image(&grid(), exit.view()).unwrap();
             assert!(off(&image, contrast) < 8.0 * phase * phase, "{defocus}");
             assert!(contrast.abs() > 1e-5);
-            let damped = Imaging { focal_spread: 60.0, convergence: 0.2, ..lens.clone() };
+            let damped = HrtemOptics { focal_spread: 60.0, convergence: 0.2, ..lens.clone() };
             let slope = lens.aberrations.slope(lambda, q);
             let source = 0.2e-3 / lambda * slope[0].hypot(slope[1]);
             let focus = PI * lambda * 60.0 * (q[0] * q[0] + q[1] * q[1]);
@@ -302,7 +302,7 @@ mod tests {
             assert!(off(&image, contrast * envelopes) < 8.0 * phase * phase);
             // An aperture at the very frequency lets half of its amplitude through.
             let aperture = Some(lens.beam.angle(q[0].hypot(q[1])));
-            let half = Imaging { aperture, ..lens }.image(&grid(), exit.view()).unwrap();
+            let half = HrtemOptics { aperture, ..lens }.image(&grid(), exit.view()).unwrap();
             assert!(off(&half, 0.5 * contrast) < 8.0 * phase * phase);
         }
     }
@@ -313,24 +313,24 @@ mod tests {
         let phase = 1e-4;
         let (_, exit) = grating(phase);
         for tilt in [[0.0, 0.0], [3.0, -2.0]] {
-            let wavering = Imaging { focal_spread: 80.0, tilt, ..lens() };
+            let wavering = HrtemOptics { focal_spread: 80.0, tilt, ..lens() };
             let envelope = wavering.image(&grid(), exit.view()).unwrap();
             let sum = wavering.image_by_series(&grid(), exit.view(), 41).unwrap();
             let still =
-                Imaging { focal_spread: 0.0, ..wavering }.image(&grid(), exit.view()).unwrap();
+                HrtemOptics { focal_spread: 0.0, ..wavering }.image(&grid(), exit.view()).unwrap();
             let apart = |a: &Array2<f64>| (a - &sum).iter().fold(0.0f64, |m, x| m.max(x.abs()));
             assert!(apart(&envelope) < 2e-4 * phase && apart(&still) > 0.05 * phase, "{tilt:?}");
         }
         let aberrations = Aberrations { c3: 0.0, ..lens().aberrations };
-        let quadratic = Imaging { aberrations, ..lens() };
-        let wide = Imaging { convergence: 0.1, ..quadratic.clone() };
+        let quadratic = HrtemOptics { aberrations, ..lens() };
+        let wide = HrtemOptics { convergence: 0.1, ..quadratic.clone() };
         let envelope = wide.image(&grid(), exit.view()).unwrap();
         let (mut sum, mut weights) = (Array2::<f64>::zeros((24, 32)), 0.0);
         for k in -4..=4 {
             for l in -4..=4 {
                 let weight = (-0.5 * f64::from(k * k + l * l)).exp();
                 let tilt = [0.1 * f64::from(k), 0.1 * f64::from(l)];
-                let image = Imaging { tilt, ..quadratic.clone() };
+                let image = HrtemOptics { tilt, ..quadratic.clone() };
                 let image = image.image(&grid(), exit.view()).unwrap();
                 (sum, weights) = (sum + image * weight, weights + weight);
             }
@@ -349,21 +349,21 @@ mod tests {
         assert_eq!(images.dim(), (3, 24, 32));
         for (image, defocus) in images.outer_iter().zip(defoci) {
             let aberrations = Aberrations { defocus, ..lens().aberrations };
-            let single = Imaging { aberrations, ..lens() }.image(&grid(), exit.view()).unwrap();
+            let single = HrtemOptics { aberrations, ..lens() }.image(&grid(), exit.view()).unwrap();
             assert_eq!(image, single);
             assert!((single.mean().unwrap() - 1.0).abs() < 1e-8);
         }
         // A strong object without any focus error of a perfect lens shows nothing but what it absorbs.
-        let nothing = Imaging::perfect(lens().beam).image(&grid(), exit.view()).unwrap();
+        let nothing = HrtemOptics::perfect(lens().beam).image(&grid(), exit.view()).unwrap();
         assert!(nothing.iter().all(|x| (x - 1.0).abs() < 1e-4));
         assert!(images.iter().any(|x| (x - 1.0).abs() > 0.1));
         // A way behind the specimen is a defocus.
         let far = Multislice::<f64>::new(grid(), &lens().beam, 120.0).unwrap();
         let empty = far.transmission(Array2::zeros((24, 32)).view()).unwrap();
         let mut moved = exit.clone().insert_axis(Axis(0));
-        far.propagate(moved.view_mut(), &[empty], &silent).unwrap();
+        far.propagate(moved.view_mut(), &[empty], &unwatched).unwrap();
         let zero = Aberrations { defocus: 0.0, ..lens().aberrations };
-        let zero = Imaging { aberrations: zero, ..lens() };
+        let zero = HrtemOptics { aberrations: zero, ..lens() };
         let moved = zero.image(&grid(), moved.index_axis(Axis(0), 0)).unwrap();
         assert!((&moved - &images.index_axis(Axis(0), 2)).iter().all(|x| x.abs() < 1e-12));
     }
@@ -373,13 +373,13 @@ mod tests {
     fn vacuum_is_bright_and_senseless_lenses_are_refused() {
         let wave = plane_wave::<f32>(&grid());
         let wave = wave.index_axis(Axis(0), 0);
-        let coherent = Imaging { tilt: [3.0, 1.0], aperture: Some(9.0), ..lens() };
-        let partial = Imaging { focal_spread: 50.0, convergence: 0.3, ..coherent };
+        let coherent = HrtemOptics { tilt: [3.0, 1.0], aperture: Some(9.0), ..lens() };
+        let partial = HrtemOptics { focal_spread: 50.0, convergence: 0.3, ..coherent };
         let image = partial.image(&grid(), wave).unwrap();
         assert!(image.iter().all(|x| (x - 1.0).abs() < 1e-12));
-        let dark = Imaging { aperture: Some(0.5), ..partial.clone() };
+        let dark = HrtemOptics { aperture: Some(0.5), ..partial.clone() };
         assert!(dark.image(&grid(), wave).unwrap().iter().all(|x| *x < 1e-12));
-        let refused = |change: &dyn Fn(&mut Imaging)| {
+        let refused = |change: &dyn Fn(&mut HrtemOptics)| {
             let mut bad = lens();
             change(&mut bad);
             bad.image(&grid(), wave).unwrap_err().quantity
@@ -396,10 +396,13 @@ mod tests {
         );
         // Frequencies that do not pass have no phase, and rays at 9 mrad of a pure C3 are 5.83 Å off
         let pure = Aberrations { c3: 8e6, ..Aberrations::default() };
-        let narrow =
-            Imaging { aberrations: pure, aperture: Some(9.0), ..Imaging::perfect(lens().beam) };
+        let narrow = HrtemOptics {
+            aberrations: pure,
+            aperture: Some(9.0),
+            ..HrtemOptics::perfect(lens().beam)
+        };
         assert!(narrow.delocalisation(&grid()).iter().all(|x| (x / 5.832 - 1.0).abs() < 1e-9));
-        let damped = Imaging { convergence: 3.0, ..narrow }.delocalisation(&grid());
+        let damped = HrtemOptics { convergence: 3.0, ..narrow }.delocalisation(&grid());
         assert!(damped[0] < 3.0 && damped[0] > 2.5, "{damped:?}");
         assert_eq!(refused(&|lens| lens.tilt[1] = f64::INFINITY), "tilt");
         assert_eq!(refused(&|lens| lens.aberrations.c5 = f64::NAN), "c5");

@@ -7,12 +7,12 @@ mod gpu;
 #[cfg(feature = "files")]
 mod posed;
 
-use super::hrtem::{ImageSamples, Imaging, plane_wave};
-use super::multislice::{Multislice, Transmission, Unseen, seconds_of_a_pass};
+use super::hrtem::{HrtemOptics, ImageSamples, plane_wave};
+use super::multislice::{Multislice, Transmission, seconds_of_a_pass};
 use super::potential::{Potential, PotentialOptions};
 use super::scan_images::transform_plane;
 use super::wave_grid::WaveGrid;
-use crate::device::{Description, Engine, Memory, Stage, Watch, Work, threads};
+use crate::device::{CancelOnly, CostKind, Description, Engine, Memory, Stage, Watch, threads};
 use crate::error::{Error, Invalid, accept, count, finite, is_ordered};
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
@@ -35,7 +35,7 @@ pub struct MicrographOptions {
     /// Frozen phonons.
     pub phonons: Phonons,
     /// The lens, and the electrons.
-    pub lens: Imaging,
+    pub lens: HrtemOptics,
     /// Tilt of the beam against the specimen \[mrad\], x and y.
     pub tilt: [f64; 2],
     /// Defoci \[Å\] of a series, added to that of the lens; one of 0 if there is none.
@@ -170,12 +170,12 @@ impl MicrographPlan {
     ) -> Result<Box<dyn PlaneWave<T> + 'a>, Error> {
         let grid = self.options.grid;
         #[cfg(feature = "cuda")]
-        if let Some(there) = self.wave_there(engine, multislice)? {
+        if let Some(there) = self.wave_on_device(engine, multislice)? {
             return Ok(there);
         }
         let what = "an image on a grid whose sides have other factors than 2, 3, 5 and 7";
         engine.require_cpu(what)?;
-        Ok(Box::new(Here { multislice, grid, wave: Array3::default((0, 0, 0)) }))
+        Ok(Box::new(HostWorker { multislice, grid, wave: Array3::default((0, 0, 0)) }))
     }
 
     // Describe images of a plane wave
@@ -194,7 +194,7 @@ impl MicrographPlan {
         let atoms = self.specimen.bytes().saturating_mul(if configurations > 1 { 5 } else { 3 });
         let host = (group + kept + images + (ends as u64 + 4) * plane * 16).saturating_add(atoms);
         #[cfg(feature = "cuda")]
-        let there = self.bytes_there(number as usize);
+        let there = self.bytes_on_device(number as usize);
         #[cfg(not(feature = "cuda"))]
         let there = 0;
         let first = |k| if k == 0 { there } else { 0 };
@@ -207,7 +207,8 @@ impl MicrographPlan {
         let pass = |precision| configurations as f64 * seconds_of_a_pass(&options.grid, precision);
         let made = slices as f64 * making * pass(Precision::F32) / threads() as f64;
         let followed = (slices + 2 * defoci * ends) as f64 * pass(engine.precision());
-        let stages = vec![Stage::alone(EXIT_WAVES, &[(Work::Transforms, made + followed)], engine)];
+        let stages =
+            vec![Stage::alone(EXIT_WAVES, &[(CostKind::Transforms, made + followed)], engine)];
         Description {
             what: match ends {
                 1 => format!("images of a plane wave, foci: {defoci}"),
@@ -247,20 +248,20 @@ trait PlaneWave<T> {
 }
 
 /// The cores of this machine.
-struct Here<'a, T> {
+struct HostWorker<'a, T> {
     multislice: &'a Multislice<T>,
     grid: WaveGrid,
     wave: Array3<Complex<T>>,
 }
 
-impl<T: Real> PlaneWave<T> for Here<'_, T> {
+impl<T: Real> PlaneWave<T> for HostWorker<'_, T> {
     fn begin(&mut self) -> Result<(), Error> {
         self.wave = plane_wave(&self.grid);
         Ok(())
     }
 
     fn pass(&mut self, slices: &[Transmission<T>], watch: &dyn Watch) -> Result<(), Error> {
-        self.multislice.propagate(self.wave.view_mut(), slices, &Unseen(watch))
+        self.multislice.propagate(self.wave.view_mut(), slices, &CancelOnly(watch))
     }
 
     fn look(&self) -> Result<Array2<Complex<T>>, Error> {
@@ -353,7 +354,7 @@ pub(super) fn samples<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::electrons::{Aberrations, Beam};
     use crate::specimen::{Atom, Element};
 
@@ -370,13 +371,18 @@ mod tests {
 
     fn options(configurations: usize) -> MicrographOptions {
         let aberrations = Aberrations { defocus: 20.0, c3: 6e6, ..Aberrations::default() };
-        let lens = Imaging { aberrations, ..Imaging::perfect(Beam::new(200.0).unwrap()) };
+        let lens = HrtemOptics { aberrations, ..HrtemOptics::perfect(Beam::new(200.0).unwrap()) };
         MicrographOptions {
             grid: WaveGrid::new([48, 40], [6.4, 5.2]).unwrap(),
             slicing: Slicing::new(6.0, 2.0).unwrap(),
             potential: PotentialOptions::default(),
             phonons: Phonons { configurations, seed: 5 },
-            lens: Imaging { aperture: Some(25.0), focal_spread: 30.0, tilt: [1.0, 0.0], ..lens },
+            lens: HrtemOptics {
+                aperture: Some(25.0),
+                focal_spread: 30.0,
+                tilt: [1.0, 0.0],
+                ..lens
+            },
             tilt: [0.0, 4.0],
             defoci: vec![0.0, -300.0],
             refocus: 0.0,
@@ -387,7 +393,7 @@ mod tests {
 
     fn taken(options: MicrographOptions, precision: Precision) -> Micrographs {
         let plan = MicrographPlan::new(specimen(), options).unwrap();
-        plan.run(&Engine::cpu(precision), &silent).unwrap()
+        plan.run(&Engine::cpu(precision), &unwatched).unwrap()
     }
 
     // Micrographs are images of single waves
@@ -399,16 +405,16 @@ mod tests {
         let mut wave = plane_wave::<f64>(&asked.grid);
         let slice = |k: usize| Ok(potential.slice(k));
         let multislice = multislice.tilted([0.0, 4.0]).unwrap();
-        multislice.run(wave.view_mut(), slice, &[3], &silent, |_, _| Ok(())).unwrap();
+        multislice.run(wave.view_mut(), slice, &[3], &unwatched, |_, _| Ok(())).unwrap();
         let wave = wave.index_axis(Axis(0), 0);
         let aberrations = Aberrations { defocus: -280.0, ..asked.lens.aberrations.clone() };
-        let lens = Imaging { aberrations, ..asked.lens.clone() };
+        let lens = HrtemOptics { aberrations, ..asked.lens.clone() };
         let image = lens.image(&asked.grid, wave).unwrap();
         let found = still.mean.slice(ndarray::s![1, 1, .., ..]);
         assert!((&found - &image).iter().all(|x| x.abs() < 1e-12));
         assert!(still.squares.is_empty() && still.standard_error().is_none());
         // An exit wave is what a perfect lens images
-        let perfect = Imaging::perfect(asked.lens.beam).image(&asked.grid, wave).unwrap();
+        let perfect = HrtemOptics::perfect(asked.lens.beam).image(&asked.grid, wave).unwrap();
         let exit = still.exits.index_axis(Axis(0), 1).mapv(|a| a.norm_sqr());
         assert!((exit - perfect).iter().all(|x| x.abs() < 1e-12));
         let single = taken(options(0), Precision::F32);
@@ -424,11 +430,13 @@ mod tests {
         assert!(((&one.mean - &two.mean).mapv(f64::abs) - &error).iter().all(|x| x.abs() < 1e-12));
         assert!(error.iter().any(|x| *x > 1e-3) && two.exits == one.exits);
         assert!(two.configurations == 2 && one.standard_error().is_none());
-        let empty =
-            MicrographOptions { lens: Imaging { tilt: [0.0; 2], ..options(0).lens }, ..options(0) };
+        let empty = MicrographOptions {
+            lens: HrtemOptics { tilt: [0.0; 2], ..options(0).lens },
+            ..options(0)
+        };
         let nothing = Specimen::new([6.4, 5.2, 6.0], vec![specimen().atoms()[2]]).unwrap();
         let plan = MicrographPlan::new(nothing, empty).unwrap();
-        let images = plan.run(&Engine::cpu(Precision::F64), &silent).unwrap();
+        let images = plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap();
         let above = images.mean.slice(ndarray::s![.., 0, .., ..]).mean().unwrap();
         assert!((0.99..1.0 + 1e-9).contains(&above), "{above}");
     }
@@ -440,17 +448,17 @@ mod tests {
         let asked = MicrographOptions {
             refocus: 3.0,
             samples: ImageSamples::Mask,
-            lens: Imaging { focal_spread: 0.0, tilt: [0.0; 2], ..options(0).lens },
+            lens: HrtemOptics { focal_spread: 0.0, tilt: [0.0; 2], ..options(0).lens },
             tilt: [0.0; 2],
             ..options(0)
         };
         let plan = MicrographPlan::new(specimen(), asked.clone()).unwrap();
-        let halved = plan.run(&Engine::cpu(Precision::F64), &silent).unwrap();
+        let halved = plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap();
         let potential = plan.potential(0).unwrap();
         let multislice = plan.multislice::<f64>().unwrap();
         let mut wave = plane_wave::<f64>(&asked.grid);
         let slice = |k: usize| Ok(potential.slice(k));
-        multislice.run(wave.view_mut(), slice, &[3], &silent, |_, _| Ok(())).unwrap();
+        multislice.run(wave.view_mut(), slice, &[3], &unwatched, |_, _| Ok(())).unwrap();
         let [x, y] = super::super::beam::kept_frequencies(&asked.grid);
         let lambda = asked.lens.beam.wavelength();
         for ((_, j, i), a) in wave.indexed_iter_mut() {
@@ -475,10 +483,10 @@ mod tests {
         use crate::device::gpu::test_machines;
         for (precision, bound) in [(Precision::F64, 1e-12), (Precision::F32, 1e-5)] {
             let plan = MicrographPlan::new(specimen(), options(2)).unwrap();
-            let here = plan.run(&Engine::cpu(precision), &silent).unwrap();
+            let here = plan.run(&Engine::cpu(precision), &unwatched).unwrap();
             for gpu in test_machines() {
                 let engine = Engine::gpus(vec![gpu], precision).unwrap();
-                let there = plan.run(&engine, &silent).unwrap();
+                let there = plan.run(&engine, &unwatched).unwrap();
                 let gap = (&there.mean - &here.mean).fold(0.0f64, |most, gap| most.max(gap.abs()));
                 let waves =
                     (&there.exits - &here.exits).fold(0.0f64, |most, gap| most.max(gap.norm()));
@@ -491,7 +499,7 @@ mod tests {
         let plan = MicrographPlan::new(specimen(), lengths).unwrap();
         for gpu in test_machines() {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
-            let refused = plan.run(&engine, &silent).unwrap_err().to_string();
+            let refused = plan.run(&engine, &unwatched).unwrap_err().to_string();
             assert!(refused.contains("other factors than 2, 3, 5 and 7"), "{refused}");
         }
     }

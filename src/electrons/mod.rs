@@ -21,7 +21,7 @@ pub use scan_images::{Edge, blurred, counted, integrated};
 pub(crate) mod finishing;
 pub use finishing::Finishing;
 pub(crate) mod hrtem;
-pub use hrtem::{ImageSamples, Imaging, plane_wave};
+pub use hrtem::{HrtemOptics, ImageSamples, plane_wave};
 #[cfg(feature = "files")]
 pub(crate) mod sample_keys;
 #[cfg(feature = "files")]

@@ -6,7 +6,7 @@ pub(crate) mod gpu;
 // What multislice stands on
 use super::beam::{Beam, kept_frequencies};
 use super::wave_grid::WaveGrid;
-use crate::device::{Watch, Workers, dispatch, gather, threads};
+use crate::device::{CancelOnly, Watch, Workers, dispatch, gather, threads};
 use crate::error::{Error, Invalid, accept, finite, positive};
 use crate::numerics::real::{Precision, Real};
 use ndarray::{Array2, ArrayView2, ArrayView3, ArrayViewMut2, ArrayViewMut3, Axis};
@@ -71,7 +71,7 @@ fn cis<T: Real>(phase: f64) -> Complex<T> {
 /// Multislice on one grid, with slices of one thickness.
 ///
 /// ```
-/// use lenslet::device::silent;
+/// use lenslet::device::unwatched;
 /// use lenslet::electrons::{Beam, Multislice, WaveGrid};
 /// use ndarray::{Array2, Array3};
 /// use num_complex::Complex64;
@@ -80,7 +80,7 @@ fn cis<T: Real>(phase: f64) -> Complex<T> {
 /// let mut wave = Array3::zeros((1, 4, 8)); // one wave, (k_y, k_x)
 /// wave[[0, 0, 1]] = Complex64::ONE;
 /// let empty = multislice.transmission(Array2::zeros((8, 16)).view())?;
-/// multislice.propagate(wave.view_mut(), &[empty], &silent)?;
+/// multislice.propagate(wave.view_mut(), &[empty], &unwatched)?;
 /// let phase = -std::f64::consts::PI * 0.037014362 * 2.0 / 16.0; // q = 1/4 per Å
 /// assert!((wave[[0, 0, 1]] - Complex64::cis(phase)).norm() < 1e-9);
 /// # Ok::<(), lenslet::Error>(())
@@ -208,7 +208,7 @@ impl<T: Real> Multislice<T> {
     /// Takes a batch of waves (wave, k_y, k_x) through slices.
     fn follow(&self, mut batch: ArrayViewMut3<'_, Complex<T>>, slices: &[Transmission<T>]) {
         let ny = self.grid.points()[1];
-        let mut room = Room::new(self, batch.len_of(Axis(0)));
+        let mut room = Workspace::new(self, batch.len_of(Axis(0)));
         let of_wave = self.grid.points()[0] / 2 * ny;
         for (own, wave) in room.waves.chunks_exact_mut(of_wave).zip(batch.outer_iter()) {
             turn_in(own, wave, ny);
@@ -225,7 +225,7 @@ impl<T: Real> Multislice<T> {
 
     // Transmit lines of a batch
     /// The first pass: to real space along x, the transmission, and back.
-    fn transmit(&self, room: &mut Room<T>, slice: &Transmission<T>) {
+    fn transmit(&self, room: &mut Workspace<T>, slice: &Transmission<T>) {
         let nx = self.grid.points()[0];
         for (block, through) in slice.0.chunks(LINES * nx).enumerate() {
             if through.len() == LINES * nx {
@@ -239,13 +239,13 @@ impl<T: Real> Multislice<T> {
     /// The first pass for `N` lines from `first` on.
     fn transmit_lines<const N: usize>(
         &self,
-        room: &mut Room<T>,
+        room: &mut Workspace<T>,
         first: usize,
         through: &[Complex<T>],
     ) {
         let (sides, along) = (self.grid.points(), &self.along[0]);
         let [nx, ny] = sides;
-        let Room { waves, lines, scratch } = room;
+        let Workspace { waves, lines, scratch } = room;
         let lines = &mut lines[..through.len()];
         for wave in waves.chunks_exact_mut(nx / 2 * ny) {
             let (low, high) = wave.split_at_mut(nx / 4 * ny);
@@ -263,7 +263,7 @@ impl<T: Real> Multislice<T> {
 
     // Spread columns of a batch
     /// The second pass: to frequencies along y, the propagator, and, where the wave goes `on`, back to samples.
-    fn spread(&self, room: &mut Room<T>, on: bool) {
+    fn spread(&self, room: &mut Workspace<T>, on: bool) {
         let ([nx, ny], along) = (self.grid.points(), &self.along[1]);
         for wave in room.waves.chunks_exact_mut(nx / 2 * ny) {
             let factors = self.propagator.chunks_exact(ny / 2);
@@ -321,7 +321,7 @@ impl<T: Real> Multislice<T> {
         let ready = |_: &(), n: usize| Ok(self.transmission(potential(n)?.view())?);
         for first in slices.clone().step_by(group) {
             let some = first..slices.end.min(first + group);
-            pass(&gather(Workers::cores(&()), some, &Unseen(watch), ready)?)?;
+            pass(&gather(Workers::cores(&()), some, &CancelOnly(watch), ready)?)?;
         }
         Ok(())
     }
@@ -332,14 +332,14 @@ impl<T: Real> Multislice<T> {
 const LINES: usize = 8;
 
 /// Memory that a thread works in.
-struct Room<T> {
+struct Workspace<T> {
     /// A batch of waves: (wave, k_x, y).
     waves: Vec<Complex<T>>,
     lines: Vec<Complex<T>>,
     scratch: Vec<Complex<T>>,
 }
 
-impl<T: Real> Room<T> {
+impl<T: Real> Workspace<T> {
     fn new(multislice: &Multislice<T>, waves: usize) -> Self {
         let [nx, ny] = multislice.grid.points();
         let scratch = multislice.along.iter().map(Transforms::scratch).max().unwrap_or(0);
@@ -448,20 +448,11 @@ pub(crate) fn seconds_of_a_pass(grid: &WaveGrid, precision: Precision) -> f64 {
 const HELD: usize = 1 << 30;
 const CACHE: usize = 512 << 10;
 
-/// Lets a watcher stop a computation without telling him of its pieces.
-pub(crate) struct Unseen<'a>(pub &'a dyn Watch);
-
-impl Watch for Unseen<'_> {
-    fn cancelled(&self) -> bool {
-        self.0.cancelled()
-    }
-}
-
 // Tests of multislice
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::electrons::{Aberration, Aberrations, Probe};
     use ndarray::{Array3, ArrayView1};
     use num_complex::Complex64;
@@ -553,7 +544,7 @@ mod tests {
         let multislice = Multislice::new(grid, &beam, thickness).unwrap().tilted(tilt).unwrap();
         let slices = [0, 1, 2].map(|n| multislice.transmission(potential(&grid, n, 25.0).view()));
         let slices = slices.map(Result::unwrap);
-        multislice.propagate(waves.view_mut(), &slices, &silent).unwrap();
+        multislice.propagate(waves.view_mut(), &slices, &unwatched).unwrap();
         let expected = Array3::from_shape_fn((1, ny / 2, nx / 2), |(_, j, i)| {
             let (j, i) = (grid.kept(1).nth(j).unwrap(), grid.kept(0).nth(i).unwrap());
             whole[[j, i]]
@@ -571,7 +562,7 @@ mod tests {
         let start: Array3<Complex64> = probe([0.0; 2]).wave(&grid).unwrap().at(&[[1.0, 2.0]]);
         let flat = multislice.transmission(Array2::from_elem((48, 64), 30.0).view()).unwrap();
         let mut waves = start.clone();
-        multislice.propagate(waves.view_mut(), &[flat], &silent).unwrap();
+        multislice.propagate(waves.view_mut(), &[flat], &unwatched).unwrap();
         let [x, y] = kept_frequencies(&grid);
         for ((_, j, i), a) in waves.indexed_iter() {
             let q2 = x[i] * x[i] + y[j] * y[j];
@@ -580,7 +571,7 @@ mod tests {
         }
         let smooth = |_| Ok(potential(&grid, 0, 0.3));
         let mut waves = start;
-        multislice.run(waves.view_mut(), smooth, &[5], &silent, |_, _| Ok(())).unwrap();
+        multislice.run(waves.view_mut(), smooth, &[5], &unwatched, |_, _| Ok(())).unwrap();
         assert!((total(&waves) - 1.0).abs() < 1e-11, "{}", total(&waves));
     }
 
@@ -665,7 +656,7 @@ mod tests {
             let mut waves = (&start * &half).insert_axis(Axis(0));
             let slice = |_| Ok(&potential * thickness);
             let tilted = multislice.tilted(tilt).unwrap();
-            tilted.run(waves.view_mut(), slice, &[count], &silent, |_, _| Ok(())).unwrap();
+            tilted.run(waves.view_mut(), slice, &[count], &unwatched, |_, _| Ok(())).unwrap();
             waves / half
         };
         let (coarse, fine) = (sliced(40), sliced(80));
@@ -708,7 +699,7 @@ mod tests {
                 assert!((found + waves[[0, 0, 0]].norm_sqr() - 1.0).abs() < 6.0 * leak, "{end}");
                 Ok(())
             };
-            multislice.run(waves.view_mut(), |_| Ok(v.clone()), &ends, &silent, check).unwrap();
+            multislice.run(waves.view_mut(), |_| Ok(v.clone()), &ends, &unwatched, check).unwrap();
             assert!((most * share - 1.0).abs() < 0.01 && leak < 2e-6, "{most} {leak}");
         }
     }
@@ -722,7 +713,7 @@ mod tests {
         let through = |order: [usize; 2]| {
             let mut waves = start.clone();
             let ready = |n| multislice.transmission(potential(&grid, n, 15.0).view()).unwrap();
-            multislice.propagate(waves.view_mut(), &order.map(ready), &silent).unwrap();
+            multislice.propagate(waves.view_mut(), &order.map(ready), &unwatched).unwrap();
             waves
         };
         let (forward, backward) = (through([0, 1]), through([1, 0]));
@@ -731,10 +722,10 @@ mod tests {
         let mut steps = start.clone();
         for n in [0, 1] {
             let slice = [multislice.transmission(potential(&grid, n, 15.0).view()).unwrap()];
-            multislice.propagate(steps.view_mut(), &slice, &silent).unwrap();
+            multislice.propagate(steps.view_mut(), &slice, &unwatched).unwrap();
         }
         assert!(apart(forward.view(), steps.view()) < 1e-14);
-        multislice.propagate(steps.view_mut(), &[], &silent).unwrap();
+        multislice.propagate(steps.view_mut(), &[], &unwatched).unwrap();
         assert!(apart(forward.view(), steps.view()) < 1e-14);
     }
 
@@ -746,7 +737,7 @@ mod tests {
         let run = |multislice: Multislice<f64>, probe: Probe| {
             let mut waves = probe.wave(&grid).unwrap().at(&[[4.0, 3.0]]);
             let smooth = |n| Ok(potential(&grid, n, 0.1));
-            multislice.run(waves.view_mut(), smooth, &[6], &silent, |_, _| Ok(())).unwrap();
+            multislice.run(waves.view_mut(), smooth, &[6], &unwatched, |_, _| Ok(())).unwrap();
             waves
         };
         let straight = || Multislice::<f64>::new(grid, &beam(), 2.0).unwrap();
@@ -771,7 +762,7 @@ mod tests {
         let start: Array3<Complex64> = probe([0.0; 2]).wave(&grid).unwrap().at(&[[2.3, 1.1]]);
         let empty = multislice.transmission(Array2::zeros((16, 24)).view()).unwrap();
         let mut wave = start.clone();
-        multislice.propagate(wave.view_mut(), &[empty.clone(), empty], &silent).unwrap();
+        multislice.propagate(wave.view_mut(), &[empty.clone(), empty], &unwatched).unwrap();
         let ([x, y], lambda) = (kept_frequencies(&grid), beam().wavelength());
         for ((_, j, i), a) in wave.indexed_iter() {
             let way = 2.0 * (x[i] * f64::tan(0.120) + y[j] * f64::tan(-0.045));
@@ -796,7 +787,7 @@ mod tests {
                     v[[(j + 16 - moved[1]) % 16, (i + 24 - moved[0]) % 24]]
                 }))
             };
-            multislice.run(waves.view_mut(), slice, &[3], &silent, |_, _| Ok(())).unwrap();
+            multislice.run(waves.view_mut(), slice, &[3], &unwatched, |_, _| Ok(())).unwrap();
             waves.mapv(|a| Complex64::from(a.norm_sqr()))
         };
         let (here, there) = (pattern([0, 0]), pattern([5, 3]));
@@ -813,7 +804,7 @@ mod tests {
         fn run<T: Real>(grid: WaveGrid, mut waves: Array3<Complex<T>>) -> Array3<Complex<T>> {
             let multislice = Multislice::<T>::new(grid, &beam(), 2.0).unwrap();
             let slices = |n| Ok(potential(&grid, n % 3, 3.0));
-            multislice.run(waves.view_mut(), slices, &[10], &silent, |_, _| Ok(())).unwrap();
+            multislice.run(waves.view_mut(), slices, &[10], &unwatched, |_, _| Ok(())).unwrap();
             waves
         }
         let double: Array3<Complex64> = run(grid, wave.at(&places));
@@ -840,11 +831,11 @@ mod tests {
             Ok(())
         };
         let mut waves = start.clone();
-        multislice.run(waves.view_mut(), slices, &[0, 2, 5], &silent, keep).unwrap();
+        multislice.run(waves.view_mut(), slices, &[0, 2, 5], &unwatched, keep).unwrap();
         let (ends, shown): (Vec<usize>, Vec<_>) = seen.into_iter().unzip();
         assert_eq!((ends, &shown[0], &shown[2]), (vec![0, 2, 5], &start, &waves));
         let mut two = start;
-        multislice.run(two.view_mut(), slices, &[2], &silent, |_, _| Ok(())).unwrap();
+        multislice.run(two.view_mut(), slices, &[2], &unwatched, |_, _| Ok(())).unwrap();
         assert!(apart(two.view(), shown[1].view()) < 1e-15);
     }
 
@@ -867,13 +858,13 @@ mod tests {
             Err(Error::Invalid(invalid)) => invalid.quantity,
             other => format!("{other:?}"),
         };
-        assert_eq!(named(multislice.propagate(waves.view_mut(), &[foreign], &silent)), "slice");
+        assert_eq!(named(multislice.propagate(waves.view_mut(), &[foreign], &unwatched)), "slice");
         let mut turned = Array3::zeros((1, 12, 8));
-        assert_eq!(named(multislice.propagate(turned.view_mut(), &[], &silent)), "waves");
+        assert_eq!(named(multislice.propagate(turned.view_mut(), &[], &unwatched)), "waves");
         let zero = |_| Ok(Array2::zeros((16, 24)));
-        let falling = multislice.run(waves.view_mut(), zero, &[2, 1], &silent, |_, _| Ok(()));
+        let falling = multislice.run(waves.view_mut(), zero, &[2, 1], &unwatched, |_, _| Ok(()));
         assert_eq!(named(falling), "ends");
-        let impatient = Unseen(&Stopped);
+        let impatient = CancelOnly(&Stopped);
         let stopped = multislice.run(waves.view_mut(), zero, &[1], &impatient, |_, _| Ok(()));
         assert!(matches!(stopped, Err(Error::Cancelled)));
     }

@@ -652,7 +652,7 @@ fn centre_part() -> Result<Part, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Engine, silent};
+    use crate::device::{Engine, unwatched};
     use crate::files::signals::Samples;
     use crate::numerics::Precision;
 
@@ -667,7 +667,7 @@ mod tests {
         let plan = file.plan().unwrap();
         let mut readings = plan.begin(0..plan.places()).unwrap();
         let engine = Engine::cpu(Precision::F64);
-        plan.run(&engine, &mut readings, &silent, &mut |_| Ok(())).unwrap();
+        plan.run(&engine, &mut readings, &unwatched, &mut |_| Ok(())).unwrap();
         (file, plan, readings)
     }
 

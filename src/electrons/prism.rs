@@ -365,7 +365,7 @@ fn turn<N: Copy>(from: &[N], to: &mut [N], [length, count]: [usize; 2]) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::electrons::{Aberration, Aberrations, Multislice};
     use std::f64::consts::TAU;
 
@@ -398,7 +398,7 @@ pub(super) mod tests {
     fn behind<T: Real>(mut waves: Array3<Complex<T>>) -> Array3<Complex<T>> {
         let multislice = Multislice::<T>::new(grid(), &probe().beam, 2.3).unwrap();
         let potential = |n| Ok(potential(n));
-        multislice.run(waves.view_mut(), potential, &[3], &silent, |_, _| Ok(())).unwrap();
+        multislice.run(waves.view_mut(), potential, &[3], &unwatched, |_, _| Ok(())).unwrap();
         waves
     }
 
@@ -413,7 +413,7 @@ pub(super) mod tests {
     fn spectra<T: Real>(factor: [usize; 2], refocus: f64) -> Array3<Complex<T>> {
         let (matrix, probe) = (matrix::<T>(factor, refocus), probe());
         let wave = probe.wave(matrix.prism.window()).unwrap();
-        matrix.spectra(&wave, &PLACES, &silent).unwrap()
+        matrix.spectra(&wave, &PLACES, &unwatched).unwrap()
     }
 
     // All beams make the waves of multislice
@@ -583,6 +583,6 @@ pub(super) mod tests {
         assert_eq!(bad.err().unwrap().quantity, "refocus");
         let matrix = SMatrix::new(prism, &beam, waves, 0.0).unwrap();
         let other = probe().wave(&grid()).unwrap();
-        assert!(matrix.spectra(&other, &PLACES, &silent).is_err());
+        assert!(matrix.spectra(&other, &PLACES, &unwatched).is_err());
     }
 }

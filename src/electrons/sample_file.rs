@@ -169,7 +169,7 @@ pub struct SampleTable {
     /// The largest cosine between two sides of the cut.
     pub strain: f64,
     /// The way the electrons fly through the cell.
-    pub beam: specimen::Flight,
+    pub beam: specimen::BeamDirection,
     /// Whether occupancies of the file are heeded; else every atom is there. True unless said.
     pub occupancy: bool,
     /// Tilt of the specimen in a straight beam, x and y \[mrad\].
@@ -197,7 +197,7 @@ impl SampleTable {
             cell,
             zone_axis: zone_axis(&table)?,
             strain,
-            beam: table.choice("beam", &specimen::Flight::NAMES)?.unwrap_or_default(),
+            beam: table.choice("beam", &specimen::BeamDirection::NAMES)?.unwrap_or_default(),
             occupancy: table.optional("occupancy", "true or false")?.unwrap_or(true),
             tilt: tilt(&table)?,
         })
@@ -1001,7 +1001,10 @@ precision = "f32"
     fn a_full_file_and_an_empty_one_are_read() {
         let file = SampleFile::from_toml(FULL, "book/systems/si.toml").unwrap();
         assert_eq!(file.sample.crystal.file(), Some(Path::new("book/systems/SI100.XYZ")));
-        assert_eq!((file.sample.tile, file.sample.beam), ([4, 4, 10], specimen::Flight::MinusZ));
+        assert_eq!(
+            (file.sample.tile, file.sample.beam),
+            ([4, 4, 10], specimen::BeamDirection::MinusZ)
+        );
         assert_eq!(file.potential.sampling, Sampling::Points([256, 256]));
         assert_eq!(file.phonons, Phonons { configurations: 8, seed: 1 });
         assert_eq!(

@@ -6,15 +6,15 @@ mod gpu;
 // What scans stand on
 use super::beam::{Probe, ProbeWave};
 use super::detector::{DetectorOptions, Detectors, Reading};
-use super::multislice::{Multislice, Transmission, Unseen, seconds_of_a_pass};
+use super::multislice::{Multislice, Transmission, seconds_of_a_pass};
 use super::potential::{Potential, PotentialOptions};
 use super::prism::{Prism, SMatrix};
 use super::wave_grid::WaveGrid;
 #[cfg(feature = "cuda")]
 use crate::device::gpu::Buffer;
 use crate::device::{
-    Description, Engine, Memory, Part, Stage, Watch, Work, Workers, dispatch, dispatch_in_runs,
-    gather, threads,
+    CancelOnly, CostKind, Description, Engine, Memory, Part, Stage, Watch, Workers, dispatch,
+    dispatch_in_runs, gather, threads,
 };
 use crate::error::{Error, Invalid, accept, count, finite, is_ordered, positive};
 use crate::numerics::real::{Precision, Real};
@@ -436,7 +436,7 @@ impl StemPlan {
             places.len(),
             watch,
             |waves| waves.batch(places.len()),
-            |waves, run| waves.read(&places[run], &Unseen(watch)),
+            |waves, run| waves.read(&places[run], &CancelOnly(watch)),
             |run, values| {
                 found.slice_mut(s![run, ..]).assign(&values);
                 Ok(())
@@ -468,7 +468,7 @@ impl StemPlan {
         places: &[[f64; 2]],
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
-        let (count, seen) = (self.configurations(), Unseen(watch));
+        let (count, seen) = (self.configurations(), CancelOnly(watch));
         let crew = self.crew::<T>(engine, self.followed(places.len())?)?;
         let mut mean = Array2::zeros((places.len(), self.readings()));
         for c in 0..count {
@@ -738,7 +738,7 @@ impl StemPlan {
         waves: usize,
     ) -> Result<Vec<Box<dyn Follower<T> + 'a>>, Error> {
         #[cfg(feature = "cuda")]
-        let mut crew = self.crew_there(engine, waves)?;
+        let mut crew = self.workers_on_device(engine, waves)?;
         #[cfg(not(feature = "cuda"))]
         let (mut crew, _) = (Vec::<Box<dyn Follower<T> + 'a>>::new(), waves);
         let alone = crew.is_empty();
@@ -775,7 +775,7 @@ impl StemPlan {
         let slices = Slices { multislice, potential, kinds, firsts, ready: Vec::new() };
         let wanted = if self.keeps::<T>() { &slices.firsts[..] } else { &[] };
         let make = |_: &(), k: &usize| slices.made(*k);
-        let ready = gather(Workers::cores(&()), wanted, &Unseen(watch), make)?;
+        let ready = gather(Workers::cores(&()), wanted, &CancelOnly(watch), make)?;
         Ok(Slices { ready, ..slices })
     }
 
@@ -794,9 +794,13 @@ impl StemPlan {
             slices.ready.iter().enumerate().try_for_each(|(kind, slice)| give(kind, slice))?;
         } else if holders().next().is_some() {
             let make = |_: &(), k: &usize| slices.made(*k);
-            dispatch(Workers::cores(&()), &slices.firsts, &Unseen(watch), make, |kind, slice| {
-                give(kind, &slice)
-            })?;
+            dispatch(
+                Workers::cores(&()),
+                &slices.firsts,
+                &CancelOnly(watch),
+                make,
+                |kind, slice| give(kind, &slice),
+            )?;
         }
         if holders().count() == crew.len() {
             slices.ready.clear();
@@ -827,7 +831,7 @@ impl StemPlan {
         }
         let matrices = Arc::new(self.matrices(crew, slices, beams, watch)?);
         #[cfg(feature = "cuda")]
-        let mut workers = self.windows_there(engine, &matrices)?;
+        let mut workers = self.windows_on_device(engine, &matrices)?;
         #[cfg(not(feature = "cuda"))]
         let mut workers: Vec<Box<dyn Waves + 's>> = Vec::new();
         let alone = workers.is_empty();
@@ -859,7 +863,7 @@ impl StemPlan {
             prism.beams(),
             watch,
             |follower| follower.batch(prism.beams()),
-            |follower, which| follower.beams(slices, prism, which, &Unseen(watch)),
+            |follower, which| follower.beams(slices, prism, which, &CancelOnly(watch)),
             |which, found| {
                 for (all, some) in spectra.iter_mut().zip(found) {
                     let all = all.slice_mut(s![which.clone(), .., ..]);
@@ -969,7 +973,7 @@ impl StemPlan {
             (places as u64).saturating_mul(self.readings() as u64).saturating_mul(8 * copies);
         let host = (kept + block as u64 + beams + self.atoms_of_run()).saturating_add(readings);
         #[cfg(feature = "cuda")]
-        let devices = self.memory_there(engine, number, beams);
+        let devices = self.memory_on_device(engine, number, beams);
         #[cfg(not(feature = "cuda"))]
         let devices = Vec::new();
         let what = match options.scan.counts() {
@@ -1021,8 +1025,8 @@ impl StemPlan {
         let passes = (waves * options.ends.last().copied().unwrap_or(0)) as f64;
         let seconds = passes * pass(engine.precision()) * share(engine);
         [
-            Stage::alone(SLICES, &[(Work::Transforms, slices)], engine),
-            Stage::shared(name, &[(Work::Transforms, seconds)], engine),
+            Stage::alone(SLICES, &[(CostKind::Transforms, slices)], engine),
+            Stage::shared(name, &[(CostKind::Transforms, seconds)], engine),
         ]
     }
 
@@ -1036,7 +1040,7 @@ impl StemPlan {
             let sums = (self.places() * self.options.defoci.len() * self.options.ends.len()) as f64;
             let terms = sums * waves as f64 * window as f64 * self.configurations() as f64;
             let seconds = TERM * terms * share(engine);
-            stages.push(Stage::shared(PROBES, &[(Work::Transforms, seconds)], engine));
+            stages.push(Stage::shared(PROBES, &[(CostKind::Transforms, seconds)], engine));
         }
         stages
     }
@@ -1046,7 +1050,7 @@ impl StemPlan {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::electrons::{Aberrations, Annulus, Beam, PatternOptions};
     use crate::specimen::{Atom, Element};
 
@@ -1100,7 +1104,7 @@ pub(super) mod tests {
     pub(in crate::electrons) fn whole(plan: &StemPlan, precision: Precision) -> StemReadings {
         let mut readings = plan.begin(0..plan.places()).unwrap();
         let engine = Engine::cpu(precision);
-        plan.run(&engine, &mut readings, &silent, &mut |_| Ok(())).unwrap();
+        plan.run(&engine, &mut readings, &unwatched, &mut |_| Ok(())).unwrap();
         readings
     }
 
@@ -1118,7 +1122,7 @@ pub(super) mod tests {
         let probe = focused(&options.probe, 30.0).wave(&options.grid).unwrap();
         let mut wave = probe.at::<f64>(&[place]);
         let slice = |k| Ok(potential.slice(k));
-        multislice.run(wave.view_mut(), slice, &[6], &silent, |_, _| Ok(())).unwrap();
+        multislice.run(wave.view_mut(), slice, &[6], &unwatched, |_, _| Ok(())).unwrap();
         let wanted = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
         let last = plan.readings() - wanted.len();
         for (value, wanted) in found.mean.row(17).iter().skip(last).zip(&wanted) {
@@ -1149,7 +1153,7 @@ pub(super) mod tests {
         let probe = focused(&options.probe, 30.0).wave(&options.grid).unwrap();
         let mut wave = probe.at::<f64>(&[options.scan.place(17)]);
         let slice = |k| Ok(potential.slice(k));
-        multislice.run(wave.view_mut(), slice, &[6], &silent, |_, _| Ok(())).unwrap();
+        multislice.run(wave.view_mut(), slice, &[6], &unwatched, |_, _| Ok(())).unwrap();
         let wanted = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
         let last = plan.readings() - wanted.len();
         for (value, wanted) in found.row(17).iter().skip(last).zip(&wanted) {
@@ -1176,7 +1180,7 @@ pub(super) mod tests {
                 // Every run is stopped behind its first block, and goes on from what was kept then
                 let mut blocks = 0;
                 let mut readings = kept.clone();
-                let done = plan.run(&engine, &mut readings, &silent, &mut |now| {
+                let done = plan.run(&engine, &mut readings, &unwatched, &mut |now| {
                     kept = now.clone();
                     blocks += 1;
                     if blocks > 1 { Err(Error::Cancelled) } else { Ok(()) }
@@ -1202,10 +1206,10 @@ pub(super) mod tests {
         let each: Vec<Array2<f64>> = (0..3)
             .map(|c| {
                 let crew = plan.crew::<f64>(&engine, 1).unwrap();
-                let slices = plan.slices(c, &silent).unwrap();
-                let slices = plan.handed_out(slices, &crew, &silent).unwrap();
-                let workers = plan.waves(&crew, &slices, &engine, &silent).unwrap();
-                plan.shared(&workers, &place, &silent).unwrap()
+                let slices = plan.slices(c, &unwatched).unwrap();
+                let slices = plan.handed_out(slices, &crew, &unwatched).unwrap();
+                let workers = plan.waves(&crew, &slices, &engine, &unwatched).unwrap();
+                plan.shared(&workers, &place, &unwatched).unwrap()
             })
             .collect();
         let errors = found.standard_error().unwrap();
@@ -1249,6 +1253,6 @@ pub(super) mod tests {
         let mut other = plan.begin(0..3).unwrap();
         other.places = 0..4;
         let engine = Engine::cpu(Precision::F64);
-        assert!(plan.run(&engine, &mut other, &silent, &mut |_| Ok(())).is_err());
+        assert!(plan.run(&engine, &mut other, &unwatched, &mut |_| Ok(())).is_err());
     }
 }

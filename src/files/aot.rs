@@ -5,7 +5,7 @@
 use super::arrays::{Arrays, Entry, Kind, Number, Precision, Values};
 use super::fits::{BLOCK, Cards, Keys, read_keys};
 use super::origin::Origin;
-use super::reading::{Found, Unit, Wanted, cut_short};
+use super::reading::{ArrayHeader, Unit, Wanted, cut_short};
 use crate::device::refuse_beyond_memory;
 use crate::error::{Error, Invalid};
 use ndarray::ArrayD;
@@ -630,7 +630,7 @@ fn numbers(
         _ => None,
     };
     let number = Number { kind, bytes: size, big_endian: true };
-    let found = Found {
+    let found = ArrayHeader {
         shape: vec![count],
         columns_first: false,
         number,

@@ -569,7 +569,7 @@ impl Arrays<'_> {
 
     // Write an archive of npy files
     fn write_npz<W: Write + Seek>(&self, writer: W, precision: Precision) -> io::Result<()> {
-        let mut archive = ZipWriter::new(Swallow::new(writer));
+        let mut archive = ZipWriter::new(ErrorLatch::new(writer));
         for entry in &self.0 {
             let widest = entry.number(precision, false).bytes.max(8);
             let length = entry.shape().iter().fold(widest, |size, n| size.saturating_mul(*n));
@@ -640,20 +640,20 @@ pub(super) fn zip_error(error: ZipError) -> io::Error {
 // Swallow what follows an error
 /// A writer that does nothing any more after its first error, and says that all is well.
 #[derive(Debug)]
-pub(super) struct Swallow<W> {
+pub(super) struct ErrorLatch<W> {
     writer: W,
     failed: bool,
     /// Where it writes, or would.
     place: u64,
 }
 
-impl<W> Swallow<W> {
+impl<W> ErrorLatch<W> {
     pub(super) fn new(writer: W) -> Self {
         Self { writer, failed: false, place: 0 }
     }
 }
 
-impl<W: Write> Write for Swallow<W> {
+impl<W: Write> Write for ErrorLatch<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = if self.failed { Ok(bytes.len()) } else { self.writer.write(bytes) };
         match &written {
@@ -675,7 +675,7 @@ impl<W: Write> Write for Swallow<W> {
 }
 
 // Seek in what is swallowed
-impl<W: Seek> Seek for Swallow<W> {
+impl<W: Seek> Seek for ErrorLatch<W> {
     fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
         self.place = match to {
             to if !self.failed => self.writer.seek(to).inspect_err(|_| self.failed = true)?,

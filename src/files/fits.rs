@@ -2,7 +2,7 @@
 //! The astronomers' format FITS: images with headers of cards, written and read.
 
 use super::arrays::{Arrays, Card, Entry, Kind, Number, Values};
-use super::reading::{Found, ListedArray, Wanted, cut_short, unknown_format};
+use super::reading::{ArrayHeader, ListedArray, Wanted, cut_short, unknown_format};
 use crate::error::Error;
 use crate::numerics::real::Precision;
 use ndarray::ArrayD;
@@ -414,7 +414,7 @@ impl Keys<'_> {
     }
 
     // Form of the image
-    fn image(&self, shape: Vec<usize>) -> Result<Found, Error> {
+    fn image(&self, shape: Vec<usize>) -> Result<ArrayHeader, Error> {
         let (kind, bytes) = match self.number("BITPIX", None)? {
             8 => (Kind::Unsigned, 1),
             16 => (Kind::Signed, 2),
@@ -431,7 +431,7 @@ impl Keys<'_> {
             _ => None,
         };
         let unit = self.keys.get("BUNIT").cloned().unwrap_or_default();
-        Ok(Found { shape, columns_first: false, number, scale, blank, unit })
+        Ok(ArrayHeader { shape, columns_first: false, number, scale, blank, unit })
     }
 }
 

@@ -82,7 +82,11 @@ pub(super) struct Wanted<'a> {
 
 impl Wanted<'_> {
     /// Takes the array that was found from the file.
-    pub(super) fn take(&self, found: &Found, file: &mut impl Read) -> Result<ArrayD<f64>, Error> {
+    pub(super) fn take(
+        &self,
+        found: &ArrayHeader,
+        file: &mut impl Read,
+    ) -> Result<ArrayD<f64>, Error> {
         if !self.axes.contains(&found.shape.len()) || found.shape.contains(&0) {
             return Err(self.refuse_shape(&found.shape));
         }
@@ -160,7 +164,7 @@ impl Wanted<'_> {
 
 // Array that was found in a file
 /// An array in a file: what its header says.
-pub(super) struct Found {
+pub(super) struct ArrayHeader {
     pub(super) shape: Vec<usize>,
     /// Whether the first index runs fastest.
     pub(super) columns_first: bool,
@@ -173,7 +177,7 @@ pub(super) struct Found {
     pub(super) unit: String,
 }
 
-impl Found {
+impl ArrayHeader {
     // Read all numbers
     pub(super) fn read_numbers(
         &self,
@@ -233,7 +237,7 @@ pub(super) fn cut_short(place: &str) -> io::Error {
 }
 
 // Find the array of an npy file
-fn find_npy(file: &mut impl Read, path: &Path) -> Result<Found, Error> {
+fn find_npy(file: &mut impl Read, path: &Path) -> Result<ArrayHeader, Error> {
     let refuse = |source| Error::Read { path: path.into(), source };
     let header = npy_header(file).map_err(|error| match error.kind() {
         ErrorKind::UnexpectedEof => refuse(cut_short("in its header")),
@@ -251,7 +255,7 @@ fn find_npy(file: &mut impl Read, path: &Path) -> Result<Found, Error> {
     })?;
     let columns_first = header.layout == Layout::Fortran;
     let (scale, blank, unit) = ((1.0, 0.0), None, String::new());
-    Ok(Found { shape: header.shape, columns_first, number, scale, blank, unit })
+    Ok(ArrayHeader { shape: header.shape, columns_first, number, scale, blank, unit })
 }
 
 // Read the header of an npy file
@@ -384,7 +388,7 @@ pub(crate) fn list_arrays(path: &Path) -> Result<Vec<ListedArray>, Error> {
     let mut start = [0; 6];
     file.read_exact(&mut start).map_err(refuse)?;
     file.rewind().map_err(refuse)?;
-    let listed = |name: &str, found: Found| {
+    let listed = |name: &str, found: ArrayHeader| {
         let name = name.strip_suffix(".npy").unwrap_or(name).to_string();
         ListedArray { number: None, name, shape: found.shape, unit: String::new() }
     };

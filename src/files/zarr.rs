@@ -2,7 +2,7 @@
 //! The format Zarr, in a folder or an archive, with signals as xarray opens them.
 
 // What files in Zarr stand on
-use super::arrays::{Swallow, zip_error};
+use super::arrays::{ErrorLatch, zip_error};
 use super::signals::{Axis, Fact, Sample, Samples, Signal, Signals};
 use ndarray::{Array1, CowArray};
 use serde_json::{Map, Value, json};
@@ -22,7 +22,7 @@ pub(super) trait Members: Write {
 }
 
 // Members of an archive
-impl<W: Write + Seek> Members for ZipWriter<Swallow<W>> {
+impl<W: Write + Seek> Members for ZipWriter<ErrorLatch<W>> {
     fn begin(&mut self, path: &str) -> io::Result<()> {
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         self.start_file(path, options).map_err(zip_error)
@@ -116,9 +116,9 @@ impl<'m, M: Members> Store<'m, M> {
 /// Writes an archive.
 pub(super) fn archive<W: Write + Seek>(
     file: W,
-    write: impl FnOnce(&mut ZipWriter<Swallow<W>>) -> io::Result<()>,
+    write: impl FnOnce(&mut ZipWriter<ErrorLatch<W>>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut archive = ZipWriter::new(Swallow::new(file));
+    let mut archive = ZipWriter::new(ErrorLatch::new(file));
     write(&mut archive)?;
     archive.finish().map_err(zip_error)?.flush()
 }
@@ -367,7 +367,7 @@ mod tests {
     type Archive = ZipArchive<Cursor<Vec<u8>>>;
 
     fn archived(
-        write: impl FnOnce(&mut ZipWriter<Swallow<&mut Cursor<Vec<u8>>>>) -> io::Result<()>,
+        write: impl FnOnce(&mut ZipWriter<ErrorLatch<&mut Cursor<Vec<u8>>>>) -> io::Result<()>,
     ) -> Archive {
         let mut bytes = Cursor::new(Vec::new());
         archive(&mut bytes, write).unwrap();

@@ -11,7 +11,7 @@ use crate::device::gpu::Buffer;
 use crate::error::{Error, Invalid, accept};
 use crate::image::budget::Budget;
 use crate::image::optical_transfer::{Aperture, TelescopeTransfer};
-use crate::image::options::{EXPONENT, Exposure, ImageOptions, Structure};
+use crate::image::options::{CameraOptions, EXPONENT, Exposure, StructureFunctionModel};
 use crate::image::point_spread::{Frame, PointSpread, Quarter};
 use crate::image::structure_function::{Actuators, MeanStructure, Stationary};
 #[cfg(feature = "cuda")]
@@ -76,11 +76,11 @@ trait CameraThere {
 
 /// What a device must know of them.
 #[cfg(feature = "cuda")]
-struct Posed<'p> {
+struct ExposureInputs<'p> {
     telescope: &'p TelescopeTransfer,
     /// The structure function that all wavefronts have in common, m².
     common: &'p Array2<f64>,
-    found: Option<&'p Found<'p>>,
+    found: Option<&'p StructureFunctionOf<'p>>,
     /// Wavelengths \[m\] with the sides of their pixels \[rad\].
     exposures: &'p [(f64, f64)],
     /// Pixels across.
@@ -88,7 +88,7 @@ struct Posed<'p> {
 }
 
 /// How the structure function of a mirror's errors is found.
-enum Found<'a> {
+enum StructureFunctionOf<'a> {
     Exact(Box<MeanStructure<'a>>),
     Stationary(Box<Stationary>),
 }
@@ -100,13 +100,13 @@ enum Found<'a> {
 ///
 /// ```
 /// use lenslet::{device::Engine, model::Pupil};
-/// use lenslet::image::{Actuators, Aperture, Exposures, ImageOptions, Structure};
+/// use lenslet::image::{Actuators, Aperture, Exposures, CameraOptions, StructureFunctionModel};
 /// let aperture = Aperture::across(&Pupil::new(4.0, 0.0)?, &[], 64)?;
 /// let positions: Vec<_> = (0..121).map(|k| [(k % 11) as f64 - 5.0, (k / 11) as f64 - 5.0].map(|x| 0.4 * x)).collect();
 /// let gauss = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.1).exp();
 /// let actuators = Actuators { positions: &positions, pitch: 0.4, influence: &gauss };
-/// let mut image = ImageOptions::default();
-/// (image.pixels, image.structure) = (32, Structure::Stationary);
+/// let mut image = CameraOptions::default();
+/// (image.pixels, image.structure) = (32, StructureFunctionModel::Stationary);
 /// let mut exposures = Exposures::new(actuators, &aperture, &image, 4.0, &Engine::default())?;
 /// // Strokes without errors, and with 80 nm rms: the more, the less light is in the middle.
 /// let quiet = exposures.images(&ndarray::Array2::zeros((121, 121)))?;
@@ -116,11 +116,11 @@ enum Found<'a> {
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 pub struct Exposures<'a> {
-    image: ImageOptions,
+    image: CameraOptions,
     telescope: TelescopeTransfer,
     diameter: f64,
     actuators: Option<Actuators<'a>>,
-    found: Option<Found<'a>>,
+    found: Option<StructureFunctionOf<'a>>,
     common: Array2<f64>,
     perfect: Vec<PointSpread>,
     there: Option<Box<dyn CameraThere + 'a>>,
@@ -136,7 +136,7 @@ impl<'a> Exposures<'a> {
     pub fn new(
         actuators: Actuators<'a>,
         aperture: &'a Aperture,
-        image: &ImageOptions,
+        image: &CameraOptions,
         diameter: f64,
         engine: &Engine,
     ) -> Result<Self, Error> {
@@ -150,7 +150,7 @@ impl<'a> Exposures<'a> {
         actuators: Option<Actuators<'a>>,
         (aperture, telescope): (&'a Aperture, TelescopeTransfer),
         common: &Array2<f64>,
-        (image, diameter): (&ImageOptions, f64),
+        (image, diameter): (&CameraOptions, f64),
         engine: &Engine,
     ) -> Result<Self, Error> {
         image.check()?;
@@ -158,19 +158,21 @@ impl<'a> Exposures<'a> {
         if image.extra > 0.0 {
             common += &telescope.extra(image.extra, EXPONENT)?;
         }
-        let image = ImageOptions { extra: 0.0, jitter: 0.0, ..image.clone() };
+        let image = CameraOptions { extra: 0.0, jitter: 0.0, ..image.clone() };
         // Choose how structure functions are found
         let found = |actuators: Actuators<'a>| {
             let count = actuators.positions.len();
             accept(count > 0, "positions", count, "at least one actuator")?;
             Ok::<_, Error>(match image.structure {
-                Structure::Exact => {
+                StructureFunctionModel::Exact => {
                     let points = telescope.points();
-                    Found::Exact(Box::new(MeanStructure::new(actuators, aperture, points, engine)?))
+                    StructureFunctionOf::Exact(Box::new(MeanStructure::new(
+                        actuators, aperture, points, engine,
+                    )?))
                 }
-                Structure::Stationary => {
-                    Found::Stationary(Box::new(Stationary::new(actuators, &telescope)?))
-                }
+                StructureFunctionModel::Stationary => StructureFunctionOf::Stationary(Box::new(
+                    Stationary::new(actuators, &telescope)?,
+                )),
             })
         };
         let found = actuators.map(found).transpose()?;
@@ -185,8 +187,13 @@ impl<'a> Exposures<'a> {
         #[cfg(feature = "cuda")]
         let there = {
             let (telescope, common, found) = (&telescope, &common, found.as_ref());
-            let posed =
-                Posed { telescope, common, found, exposures: &pixels, pixels: image.pixels };
+            let posed = ExposureInputs {
+                telescope,
+                common,
+                found,
+                exposures: &pixels,
+                pixels: image.pixels,
+            };
             posed.there(engine)?
         };
         #[cfg(not(feature = "cuda"))]
@@ -214,7 +221,7 @@ impl Exposures<'_> {
         whole: bool,
     ) -> Result<(Budget, Vec<Exposure>), Error> {
         if self.there.is_some() {
-            return self.expose_there(own, whole);
+            return self.expose_on_device(own, whole);
         }
         let structures = own.iter().map(|(name, strokes)| Ok((*name, self.structure(strokes)?)));
         let structures = structures.collect::<Result<Vec<_>, Error>>()?;
@@ -235,8 +242,8 @@ impl Exposures<'_> {
         strokes.check(actuators)?;
         let strokes = strokes.here(actuators.positions.len())?;
         match found {
-            Found::Exact(means) => means.of(&strokes),
-            Found::Stationary(stationary) => {
+            StructureFunctionOf::Exact(means) => means.of(&strokes),
+            StructureFunctionOf::Stationary(stationary) => {
                 actuators.check(&strokes)?;
                 Ok(stationary.of(&strokes))
             }
@@ -245,8 +252,8 @@ impl Exposures<'_> {
 
     // Expose by a device
     /// Adds errors of strokes to what the device exposes.
-    fn add_there(&mut self, strokes: &Strokes) -> Result<(), Error> {
-        if let Some(Found::Stationary(_)) = self.found {
+    fn add_on_device(&mut self, strokes: &Strokes) -> Result<(), Error> {
+        if let Some(StructureFunctionOf::Stationary(_)) = self.found {
             self.actuators.as_ref().map_or(Ok(()), |actuators| strokes.check(actuators))?;
             return self.there.as_mut().map_or(Ok(()), |there| there.add_strokes(strokes));
         }
@@ -255,7 +262,7 @@ impl Exposures<'_> {
     }
 
     /// As on cores, by the device.
-    fn expose_there(
+    fn expose_on_device(
         &mut self,
         own: &[(&str, Strokes)],
         whole: bool,
@@ -263,7 +270,7 @@ impl Exposures<'_> {
         let mut budget = Budget::default();
         self.there.as_mut().map_or(Ok(()), |there| there.begin())?;
         for (name, strokes) in own {
-            self.add_there(strokes)?;
+            self.add_on_device(strokes)?;
             let variance = self.there.as_ref().map_or(Ok(0.0), |there| there.variance())?;
             self.refuse_none(variance, strokes)?;
             budget = budget.with(name, variance)?;
@@ -336,7 +343,7 @@ impl Exposures<'_> {
     /// The exposures of a structure function by cores.
     fn expose_on_host(&self, structure: &Array2<f64>, whole: bool) -> Result<Vec<Exposure>, Error> {
         let pixels = if whole { self.image.pixels } else { 1 };
-        let image = ImageOptions { pixels, ..self.image.clone() };
+        let image = CameraOptions { pixels, ..self.image.clone() };
         let mut seen = image.expose(&self.telescope, structure, self.diameter)?;
         let pairs = seen.iter_mut().zip(&self.perfect);
         pairs.for_each(|(seen, perfect)| seen.perfect = of_perfect(perfect, whole));
@@ -366,7 +373,7 @@ impl Exposures<'_> {
             return transfers.iter().map(each).collect();
         }
         self.there.as_mut().map_or(Ok(()), |there| there.begin())?;
-        self.add_there(strokes)?;
+        self.add_on_device(strokes)?;
         let images = self.there.as_mut().map_or(Ok(Vec::new()), |there| there.images())?;
         images.iter().try_for_each(|image| self.refuse_none(image.strehl, strokes))?;
         Ok(images)
@@ -391,15 +398,17 @@ mod tests {
             let rms = |k: usize| 8e-8 * (1.0 + 0.4 * positions[k][0]);
             rms(k) * rms(l) * (-0.3 * (k as f64 - l as f64).powi(2)).exp()
         });
-        let mut image = ImageOptions::default();
+        let mut image = CameraOptions::default();
         (image.wavelengths, image.pixels) = (vec![1.2e-6, 2.2e-6], 15);
         (image.pixel, image.ensquared) = (Some(2e-7), vec![5e-7]);
         image.jitter = 3e-8;
-        for structure in [Structure::Exact, Structure::Stationary] {
+        for structure in [StructureFunctionModel::Exact, StructureFunctionModel::Stationary] {
             image.structure = structure;
             let found = match structure {
-                Structure::Exact => actuators.mean(&strokes, &aperture, 40).unwrap(),
-                Structure::Stationary => actuators.stationary(&strokes, &telescope).unwrap(),
+                StructureFunctionModel::Exact => actuators.mean(&strokes, &aperture, 40).unwrap(),
+                StructureFunctionModel::Stationary => {
+                    actuators.stationary(&strokes, &telescope).unwrap()
+                }
             };
             let wanted = image.expose(&telescope, &found, 2.0).unwrap();
             let engine = Engine::default();
@@ -433,10 +442,11 @@ mod tests {
         let influence = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.2).exp();
         let positions = [[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]];
         let actuators = Actuators { positions: &positions, pitch: 0.5, influence: &influence };
-        let mut image = ImageOptions::default();
-        (image.pixels, image.structure) = (8, Structure::Stationary);
+        let mut image = CameraOptions::default();
+        (image.pixels, image.structure) = (8, StructureFunctionModel::Stationary);
         let engine = Engine::default();
-        let made = |image: &ImageOptions| Exposures::new(actuators, &aperture, image, 2.0, &engine);
+        let made =
+            |image: &CameraOptions| Exposures::new(actuators, &aperture, image, 2.0, &engine);
         let mut good = made(&image).unwrap();
         let refused = good.of(&Array2::eye(4)).unwrap_err().to_string();
         assert!(refused.contains("(3, 3)"), "{refused}");

@@ -163,11 +163,11 @@ fn rounded(x: f64, digits: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::{Aperture, ImageOptions};
+    use crate::image::{Aperture, CameraOptions};
     use crate::{files::ArrayFormat, model::Pupil, numerics::Precision, units::DEGREE};
     use fitsio::FitsFile;
 
-    fn exposures(options: &ImageOptions, rms: f64) -> Vec<Exposure> {
+    fn exposures(options: &CameraOptions, rms: f64) -> Vec<Exposure> {
         let telescope = Aperture::across(&Pupil::new(8.0, 0.2).unwrap(), &[], 40).unwrap();
         let telescope = telescope.transfer(80).unwrap();
         options.expose(&telescope, &telescope.extra(rms, -2.0).unwrap(), 8.0).unwrap()
@@ -177,12 +177,12 @@ mod tests {
     fn files_have_the_cards_of_tiptop() -> Result<(), Box<dyn std::error::Error>> {
         let targets = [Source::star(0.0, 0.0)?, Source::star(30.0 * ARCSEC, 90.0 * DEGREE)?];
         for wavelengths in [vec![1.65e-6], vec![1.25e-6, 2.2e-6]] {
-            let options = ImageOptions {
+            let options = CameraOptions {
                 wavelengths: wavelengths.clone(),
                 pixel: Some(7.5e-3 * ARCSEC),
                 pixels: 32,
                 ensquared: vec![0.16 * ARCSEC],
-                ..ImageOptions::default()
+                ..CameraOptions::default()
             };
             let all = [100e-9, 200e-9].map(|rms| exposures(&options, rms));
             let uncorrected = exposures(&options, 500e-9).remove(0).image;

@@ -1,13 +1,13 @@
 // Tangled from book/src/loop-monte-carlo.md: edit there, or here and run cargo tangle stitch.
-//! A loop that runs in simulated worlds: screens, sensors, reconstructor, mirrors, and the images of what they leave.
+//! Simulation of the loop in turbulence realisations: screens, sensors, reconstructor, mirrors, and the images of the residual wavefronts.
 
 // What a loop in worlds stands on
 use crate::correction::{Correction, Projector};
-use crate::device::{Engine, Stage, Watch, Workers, gather, silent};
+use crate::device::{Engine, Stage, Watch, Workers, gather, unwatched};
 use crate::error::{Error, Invalid, accept};
 use crate::image::optical_transfer::{Aperture, OpticalTransfer, TelescopeTransfer};
 use crate::image::options::EXPONENT;
-use crate::image::plan::ImagingOptions;
+use crate::image::plan::PsfOptions;
 use crate::image::residual::{sample_step, sampled_aperture, shapes_towards};
 use crate::image::transforms::Plane;
 use crate::model::control::{ControlLoop, LoopKind};
@@ -16,13 +16,15 @@ use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::tomography::reconstructor::ReconstructorPlan;
-use crate::tomography::simulation::{Simulation, SimulationOptions, SimulationPlan, World};
+use crate::tomography::simulation::{
+    EvolvingTurbulence, Simulation, SimulationOptions, SimulationPlan,
+};
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
 use num_complex::Complex64;
 use std::f64::consts::PI;
 
 // Loop in simulated worlds
-/// A loop that runs in simulated worlds.
+/// A loop in simulated turbulence.
 pub struct LoopSimulation {
     simulation: Simulation,
     control: ControlLoop,
@@ -56,18 +58,14 @@ impl LoopSimulation {
     ///
     /// # Errors
     /// As for the [plan of images](crate::image::ImagingPlan::new) and for [`Simulation::with_options`].
-    pub fn new(
-        system: &System,
-        options: &ImagingOptions,
-        per_lenslet: usize,
-    ) -> Result<Self, Error> {
+    pub fn new(system: &System, options: &PsfOptions, per_lenslet: usize) -> Result<Self, Error> {
         options.image.check()?;
         options.control.as_ref().map_or(Ok(()), ControlLoop::check)?;
         let correction = Correction::new(system, &options.correction)?;
         let reconstructor = options.reconstructor.errors_only(false).keep(true);
         let plan = ReconstructorPlan::new(correction.system(), reconstructor)?;
         let engine = Engine::default();
-        let found = plan.run(&engine, &silent)?;
+        let found = plan.run(&engine, &unwatched)?;
         let commands = correction.of(&found, &engine)?.commands;
         let (control, targets) = (options.control.unwrap_or(AT_ONCE), system.targets().len());
         // Lay a grid over the pupil
@@ -141,18 +139,18 @@ impl LoopSimulation {
 
 // Run the loop in a world
 impl LoopSimulation {
-    /// What is left towards each target in the world of a seed.
+    /// Residual wavefronts of all targets in the turbulence realisation of a seed.
     ///
     /// # Errors
     /// `Invalid` where a wavefront is not finite.
-    pub fn world(&self, seed: u64) -> Result<Vec<WorldSeen>, Error> {
-        let mut world = self.simulation.world(seed);
+    pub fn realisation(&self, seed: u64) -> Result<Vec<LoopFrame>, Error> {
+        let mut turbulence = self.simulation.turbulence(seed);
         let (frames, sets) = (self.control.settling(), self.commands.len());
         let mut loops: Vec<Strokes> =
             (0..sets + 2 * self.targets).map(|_| Strokes::new(&self.control)).collect();
         for k in 0..frames {
-            let noise = Array1::from(world.noise());
-            let seen = self.exposure(&world, k as f64);
+            let noise = Array1::from(turbulence.noise());
+            let seen = self.exposure(&turbulence, k as f64);
             let slopes = &seen.slopes + &noise;
             let own = self.commands.iter().map(|k| k.dot(&slopes.slice(s![..k.ncols()])));
             let best = (0..self.targets).flat_map(|t| self.best(&seen, t));
@@ -161,33 +159,33 @@ impl LoopSimulation {
             }
         }
         let held: Vec<&Array1<f64>> = loops.iter().map(Strokes::held).collect();
-        self.look(&world, (frames - 1) as f64 + self.control.delay, &held)
+        self.look(&turbulence, (frames - 1) as f64 + self.control.delay, &held)
     }
 
     // Average what is seen in a frame
     /// What is seen on average over a frame that starts at a frame, without noise.
-    fn exposure(&self, world: &World, start: f64) -> Seen {
-        let looks = NODES.map(|node| self.at(world, start + node));
+    fn exposure(&self, turbulence: &EvolvingTurbulence, start: f64) -> TurbulenceFrame {
+        let looks = NODES.map(|node| self.at(turbulence, start + node));
         let share = 1.0 / NODES.len() as f64;
         let front = |t: usize| looks.iter().map(|look| &look.fronts[t] * share).fold(None, added);
         let slopes = looks.iter().map(|look| &look.slopes * share).fold(None, added);
         let fronts = (0..self.targets).filter_map(front).collect();
-        Seen { slopes: slopes.unwrap_or_default(), fronts }
+        TurbulenceFrame { slopes: slopes.unwrap_or_default(), fronts }
     }
 
     /// What is seen at a time, in frames.
-    fn at(&self, world: &World, frames: f64) -> Seen {
+    fn at(&self, turbulence: &EvolvingTurbulence, frames: f64) -> TurbulenceFrame {
         let time = frames / self.control.rate;
-        let fronts = world.wavefronts(time);
+        let fronts = turbulence.wavefronts(time);
         let lit = |front: ArrayView2<f64>| self.lit.iter().map(|place| front[*place]).collect();
-        Seen {
-            slopes: Array1::from(world.slopes(time)),
+        TurbulenceFrame {
+            slopes: Array1::from(turbulence.slopes(time)),
             fronts: fronts.outer_iter().map(lit).collect(),
         }
     }
 
     /// The best strokes for a target, to its truth sensor and to an eye.
-    fn best(&self, seen: &Seen, t: usize) -> [Array1<f64>; 2] {
+    fn best(&self, seen: &TurbulenceFrame, t: usize) -> [Array1<f64>; 2] {
         let m = self.by_slopes.ncols();
         let first = seen.slopes.len() - (self.targets - t) * m;
         let slopes = seen.slopes.slice(s![first..first + m]);
@@ -268,8 +266,8 @@ impl<'a> Strokes<'a> {
 /// Times in units of a frame at which exposures and holds are looked at: the nodes of Gauss's rule.
 const NODES: [f64; 2] = [0.211_324_865_405_187_1, 0.788_675_134_594_812_9];
 
-/// What is seen of a world: all slopes, rad, and the wavefronts of the targets at the lit points, m.
-struct Seen {
+/// Slopes, rad, and the wavefronts of the targets at the lit points, m, at one time of a turbulence realisation.
+struct TurbulenceFrame {
     slopes: Array1<f64>,
     fronts: Vec<Array1<f64>>,
 }
@@ -278,10 +276,10 @@ fn added(sum: Option<Array1<f64>>, next: Array1<f64>) -> Option<Array1<f64>> {
     Some(sum.map_or_else(|| next.clone(), |sum| sum + &next))
 }
 
-/// What a loop left of a wavefront in one world, on average over a hold.
+/// Residual wavefront of a loop in one turbulence realisation, averaged over a hold.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct WorldSeen {
+pub struct LoopFrame {
     /// Mean products over the pupil, without pistons, of the parts of Eq. [parts of what is left](https://lenslet.github.io/lenslet/loop-monte-carlo.html#eq-parts-of-what-is-left) in the order of [`PARTS`](Self::PARTS), m²: by
     /// what a truth sensor holds for best.
     pub by_slopes: [[f64; 3]; 3],
@@ -293,7 +291,7 @@ pub struct WorldSeen {
     pub transfers: Vec<OpticalTransfer>,
 }
 
-impl WorldSeen {
+impl LoopFrame {
     /// What the parts are due to.
     pub const PARTS: [&'static str; 3] = ["tomography", "fitting", "bandwidth"];
 
@@ -308,15 +306,15 @@ impl LoopSimulation {
     /// Looks at a hold from a frame on, with the strokes of the sensors and behind them those that are best.
     fn look(
         &self,
-        world: &World,
+        turbulence: &EvolvingTurbulence,
         start: f64,
         held: &[&Array1<f64>],
-    ) -> Result<Vec<WorldSeen>, Error> {
+    ) -> Result<Vec<LoopFrame>, Error> {
         let half = (self.plane.points() / 2 + 1, self.plane.points());
         let spectra = vec![Array2::<f64>::zeros(half); 1 + self.wavelengths.len()];
         let mut sums = vec![([[[0.0; 3]; 3]; 2], spectra); self.targets];
         let (own, best) = held.split_at(self.commands.len());
-        for seen in NODES.map(|node| self.at(world, start + node)) {
+        for seen in NODES.map(|node| self.at(turbulence, start + node)) {
             for (t, (products, spectra)) in sums.iter_mut().enumerate() {
                 let front = &seen.fronts[t];
                 let made = self.shapes[t].dot(own[t.min(own.len() - 1)]);
@@ -381,12 +379,12 @@ impl LoopSimulation {
         Zip::from(&even).and(&odd).map_collect(|even, odd| even.norm_sqr() + odd.norm_sqr())
     }
 
-    /// What the sums over all looks of a world come to.
+    /// Averages of the sums over all times of a realisation.
     fn seen(
         &self,
         products: [[[f64; 3]; 3]; 2],
         spectra: &[Array2<f64>],
-    ) -> Result<WorldSeen, Error> {
+    ) -> Result<LoopFrame, Error> {
         let (points, squares) = (self.telescope.points(), self.light.sum());
         let share = 1.0 / (NODES.len() as f64 * squares);
         let correlate =
@@ -403,7 +401,7 @@ impl LoopSimulation {
         };
         let transfers = spectra[1..].iter().zip(&self.wavelengths).map(transfer);
         let transfers = transfers.collect::<Result<_, Invalid>>()?;
-        Ok(WorldSeen { by_slopes: products[0], by_eye: products[1], structure, transfers })
+        Ok(LoopFrame { by_slopes: products[0], by_eye: products[1], structure, transfers })
     }
 }
 
@@ -423,7 +421,7 @@ impl LoopSimulation {
     ///
     /// # Errors
     /// `Invalid` where there is no telescope, or the mirror cannot be.
-    pub fn squares_per_lenslet(system: &System, options: &ImagingOptions) -> Result<usize, Error> {
+    pub fn squares_per_lenslet(system: &System, options: &PsfOptions) -> Result<usize, Error> {
         let expected = "a [telescope], whose images are wanted";
         let pupil = system.pupil().ok_or_else(|| Invalid::new("telescope", "none", expected))?;
         let correction = Correction::new(system, &options.correction)?;
@@ -436,11 +434,7 @@ impl LoopSimulation {
     ///
     /// # Errors
     /// As for the plan of a simulation.
-    pub fn stage(
-        system: &System,
-        options: &ImagingOptions,
-        realisations: u32,
-    ) -> Result<Stage, Error> {
+    pub fn stage(system: &System, options: &PsfOptions, realisations: u32) -> Result<Stage, Error> {
         let wanted = SimulationOptions::default().frames(realisations as usize);
         let frames = SimulationPlan::new(system, wanted)?.describe(&Engine::default()).seconds();
         let control = options.control.unwrap_or(AT_ONCE);
@@ -451,13 +445,13 @@ impl LoopSimulation {
     /// The errors and Strehl ratios of all targets over some realisations, those of the seeds from 1 on. `watch` counts realisations.
     ///
     /// # Errors
-    /// `Invalid` for fewer than two realisations; `Cancelled` where the watcher wants to stop; as [`world`](Self::world).
+    /// `Invalid` for fewer than two realisations; `Cancelled` where the watcher wants to stop; as [`realisation`](Self::realisation).
     pub fn check(&self, realisations: usize, watch: &dyn Watch) -> Result<Vec<Simulated>, Error> {
         let expected = "at least 2 realisations, whose scatter tells the standard error";
         accept(realisations > 1, "check", realisations, expected)?;
         watch.stage(LOOPS, REALISATIONS);
         let of_seed = |_: &(), seed: usize| {
-            let seen = self.world(seed as u64)?;
+            let seen = self.realisation(seed as u64)?;
             Ok(seen.iter().map(|seen| self.numbers(seen)).collect::<Vec<Vec<f64>>>())
         };
         let all = gather(Workers::cores(&()), 1..realisations + 1, watch, of_seed)?;
@@ -481,7 +475,7 @@ impl LoopSimulation {
     }
 
     /// The variance of a residual \[m²\], and the Strehl ratio at each wavelength.
-    fn numbers(&self, seen: &WorldSeen) -> Vec<f64> {
+    fn numbers(&self, seen: &LoopFrame) -> Vec<f64> {
         let strehl = |transfer: &OpticalTransfer| {
             let scale = -0.5 * (2.0 * PI / transfer.wavelength).powi(2);
             let pairs = transfer.values.iter().zip(&self.given);
@@ -497,7 +491,7 @@ impl LoopSimulation {
 mod tests {
     use super::*;
     use crate::correction::{CorrectionMode, CorrectionOptions};
-    use crate::image::{ErrorTerm, ImageOptions, ImagingPlan};
+    use crate::image::{CameraOptions, ErrorTerm, PsfPlan};
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::unmeasured::TipTilt;
     use crate::model::{Atmosphere, Layer, LensletArray, Noise, Pupil, Sensor};
@@ -534,31 +528,31 @@ mod tests {
             .unwrap()
     }
 
-    fn options(mode: CorrectionMode, control: ControlLoop) -> ImagingOptions {
+    fn options(mode: CorrectionMode, control: ControlLoop) -> PsfOptions {
         let mirrors =
             vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(7)) }];
         let terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
-        let image = ImageOptions {
+        let image = CameraOptions {
             wavelengths: vec![1.65e-6],
             pixels: 32,
             terms,
-            ..ImageOptions::default()
+            ..CameraOptions::default()
         };
         let correction = CorrectionOptions { mode, mirrors, weights: Vec::new() };
         let reconstructor = ReconstructorOptions::default();
-        ImagingOptions { reconstructor, correction, control: Some(control), image, field: None }
+        PsfOptions { reconstructor, correction, control: Some(control), image, field: None }
     }
 
     // Means over worlds
-    /// The first worlds of a simulation.
-    fn run(simulation: &LoopSimulation, count: u64) -> Vec<Vec<WorldSeen>> {
-        (1..=count).into_par_iter().map(|seed| simulation.world(seed).unwrap()).collect()
+    /// The first realisations of a simulation.
+    fn run(simulation: &LoopSimulation, count: u64) -> Vec<Vec<LoopFrame>> {
+        (1..=count).into_par_iter().map(|seed| simulation.realisation(seed).unwrap()).collect()
     }
 
-    /// The mean over worlds, and its standard error.
-    fn mean<T>(worlds: &[T], value: impl Fn(&T) -> f64) -> [f64; 2] {
-        let values: Vec<f64> = worlds.iter().map(value).collect();
-        let count = worlds.len() as f64;
+    /// The mean over realisations, and its standard error.
+    fn mean<T>(realisations: &[T], value: impl Fn(&T) -> f64) -> [f64; 2] {
+        let values: Vec<f64> = realisations.iter().map(value).collect();
+        let count = realisations.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let square = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
         [mean, square.sqrt() / count]
@@ -569,13 +563,14 @@ mod tests {
     fn an_open_loop_in_worlds_leaves_what_is_foretold() {
         let control = ControlLoop { kind: LoopKind::Open, rate: 150.0, gain: 0.5, delay: 2.0 };
         let (system, options) = (lopsided(), options(CorrectionMode::Moao, control));
-        let plan = ImagingPlan::new(&system, options.clone()).unwrap();
-        let foretold = plan.run(&Engine::default(), &silent).unwrap();
+        let plan = PsfPlan::new(&system, options.clone()).unwrap();
+        let foretold = plan.run(&Engine::default(), &unwatched).unwrap();
         let simulation = LoopSimulation::new(&system, &options, 3).unwrap();
-        let worlds = run(&simulation, 64);
+        let realisations = run(&simulation, 64);
         for (t, told) in foretold.targets.iter().enumerate() {
             let terms = told.budget.terms();
-            let of = |value: &dyn Fn(&WorldSeen) -> f64| mean(&worlds, |seen| value(&seen[t]));
+            let of =
+                |value: &dyn Fn(&LoopFrame) -> f64| mean(&realisations, |seen| value(&seen[t]));
             // The tomographic error is that of a truth sensor, noise included.
             let [tomography, error] = of(&|seen| seen.by_slopes[0][0]);
             let gap = tomography - terms[0].variance;
@@ -591,24 +586,25 @@ mod tests {
                 "{t}: bandwidth {share}"
             );
             // What an eye holds for best leaves nothing that a mirror could make.
-            assert!(worlds.iter().all(|seen| seen[t].by_eye[1][0].abs() < 1e-6 * fitting));
-            assert!(worlds.iter().all(|seen| seen[t].by_eye[1][2].abs() < 1e-6 * fitting));
+            assert!(realisations.iter().all(|seen| seen[t].by_eye[1][0].abs() < 1e-6 * fitting));
+            assert!(realisations.iter().all(|seen| seen[t].by_eye[1][2].abs() < 1e-6 * fitting));
             // What is not guessed cannot be late.
             let [both, error] = of(&|seen| seen.by_eye[0][2]);
             assert!(both < -4.0 * error && both > -0.2 * bandwidth, "{t}: {both:e} ± {error:e}");
             // Hold the image against worlds
-            let [whole, error] = of(&WorldSeen::variance);
+            let [whole, error] = of(&LoopFrame::variance);
             let share = told.budget.total().powi(2) / whole;
             assert!((0.95..1.2).contains(&share) && error < 0.05 * whole, "{t}: whole {share}");
             let telescope = simulation.telescope();
             let by_pairs = of(&|seen| telescope.variance(&seen.structure).unwrap())[0];
             assert!((by_pairs / whole - 1.0).abs() < 1e-9, "{t}");
-            let other: f64 = worlds[0][t].by_slopes.iter().flatten().sum();
-            assert!((other / worlds[0][t].variance() - 1.0).abs() < 1e-9, "{t}");
+            let other: f64 = realisations[0][t].by_slopes.iter().flatten().sum();
+            assert!((other / realisations[0][t].variance() - 1.0).abs() < 1e-9, "{t}");
             // The mean image is that of the mean structure function, and a little better.
-            let sum =
-                worlds.iter().fold(Array2::zeros((36, 36)), |sum, seen| sum + &seen[t].structure);
-            let mean_structure = sum / worlds.len() as f64;
+            let sum = realisations
+                .iter()
+                .fold(Array2::zeros((36, 36)), |sum, seen| sum + &seen[t].structure);
+            let mean_structure = sum / realisations.len() as f64;
             let gauss = telescope.through(&mean_structure, &[1.65e-6]).unwrap().remove(0).strehl();
             let [strehl, error] = of(&|seen| seen.transfers[0].strehl());
             assert!(
@@ -636,16 +632,16 @@ mod tests {
         let closed = options(CorrectionMode::Scao, control);
         let simulation = LoopSimulation::new(&system, &closed, 2).unwrap();
         let [tomography, error] = mean(&run(&simulation, 48), |seen| seen[0].by_slopes[0][0]);
-        let foretold = |options: &ImagingOptions| {
-            let plan = ImagingPlan::new(&system, options.clone()).unwrap();
-            let found = plan.run(&Engine::default(), &silent).unwrap();
+        let foretold = |options: &PsfOptions| {
+            let plan = PsfPlan::new(&system, options.clone()).unwrap();
+            let found = plan.run(&Engine::default(), &unwatched).unwrap();
             found.targets[0].budget.terms()[0].variance
         };
-        let open = ImagingOptions { control: None, ..closed.clone() };
+        let open = PsfOptions { control: None, ..closed.clone() };
         // Two ways to strokes: with a mirror for each target, and with one for a guide star.
         let correction =
             CorrectionOptions { mode: CorrectionMode::Moao, ..closed.correction.clone() };
-        let own = ImagingOptions { correction, ..closed.clone() };
+        let own = PsfOptions { correction, ..closed.clone() };
         assert!((foretold(&own) / foretold(&closed) - 1.0).abs() < 1e-6);
         let gap = tomography - foretold(&closed);
         assert!(gap.abs() < 3.0 * error && error < 0.08 * tomography, "{gap:e} ± {error:e}");
@@ -659,7 +655,7 @@ mod tests {
         let mut at_once = options(CorrectionMode::Glao, still);
         at_once.control = None;
         let simulation = LoopSimulation::new(&lopsided(), &at_once, 2).unwrap();
-        for seen in simulation.world(3).unwrap() {
+        for seen in simulation.realisation(3).unwrap() {
             assert!(seen.by_eye[2][2] < 1e-12 * seen.variance(), "{:?}", seen.by_eye);
             assert!(seen.by_eye[0][0] > 0.1 * seen.variance());
         }
@@ -673,7 +669,7 @@ mod tests {
 
     // Compare one covariance with loops
     /// All terms of a correction of the lopsided system, whose winds are turned by an angle \[rad\], with the tilt of its laser star removed.
-    fn posed(mode: CorrectionMode, control: ControlLoop, turn: f64) -> (System, ImagingOptions) {
+    fn posed(mode: CorrectionMode, control: ControlLoop, turn: f64) -> (System, PsfOptions) {
         let air = lopsided().atmosphere().clone();
         let turned =
             |layer: &Layer| Layer { wind_direction: layer.wind_direction + turn, ..*layer };
@@ -706,12 +702,12 @@ mod tests {
             (Scao, closed, 0.3 + PI),
         ] {
             let (system, wanted) = posed(mode, control, turn);
-            let plan = ImagingPlan::new(&system, wanted.clone()).unwrap();
+            let plan = PsfPlan::new(&system, wanted.clone()).unwrap();
             assert_eq!(plan.independent(), None);
-            let found = plan.run(&Engine::default(), &silent).unwrap();
+            let found = plan.run(&Engine::default(), &unwatched).unwrap();
             let squares = LoopSimulation::squares_per_lenslet(&system, &wanted).unwrap();
             let simulation = LoopSimulation::new(&system, &wanted, squares).unwrap();
-            let simulated = simulation.check(64, &silent).unwrap();
+            let simulated = simulation.check(64, &unwatched).unwrap();
             for (t, (seen, simulated)) in found.targets.iter().zip(&simulated).enumerate() {
                 let ([mean, error], computed) = (simulated.error, seen.budget.total());
                 let ([strehl, scatter], image) =

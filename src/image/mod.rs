@@ -12,7 +12,7 @@ pub use structure_function::Actuators;
 pub(crate) mod budget;
 pub use budget::{Budget, BudgetTerm};
 pub(crate) mod options;
-pub use options::{ErrorTerm, Exposure, ImageOptions, Structure};
+pub use options::{CameraOptions, ErrorTerm, Exposure, StructureFunctionModel};
 #[cfg(feature = "files")]
 pub(crate) mod files;
 #[cfg(feature = "files")]
@@ -32,8 +32,8 @@ pub(crate) mod residual;
 #[cfg(feature = "factorise")]
 pub(crate) mod plan;
 #[cfg(feature = "factorise")]
-pub use plan::{Imaged, ImagingOptions, ImagingPlan, TargetImage};
+pub use plan::{PsfOptions, PsfPlan, PsfResult, TargetImage};
 #[cfg(feature = "factorise")]
 pub(crate) mod loop_simulation;
 #[cfg(feature = "factorise")]
-pub use loop_simulation::{LoopSimulation, Simulated, WorldSeen};
+pub use loop_simulation::{LoopFrame, LoopSimulation, Simulated};

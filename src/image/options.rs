@@ -58,7 +58,7 @@ impl ErrorTerm {
 /// How the structure function of a mirror's error is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Structure {
+pub enum StructureFunctionModel {
     /// The mean over the pupil, by modes.
     #[default]
     Exact,
@@ -66,7 +66,7 @@ pub enum Structure {
     Stationary,
 }
 
-impl Structure {
+impl StructureFunctionModel {
     /// Both by the names that a system file has for them.
     pub const NAMES: [(&'static str, Self); 2] =
         [("exact", Self::Exact), ("stationary", Self::Stationary)];
@@ -76,7 +76,7 @@ impl Structure {
 /// What is asked of an image.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct ImageOptions {
+pub struct CameraOptions {
     /// Wavelengths of the images \[m\].
     pub wavelengths: Vec<f64>,
     /// Side of a pixel \[rad\]; `None` for λ/2D at each wavelength.
@@ -86,7 +86,7 @@ pub struct ImageOptions {
     /// The errors that enter; `None` for all that the method can compute.
     pub terms: Option<Vec<ErrorTerm>>,
     /// How the structure function of the tomographic error is computed.
-    pub structure: Structure,
+    pub structure: StructureFunctionModel,
     /// Rms of an extra error \[m\].
     pub extra: f64,
     /// Rms of the image's place along each axis \[rad\].
@@ -99,14 +99,14 @@ pub struct ImageOptions {
     pub mask: Option<Aperture>,
 }
 
-impl Default for ImageOptions {
+impl Default for CameraOptions {
     fn default() -> Self {
         Self {
             wavelengths: vec![1.65e-6],
             pixel: None,
             pixels: 256,
             terms: None,
-            structure: Structure::Exact,
+            structure: StructureFunctionModel::Exact,
             extra: 0.0,
             jitter: 0.0,
             ensquared: Vec::new(),
@@ -118,17 +118,17 @@ impl Default for ImageOptions {
 
 // Read the table of the image
 #[cfg(feature = "files")]
-impl ImageOptions {
+impl CameraOptions {
     /// Reads the table `[image]` of the text of a system file, and spiders and the image of the pupil of its `[telescope]`; `name` stands for the file in errors.
     ///
     /// # Errors
     /// The first line of the tables that makes no sense.
     ///
     /// ```
-    /// use lenslet::{image::ImageOptions, units::ARCSEC};
-    /// let options = ImageOptions::from_toml("image = { pixel = 4.0, wavelengths = [1.25e-6, 2.2e-6] }", "s.toml")?;
+    /// use lenslet::{image::CameraOptions, units::ARCSEC};
+    /// let options = CameraOptions::from_toml("image = { pixel = 4.0, wavelengths = [1.25e-6, 2.2e-6] }", "s.toml")?;
     /// assert_eq!((options.pixel, options.wavelengths.len()), (Some(4e-3 * ARCSEC), 2));
-    /// let wrong = ImageOptions::from_toml("[image]\nwavelengths = [1e-6, -2e-6]", "s.toml").unwrap_err();
+    /// let wrong = CameraOptions::from_toml("[image]\nwavelengths = [1e-6, -2e-6]", "s.toml").unwrap_err();
     /// assert!(wrong.to_string().starts_with("s.toml:2: image.wavelengths[1] = -2e-6: expected a length"));
     /// # Ok::<(), lenslet::Error>(())
     /// ```
@@ -147,7 +147,8 @@ impl ImageOptions {
         options.pixel = table.optional("pixel", "an angle in mas")?.map(mas);
         options.pixels = table.optional("pixels", "a whole number")?.unwrap_or(options.pixels);
         options.terms = terms(&table)?;
-        options.structure = table.choice("structure", &Structure::NAMES)?.unwrap_or_default();
+        options.structure =
+            table.choice("structure", &StructureFunctionModel::NAMES)?.unwrap_or_default();
         options.extra = 1e-9 * table.optional("extra", "nanometres rms")?.unwrap_or(0.0);
         options.jitter = mas(table.optional("jitter", "an angle in mas rms")?.unwrap_or(0.0));
         let sides: Option<Vec<f64>> = table.optional("ensquared", "a list of angles in mas")?;
@@ -181,7 +182,7 @@ fn terms(table: &Table) -> Result<Option<Vec<ErrorTerm>>, Error> {
 /// The widest pixel, rad.
 const WIDEST: f64 = PI / 180.0;
 
-impl ImageOptions {
+impl CameraOptions {
     /// Refuses options that make no sense.
     ///
     /// # Errors
@@ -264,7 +265,7 @@ pub struct Exposure {
     pub ensquared: Vec<f64>,
 }
 
-impl ImageOptions {
+impl CameraOptions {
     /// The images of a star through a telescope of this `diameter` \[m\] and a wavefront with this structure function \[m²\], to which jitter and
     /// the extra error are added; one for each wavelength.
     ///
@@ -273,9 +274,9 @@ impl ImageOptions {
     /// pupil is sampled.
     ///
     /// ```
-    /// use lenslet::{image::{Aperture, ImageOptions}, model::Pupil, units::ARCSEC};
+    /// use lenslet::{image::{Aperture, CameraOptions}, model::Pupil, units::ARCSEC};
     /// let telescope = Aperture::across(&Pupil::new(8.0, 0.14)?, &[], 128)?.transfer(256)?;
-    /// let mut options = ImageOptions::default();
+    /// let mut options = CameraOptions::default();
     /// (options.pixels, options.ensquared) = (33, vec![0.08 * ARCSEC]);
     /// let seen = options.expose(&telescope, &telescope.extra(150e-9, -2.0)?, 8.0)?.remove(0);
     /// assert!(seen.image.strehl < 0.8 && seen.perfect.strehl == 1.0);
@@ -395,7 +396,7 @@ fn mask(telescope: &Table) -> Result<Option<Aperture>, Error> {
 }
 
 // Lay the camera's pupil on a grid
-impl ImageOptions {
+impl CameraOptions {
     /// The pupil as the camera sees it, on a grid of its own.
     ///
     /// # Errors
@@ -463,13 +464,13 @@ mod tests {
         let telescope = Aperture::across(&Pupil::new(8.0, 0.2).unwrap(), &[], 48).unwrap();
         let telescope = telescope.transfer(96).unwrap();
         let mas = 1e-3 * ARCSEC;
-        let options = ImageOptions {
+        let options = CameraOptions {
             wavelengths: vec![1.2e-6, 2.2e-6],
             pixels: 24,
             extra: 60e-9,
             jitter: 4.0 * mas,
             ensquared: vec![50.0 * mas, 200.0 * mas],
-            ..ImageOptions::default()
+            ..CameraOptions::default()
         };
         let nothing = Array2::zeros((96, 96));
         let seen = options.expose(&telescope, &nothing, 8.0).unwrap();
@@ -488,7 +489,7 @@ mod tests {
             assert!((0.9..1.2).contains(&width), "{width}");
         }
         assert!(options.expose(&telescope, &Array2::zeros((95, 95)), 8.0).is_err());
-        let wide = ImageOptions { pixels: 16384, ..options };
+        let wide = CameraOptions { pixels: 16384, ..options };
         assert!(wide.expose(&telescope, &nothing, 8.0).is_err());
     }
 
@@ -496,22 +497,22 @@ mod tests {
     #[test]
     #[cfg(feature = "files")]
     fn tables_of_images_are_read_or_refused() {
-        let read = |lines: &str| ImageOptions::from_toml(&format!("[image]\n{lines}"), "s.toml");
-        assert_eq!(ImageOptions::from_toml("", "s.toml").unwrap(), ImageOptions::default());
-        assert_eq!(read("").unwrap(), ImageOptions::default());
+        let read = |lines: &str| CameraOptions::from_toml(&format!("[image]\n{lines}"), "s.toml");
+        assert_eq!(CameraOptions::from_toml("", "s.toml").unwrap(), CameraOptions::default());
+        assert_eq!(read("").unwrap(), CameraOptions::default());
         let mas = 1e-3 * ARCSEC;
         let all = "wavelengths = [1.65e-6, 0.64e-6]\npixel = 4.0\npixels = 128\nterms = ['fitting']\n\
                    structure = 'stationary'\nextra = 30\njitter = 2.5\nensquared = [80.0, 160]";
-        let wanted = ImageOptions {
+        let wanted = CameraOptions {
             wavelengths: vec![1.65e-6, 0.64e-6],
             pixel: Some(mas * 4.0),
             pixels: 128,
             terms: Some(vec![ErrorTerm::Fitting]),
-            structure: Structure::Stationary,
+            structure: StructureFunctionModel::Stationary,
             extra: 1e-9 * 30.0,
             jitter: mas * 2.5,
             ensquared: vec![mas * 80.0, mas * 160.0],
-            ..ImageOptions::default()
+            ..CameraOptions::default()
         };
         assert_eq!(read(all).unwrap(), wanted);
         assert_eq!(ErrorTerm::Bandwidth.name(), "bandwidth");
@@ -566,7 +567,7 @@ mod tests {
     fn spiders_and_pupils_are_read_or_refused() {
         let read = |lines: &str| {
             let telescope = format!("[telescope]\ndiameter = 4.0\nobstruction = 0.25\n{lines}");
-            ImageOptions::from_toml(&telescope, "s.toml")
+            CameraOptions::from_toml(&telescope, "s.toml")
         };
         let cross =
             read("spiders = { width = 0.05, angles = [0, 90, 180, 270], offset = 0.2 }").unwrap();
@@ -574,7 +575,7 @@ mod tests {
         let quarter = Vane { width: 0.05, angle: 90f64.to_radians(), offset: 0.2 };
         assert_eq!(cross.vanes[1], quarter);
         let pupil = Pupil::new(4.0, 0.25).unwrap();
-        let open = ImageOptions::default().aperture(&pupil, 200, 0.02).unwrap();
+        let open = CameraOptions::default().aperture(&pupil, 200, 0.02).unwrap();
         let held = cross.aperture(&pupil, 200, 0.02).unwrap();
         // Each vane from the hub to the rim, beside the axis.
         let length = (4.0f64 - 0.04).sqrt() - (0.25f64 - 0.04).sqrt();
@@ -589,7 +590,7 @@ mod tests {
         ndarray_npy::write_npy(folder.path().join("mask.npy"), &image).unwrap();
         let name = folder.path().join("s.toml").display().to_string();
         let of = |line: &str| {
-            ImageOptions::from_toml(&format!("telescope.diameter = 4.0\n{line}"), &name)
+            CameraOptions::from_toml(&format!("telescope.diameter = 4.0\n{line}"), &name)
         };
         let mask = of("telescope.pupil = 'mask.npy'").unwrap().aperture(&pupil, 16, 0.25).unwrap();
         assert_eq!(

@@ -8,7 +8,9 @@ use crate::correction::shared::{CAUSES, SharedOptions};
 use crate::correction::{
     Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting, Projector,
 };
-use crate::device::{Description, Engine, Stage, Watch, Work, available_memory, check};
+use crate::device::{
+    CancelOnly, CostKind, Description, Engine, Stage, Watch, available_memory, check,
+};
 use crate::error::{Error, Invalid, accept, count};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
@@ -16,7 +18,7 @@ use crate::image::budget::Budget;
 use crate::image::exposures::{Exposures, Strokes};
 use crate::image::field::Field;
 use crate::image::optical_transfer::{Aperture, MOST, TelescopeTransfer};
-use crate::image::options::{EXPONENT, ErrorTerm, Exposure, ImageOptions, Structure};
+use crate::image::options::{CameraOptions, EXPONENT, ErrorTerm, Exposure, StructureFunctionModel};
 use crate::image::point_spread::PointSpread;
 use crate::image::residual::{ResidualOptions, Residuals};
 use crate::image::structure_function::Actuators;
@@ -26,7 +28,6 @@ use crate::model::control::ControlLoop;
 use crate::model::system::{SlopeModel, System};
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
 use crate::tomography::{ErrorSplit, Inversion};
-use crate::turbulence::dense::CancelOnly;
 use crate::units::ARCSEC;
 use ndarray::{Array2, ArrayView2, Axis};
 use std::borrow::Cow;
@@ -34,7 +35,7 @@ use std::borrow::Cow;
 // What a system file says of images
 /// What is asked of the images of a system: how slopes are reconstructed, which mirrors correct, how fast, and what a camera shows.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ImagingOptions {
+pub struct PsfOptions {
     /// The table `[reconstructor]`.
     pub reconstructor: ReconstructorOptions,
     /// The tables `[correction]` and `[[mirror]]`.
@@ -42,13 +43,13 @@ pub struct ImagingOptions {
     /// The table `[loop]`; without it nothing comes too late.
     pub control: Option<ControlLoop>,
     /// The table `[image]`.
-    pub image: ImageOptions,
+    pub image: CameraOptions,
     /// The table `[field]`, if a field is to be mapped.
     pub field: Option<Field>,
 }
 
 #[cfg(feature = "files")]
-impl ImagingOptions {
+impl PsfOptions {
     /// Reads the tables of the text of a system file; `name` stands for the file in errors.
     ///
     /// # Errors
@@ -63,7 +64,7 @@ impl ImagingOptions {
             reconstructor: ReconstructorOptions::from_toml(text, name)?,
             correction,
             control: ControlLoop::from_toml(text, name)?,
-            image: ImageOptions::from_toml(text, name)?,
+            image: CameraOptions::from_toml(text, name)?,
             field: Field::from_toml(text, name)?,
         })
     }
@@ -72,8 +73,8 @@ impl ImagingOptions {
 // Images of a system as planned
 /// The images of a system's targets, as they will be computed.
 #[derive(Debug, Clone)]
-pub struct ImagingPlan {
-    options: ImagingOptions,
+pub struct PsfPlan {
+    options: PsfOptions,
     correction: Correction,
     reconstruction: ReconstructorPlan,
     aperture: Aperture,
@@ -98,7 +99,7 @@ const PER_PITCH: f64 = 6.0;
 const ACROSS: f64 = 128.0;
 
 /// How many squares the pupil is wide.
-fn samples(diameter: f64, pitch: f64, image: &ImageOptions) -> usize {
+fn samples(diameter: f64, pitch: f64, image: &CameraOptions) -> usize {
     let shortest = image.wavelengths.iter().copied().fold(f64::INFINITY, f64::min);
     let field = image.pixels as f64 * image.pixel_at(shortest, diameter);
     let boxes = image.ensquared.iter().copied().fold(field, f64::max);
@@ -112,7 +113,7 @@ fn check_field(
     across: usize,
     diameter: f64,
     pitch: f64,
-    image: &ImageOptions,
+    image: &CameraOptions,
 ) -> Result<(), Invalid> {
     if across <= MOST {
         return Ok(());
@@ -143,7 +144,7 @@ fn check_field(
 
 // Append the directions of a field
 /// The system with the directions of a field behind its targets.
-fn with_field(system: &System, options: &mut ImagingOptions) -> Result<System, Invalid> {
+fn with_field(system: &System, options: &mut PsfOptions) -> Result<System, Invalid> {
     let Some(field) = options.field else { return Ok(system.clone()) };
     field.check()?;
     let (targets, directions) = (system.targets(), field.directions()?);
@@ -159,10 +160,7 @@ fn with_field(system: &System, options: &mut ImagingOptions) -> Result<System, I
 
 // Choose between one covariance and independent terms
 /// The terms of the error that enter, and why they are added as independent variances, if they are.
-fn choose_terms(
-    options: &ImagingOptions,
-    correction: &Correction,
-) -> (Vec<ErrorTerm>, Option<String>) {
+fn choose_terms(options: &PsfOptions, correction: &Correction) -> (Vec<ErrorTerm>, Option<String>) {
     use ErrorTerm::{Aliasing, Anisoplanatism, Bandwidth, Fitting, Tomography};
     let few = vec![Tomography, Fitting, Bandwidth];
     let mut all = vec![Tomography, Aliasing, Fitting, Bandwidth];
@@ -189,7 +187,7 @@ fn choose_terms(
 /// What in the options makes terms independent, if something does.
 fn why_independent(
     terms: &[ErrorTerm],
-    options: &ImagingOptions,
+    options: &PsfOptions,
     correction: &Correction,
 ) -> Option<String> {
     use ErrorTerm::{Aliasing, Bandwidth, Fitting, Tomography};
@@ -198,7 +196,7 @@ fn why_independent(
     if let Some(missing) = needed.iter().find(|term| !terms.contains(term)) {
         return Some(format!("image.terms does not contain \"{}\"", missing.name()));
     }
-    if options.image.structure != Structure::Exact {
+    if options.image.structure != StructureFunctionModel::Exact {
         return Some("image.structure = \"stationary\"".into());
     }
     let average = correction.system().slope_model() == SlopeModel::Average;
@@ -219,18 +217,18 @@ fn beyond_memory(correction: &Correction) -> Option<String> {
 
 // Gain of a system's loop for noise
 /// What the variance of noise is multiplied by in the loop, if there is one and it counts.
-fn noise_gain(options: &ImagingOptions) -> f64 {
+fn noise_gain(options: &PsfOptions) -> f64 {
     options.control.as_ref().map_or(1.0, ControlLoop::noise_gain)
 }
 
-impl ImagingPlan {
+impl PsfPlan {
     // Pose the images of a system
     /// The plan for the images of all targets of a `system`.
     ///
     /// # Errors
     /// `Invalid`, by the name of the key, where there is no telescope or no target, mirrors cannot be or do not suit the mode, the loop or the
     /// image make no sense, or the reconstructor has a delay of its own or no truth sensor. As for the plan of the reconstructor.
-    pub fn new(system: &System, options: ImagingOptions) -> Result<Self, Error> {
+    pub fn new(system: &System, options: PsfOptions) -> Result<Self, Error> {
         let mut options = options;
         let expected = "a [telescope], whose images are wanted";
         let pupil = system.pupil().ok_or_else(|| Invalid::new("telescope", "none", expected))?;
@@ -343,7 +341,7 @@ impl ImagingPlan {
     }
 
     /// What is asked of the images.
-    pub fn options(&self) -> &ImagingOptions {
+    pub fn options(&self) -> &PsfOptions {
         &self.options
     }
 
@@ -376,7 +374,7 @@ const THERE: f64 = 1e-11;
 /// Seconds that a thread takes for a point of a transform of one mode, on a grid whose side is one, by the built-in rates.
 const MODE: f64 = 3.5e-9;
 
-impl ImagingPlan {
+impl PsfPlan {
     /// What the plan will do.
     pub fn describe(&self, engine: &Engine) -> Description {
         let mut told = self.reconstruction.describe(engine);
@@ -402,13 +400,13 @@ impl ImagingPlan {
             let residuals = Residuals::bytes(&self.correction);
             told.memory.host = told.memory.host.max(residuals).saturating_add(self.bytes());
             let seconds = Residuals::seconds(&self.correction, self.options.control.as_ref());
-            let work = [(Work::Integrals, seconds)];
+            let work = [(CostKind::Integrals, seconds)];
             told.stages.push(Stage::shared(LOOP, &work, &Engine::default()));
         }
-        told.memory.devices.iter_mut().take(1).for_each(|bytes| *bytes += self.bytes_there());
+        told.memory.devices.iter_mut().take(1).for_each(|bytes| *bytes += self.bytes_on_device());
         if self.has(ErrorTerm::Aliasing) && self.independent.is_some() {
             let (system, pitch) = self.square();
-            let work = [(Work::Integrals, low_seconds(system, pitch))];
+            let work = [(CostKind::Integrals, low_seconds(system, pitch))];
             let low = if self.shared.is_some() { 0 } else { low_bytes(system, pitch) };
             told.memory.host = told.memory.host.saturating_add(low);
             told.stages.push(Stage::shared(LOW, &work, &Engine::default()));
@@ -428,12 +426,14 @@ impl ImagingPlan {
         match engine.devices().is_empty() {
             true => Stage::shared(
                 MIRROR,
-                &[(Work::Eigenvectors, wanted * ON_CORES * m * a * a)],
+                &[(CostKind::Eigenvectors, wanted * ON_CORES * m * a * a)],
                 engine,
             ),
-            false => {
-                Stage::alone(MIRROR, &[(Work::Eigenvectors, wanted * THERE * a.powi(3))], engine)
-            }
+            false => Stage::alone(
+                MIRROR,
+                &[(CostKind::Eigenvectors, wanted * THERE * a.powi(3))],
+                engine,
+            ),
         }
     }
 
@@ -442,7 +442,7 @@ impl ImagingPlan {
     fn stage(&self, engine: &Engine) -> Stage {
         let points = self.points() as f64;
         let modes = match (self.has(ErrorTerm::Tomography), self.options.image.structure) {
-            (true, Structure::Exact) => {
+            (true, StructureFunctionModel::Exact) => {
                 self.correction.pupil_mirror().positions().len() as f64 + 20.0
             }
             _ if engine.devices().is_empty() => 28.0,
@@ -451,7 +451,7 @@ impl ImagingPlan {
         let causes = if self.has(ErrorTerm::Aliasing) { 3 } else { 1 };
         let targets = (causes * self.correction.targets()) as f64;
         let work = targets * modes * points * points * points.log2() * MODE;
-        let (cores, work) = (Engine::default(), [(Work::Transforms, work)]);
+        let (cores, work) = (Engine::default(), [(CostKind::Transforms, work)]);
         Stage::shared(IMAGES, &work, if engine.devices().is_empty() { engine } else { &cores })
     }
 
@@ -467,7 +467,7 @@ impl ImagingPlan {
     }
 
     /// Bytes on a device: of a camera, and of a batch of modes, as many as it takes, or of strokes with a list of their pairs.
-    fn bytes_there(&self) -> u64 {
+    fn bytes_on_device(&self) -> u64 {
         let (actuators, image) =
             (self.correction.pupil_mirror().positions().len(), &self.options.image);
         let (side, count) = (self.points() as u64 / 2, image.pixels as u64 / 2 + 1);
@@ -475,8 +475,8 @@ impl ImagingPlan {
         let camera = 8 * (8 * side * side + side * count + image.wavelengths.len() as u64 * each);
         let (pairs, area) = ((actuators as u64).pow(2), (self.points() as u64).pow(2));
         let strokes = match image.structure {
-            Structure::Exact => (16 * actuators as u64 * area).min(2 << 30),
-            Structure::Stationary => 20 * pairs + 80 * area,
+            StructureFunctionModel::Exact => (16 * actuators as u64 * area).min(2 << 30),
+            StructureFunctionModel::Stationary => 20 * pairs + 80 * area,
         };
         camera + if self.has(ErrorTerm::Tomography) { strokes } else { 0 }
     }
@@ -498,7 +498,7 @@ pub struct TargetImage {
     pub budget: Budget,
 }
 
-impl Imaged {
+impl PsfResult {
     /// What is read from each direction of a field, (n, n), axis 0 along y.
     ///
     /// # Panics
@@ -513,7 +513,7 @@ impl Imaged {
 /// The images of a system.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Imaged {
+pub struct PsfResult {
     /// Those of all targets.
     pub targets: Vec<TargetImage>,
     /// Those of the directions of a field, by rows; of the images themselves only the middle, unless the plan keeps [all](ImagingPlan::whole_field).
@@ -528,18 +528,18 @@ pub struct Imaged {
 type OwnErrors = Vec<(&'static str, Strokes<'static>)>;
 
 /// The same with the number of the mirrors' shape, and C_vv of the tomographic error where that is for, if anisoplanatism is told apart.
-struct Seen<'a> {
+struct TargetErrors<'a> {
     own: OwnErrors,
     reference: Option<(usize, &'a Array2<f64>)>,
 }
 
-impl ImagingPlan {
+impl PsfPlan {
     /// Computes the images.
     ///
     /// # Errors
     /// As for the plan of the reconstructor; `Invalid` where pixels or the wind do not fit the grid; `Failed` where eigenvectors or singular
     /// values are not found; `Cancelled` where the watcher wants to stop.
-    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Imaged, Error> {
+    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<PsfResult, Error> {
         self.describe(engine).memory.check(engine, "the images of the targets")?;
         watch.stage(MIRROR, "");
         let telescope = self.aperture.transfer(self.points())?;
@@ -549,7 +549,7 @@ impl ImagingPlan {
         };
         let uncorrected = self.without_correction(&telescope)?;
         let field = targets.split_off(self.targets);
-        Ok(Imaged { targets, field, uncorrected })
+        Ok(PsfResult { targets, field, uncorrected })
     }
 
     /// Reports that the images of target `t` begin.
@@ -617,7 +617,7 @@ impl ImagingPlan {
         let actuators = self.has(ErrorTerm::Tomography).then_some(actuators);
         let mut made = self.exposures(actuators, (telescope, &common), engine)?;
         let mut there = None;
-        let mut expose = |seen: Seen| {
+        let mut expose = |seen: TargetErrors| {
             check(watch)?;
             self.begin_target(targets.len(), watch);
             let of_field = targets.len() >= self.targets;
@@ -648,7 +648,7 @@ impl ImagingPlan {
         match self.has(ErrorTerm::Tomography) {
             true => self.each_stroke_error(engine, watch, &mut expose)?,
             false => {
-                let nothing = || Seen { own: Vec::new(), reference: None };
+                let nothing = || TargetErrors { own: Vec::new(), reference: None };
                 (0..count).try_for_each(|_| expose(nothing()))?
             }
         }
@@ -661,13 +661,13 @@ impl ImagingPlan {
         &self,
         engine: &Engine,
         watch: &dyn Watch,
-        sink: &mut dyn FnMut(Seen) -> Result<(), Error>,
+        sink: &mut dyn FnMut(TargetErrors) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (correction, gain) = (&self.correction, noise_gain(&self.options));
         if let Some(options) = self.shared {
             return self.each_behind_shared(options, (engine, watch), sink);
         }
-        let mut alone = |own: OwnErrors| sink(Seen { own, reference: None });
+        let mut alone = |own: OwnErrors| sink(TargetErrors { own, reference: None });
         if self.has(ErrorTerm::Aliasing) {
             return self.each_by_cause((engine, watch), &mut alone);
         }
@@ -702,7 +702,7 @@ impl ImagingPlan {
         &self,
         options: SharedOptions,
         to: (&Engine, &dyn Watch),
-        sink: &mut dyn FnMut(Seen) -> Result<(), Error>,
+        sink: &mut dyn FnMut(TargetErrors) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mirrors = self.correction.shared(&self.reconstruction, options, to)?;
         let within = CancelOnly(to.1);
@@ -711,7 +711,7 @@ impl ImagingPlan {
             let left = mirrors.left(t, (to.0, &within))?;
             let reference = mirrors.own_error(left.shape).map(|own| (left.shape, own));
             let here = |(name, part)| (name, Strokes::Here(Cow::Owned(part)));
-            sink(Seen { own: left.parts.into_iter().map(here).collect(), reference })?;
+            sink(TargetErrors { own: left.parts.into_iter().map(here).collect(), reference })?;
         }
         Ok(())
     }
@@ -769,7 +769,7 @@ impl ImagingPlan {
         engine: &Engine,
     ) -> Result<Strokes<'static>, Error> {
         #[cfg(feature = "cuda")]
-        if let (Structure::Stationary, Some(gpu)) =
+        if let (StructureFunctionModel::Stationary, Some(gpu)) =
             (self.options.image.structure, engine.devices().first())
         {
             return Ok(Strokes::There(projector.errors_kept(gpu, errors)?));
@@ -819,7 +819,7 @@ impl ImagingPlan {
         engine: &Engine,
     ) -> Result<Exposures<'a>, Error> {
         let posed = (&self.aperture, telescope.clone());
-        let image = ImageOptions { extra: 0.0, jitter: 0.0, ..self.options.image.clone() };
+        let image = CameraOptions { extra: 0.0, jitter: 0.0, ..self.options.image.clone() };
         Exposures::with(actuators, posed, common, (&image, self.diameter), engine)
     }
 
@@ -864,7 +864,7 @@ fn tell_apart(budget: &Budget, reference: f64) -> Result<Budget, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::system::SystemBuilder;
     use crate::model::{Atmosphere, GuideStar, Layer, LensletArray, LoopKind, Pupil, Source};
@@ -875,12 +875,12 @@ mod tests {
         System::from_file("book/systems/small-moao.toml").unwrap()
     }
 
-    fn options(structure: Structure) -> ImagingOptions {
-        let mut image = ImageOptions::default();
+    fn options(structure: StructureFunctionModel) -> PsfOptions {
+        let mut image = CameraOptions::default();
         (image.wavelengths, image.pixels) = (vec![2.2e-6, 4.8e-6], 64);
         (image.structure, image.ensquared) = (structure, vec![0.2 * ARCSEC]);
         image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
-        ImagingOptions {
+        PsfOptions {
             reconstructor: ReconstructorOptions::default(),
             correction: CorrectionOptions {
                 mode: CorrectionMode::Moao,
@@ -896,8 +896,8 @@ mod tests {
         }
     }
 
-    fn run(system: &System, options: ImagingOptions) -> Imaged {
-        ImagingPlan::new(system, options).unwrap().run(&Engine::default(), &silent).unwrap()
+    fn run(system: &System, options: PsfOptions) -> PsfResult {
+        PsfPlan::new(system, options).unwrap().run(&Engine::default(), &unwatched).unwrap()
     }
 
     // Add up the budget of a small system
@@ -906,9 +906,10 @@ mod tests {
         let system = small();
         let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default()).unwrap();
         let errors =
-            plan.run(&Engine::default(), &silent).unwrap().wavefront_errors(&system).unwrap();
-        let [exact, stationary] = [Structure::Exact, Structure::Stationary]
-            .map(|structure| run(&system, options(structure)));
+            plan.run(&Engine::default(), &unwatched).unwrap().wavefront_errors(&system).unwrap();
+        let [exact, stationary] =
+            [StructureFunctionModel::Exact, StructureFunctionModel::Stationary]
+                .map(|structure| run(&system, options(structure)));
         for (t, error) in errors.iter().enumerate() {
             let (budget, exposures) = (&exact.targets[t].budget, &exact.targets[t].exposures);
             let names: Vec<&str> = budget.terms().iter().map(|term| term.name.as_str()).collect();
@@ -938,8 +939,8 @@ mod tests {
         budget.terms().iter().find(|term| term.name == name).map_or(f64::NAN, |term| term.variance)
     }
 
-    fn by_cause(actuators: usize, mode: CorrectionMode) -> ImagingOptions {
-        let mut wanted = options(Structure::Stationary);
+    fn by_cause(actuators: usize, mode: CorrectionMode) -> PsfOptions {
+        let mut wanted = options(StructureFunctionModel::Stationary);
         wanted.image.terms =
             Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Aliasing]);
         (wanted.image.wavelengths, wanted.image.pixels) = (vec![4.8e-6], 16);
@@ -978,7 +979,7 @@ mod tests {
         }
         let mut wanted = by_cause(9, CorrectionMode::Moao);
         wanted.reconstructor.method = Inversion::Iterative;
-        let refused = ImagingPlan::new(&small(), wanted).unwrap_err().to_string();
+        let refused = PsfPlan::new(&small(), wanted).unwrap_err().to_string();
         assert!(
             refused.starts_with("reconstructor.method = \"iterative\": expected another"),
             "{refused}"
@@ -986,7 +987,7 @@ mod tests {
         let mut wanted = by_cause(9, CorrectionMode::Glao);
         (wanted.reconstructor.method, wanted.image.terms) =
             (Inversion::Iterative, Some(vec![ErrorTerm::Tomography]));
-        let refused = ImagingPlan::new(&small(), wanted).unwrap_err().to_string();
+        let refused = PsfPlan::new(&small(), wanted).unwrap_err().to_string();
         assert!(refused.contains("targets share mirrors"), "{refused}");
     }
 
@@ -1005,16 +1006,16 @@ mod tests {
         };
         let radian = 500e-9 / (2.0 * std::f64::consts::PI);
         for lenslets in [6, 10] {
-            let (silent, noisy) = (budget(lenslets, 0.0), budget(lenslets, 1e-15));
+            let (noiseless, noisy) = (budget(lenslets, 0.0), budget(lenslets, 1e-15));
             let pitches = 4.0 / lenslets as f64 / 0.15;
-            let share = of(&silent, "aliasing") / (radian.powi(2) * pitches.powf(5.0 / 3.0));
+            let share = of(&noiseless, "aliasing") / (radian.powi(2) * pitches.powf(5.0 / 3.0));
             assert!((0.06..0.11).contains(&share), "{lenslets}: {share}");
-            assert_eq!(of(&silent, "noise"), 0.0);
-            assert!(of(&silent, "tomography") < 1e-6 * of(&silent, "aliasing"));
+            assert_eq!(of(&noiseless, "noise"), 0.0);
+            assert!(of(&noiseless, "tomography") < 1e-6 * of(&noiseless, "aliasing"));
             assert!(
                 of(&noisy, "noise") > 0.0 && of(&noisy, "noise") < 0.5 * of(&noisy, "aliasing")
             );
-            assert!((of(&noisy, "aliasing") / of(&silent, "aliasing") - 1.0).abs() < 0.2);
+            assert!((of(&noisy, "aliasing") / of(&noiseless, "aliasing") - 1.0).abs() < 0.2);
         }
     }
 
@@ -1024,18 +1025,18 @@ mod tests {
         let air = small().atmosphere().clone();
         let still = Atmosphere::new(1e4, air.wavelength(), air.layers().to_vec()).unwrap();
         let quiet = |builder: SystemBuilder| builder.atmosphere(still.clone()).build().unwrap();
-        let mut wanted = options(Structure::Exact);
+        let mut wanted = options(StructureFunctionModel::Exact);
         wanted.image.terms = Some(vec![ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
         let seen = run(&quiet(small().to_builder()), wanted.clone());
         assert!(
             seen.targets.iter().all(|target| (target.exposures[0].image.strehl - 1.0).abs() < 1e-4)
         );
         // A mirror at a layer, for both targets, goes another way to strokes; it cannot be better than one for each.
-        let each = run(&small(), options(Structure::Stationary));
-        let mut shared = options(Structure::Stationary);
+        let each = run(&small(), options(StructureFunctionModel::Stationary));
+        let mut shared = options(StructureFunctionModel::Stationary);
         shared.correction.mode = CorrectionMode::Glao;
         let shared = run(&small(), shared);
-        let rms = |imaged: &Imaged, t: usize| imaged.targets[t].budget.terms()[0].rms();
+        let rms = |imaged: &PsfResult, t: usize| imaged.targets[t].budget.terms()[0].rms();
         assert!((0..2).all(|t| rms(&shared, t) > rms(&each, t)));
     }
 
@@ -1045,11 +1046,11 @@ mod tests {
         let system = small();
         let alone = system.to_builder().targets([system.targets()[1]]).build().unwrap();
         let budget = |mode| {
-            let mut wanted = options(Structure::Stationary);
+            let mut wanted = options(StructureFunctionModel::Stationary);
             (wanted.correction.mode, wanted.image.wavelengths) = (mode, vec![4.8e-6]);
-            let plan = ImagingPlan::new(&alone, wanted).unwrap();
+            let plan = PsfPlan::new(&alone, wanted).unwrap();
             let errors_only = plan.reconstruction().errors_only();
-            let seen = plan.run(&Engine::default(), &silent).unwrap();
+            let seen = plan.run(&Engine::default(), &unwatched).unwrap();
             (errors_only, seen.targets[0].budget.terms()[0].rms())
         };
         let [(plain, ltao), (matrices, glao)] =
@@ -1060,7 +1061,7 @@ mod tests {
     // Map a field around a target
     #[test]
     fn a_field_has_what_its_directions_have_as_targets() {
-        let mut wanted = options(Structure::Stationary);
+        let mut wanted = options(StructureFunctionModel::Stationary);
         wanted.field = Some(Field { size: 60.0 * ARCSEC, step: 30.0 * ARCSEC });
         (wanted.image.terms, wanted.image.pixels) = (Some(vec![ErrorTerm::Tomography]), 32);
         wanted.image.wavelengths.truncate(1);
@@ -1082,7 +1083,7 @@ mod tests {
         let shared = run(&small(), wanted.clone());
         wanted.field = None;
         let alone = run(&small(), wanted);
-        let rms = |imaged: &Imaged| imaged.targets[1].budget.total();
+        let rms = |imaged: &PsfResult| imaged.targets[1].budget.total();
         assert!((rms(&shared) / rms(&alone) - 1.0).abs() < 1e-9);
         assert!(shared.field[4].budget.total() > found.field[4].budget.total());
     }
@@ -1159,7 +1160,7 @@ mod tests {
     // Anisoplanatism between arms and of bad directions
     #[test]
     fn points_between_arms_look_at_the_nearest_mirror() {
-        let mut wanted = options(Structure::Stationary);
+        let mut wanted = options(StructureFunctionModel::Stationary);
         wanted.field = Some(Field { size: 60.0 * ARCSEC, step: 30.0 * ARCSEC });
         wanted.image.terms = Some(vec![ErrorTerm::Anisoplanatism, ErrorTerm::Tomography]);
         (wanted.image.pixels, wanted.image.wavelengths) = (32, vec![2.2e-6]);
@@ -1199,12 +1200,12 @@ mod tests {
     fn fields_of_large_telescopes_take_the_memory_of_one_direction() {
         let system = System::from_file("book/systems/harmoni-ltao.toml").unwrap();
         let host = |step: f64, terms: Vec<ErrorTerm>| {
-            let mut wanted = options(Structure::Stationary);
+            let mut wanted = options(StructureFunctionModel::Stationary);
             wanted.correction.mode = CorrectionMode::Ltao;
             wanted.correction.mirrors[0].spacing = Spacing::Actuators(75);
             wanted.image.terms = Some(terms);
             wanted.field = Some(Field { size: 30.0 * ARCSEC, step: step * ARCSEC });
-            let plan = ImagingPlan::new(&system, wanted).unwrap();
+            let plan = PsfPlan::new(&system, wanted).unwrap();
             plan.describe(&Engine::default()).memory.host as f64 / f64::from(1 << 30)
         };
         let terms = || vec![ErrorTerm::Tomography, ErrorTerm::Fitting];
@@ -1228,17 +1229,17 @@ mod tests {
         };
         let few = all.to_builder().lenslet_array(array).guide_stars([star(0), star(2)]);
         let system = few.build().unwrap();
-        let mut wanted = options(Structure::Exact);
+        let mut wanted = options(StructureFunctionModel::Exact);
         (wanted.correction.mirrors[0].spacing, wanted.image.pixels) = (Spacing::Actuators(5), 16);
         wanted.image.wavelengths.truncate(1);
-        for structure in [Structure::Exact, Structure::Stationary] {
+        for structure in [StructureFunctionModel::Exact, StructureFunctionModel::Stationary] {
             wanted.image.structure = structure;
             let here = run(&system, wanted.clone());
             for gpu in crate::device::gpu::test_machines() {
                 let engine = Engine::gpus(vec![gpu], crate::numerics::Precision::F64).unwrap();
-                let plan = ImagingPlan::new(&system, wanted.clone()).unwrap();
+                let plan = PsfPlan::new(&system, wanted.clone()).unwrap();
                 assert!(plan.describe(&engine).memory.devices[0] > 0);
-                let there = plan.run(&engine, &silent).unwrap();
+                let there = plan.run(&engine, &unwatched).unwrap();
                 // Hold images of a device to those of cores
                 for (there, here) in there.targets.iter().zip(&here.targets) {
                     let [a, b] = [there, here].map(|target| &target.exposures[0]);
@@ -1258,10 +1259,10 @@ mod tests {
     // Refuse images that no system has
     #[test]
     fn images_that_cannot_be_are_refused() {
-        let refused = |change: &dyn Fn(&mut ImagingOptions)| {
-            let mut options = options(Structure::Exact);
+        let refused = |change: &dyn Fn(&mut PsfOptions)| {
+            let mut options = options(StructureFunctionModel::Exact);
             change(&mut options);
-            ImagingPlan::new(&small(), options).unwrap_err().to_string()
+            PsfPlan::new(&small(), options).unwrap_err().to_string()
         };
         let late = refused(&|options| options.reconstructor.delay = 2e-3);
         assert!(late.starts_with("reconstructor.delay = 0.002: expected 0, as [loop]"), "{late}");
@@ -1272,7 +1273,8 @@ mod tests {
         let wide = refused(&|options| options.image.pixel = Some(30.0 * ARCSEC));
         assert!(wide.starts_with("image.pixel = 30000: expected a field of at most"), "{wide}");
         let open = small().to_builder().pupil(None).build().unwrap();
-        let error = ImagingPlan::new(&open, options(Structure::Exact)).unwrap_err().to_string();
+        let error =
+            PsfPlan::new(&open, options(StructureFunctionModel::Exact)).unwrap_err().to_string();
         assert!(error.starts_with("telescope = none"), "{error}");
     }
 }

@@ -10,7 +10,7 @@ use crate::device::{Engine, Memory, Watch, WithinStage, check};
 use crate::error::{Error, Invalid};
 use crate::image::budget::Budget;
 use crate::image::optical_transfer::{Aperture, Edges, TelescopeTransfer};
-use crate::image::options::{ErrorTerm, ImageOptions};
+use crate::image::options::{CameraOptions, ErrorTerm};
 use crate::image::transforms::Plane;
 use crate::linear::factorisation::unit;
 use crate::linear::{times, times_transpose};
@@ -35,7 +35,7 @@ const ACROSS: f64 = 24.0;
 
 /// The pupil on squares that count where their centre is lit, or with the mean light of an image of it.
 pub(crate) fn sampled_aperture(
-    image: &ImageOptions,
+    image: &CameraOptions,
     pupil: &Pupil,
     samples: usize,
     step: f64,
@@ -67,7 +67,7 @@ struct Points {
 }
 
 impl Points {
-    fn across(system: &System, image: &ImageOptions, pitch: f64) -> Result<Self, Error> {
+    fn across(system: &System, image: &CameraOptions, pitch: f64) -> Result<Self, Error> {
         let expected = "a [telescope], whose images are wanted";
         let pupil = system.pupil().ok_or_else(|| Invalid::new("telescope", "none", expected))?;
         let samples = Self::count(pupil.diameter(), pitch);
@@ -233,7 +233,7 @@ fn moments_of(
 // Residual wavefronts of all targets
 /// What is asked of residual wavefronts.
 pub(crate) struct ResidualOptions<'a> {
-    pub(crate) image: &'a ImageOptions,
+    pub(crate) image: &'a CameraOptions,
     pub(crate) control: Option<&'a ControlLoop>,
     /// How many targets the mirrors are for, from the first on, if each has its own.
     pub(crate) mirrors: usize,
@@ -597,7 +597,7 @@ impl Residuals<'_> {
 mod tests {
     use super::*;
     use crate::correction::{CorrectionMode, CorrectionOptions};
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::{Atmosphere, GuideStar, Layer, LensletArray, LoopKind, Pupil};
     use crate::tomography::ReconstructorOptions;
@@ -636,12 +636,12 @@ mod tests {
         let correction = Correction::new(system, &options).unwrap();
         let asked = ReconstructorOptions::default();
         let plan = ReconstructorPlan::new(correction.system(), asked).unwrap();
-        let (image, cores) = (ImageOptions::default(), Engine::default());
+        let (image, cores) = (CameraOptions::default(), Engine::default());
         let control = control.as_ref();
         let wanted = ResidualOptions { image: &image, control, mirrors: 1, apart: true };
-        let residuals = Residuals::new(&correction, &plan, &wanted, (&cores, &silent)).unwrap();
+        let residuals = Residuals::new(&correction, &plan, &wanted, (&cores, &unwatched)).unwrap();
         let telescope = residuals.points.telescope.clone();
-        residuals.of(0, &telescope, &silent).unwrap().terms
+        residuals.of(0, &telescope, &unwatched).unwrap().terms
     }
 
     fn term(terms: &[(&'static str, f64)], name: &str) -> f64 {

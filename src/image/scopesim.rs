@@ -117,14 +117,14 @@ impl FieldImages<'_> {
 mod tests {
     use super::*;
     use crate::files::ArrayFormat;
-    use crate::image::{Aperture, ImageOptions};
+    use crate::image::{Aperture, CameraOptions};
     use crate::{model::Pupil, numerics::Precision, units::DEGREE};
     use fitsio::FitsFile;
 
     fn exposures(pixels: usize, rms: f64) -> Vec<Exposure> {
         let telescope = Aperture::across(&Pupil::new(8.0, 0.2).unwrap(), &[], 40).unwrap();
         let telescope = telescope.transfer(80).unwrap();
-        let mut options = ImageOptions::default();
+        let mut options = CameraOptions::default();
         (options.wavelengths, options.pixels) = (vec![1.25e-6, 2.2e-6], pixels);
         options.pixel = Some(7.5e-3 * ARCSEC);
         options.expose(&telescope, &telescope.extra(rms, -2.0).unwrap(), 8.0).unwrap()

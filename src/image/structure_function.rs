@@ -794,9 +794,9 @@ mod tests {
             mean
         };
         for place in places {
-            check(exact.values()[place], &|draw| draw[place]);
+            check(exact.values()[place], &|realisation| realisation[place]);
         }
-        let strehl = check(exact.strehl(), &|draw| draw.sum() / perfect);
+        let strehl = check(exact.strehl(), &|realisation| realisation.sum() / perfect);
         assert!((strehl / exact.strehl() - 1.0).abs() < 0.06, "{strehl}");
         let mean = actuators.mean(&strokes, &aperture, points).unwrap();
         let telescope = aperture.transfer(points).unwrap();

@@ -27,7 +27,7 @@ pub trait Residuals {
 /// How a model is fitted.
 ///
 /// ```
-/// use lenslet::{device::silent, linear::{LeastSquares, Residuals}, Error};
+/// use lenslet::{device::unwatched, linear::{LeastSquares, Residuals}, Error};
 /// use ndarray::{Array1, Array2};
 /// struct Decay; // data: 3 exp(-t/2)
 /// impl Residuals for Decay {
@@ -40,7 +40,7 @@ pub trait Residuals {
 ///     }
 /// }
 /// let fit = LeastSquares { bounds: vec![[0.0, 10.0]; 2], floor: 1e-9, steps: 50 };
-/// let found = fit.run(&mut Decay, &[1.0, 2.0], &silent)?;
+/// let found = fit.run(&mut Decay, &[1.0, 2.0], &unwatched)?;
 /// assert!((found.parameters[0] - 3.0).abs() < 1e-8 && (found.parameters[1] - 0.5).abs() < 1e-8);
 /// # Ok::<(), Error>(())
 /// ```
@@ -257,7 +257,7 @@ impl Normal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use ndarray::{arr1, arr2};
 
     struct Valley;
@@ -276,7 +276,7 @@ mod tests {
     fn a_curved_valley_leads_to_its_end_or_to_a_bound() {
         let fit = |high: f64, steps| {
             let fit = LeastSquares { bounds: vec![[-5.0, high], [-5.0, 5.0]], floor: 1e-12, steps };
-            fit.run(&mut Valley, &[-1.2, 1.0], &silent).unwrap()
+            fit.run(&mut Valley, &[-1.2, 1.0], &unwatched).unwrap()
         };
         let free = fit(5.0, 100);
         assert!(free.converged && free.parameters.iter().all(|u| (u - 1.0).abs() < 1e-9));
@@ -305,7 +305,7 @@ mod tests {
     fn a_line_through_points_has_known_errors_and_one_blind_direction() {
         let mut line = Line(Array2::from_shape_fn((5, 3), |(k, u)| [1.0, k as f64, 2.0][u]));
         let fit = LeastSquares { bounds: vec![[-9.0, 9.0]; 3], floor: 0.0, steps: 20 };
-        let found = fit.run(&mut line, &[0.0; 3], &silent).unwrap();
+        let found = fit.run(&mut line, &[0.0; 3], &unwatched).unwrap();
         let [height, slope] =
             [found.parameters[0] + 2.0 * found.parameters[2], found.parameters[1]];
         assert!((slope - 0.7).abs() < 1e-5 && (height - 0.6).abs() < 1e-5, "{found:?}");

@@ -39,4 +39,4 @@ pub use control::{ControlLoop, LoopKind};
 #[cfg(feature = "files")]
 pub(crate) mod tiptop;
 #[cfg(feature = "files")]
-pub use tiptop::{Fate, Imported, ImportedKey};
+pub use tiptop::{Imported, ImportedKey, KeyStatus};

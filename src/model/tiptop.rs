@@ -37,13 +37,13 @@ pub struct ImportedKey {
     /// Its value as it was written.
     pub value: String,
     /// What became of it.
-    pub fate: Fate,
+    pub fate: KeyStatus,
 }
 
 // What becomes of a key
 /// What becomes of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
+pub enum KeyStatus {
     /// It is in these keys of the system file.
     Converted(String),
     /// It is not used, for this reason.
@@ -72,7 +72,7 @@ impl Imported {
     pub fn from_tiptop(text: &str, name: &str) -> Result<Self, Error> {
         let file = ParameterFile::parse(name, text)?;
         let mut notes = Notes::default();
-        let view = View::read(&file)?;
+        let view = TelescopeSection::read(&file)?;
         let stars = Stars::read(&file, &view, &mut notes)?;
         let aims = Aims::read(&file, stars.of_high_orders, &mut notes)?;
         let rest = Rest::read(&file, &mut notes)?;
@@ -89,7 +89,7 @@ impl Imported {
 
 // Telescope and air of TIPTOP
 /// The telescope and the air that it looks through.
-struct View {
+struct TelescopeSection {
     pupil: Pupil,
     zenith_angle: f64,
     air: Atmosphere,
@@ -98,7 +98,7 @@ struct View {
     outer_scale: f64,
 }
 
-impl View {
+impl TelescopeSection {
     fn read(file: &ParameterFile) -> Result<Self, BadLine> {
         let section = file.required("telescope")?;
         let diameter: f64 = section.required("TelescopeDiameter", METRES)?;
@@ -257,7 +257,11 @@ struct Stars {
 
 impl Stars {
     // Read all stars
-    fn read(file: &ParameterFile, view: &View, notes: &mut Notes) -> Result<Self, BadLine> {
+    fn read(
+        file: &ParameterFile,
+        view: &TelescopeSection,
+        notes: &mut Notes,
+    ) -> Result<Self, BadLine> {
         let [of_high, of_low] = ["HO", "LO"].map(|order| Order { file, view, order });
         let sources = file.required("sources_HO")?;
         let height: Option<f64> =
@@ -300,7 +304,7 @@ impl Stars {
 #[derive(Clone, Copy)]
 struct Order<'a> {
     file: &'a ParameterFile,
-    view: &'a View,
+    view: &'a TelescopeSection,
     order: &'static str,
 }
 
@@ -365,12 +369,12 @@ impl Order<'_> {
         let wavelength = self.wavelength()?;
         let photons: Option<Vec<f64>> =
             for_each(sensor, "NumberPhotons", each, "photons in a frame")?;
-        let silent = sensor.optional("noNoise", "True or False")?.unwrap_or(false);
+        let noiseless = sensor.optional("noNoise", "True or False")?.unwrap_or(false);
         let given = for_each::<Option<f64>>(sensor, "NoiseVariance", each, "a variance in rad²")?;
         let given = given.unwrap_or_else(|| vec![None; each.0]);
         // Note which keys of light are used
         let noisy = self.order == "HO" && given.iter().any(Option::is_some);
-        match (noisy, silent) {
+        match (noisy, noiseless) {
             (true, _) => notes.unused(sensor, &LIGHT, "NoiseVariance says how noisy slopes are"),
             (_, true) => notes.unused(sensor, &LIGHT, "noNoise is True"),
             (_, false) => notes.unused(sensor, &["noNoise"], "noise is that of the light"),
@@ -387,7 +391,7 @@ impl Order<'_> {
                     let shortest = self.shortest()?;
                     Light::Noise(variance * (shortest / (2.0 * PI * side)).powi(2))
                 }
-                (Some(photons), _) if !silent => {
+                (Some(photons), _) if !noiseless => {
                     let lit = self.most_lit(across);
                     let detected = self.detected(sensor, (wavelength, side), (k, each), notes)?;
                     sensor.check("NumberPhotons", positive("", photons[k]))?;
@@ -800,7 +804,7 @@ impl Page {
 }
 
 // Tables in their order
-type Parts<'a> = (&'a View, &'a Stars, &'a Aims, &'a Rest);
+type Parts<'a> = (&'a TelescopeSection, &'a Stars, &'a Aims, &'a Rest);
 
 /// The system file of what was read from the parameter file of this name.
 fn written(name: &str, (view, stars, aims, rest): Parts, keys: &[ImportedKey]) -> Page {
@@ -829,7 +833,7 @@ fn written(name: &str, (view, stars, aims, rest): Parts, keys: &[ImportedKey]) -
 
 // Write telescope and air
 impl Page {
-    fn air(&mut self, view: &View) {
+    fn air(&mut self, view: &TelescopeSection) {
         self.line("\n[atmosphere]");
         let origin = format!("m, at `wavelength`; from {}", view.origin);
         self.key("r0", rounded(view.air.fried_parameter()), &origin);
@@ -847,7 +851,7 @@ impl Page {
         self.line("]");
     }
 
-    fn telescope(&mut self, view: &View, stars: &Stars, aims: &Aims) {
+    fn telescope(&mut self, view: &TelescopeSection, stars: &Stars, aims: &Aims) {
         self.line("\n[telescope]");
         self.key("diameter", rounded(view.pupil.diameter()), "m");
         self.key("obstruction", rounded(view.pupil.obstruction()), "ratio of diameters");
@@ -996,9 +1000,9 @@ impl Page {
 
     fn unused(&mut self, keys: &[ImportedKey]) {
         let told = |key: &ImportedKey| match &key.fate {
-            Fate::Converted(_) => None,
-            Fate::NotUsed(reason) => Some(format!("# {} = {}: {reason}", key.key, key.value)),
-            Fate::Unknown => Some(format!("# {} = {}: unknown", key.key, key.value)),
+            KeyStatus::Converted(_) => None,
+            KeyStatus::NotUsed(reason) => Some(format!("# {} = {}: {reason}", key.key, key.value)),
+            KeyStatus::Unknown => Some(format!("# {} = {}: unknown", key.key, key.value)),
         };
         let lines: Vec<String> = keys.iter().filter_map(told).collect();
         if !lines.is_empty() {
@@ -1208,7 +1212,7 @@ fn fates_of(section: &str) -> Fates {
 /// What was found while a file was read.
 #[derive(Default)]
 struct Notes {
-    fates: Vec<(String, Fate)>,
+    fates: Vec<(String, KeyStatus)>,
     warnings: Vec<String>,
 }
 
@@ -1216,13 +1220,13 @@ impl Notes {
     // Take notes of keys
     /// Notes that a key of a section is converted to this.
     fn converted(&mut self, section: &Section, key: &str, to: &str) {
-        self.fates.push((format!("{}.{key}", section.name), Fate::Converted(to.into())));
+        self.fates.push((format!("{}.{key}", section.name), KeyStatus::Converted(to.into())));
     }
 
     /// Notes that keys of a section are not used.
     fn unused(&mut self, section: &Section, keys: &[&str], reason: &str) {
         for key in keys {
-            self.fates.push((format!("{}.{key}", section.name), Fate::NotUsed(reason.into())));
+            self.fates.push((format!("{}.{key}", section.name), KeyStatus::NotUsed(reason.into())));
         }
     }
     /// Warns of what is described otherwise than by a key of a section.
@@ -1258,9 +1262,9 @@ impl Notes {
 
 // What is known of a key
 /// What is known of a key, whatever else is in the file.
-fn documented(section: &str, entry: &Entry) -> Fate {
+fn documented(section: &str, entry: &Entry) -> KeyStatus {
     let known = fates_of(section).iter().find(|(keys, _)| keys.contains(&entry.key.as_str()));
-    let Some((_, place)) = known else { return Fate::Unknown };
+    let Some((_, place)) = known else { return KeyStatus::Unknown };
     let is_none = |value: &Literal| *value == Literal::None;
     let nothing = match &entry.value {
         Literal::List(items) => items.iter().all(is_none),
@@ -1268,9 +1272,9 @@ fn documented(section: &str, entry: &Entry) -> Fate {
         value => is_none(value),
     };
     match place.strip_prefix('-') {
-        Some(reason) => Fate::NotUsed(reason.into()),
-        None if nothing => Fate::NotUsed("it says nothing".into()),
-        None => Fate::Converted((*place).into()),
+        Some(reason) => KeyStatus::NotUsed(reason.into()),
+        None if nothing => KeyStatus::NotUsed("it says nothing".into()),
+        None => KeyStatus::Converted((*place).into()),
     }
 }
 
@@ -1475,13 +1479,13 @@ mod tests {
             let (imported, _) = imported(text);
             let lines: Vec<&str> = text.lines().collect();
             for key in &imported.keys {
-                assert_ne!(key.fate, Fate::Unknown, "{key:?}");
+                assert_ne!(key.fate, KeyStatus::Unknown, "{key:?}");
                 let name = key.key.split('.').nth(1).unwrap();
                 assert!(lines[key.line - 1].starts_with(name), "{key:?}");
                 let named = imported.toml.contains(&format!("# {} = {}: ", key.key, key.value));
-                assert_eq!(named, matches!(key.fate, Fate::NotUsed(_)), "{key:?}");
+                assert_eq!(named, matches!(key.fate, KeyStatus::NotUsed(_)), "{key:?}");
                 // What a key becomes is in the file that is written.
-                if let Fate::Converted(to) = &key.fate {
+                if let KeyStatus::Converted(to) = &key.fate {
                     let last = to.split([',', ' ']).next().unwrap().rsplit('.').next().unwrap();
                     assert!(imported.toml.contains(last), "{key:?}");
                 }
@@ -1494,7 +1498,7 @@ mod tests {
             &MUSE.replace("PupilAngle", "PupilAngel").replace("[DM]", "[Spare]\nx = 1\n[DM]"),
         );
         let unknown: Vec<&str> = (strange.keys.iter())
-            .filter(|key| key.fate == Fate::Unknown)
+            .filter(|key| key.fate == KeyStatus::Unknown)
             .map(|key| key.key.as_str())
             .collect();
         assert_eq!(unknown, ["telescope.PupilAngel", "Spare.x"]);

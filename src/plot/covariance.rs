@@ -207,7 +207,7 @@ fn slope_view(
     covariance: &SlopeCovariance,
     system: &System,
     view: &CovarianceView,
-) -> Result<View, Invalid> {
+) -> Result<CovarianceMaps, Invalid> {
     let (pairs, components) = view.check_slopes(covariance.sources())?;
     let valid = system.valid_lenslets();
     // Refuse the covariance of another system
@@ -247,7 +247,7 @@ fn slope_view(
         view.component.map_or(String::new(), |only| format!(", {only:?}").to_lowercase());
     let title = format!("{}: covariance of {of}{component}", short_name(&view.system));
     let step = system.guide_stars()[0].sensor.side();
-    Ok(View::new(title, maps, columns, (step, "rad²"), view.scale))
+    Ok(CovarianceMaps::new(title, maps, columns, (step, "rad²"), view.scale))
 }
 
 // Draw the covariance of wavefronts with slopes
@@ -268,7 +268,7 @@ fn wavefront_view(
     (problem, covariance): (&WavefrontProblem, &WavefrontSlope),
     system: &System,
     view: &CovarianceView,
-) -> Result<View, Invalid> {
+) -> Result<CovarianceMaps, Invalid> {
     let (pairs, axes) = view.check_wavefront(problem)?;
     let valid = system.valid_lenslets();
     // Refuse wavefronts of another system
@@ -318,7 +318,7 @@ fn wavefront_view(
     let axis = view.component.map_or(String::new(), |only| format!(", {only:?}").to_lowercase());
     let title = format!("{}: covariance of {of}{axis}", short_name(&view.system));
     let step = problem.pitch() / problem.grid().oversampling as f64;
-    Ok(View::new(title, maps, columns, (step, "m rad"), view.scale))
+    Ok(CovarianceMaps::new(title, maps, columns, (step, "m rad"), view.scale))
 }
 
 // Find the displacements that are lit
@@ -368,7 +368,7 @@ enum Along {
 }
 
 /// Maps side by side, row by row, with one scale of colours.
-struct View {
+struct CovarianceMaps {
     title: String,
     maps: Vec<Map>,
     columns: usize,
@@ -381,7 +381,7 @@ struct View {
 }
 
 // Lay out the maps over the displacement
-impl View {
+impl CovarianceMaps {
     fn new(
         title: String,
         maps: Vec<Map>,
@@ -502,7 +502,7 @@ impl View {
 }
 
 // Draw a view
-impl Picture for View {
+impl Picture for CovarianceMaps {
     fn size(&self) -> (u32, u32) {
         let ((right, below), (corner, size)) = (self.maps_end(), self.place_of_cuts());
         let (width, height) = (right.max(corner.0 + size.0), below.max(corner.1 + size.1));
@@ -533,7 +533,7 @@ impl Picture for View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{engine::Engine, silent};
+    use crate::device::{engine::Engine, unwatched};
     use crate::plot::{DARK, STATIONS, colour};
     use crate::turbulence::plan::{WavefrontCovariancePlan, slope_problem, wavefront_problem};
     use crate::turbulence::slope::PairCovariance;
@@ -656,7 +656,7 @@ mod tests {
         let system = system("keck-lgs");
         let problem = wavefront_problem(&system).unwrap();
         let plan = WavefrontCovariancePlan::direct(problem.clone());
-        let covariance = plan.run(&Engine::default(), &silent).unwrap();
+        let covariance = plan.run(&Engine::default(), &unwatched).unwrap();
         let view = CovarianceView::of("keck").pairs(Some(Pairs::One(1, 2)));
         let maps = wavefront_view((&problem, &covariance), &system, &view).unwrap();
         assert_eq!((maps.maps.len(), maps.columns), (14, 2));

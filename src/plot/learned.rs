@@ -8,7 +8,7 @@ use crate::plot::{
     Area, Axis as PanelAxis, BAR, ColourScale, Drawn, Figure, LETTERS, Picture, PictureFormat,
     TITLE, TYPEFACE, paint_bar, paint_levels, power_of_ten, ticks,
 };
-use crate::tomography::learning::{Doubt, Learned, Parameter};
+use crate::tomography::learning::{FitWarning, Learned, Parameter};
 use crate::tomography::measured_maps::MapPair;
 use ndarray::{Array2, ArrayView1, Axis};
 use plotters::prelude::*;
@@ -20,10 +20,10 @@ use plotters::prelude::*;
 /// `Failed` where a picture cannot be drawn.
 ///
 /// ```
-/// use lenslet::{device::silent, model::System, plot::{PictureFormat, plot_learned}, tomography::*};
+/// use lenslet::{device::unwatched, model::System, plot::{PictureFormat, plot_learned}, tomography::*};
 /// let system = System::from_file("book/systems/small-moao.toml")?;
 /// let plan = LearnPlan::new(&system, LearnOptions::default())?;
-/// let learned = plan.fit(plan.expected(&silent)?, &silent)?;
+/// let learned = plan.fit(plan.expected(&unwatched)?, &unwatched)?;
 /// let picture = plot_learned(&learned, &system, "by hand", PictureFormat::Svg)?;
 /// assert!(String::from_utf8_lossy(&picture).contains("stars 0 and 1, measured"));
 /// # Ok::<(), lenslet::Error>(())
@@ -90,10 +90,12 @@ fn is_constrained(learned: &Learned, start: &System, layer: usize) -> bool {
     let weighs = |parts: &[(Parameter, f64)]| {
         parts.iter().any(|(part, weight)| *part == altitude && weight.abs() > 0.1)
     };
-    !learned.doubts.iter().any(|doubt| match doubt {
-        Doubt::Bound(part, _) | Doubt::Idle(part) | Doubt::Vague(part) => *part == altitude,
-        Doubt::Blind(parts) | Doubt::Hardly(parts) => weighs(parts),
-        Doubt::Tied(..) => false,
+    !learned.warnings.iter().any(|warning| match warning {
+        FitWarning::Bound(part, _) | FitWarning::Idle(part) | FitWarning::Vague(part) => {
+            *part == altitude
+        }
+        FitWarning::Blind(parts) | FitWarning::Hardly(parts) => weighs(parts),
+        FitWarning::Tied(..) => false,
     })
 }
 
@@ -212,7 +214,7 @@ impl Picture for Panels<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::tomography::learning::{LearnOptions, LearnPlan};
 
     #[test]
@@ -223,7 +225,7 @@ mod tests {
         stars[1].sensor.source = crate::model::Source::new(5e-5, 1.2, 90e3).unwrap();
         let system = system.to_builder().guide_stars(stars).build().unwrap();
         let plan = LearnPlan::new(&system, LearnOptions::default()).unwrap();
-        let learned = plan.fit(plan.expected(&silent).unwrap(), &silent).unwrap();
+        let learned = plan.fit(plan.expected(&unwatched).unwrap(), &unwatched).unwrap();
         let [own, pair, _] = learned.maps.layout.pairs() else { panic!("three pairs") };
         let line = near_the_line(&system, pair);
         assert!(line.windows(2).all(|pair| pair[0].0 <= pair[1].0) && line.len() > 10);
@@ -253,15 +255,15 @@ mod tests {
     fn unconstrained_altitudes_are_marked_and_do_not_widen_the_axis() {
         let system = System::from_file("book/systems/small-moao.toml").unwrap();
         let plan = LearnPlan::new(&system, LearnOptions::default()).unwrap();
-        let mut learned = plan.fit(plan.expected(&silent).unwrap(), &silent).unwrap();
+        let mut learned = plan.fit(plan.expected(&unwatched).unwrap(), &unwatched).unwrap();
         let air = learned.system.atmosphere();
         let mut layers = air.layers().to_vec();
         layers[2].altitude = 85e3;
         let air = crate::model::Atmosphere::new(air.fried_parameter(), air.wavelength(), layers);
         learned.system = learned.system.to_builder().atmosphere(air.unwrap()).build().unwrap();
         let key = Parameter::Altitude(2);
-        let mut words = |doubts: &[Doubt], error: Option<f64>| {
-            learned.doubts = doubts.to_vec();
+        let mut words = |warnings: &[FitWarning], error: Option<f64>| {
+            learned.warnings = warnings.to_vec();
             let altitude = learned.values.iter_mut().find(|value| value.parameter == key);
             altitude.unwrap().error = error;
             let svg = plot_learned(&learned, &system, "", PictureFormat::Svg).unwrap();
@@ -271,13 +273,16 @@ mod tests {
         };
         assert_eq!((words(&[], None), words(&[], Some(500.0))), ((false, true), (false, true)));
         assert_eq!(words(&[], Some(40e3)), (true, false));
-        for doubt in [
-            Doubt::Idle(key),
-            Doubt::Vague(key),
-            Doubt::Bound(key, 85e3),
-            Doubt::Hardly(vec![(key, 0.7), (Parameter::Strength(2), 0.7)]),
+        for warning in [
+            FitWarning::Idle(key),
+            FitWarning::Vague(key),
+            FitWarning::Bound(key, 85e3),
+            FitWarning::Hardly(vec![(key, 0.7), (Parameter::Strength(2), 0.7)]),
         ] {
-            assert_eq!(words(&[Doubt::Vague(Parameter::Strength(0)), doubt], None), (true, false));
+            assert_eq!(
+                words(&[FitWarning::Vague(Parameter::Strength(0)), warning], None),
+                (true, false)
+            );
         }
     }
 }

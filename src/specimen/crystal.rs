@@ -112,7 +112,7 @@ impl Crystal {
 // Ways that electrons fly
 /// The axis of a cell along which electrons fly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Flight {
+pub enum BeamDirection {
     /// Along +x.
     PlusX,
     /// Along −x.
@@ -128,7 +128,7 @@ pub enum Flight {
     MinusZ,
 }
 
-impl Flight {
+impl BeamDirection {
     /// All by the names that a sample file has for them.
     pub const NAMES: [(&'static str, Self); 6] = [
         ("+x", Self::PlusX),
@@ -169,7 +169,7 @@ impl Crystal {
     ///
     /// # Errors
     /// As [`tiled`](Self::tiled), and `Invalid` for more atoms than the available memory holds.
-    pub fn specimen(&self, beam: Flight, tile: [usize; 3]) -> Result<Specimen, Invalid> {
+    pub fn specimen(&self, beam: BeamDirection, tile: [usize; 3]) -> Result<Specimen, Invalid> {
         let tiled = self.tiled(beam, tile)?;
         let refused = |error: Error| {
             Invalid::new("tile", format!("{tile:?}"), format!("a smaller specimen: {error}"))
@@ -183,7 +183,7 @@ impl Crystal {
     ///
     /// # Errors
     /// `Invalid` where the cell has no right angles (then [`cut`](Self::cut) finds one that has), for a tile of 0, for more than 2³¹ atoms, and as [`Specimen::new`].
-    pub fn tiled(&self, beam: Flight, tile: [usize; 3]) -> Result<TiledSpecimen, Invalid> {
+    pub fn tiled(&self, beam: BeamDirection, tile: [usize; 3]) -> Result<TiledSpecimen, Invalid> {
         let expected =
             "sides at right angles to each other, or a zone_axis to cut such a cell along";
         accept(skewness(&self.lattice) < 1e-6, "cell", self.lattice, expected)?;
@@ -205,7 +205,7 @@ impl Crystal {
 
     // Turn the cell until electrons fly down
     /// The sides of the turned cell \[Å\], and its atoms.
-    fn turned(&self, beam: Flight) -> ([f64; 3], Vec<Atom>) {
+    fn turned(&self, beam: BeamDirection) -> ([f64; 3], Vec<Atom>) {
         let lengths = self.lattice.map(norm);
         let (third, towards_positive) = beam.axis();
         let order = [third + 1, third + 2, third].map(|axis| axis % 3);
@@ -559,7 +559,7 @@ mod tests {
             .collect();
         let left = Crystal::new(left_sides, below).unwrap();
         for crystal in [right, left] {
-            for (name, beam) in Flight::NAMES {
+            for (name, beam) in BeamDirection::NAMES {
                 let specimen = crystal.specimen(beam, [1, 1, 1]).unwrap();
                 let found = hand(specimen.atoms());
                 assert!((found - 0.5 * 0.7 * 0.9).abs() < 1e-12, "{name}: {found}");
@@ -578,18 +578,24 @@ mod tests {
         let lattice = [[4.0, 0.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 6.0]];
         let crystal = Crystal::new(lattice, lopsided()).unwrap();
         // Along the beam: the outlying atom of this axis is met before (+) or after (−) the carbon by so much.
-        let cases = [(1, 0.5, Flight::MinusX), (2, 0.7, Flight::MinusY), (3, 0.9, Flight::MinusZ)];
+        let cases = [
+            (1, 0.5, BeamDirection::MinusX),
+            (2, 0.7, BeamDirection::MinusY),
+            (3, 0.9, BeamDirection::MinusZ),
+        ];
         for (k, lead, beam) in cases {
             let atoms = crystal.specimen(beam, [1; 3]).unwrap().atoms().to_vec();
             assert!((atoms[k].position[2] - atoms[0].position[2] - lead).abs() < 1e-12);
         }
-        for (k, lead, beam) in
-            [(1, 0.5, Flight::PlusX), (2, 0.7, Flight::PlusY), (3, 0.9, Flight::PlusZ)]
-        {
+        for (k, lead, beam) in [
+            (1, 0.5, BeamDirection::PlusX),
+            (2, 0.7, BeamDirection::PlusY),
+            (3, 0.9, BeamDirection::PlusZ),
+        ] {
             let atoms = crystal.specimen(beam, [1; 3]).unwrap().atoms().to_vec();
             assert!((atoms[k].position[2] - atoms[0].position[2] + lead).abs() < 1e-12);
         }
-        let turned = crystal.specimen(Flight::PlusX, [1; 3]).unwrap();
+        let turned = crystal.specimen(BeamDirection::PlusX, [1; 3]).unwrap();
         assert_eq!(turned.cell(), [5.0, 6.0, 4.0]);
         assert_eq!(turned.atoms()[0].position, [2.0, 3.0, 3.0]);
     }
@@ -616,7 +622,7 @@ mod tests {
         let crystal = Crystal::new(cell, lopsided()).unwrap();
         let back = crystal.position(crystal.fractional([0.3, -2.0, 7.0]));
         assert!(norm(minus(back, [0.3, -2.0, 7.0])) < 1e-14);
-        let refused = crystal.specimen(Flight::MinusZ, [1; 3]).unwrap_err();
+        let refused = crystal.specimen(BeamDirection::MinusZ, [1; 3]).unwrap_err();
         assert!(refused.expected.contains("zone_axis"), "{refused}");
         let flat = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 1e-6]];
         assert!(Crystal::new(flat, lopsided()).is_err());
@@ -628,7 +634,7 @@ mod tests {
     fn cells_repeat_and_stretch() {
         let lattice = [[4.0, 0.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 6.0]];
         let crystal = Crystal::new(lattice, lopsided()).unwrap();
-        let specimen = crystal.specimen(Flight::MinusZ, [2, 3, 4]).unwrap();
+        let specimen = crystal.specimen(BeamDirection::MinusZ, [2, 3, 4]).unwrap();
         assert_eq!(specimen.cell(), [8.0, 15.0, 24.0]);
         assert_eq!(specimen.atoms().len(), 4 * 24);
         assert_eq!(specimen.atoms()[4 * (1 + 2 * (2 + 3 * 3))].position, [5.0, 12.0, 21.0]);
@@ -642,23 +648,26 @@ mod tests {
         assert!(crystal.with_lengths([0.0, 5.0, 3.0]).is_err());
         assert!(
             crystal
-                .specimen(Flight::MinusZ, [1, 0, 1])
+                .specimen(BeamDirection::MinusZ, [1, 0, 1])
                 .unwrap_err()
                 .to_string()
                 .starts_with("tile = 0")
         );
-        assert!(crystal.specimen(Flight::MinusZ, [1_000_000; 3]).is_err());
+        assert!(crystal.specimen(BeamDirection::MinusZ, [1_000_000; 3]).is_err());
         assert!(Crystal::new(lattice, vec![]).is_err());
         // Numbers of a tiled specimen are those of its atoms, which are made on demand
-        let tiled = crystal.tiled(Flight::PlusX, [2, 3, 4]).unwrap();
+        let tiled = crystal.tiled(BeamDirection::PlusX, [2, 3, 4]).unwrap();
         let carbon = tiled.composition()[&Element::new(6).unwrap()];
         assert_eq!((tiled.cell(), tiled.count(), carbon), ([10.0, 18.0, 16.0], 96, 24.0));
         assert!(!tiled.is_made());
-        assert_eq!(*tiled.specimen(), crystal.specimen(Flight::PlusX, [2, 3, 4]).unwrap());
+        assert_eq!(*tiled.specimen(), crystal.specimen(BeamDirection::PlusX, [2, 3, 4]).unwrap());
         // 10⁹ atoms are counted without being made, and refused where they are not to be had
-        assert_eq!(crystal.tiled(Flight::MinusZ, [500, 500, 1000]).unwrap().count(), 1_000_000_000);
-        assert!(crystal.tiled(Flight::MinusZ, [1, 1, 1_000_000]).is_ok());
-        assert!(crystal.tiled(Flight::MinusZ, [1_000_000; 3]).is_err());
+        assert_eq!(
+            crystal.tiled(BeamDirection::MinusZ, [500, 500, 1000]).unwrap().count(),
+            1_000_000_000
+        );
+        assert!(crystal.tiled(BeamDirection::MinusZ, [1, 1, 1_000_000]).is_ok());
+        assert!(crystal.tiled(BeamDirection::MinusZ, [1_000_000; 3]).is_err());
     }
 
     // Pairs of atoms that are close

@@ -17,9 +17,9 @@ impl Crystal {
     /// [`Error::Read`] for a file that cannot be read, [`Error::SystemFile`] for a line that makes no sense.
     ///
     /// ```
-    /// use lenslet::specimen::{Flight, Crystal};
+    /// use lenslet::specimen::{BeamDirection, Crystal};
     /// let silicon = Crystal::from_file("book/systems/SI100.XYZ", None)?;
-    /// let specimen = silicon.specimen(Flight::MinusZ, [4, 4, 10])?;
+    /// let specimen = silicon.specimen(BeamDirection::MinusZ, [4, 4, 10])?;
     /// assert_eq!((specimen.atoms().len(), specimen.cell()[0]), (1280, 21.72));
     /// # Ok::<(), lenslet::Error>(())
     /// ```
@@ -504,7 +504,7 @@ fn pairs(comment: &str) -> Vec<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::specimen::crystal::Flight;
+    use crate::specimen::crystal::BeamDirection;
 
     const SILICON: &str = include_str!("../../book/systems/SI100.XYZ");
 
@@ -525,7 +525,7 @@ mod tests {
         );
         let strained = Crystal::from_text(SILICON, "SI100.XYZ", Some([5.43, 5.43, 10.86])).unwrap();
         assert_eq!(
-            strained.specimen(Flight::MinusZ, [1; 3]).unwrap().atoms()[2].position[2],
+            strained.specimen(BeamDirection::MinusZ, [1; 3]).unwrap().atoms()[2].position[2],
             2.715
         );
         let numbered =
@@ -576,7 +576,8 @@ mod tests {
         }
         let beside = SILICON.replacen("2.7150  2.7150  0.0", "5.92 -0.48 0.0", 1);
         let crystal = Crystal::from_text(&beside, "SI.xyz", None).unwrap();
-        let [x, y, _] = crystal.specimen(Flight::MinusZ, [1; 3]).unwrap().atoms()[1].position;
+        let [x, y, _] =
+            crystal.specimen(BeamDirection::MinusZ, [1; 3]).unwrap().atoms()[1].position;
         assert!((x - 0.49).abs() < 1e-12 && (y - 4.95).abs() < 1e-12);
         let none = "f:2: atoms = 0: expected at least one atom";
         assert_eq!(complaint("silicon\n1 1 1\n-1\n", "f"), none);

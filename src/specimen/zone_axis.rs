@@ -417,7 +417,7 @@ pub fn zone_of_four(indices: [i64; 4]) -> Result<[i64; 3], Invalid> {
 mod tests {
     use super::*;
     use crate::specimen::atoms::Element;
-    use crate::specimen::crystal::{Flight, sides};
+    use crate::specimen::crystal::{BeamDirection, sides};
     use crate::units::DEGREE;
 
     /// A crystal of one element with atoms at these places in units of the sides.
@@ -495,7 +495,9 @@ mod tests {
             assert!((found[k][k] - expected[k]).abs() < 1e-9, "{zone:?}: {found:?}");
         }
         assert_eq!(cut.crystal.atoms().len(), atoms, "{zone:?}");
-        assert!(cut.strain < 1e-9 && cut.crystal.specimen(Flight::MinusZ, [2, 1, 3]).is_ok());
+        assert!(
+            cut.strain < 1e-9 && cut.crystal.specimen(BeamDirection::MinusZ, [2, 1, 3]).is_ok()
+        );
         let along = cross(cut.sides[2], zone.map(|index| index as f64));
         assert!(norm(along) < 1e-9 && dot(cut.sides[2], zone.map(|index| index as f64)) > 0.0);
     }

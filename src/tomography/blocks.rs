@@ -17,7 +17,7 @@ use crate::model::noise::SlopeNoise;
 use crate::model::unmeasured::RemovedModes;
 use crate::numerics::real::Real;
 use crate::tomography::circulant::{Circulant, Group};
-use crate::turbulence::blocks::{Rectangles, Sets};
+use crate::turbulence::blocks::{CrossBlocks, LatticeGroups};
 use ndarray::{Array2, ArrayView2};
 use std::iter;
 use std::ops::Range;
@@ -37,7 +37,7 @@ pub(crate) fn lying(rectangle: &Array2<f64>) -> (ArrayView2<'_, f64>, bool) {
 /// beside them.
 fn slopes_in_blocks<T: Real>(
     groups: &[Group],
-    rectangles: &Rectangles,
+    rectangles: &CrossBlocks,
     strip: Option<&Array2<f64>>,
 ) -> Result<Shared<T>, Error> {
     let sets = &rectangles.sets;
@@ -75,7 +75,7 @@ fn slopes_in_blocks<T: Real>(
 // Wavefronts with slopes in blocks
 /// Wavefronts with all slopes, from operators of `rows` for each set.
 pub(crate) fn side_by_side<T: Real>(
-    sets: &Sets,
+    sets: &LatticeGroups,
     operators: Vec<Shared<T>>,
 ) -> Result<Shared<T>, Error> {
     let n = sets.all().map(|set| sets.slopes(set)).sum();
@@ -90,7 +90,7 @@ pub(crate) fn side_by_side<T: Real>(
 
 // Numbers of stars among those of lattices
 /// The numbers of the stars of each lattice when the others are left out.
-pub(crate) fn renumbered(sets: &Sets) -> Vec<Vec<usize>> {
+pub(crate) fn renumbered(sets: &LatticeGroups) -> Vec<Vec<usize>> {
     let mut kept: Vec<usize> =
         (0..sets.lattices()).flat_map(|set| sets.members(set)).copied().collect();
     kept.sort_unstable();
@@ -99,7 +99,7 @@ pub(crate) fn renumbered(sets: &Sets) -> Vec<Vec<usize>> {
 }
 
 /// Where the slopes of all lattices stand, star by star, and those of the others.
-pub(crate) fn many_and_few(sets: &Sets) -> [Vec<Range<usize>>; 2] {
+pub(crate) fn many_and_few(sets: &LatticeGroups) -> [Vec<Range<usize>>; 2] {
     let mut many: Vec<_> = (0..sets.lattices()).flat_map(|set| sets.places(set)).collect();
     many.sort_unstable_by_key(|place| place.start);
     [many, sets.few().map_or(Vec::new(), |set| sets.places(set))]
@@ -107,7 +107,7 @@ pub(crate) fn many_and_few(sets: &Sets) -> [Vec<Range<usize>>; 2] {
 
 // Covariances of the few with all lattices
 /// The covariances of the few slopes, as rows, with those of all lattices, star by star, rad².
-pub(crate) fn few_with_many(rectangles: &Rectangles) -> Array2<f64> {
+pub(crate) fn few_with_many(rectangles: &CrossBlocks) -> Array2<f64> {
     let sets = &rectangles.sets;
     let [many, few] = many_and_few(sets).map(|places| places.iter().map(Range::len).sum::<usize>());
     let mut matrix = Array2::zeros((few, many));
@@ -139,7 +139,7 @@ pub(crate) fn few_with_many(rectangles: &Rectangles) -> Array2<f64> {
 // All blocks in one matrix
 /// The covariance of all slopes as one matrix, rad².
 #[cfg(feature = "factorise")]
-pub(crate) fn expanded(groups: &[Group], rectangles: &Rectangles) -> Array2<f64> {
+pub(crate) fn expanded(groups: &[Group], rectangles: &CrossBlocks) -> Array2<f64> {
     let sets = &rectangles.sets;
     let n = sets.all().map(|set| sets.slopes(set)).sum();
     let mut all = Array2::zeros((n, n));
@@ -185,7 +185,7 @@ pub(crate) fn with_noise<T: Real>(
 
 // Few slopes with their noise
 /// The covariance of the few slopes with their noise, rad².
-pub(crate) fn few_with_noise(rectangles: &Rectangles, noise: &SlopeNoise) -> Array2<f64> {
+pub(crate) fn few_with_noise(rectangles: &CrossBlocks, noise: &SlopeNoise) -> Array2<f64> {
     let [_, places] = many_and_few(&rectangles.sets);
     let places: Vec<usize> = places.into_iter().flatten().collect();
     let mut matrix = rectangles.few.clone().unwrap_or_else(|| Array2::zeros((0, 0)));
@@ -207,7 +207,7 @@ pub(crate) fn few_with_noise(rectangles: &Rectangles, noise: &SlopeNoise) -> Arr
 /// E of Eq. [seen by the few](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-seen-by-the-few), (few, few), rad⁶, of the strip `between` and the matrix `small` of the few with noise.
 pub(crate) fn seen_by_few(
     measured: &Measured,
-    rectangles: &Rectangles,
+    rectangles: &CrossBlocks,
     [between, small]: [&Array2<f64>; 2],
 ) -> Result<Array2<f64>, Error> {
     let Measured { groups, noise, removed, .. } = *measured;
@@ -232,7 +232,7 @@ pub(crate) fn seen_by_few(
 /// The preconditioner of all sets for the covariance of measured slopes: circulant for lattices, and the few eliminated.
 fn eliminated<T: Real>(
     measured: &Measured,
-    rectangles: &Rectangles,
+    rectangles: &CrossBlocks,
     strip: Option<&Array2<f64>>,
 ) -> Result<Shared<T>, Error> {
     let stars = renumbered(&rectangles.sets);
@@ -256,7 +256,7 @@ fn eliminated<T: Real>(
 pub(crate) struct Measured<'a> {
     pub(crate) groups: &'a [Group<'a>],
     /// None where all stars share a lattice.
-    pub(crate) rectangles: Option<&'a Rectangles>,
+    pub(crate) rectangles: Option<&'a CrossBlocks>,
     pub(crate) valid: &'a [Array2<bool>],
     pub(crate) noise: &'a SlopeNoise,
     pub(crate) removed: &'a RemovedModes,

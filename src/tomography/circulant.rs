@@ -390,7 +390,7 @@ mod tests {
     use crate::model::lenslet_array::{LensletArray, SlopeOrder};
     use crate::model::source::{ConeGradient, Source};
     use crate::turbulence::slope::SlopeProblem;
-    use crate::{device::silent, turbulence::direct::slope::pair_covariances};
+    use crate::{device::unwatched, turbulence::direct::slope::pair_covariances};
 
     // Small systems for the preconditioner
     const NOISE: [f64; 3] = [2.5e-14, 1e-14, 6e-14];
@@ -404,7 +404,7 @@ mod tests {
         let array = LensletArray::new(lenslets, 0.5).unwrap();
         let problem =
             SlopeProblem::new(&atmosphere, &array, &sources, ConeGradient::Pupil).unwrap();
-        SlopeCovariance::from_pairs(&problem, &pair_covariances(&problem, &silent).unwrap())
+        SlopeCovariance::from_pairs(&problem, &pair_covariances(&problem, &unwatched).unwrap())
     }
 
     fn masks(lenslets: usize, stars: usize) -> Vec<Array2<bool>> {
@@ -575,7 +575,7 @@ mod tests {
             assert!(matches!(make(&NOISE[..2], valid, &[0, 1]), Err(Error::Invalid(_))));
         }
         assert!(Circulant::<f64>::new(&[]).is_err());
-        let silent = matrix_of(&make(&[0.0; 2], &valid, &[0, 1]).unwrap());
-        assert!(silent.iter().all(|value| value.is_finite()) && silent[[0, 0]] > 0.0);
+        let noiseless = matrix_of(&make(&[0.0; 2], &valid, &[0, 1]).unwrap());
+        assert!(noiseless.iter().all(|value| value.is_finite()) && noiseless[[0, 0]] > 0.0);
     }
 }

@@ -35,14 +35,14 @@ impl CovarianceMatrices {
     /// `Invalid` where the system has no target; `Memory` where a matrix does not fit; `Cancelled` where the watcher wants to stop.
     ///
     /// ```
-    /// use lenslet::{device::silent, model::*, tomography::CovarianceMatrices};
+    /// use lenslet::{device::unwatched, model::*, tomography::CovarianceMatrices};
     /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(8e3, 1.0, 25.0)])?;
     /// let (array, on_axis) = (LensletArray::new(2, 0.5)?, Source::star(0.0, 0.0)?);
     /// let system = System::builder(air, array)
     ///     .guide_stars([GuideStar::at_rest(on_axis, array, 1e-13)?])
     ///     .targets([on_axis])
     ///     .build()?;
-    /// let c = CovarianceMatrices::of(&system, &silent)?;
+    /// let c = CovarianceMatrices::of(&system, &unwatched)?;
     /// // The star is where the target is: what it measures is the truth, and noise.
     /// let gap = &c.truth_measurements - &c.truth;
     /// assert!(gap.dim() == (8, 8) && gap.iter().all(|gap| gap.abs() < 1e-25));
@@ -264,7 +264,7 @@ fn take_out(rows: &mut Array2<f64>, modes: &RemovedModes) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::lenslet_array::{LensletArray, Pupil};
     use crate::model::noise::{GuideStar, Noise};
     use crate::model::unmeasured::{Focus, Mode, TipTilt};
@@ -326,7 +326,7 @@ pub(crate) mod tests {
         };
         stars[2].noise = Noise::blocks(&(0..lenslets).map(block).collect::<Vec<_>>()).unwrap();
         let noisy = bare.to_builder().guide_stars(stars).build().unwrap();
-        let [bare, with] = [bare, noisy].map(|s| CovarianceMatrices::of(&s, &silent).unwrap());
+        let [bare, with] = [bare, noisy].map(|s| CovarianceMatrices::of(&s, &unwatched).unwrap());
         let (c, n) = (&with.measurements, with.measurements.nrows());
         assert_eq!(
             (c, with.truth_measurements.dim()),
@@ -349,17 +349,17 @@ pub(crate) mod tests {
         let swapped = system(0.0);
         let targets = [swapped.targets()[1], swapped.targets()[0]];
         let swapped = swapped.to_builder().targets(targets).build().unwrap();
-        let swapped = CovarianceMatrices::of(&swapped, &silent).unwrap();
+        let swapped = CovarianceMatrices::of(&swapped, &unwatched).unwrap();
         let of = |c: &CovarianceMatrices, k: usize| {
             c.truth_measurements.slice(s![k * m..(k + 1) * m, ..]).to_owned()
         };
         assert_eq!((of(&swapped, 0), of(&swapped, 1)), (of(&bare, 1), of(&bare, 0)));
         assert_ne!(of(&bare, 0), of(&bare, 1));
         let aimless = system(0.0).to_builder().targets([]).build().unwrap();
-        assert!(CovarianceMatrices::of(&aimless, &silent).is_err());
+        assert!(CovarianceMatrices::of(&aimless, &unwatched).is_err());
         // All three follow the model of the slopes.
         let other = system(0.0).to_builder().slope_model(SlopeModel::EdgeMidpoint).build().unwrap();
-        let other = CovarianceMatrices::of(&other, &silent).unwrap();
+        let other = CovarianceMatrices::of(&other, &unwatched).unwrap();
         let means = |c: &CovarianceMatrices| [c.measurements.diag().mean(), c.truth.diag().mean()];
         for (midpoint, average) in means(&other).into_iter().zip(means(&bare)) {
             let ratio = midpoint.unwrap() / average.unwrap();
@@ -444,14 +444,16 @@ pub(crate) mod tests {
         for model in [SlopeModel::Average, SlopeModel::EdgeMidpoint] {
             let builder = still.to_builder().atmosphere(air.clone()).slope_model(model);
             let windy = builder.targets([target]).build().unwrap();
-            let found = CovarianceMatrices::later_truth(&windy, delay, &engine, &silent).unwrap();
+            let found =
+                CovarianceMatrices::later_truth(&windy, delay, &engine, &unwatched).unwrap();
             let truth = [Sensor::at_rest(elsewhere, *still.truth_sensor())];
-            let expected = with_measurements(&windy, &air, &truth, &engine, &silent).unwrap();
+            let expected = with_measurements(&windy, &air, &truth, &engine, &unwatched).unwrap();
             let most = expected.fold(0.0, |most: f64, value| most.max(value.abs()));
             let gap = (&found - &expected).fold(0.0, |most: f64, gap| most.max(gap.abs()));
             assert!(gap < 1e-9 * most, "{gap:e} {most:e}");
             // Without the delay it is another covariance.
-            let at_once = CovarianceMatrices::later_truth(&windy, 0.0, &engine, &silent).unwrap();
+            let at_once =
+                CovarianceMatrices::later_truth(&windy, 0.0, &engine, &unwatched).unwrap();
             let gap = (&at_once - &expected).fold(0.0, |most: f64, gap| most.max(gap.abs()));
             assert!(gap > 1e-2 * most, "{gap:e} {most:e}");
         }

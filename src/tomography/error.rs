@@ -295,7 +295,7 @@ impl Corners {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::atmosphere::Atmosphere;
     use crate::model::noise::GuideStar;
     use crate::model::source::Source;
@@ -305,8 +305,8 @@ mod tests {
     use crate::tomography::simulation::Simulation;
     use ndarray::{Array3, Axis, s};
 
-    /// Simulated worlds.
-    const DRAWS: usize = 200;
+    /// Turbulence realisations.
+    const REALISATIONS: usize = 200;
 
     // A parabola comes back
     #[test]
@@ -387,7 +387,7 @@ mod tests {
         let options = ReconstructorOptions::default();
         let run = |options| {
             let plan = ReconstructorPlan::new(&system, options).unwrap();
-            let found = plan.run(&Engine::default(), &silent).unwrap();
+            let found = plan.run(&Engine::default(), &unwatched).unwrap();
             let rows = found.reconstructor.as_ref().unwrap();
             let shape = (rows.dim().0 * rows.dim().1, rows.dim().2);
             (rows.to_shape(shape).unwrap().to_owned(), found)
@@ -452,13 +452,14 @@ mod tests {
         };
         stars.extend(system.targets().iter().map(|target| truth(*target)));
         stars.extend(system.targets().iter().map(|target| truth(upwind(target))));
-        let world =
+        let turbulence =
             Simulation::new(&system.to_builder().guide_stars(stars).build().unwrap()).unwrap();
         let (m, n) = cases[0].rows.dim();
-        let mut all = vec![Array2::zeros((DRAWS, m)); cases.len()];
+        let mut all = vec![Array2::zeros((REALISATIONS, m)); cases.len()];
         // Measure and reconstruct in each world
-        for draw in 0..DRAWS {
-            let slopes = Array1::from(world.draw(draw as u64 + 1).slopes.to_vec());
+        for realisation in 0..REALISATIONS {
+            let slopes =
+                Array1::from(turbulence.realisation(realisation as u64 + 1).slopes.to_vec());
             let measured = slopes.slice(s![..n]).to_owned();
             let mut spoilt = measured.clone();
             for Mode { first, shape } in modes.iter() {
@@ -468,7 +469,7 @@ mod tests {
             for (case, left) in cases.iter().zip(&mut all) {
                 let from = n + if case.late { m } else { 0 };
                 let seen = if case.blind { &spoilt } else { &measured };
-                left.row_mut(draw)
+                left.row_mut(realisation)
                     .assign(&(&slopes.slice(s![from..from + m]) - &case.rows.dot(seen)));
             }
         }
@@ -481,9 +482,9 @@ mod tests {
         for t in 0..targets {
             let left = left.slice(s![.., t * m..(t + 1) * m]);
             let expected = case.errors.index_axis(Axis(0), t).to_owned();
-            let measured = left.t().dot(&left) / DRAWS as f64;
+            let measured = left.t().dot(&left) / REALISATIONS as f64;
             // A variance from so many draws is right to √(2/draws); the mean over slopes is better.
-            let bar = (2.0 / DRAWS as f64).sqrt();
+            let bar = (2.0 / REALISATIONS as f64).sqrt();
             let ratio = measured.diag().sum() / expected.diag().sum();
             assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
             for (measured, expected) in measured.diag().iter().zip(expected.diag()) {

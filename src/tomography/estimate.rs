@@ -25,7 +25,7 @@ use crate::tomography::blocks::{Measured, Shared, side_by_side, with_noise};
 use crate::tomography::circulant::{Circulant, Group};
 use crate::tomography::interpolation::{SampledErrors, interpolation_error};
 use crate::tomography::inversion::Inversion;
-use crate::turbulence::blocks::Rectangles;
+use crate::turbulence::blocks::CrossBlocks;
 use crate::turbulence::plan::{
     CovarianceOptions, CovariancePlan, Form, PIECES, SLOPES, SlopeCovariancePlan, WAVEFRONT,
     WavefrontSlopes, dense_slopes, dense_wavefront_slope,
@@ -155,7 +155,7 @@ impl EstimateOptions {
 // Estimate that is posed
 /// An estimate that is posed: plans of its covariances, and the noise.
 #[derive(Debug, Clone)]
-pub(crate) struct Posed {
+pub(crate) struct PosedEstimate {
     pub(crate) covariances: CovariancePlan,
     pub(crate) groups: Vec<PosedGroup>,
     pub(crate) valid: Vec<Array2<bool>>,
@@ -177,7 +177,7 @@ pub(crate) struct PosedGroup {
 }
 
 // Pose an estimate of a system
-impl Posed {
+impl PosedEstimate {
     /// Poses the estimate of a system.
     ///
     /// # Errors
@@ -290,7 +290,7 @@ pub(crate) enum Matrices {
     /// Ξ lattice by lattice; Θ is that of the only group.
     Toeplitz(WavefrontProblem, WavefrontSlope),
     /// What Θ has beside its groups, and Ξ set by set.
-    Blocks(Rectangles, Vec<WavefrontSlopes>),
+    Blocks(CrossBlocks, Vec<WavefrontSlopes>),
     /// Θ, (n, n), and Ξ, (T M², n).
     Dense([Array2<f64>; 2]),
 }
@@ -603,7 +603,7 @@ impl Estimates {
 
 // What is found for one frame
 /// What is found for one frame, in units of `unit` rad of slope.
-pub(crate) struct Found<T> {
+pub(crate) struct FrameEstimate<T> {
     pub(crate) wavefront: Vec<T>,
     pub(crate) attempt: Attempt,
     /// χ²/n of slopes in that unit.
@@ -625,7 +625,7 @@ impl Estimates {
     ///
     /// # Errors
     /// `Invalid` where a wavefront is beyond the largest number.
-    pub(crate) fn push<T: Real>(&mut self, found: Found<T>) -> Result<(), Invalid> {
+    pub(crate) fn push<T: Real>(&mut self, found: FrameEstimate<T>) -> Result<(), Invalid> {
         let (frame, unit) = (self.iterations.len(), found.unit);
         let mut room = self.wavefront.index_axis_mut(Axis(0), frame);
         let mut finite = true;
@@ -718,7 +718,13 @@ impl<T: Real> EstimatorCpu<T> {
                 self.removed.remove(&mut used);
                 sampled.rms(&used)
             });
-            estimates.push(Found { wavefront, attempt, chi_squared, unit, interpolation })?;
+            estimates.push(FrameEstimate {
+                wavefront,
+                attempt,
+                chi_squared,
+                unit,
+                interpolation,
+            })?;
             watch.progress(frame + 1, frames);
         }
         Ok(estimates)
@@ -792,7 +798,7 @@ impl<T: Real> Frames for EstimatorCpu<T> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::lenslet_array::LensletArray;
     use crate::model::noise::Noise;
     use crate::model::sensor::Sensor;
@@ -866,7 +872,7 @@ pub(crate) mod tests {
         system: &System,
         options: EstimateOptions,
     ) -> Result<EstimatorCpu<f64>, Error> {
-        let model = Posed::new(system, options)?.compute(&Engine::default(), &silent)?;
+        let model = PosedEstimate::new(system, options)?.compute(&Engine::default(), &unwatched)?;
         EstimatorCpu::of(model, options)
     }
 
@@ -905,7 +911,7 @@ pub(crate) mod tests {
             // Pose the same with dense matrices
             let order = SlopeOrder::new(&system.valid_lenslets());
             let [theta, xi] =
-                dense_matrices(&system, &Engine::default(), (&silent, &silent)).unwrap();
+                dense_matrices(&system, &Engine::default(), (&unwatched, &unwatched)).unwrap();
             let xi = faer::Mat::from_fn(xi.nrows(), xi.ncols(), |row, column| xi[[row, column]]);
             let noise = |k: usize| if k < order.index(1, 0, 0) { 1e-13 } else { 3e-13 };
             let measured = faer::Mat::from_fn(order.len(), order.len(), |row, column| {
@@ -925,7 +931,7 @@ pub(crate) mod tests {
                 let options = options.stop(stop);
                 let estimator = built(&system, options).unwrap();
                 let slopes = slopes(2, estimator.slopes());
-                let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
+                let estimates = estimator.estimate(slopes.view(), false, &unwatched).unwrap();
                 assert_eq!(estimates.wavefront.dim(), (2, 2, 12, 12));
                 let wavefront = dense_matrix(estimator.wavefront());
                 for frame in 0..2 {
@@ -963,7 +969,7 @@ pub(crate) mod tests {
             let stop = Stop { tolerance: 1e-12, iterations: 2000 };
             let estimator = built(&system, EstimateOptions::default().stop(stop)).unwrap();
             let order = SlopeOrder::new(&system.valid_lenslets());
-            let mut matrix = dense_slopes(&system, &Engine::default(), &silent).unwrap();
+            let mut matrix = dense_slopes(&system, &Engine::default(), &unwatched).unwrap();
             // Add the blocks of noise to a matrix
             for (q, star) in system.guide_stars().iter().enumerate() {
                 for k in 0..order.lenslets(q).len() {
@@ -978,7 +984,7 @@ pub(crate) mod tests {
             let slopes = slopes(1, estimator.slopes());
             let wavefront = dense_matrix(estimator.wavefront());
             let exact = by_cholesky(&measured, &wavefront, &slopes.row(0).to_vec());
-            let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
+            let estimates = estimator.estimate(slopes.view(), false, &unwatched).unwrap();
             let largest = |values: &mut dyn Iterator<Item = f64>| {
                 values.fold(0.0, |a: f64, b| a.max(b.abs()))
             };
@@ -997,7 +1003,7 @@ pub(crate) mod tests {
         let [plain, blind_estimator] =
             [&plain, &blind].map(|system| built(system, options).unwrap());
         let order = SlopeOrder::new(&blind.valid_lenslets());
-        let mut matrix = dense_slopes(&blind, &Engine::default(), &silent).unwrap();
+        let mut matrix = dense_slopes(&blind, &Engine::default(), &unwatched).unwrap();
         SlopeNoise::new(blind.guide_stars(), &order).add_to(&mut matrix);
         let modes = blind.removed_modes();
         let mut z = Array2::zeros((order.len(), modes.len()));
@@ -1012,12 +1018,12 @@ pub(crate) mod tests {
         let left = p.dot(&slopes.row(0)).to_vec();
         let exact = by_cholesky(&measured, &wavefront, &left);
         let spoilt = &slopes + &z.dot(&Array2::from_elem((modes.len(), 1), 5e-5)).t();
-        let found = blind_estimator.estimate(spoilt.view(), false, &silent).unwrap();
+        let found = blind_estimator.estimate(spoilt.view(), false, &unwatched).unwrap();
         let scale = exact.iter().fold(0.0, |most: f64, w| most.max(w.abs()));
         let errors = found.wavefront.iter().zip(&exact).map(|(a, b)| (a - b).abs());
         let error = errors.fold(0.0, f64::max) / scale;
         assert!(error < 1e-8, "{error:e}");
-        let other = plain.estimate(spoilt.view(), false, &silent).unwrap();
+        let other = plain.estimate(spoilt.view(), false, &unwatched).unwrap();
         let iterations = [&found, &other].map(|estimates| estimates.iterations[0]);
         assert!(iterations[0] < 2 * iterations[1], "{iterations:?}");
         let right = faer::Mat::from_fn(left.len(), 1, |row, _| left[row]);
@@ -1040,7 +1046,7 @@ pub(crate) mod tests {
             assert!((&one - &other).norm_max() < 1e-11 * one.norm_max());
             let slopes = slopes(1, dense.slopes());
             let [one, other] = [&dense, &blocks]
-                .map(|estimator| estimator.estimate(slopes.view(), false, &silent).unwrap());
+                .map(|estimator| estimator.estimate(slopes.view(), false, &unwatched).unwrap());
             let size = |values: &Array4<f64>| values.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
             let error = size(&(&one.wavefront - &other.wavefront)) / size(&one.wavefront);
             let layered = blocks.interpolation_error() > 0.0;
@@ -1049,7 +1055,7 @@ pub(crate) mod tests {
             assert!((ratio - 1.0).abs() < 1e-8, "{ratio}");
             // Count iterations with and without it
             let plain = built(&system, options.form(Form::Blocks).preconditioned(false)).unwrap();
-            let plain = plain.estimate(slopes.view(), false, &silent).unwrap();
+            let plain = plain.estimate(slopes.view(), false, &unwatched).unwrap();
             let counts = [&other, &one, &plain].map(|estimates| estimates.iterations[0]);
             assert!(3 * counts[0] < 2 * counts[2] && counts[0] < counts[1], "{counts:?}");
         }
@@ -1070,7 +1076,7 @@ pub(crate) mod tests {
             let estimator = built(&system, EstimateOptions::default()).unwrap();
             let slopes = slopes(1, estimator.slopes());
             let measured = dense_matrix(estimator.measured());
-            (measured, estimator.estimate(slopes.view(), false, &silent).unwrap())
+            (measured, estimator.estimate(slopes.view(), false, &unwatched).unwrap())
         });
         assert_eq!(one.0, other.0);
         let difference = &one.1.wavefront - &other.1.wavefront;
@@ -1090,7 +1096,7 @@ pub(crate) mod tests {
                 if x_slopes(0) || x_slopes(1) { 1e-6 } else { 0.0 }
             };
             let slopes = Array2::from_shape_fn((1, order.len()), |(_, k)| along_x(k));
-            let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
+            let estimates = estimator.estimate(slopes.view(), false, &unwatched).unwrap();
             let wavefront = estimates.wavefront.slice(ndarray::s![0, 1, .., ..]);
             let step = system.wavefront_pitch() / 2.0;
             let along = |a: [usize; 2], b: [usize; 2]| (wavefront[b] - wavefront[a]) / (6.0 * step);
@@ -1108,7 +1114,7 @@ pub(crate) mod tests {
         let row = slopes(1, estimator.slopes());
         let twice = ndarray::concatenate![ndarray::Axis(0), row, row.mapv(|s| 1.0001 * s)];
         let [cold, warm] =
-            [false, true].map(|warm| estimator.estimate(twice.view(), warm, &silent).unwrap());
+            [false, true].map(|warm| estimator.estimate(twice.view(), warm, &unwatched).unwrap());
         assert!(
             warm.iterations[1] < cold.iterations[1],
             "{:?} {:?}",
@@ -1117,7 +1123,7 @@ pub(crate) mod tests {
         );
         assert!(cold.residual.iter().all(|residual| (0.0..=1e-6).contains(residual)));
         let refusal =
-            |slopes: Array2<f64>| estimator.estimate(slopes.view(), false, &silent).unwrap_err();
+            |slopes: Array2<f64>| estimator.estimate(slopes.view(), false, &unwatched).unwrap_err();
         let error = refusal(slopes(1, 5));
         assert!(error.to_string().starts_with("slopes in a frame = 5: expected "), "{error}");
         let mut hole = row.clone();
@@ -1129,11 +1135,11 @@ pub(crate) mod tests {
         let odd =
             system.to_builder().targets([system.targets()[0]]).phase(Some(grid)).build().unwrap();
         let single = built(&odd, EstimateOptions::default()).unwrap();
-        let estimates = single.estimate(row.view(), false, &silent).unwrap();
+        let estimates = single.estimate(row.view(), false, &unwatched).unwrap();
         assert!(estimates.wavefront.dim() == (1, 1, 13, 13));
         let stop = Stop { tolerance: 1e-10, iterations: 3 };
         let short = built(&system, EstimateOptions::default().stop(stop)).unwrap();
-        let estimates = short.estimate(row.view(), false, &silent).unwrap();
+        let estimates = short.estimate(row.view(), false, &unwatched).unwrap();
         assert!(estimates.iterations == [3] && estimates.residual[0] > 1e-10);
         assert_eq!(estimates.converged(), [false]);
         let reason = estimates.shortfall[0].as_deref().unwrap();
@@ -1154,7 +1160,7 @@ pub(crate) mod tests {
         stars.iter_mut().for_each(|star| star.noise = Noise::uniform(1e-15).unwrap());
         let system = system(["inf", "90e3"], 0.0).to_builder().guide_stars(stars).build().unwrap();
         let simulation = crate::tomography::simulation::Simulation::new(&system).unwrap();
-        let drawn = simulation.draw(3).slopes;
+        let drawn = simulation.realisation(3).slopes;
         let n = drawn.len();
         let order = SlopeOrder::new(&system.valid_lenslets());
         let half = |q: usize| order.lenslets(q).len();
@@ -1172,7 +1178,7 @@ pub(crate) mod tests {
             );
         let stop = Stop { tolerance: 1e-10, iterations: 2000 };
         let estimator = built(&system, EstimateOptions::default().stop(stop)).unwrap();
-        let estimates = estimator.estimate(frames.view(), false, &silent).unwrap();
+        let estimates = estimator.estimate(frames.view(), false, &unwatched).unwrap();
         let factored = dense_matrix(estimator.measured()).llt(faer::Side::Lower).unwrap();
         for (frame, &told) in estimates.chi_squared.iter().enumerate() {
             let s = faer::Mat::from_fn(n, 1, |k, _| frames[[frame, k]]);
@@ -1190,19 +1196,19 @@ pub(crate) mod tests {
         let system = system(["inf", "inf"], 0.0);
         let estimator = built(&system, EstimateOptions::default()).unwrap();
         let row = slopes(1, estimator.slopes());
-        let plain = estimator.estimate(row.view(), false, &silent).unwrap();
+        let plain = estimator.estimate(row.view(), false, &unwatched).unwrap();
         for exponent in [-660, -100, 5, 500] {
             let factor = 2f64.powi(exponent);
             let sized = (&row * factor).view().to_owned();
-            let estimates = estimator.estimate(sized.view(), false, &silent).unwrap();
+            let estimates = estimator.estimate(sized.view(), false, &unwatched).unwrap();
             assert_eq!(estimates.wavefront, &plain.wavefront * factor, "2^{exponent}");
             assert_eq!(estimates.iterations, plain.iterations);
             assert!(estimates.chi_squared[0].is_finite());
         }
-        let huge = estimator.estimate((&row * 1e306 / 1e-6).view(), false, &silent);
+        let huge = estimator.estimate((&row * 1e306 / 1e-6).view(), false, &unwatched);
         assert!(huge.is_ok_and(|estimates| estimates.wavefront.iter().all(|w| w.is_finite())));
         let one = Array2::from_elem((1, estimator.slopes()), f64::MAX);
-        let error = estimator.estimate(one.view(), false, &silent).unwrap_err();
+        let error = estimator.estimate(one.view(), false, &unwatched).unwrap_err();
         assert!(error.to_string().contains("radians"), "{error}");
     }
 
@@ -1224,7 +1230,7 @@ pub(crate) mod tests {
         let system = System::from_toml(text, "quiet.toml").unwrap();
         let estimator = built(&system, options).unwrap();
         let slopes = slopes(1, estimator.slopes());
-        let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
+        let estimates = estimator.estimate(slopes.view(), false, &unwatched).unwrap();
         assert!(estimates.iterations[0] > 1000, "{:?}", estimates.iterations);
         assert_eq!(estimates.converged(), [true]);
     }

@@ -10,14 +10,14 @@ mod gpu;
 // What the planned estimate stands on
 use self::gpu::{estimators, on_devices, without_factors};
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Speed, Watch, Work, check, engine::Engine};
+use crate::device::{CostKind, Speed, Watch, check, engine::Engine};
 use crate::error::{Error, Invalid, count};
 use crate::model::system::System;
 use crate::numerics::real::Precision;
 #[cfg(feature = "factorise")]
 use crate::tomography::estimate::factorised::Factorised;
 use crate::tomography::estimate::{
-    EstimateOptions, Estimates, EstimatorCpu, Frames, Posed, check_slopes,
+    EstimateOptions, Estimates, EstimatorCpu, Frames, PosedEstimate, check_slopes,
 };
 use crate::tomography::inversion::{Cost, Inversion, iterations, toeplitz_product};
 use crate::turbulence::plan::{Form, PIECES, SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
@@ -29,18 +29,18 @@ use ndarray::ArrayView2;
 /// ```
 /// use lenslet::tomography::EstimateOptions;
 /// use lenslet::tomography::EstimatePlan;
-/// use lenslet::device::{Engine, silent};
+/// use lenslet::device::{Engine, unwatched};
 /// use lenslet::model::System;
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = EstimatePlan::new(&system, EstimateOptions::default())?;
-/// let estimator = plan.run(&Engine::default(), &silent)?;
+/// let estimator = plan.run(&Engine::default(), &unwatched)?;
 /// let flat = ndarray::Array2::zeros((1, plan.slopes()));
-/// let estimates = estimator.estimate(flat.view(), false, &silent)?;
+/// let estimates = estimator.estimate(flat.view(), false, &unwatched)?;
 /// assert!(estimates.wavefront.iter().all(|w| *w == 0.0));
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct EstimatePlan(Posed, Inversion, String);
+pub struct EstimatePlan(PosedEstimate, Inversion, String);
 
 // Steps of the plan of an estimate
 impl EstimatePlan {
@@ -50,11 +50,11 @@ impl EstimatePlan {
     /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet, or tolerance or method make no
     /// sense; `NotToeplitz` where that form is asked for and there is none.
     pub fn new(system: &System, options: EstimateOptions) -> Result<Self, Error> {
-        Self::of(exact_where_it_fits(Posed::new(system, options)?)?, &Speed::default())
+        Self::of(exact_where_it_fits(PosedEstimate::new(system, options)?)?, &Speed::default())
     }
 
     // Choose how to solve a frame
-    fn of(posed: Posed, speed: &Speed) -> Result<Self, Error> {
+    fn of(posed: PosedEstimate, speed: &Speed) -> Result<Self, Error> {
         let (options, system) = (posed.options, posed.covariances.system());
         let usual = EstimateOptions::default();
         let iterate = options.solver != usual.solver
@@ -74,7 +74,10 @@ impl EstimatePlan {
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn frames(self, frames: usize) -> Result<Self, Error> {
-        Self::of(Posed { options: self.0.options.frames(frames), ..self.0 }, &Speed::default())
+        Self::of(
+            PosedEstimate { options: self.0.options.frames(frames), ..self.0 },
+            &Speed::default(),
+        )
     }
 
     /// The same plan for an engine: where the choice is left to it, the method that is faster there; iterations where a device lacks the
@@ -98,12 +101,12 @@ impl EstimatePlan {
     }
 
     /// What is posed, with interpolated layers where the dense form was chosen here and does not fit into the memory of an engine.
-    fn on_engine(self, engine: &Engine) -> Result<Posed, Error> {
+    fn on_engine(self, engine: &Engine) -> Result<PosedEstimate, Error> {
         if self.0.reason.is_none() || self.check(engine).is_ok() {
             return Ok(self.0);
         }
         let (system, options) = (self.0.covariances.system(), self.0.options);
-        Posed::new(system, options.form(Form::Auto).exact(false))
+        PosedEstimate::new(system, options.form(Form::Auto).exact(false))
     }
 
     /// How frames are solved, once it is decided.
@@ -217,7 +220,7 @@ impl EstimatePlan {
         let mut stages = posed.covariances.stages(engine);
         stages.retain(wanted);
         let cost = cost(posed);
-        stages.push(Stage::new(OPERATORS, &[(Work::Transforms, 20.0 * cost.product)], engine));
+        stages.push(Stage::new(OPERATORS, &[(CostKind::Transforms, 20.0 * cost.product)], engine));
         let [factor, frames] = cost.of(self.1);
         if self.1 != Inversion::Iterative {
             stages.push(Stage::new(FACTOR, &factor, engine));
@@ -273,20 +276,21 @@ const EXACT_BYTES: u64 = 2 << 30;
 const EXACT_SECONDS: f64 = 60.0;
 
 /// Whether layers are brought to the pupil by interpolation.
-fn interpolates(posed: &Posed) -> bool {
+fn interpolates(posed: &PosedEstimate) -> bool {
     posed.covariances.wavefront().is_some_and(|plan| plan.problem().is_layered())
 }
 
 /// What is posed, in dense form where layers would be interpolated, the form is open, and dense matrices fit.
-fn exact_where_it_fits(posed: Posed) -> Result<Posed, Error> {
+fn exact_where_it_fits(posed: PosedEstimate) -> Result<PosedEstimate, Error> {
     let (options, system) = (posed.options, posed.covariances.system());
     let is_open = options.form == Form::Auto && options.exact && interpolates(&posed);
     if !is_open || dense_bytes(system).into_iter().any(|bytes| bytes > EXACT_BYTES) {
         return Ok(posed);
     }
-    let (mut dense, engine) = (Posed::new(system, options.form(Form::Dense))?, Engine::default());
+    let (mut dense, engine) =
+        (PosedEstimate::new(system, options.form(Form::Dense))?, Engine::default());
     dense.reason = Some("exact, without interpolation of layers, and the matrices fit".into());
-    let of = |posed: &Posed| EstimatePlan::of(posed.clone(), engine.speed());
+    let of = |posed: &PosedEstimate| EstimatePlan::of(posed.clone(), engine.speed());
     let (dense, interpolated) = (of(&dense)?, of(&posed)?);
     let [exact, other] = [&dense, &interpolated].map(|plan| plan.describe(&engine).seconds());
     let fits = dense.check(&engine).is_ok() && exact <= EXACT_SECONDS.max(2.0 * other);
@@ -298,7 +302,7 @@ fn exact_where_it_fits(posed: Posed) -> Result<Posed, Error> {
 #[cfg(feature = "factorise")]
 fn factor_bytes(n: usize, method: Inversion, engine: &Engine) -> (u64, u64) {
     let filtered = method == Inversion::Eigen;
-    let there = Factorised::bytes_there(n, filtered, engine);
+    let there = Factorised::bytes_on_device(n, filtered, engine);
     (there, if filtered && engine.devices().is_empty() { 4 } else { 1 })
 }
 
@@ -308,7 +312,7 @@ fn factor_bytes(_: usize, _: Inversion, _: &Engine) -> (u64, u64) {
 }
 
 /// What solving the frames of an estimate will take.
-fn cost(posed: &Posed) -> Cost {
+fn cost(posed: &PosedEstimate) -> Cost {
     let (system, slopes) = (posed.covariances.system(), posed.noise.variances.len());
     let toeplitz = |plan: &SlopeCovariancePlan| {
         toeplitz_product(plan.problem().sources(), plan.problem().lags())
@@ -376,7 +380,7 @@ impl Estimator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_machines, silent};
+    use crate::device::{gpu::test_machines, unwatched};
     use crate::linear::operator::battery;
     use crate::linear::solver::Stop;
     use crate::model::unmeasured::{Focus, TipTilt};
@@ -387,7 +391,7 @@ mod tests {
         options: EstimateOptions,
         engine: &Engine,
     ) -> Result<Estimator, Error> {
-        EstimatePlan::new(system, options)?.run(engine, &silent)
+        EstimatePlan::new(system, options)?.run(engine, &unwatched)
     }
 
     // Prefer exact estimates
@@ -409,7 +413,7 @@ mod tests {
         let estimate = |options: EstimateOptions| {
             let options = options.tolerance(1e-9);
             let found = planned(&lasers, options, &engine).unwrap();
-            found.estimate(frames.view(), false, &silent).unwrap()
+            found.estimate(frames.view(), false, &unwatched).unwrap()
         };
         let exact = estimate(usual);
         assert!(exact.interpolation.is_empty());
@@ -455,9 +459,9 @@ mod tests {
             let one = planned(&system, options, &one).unwrap();
             let row = slopes(1, two.slopes());
             let frames = ndarray::concatenate![ndarray::Axis(0), row, row.mapv(|s| 1.0001 * s)];
-            let shared = two.estimate(frames.view(), false, &silent).unwrap();
-            assert_eq!(shared, one.estimate(frames.view(), false, &silent).unwrap());
-            let warm = two.estimate(frames.view(), true, &silent).unwrap();
+            let shared = two.estimate(frames.view(), false, &unwatched).unwrap();
+            assert_eq!(shared, one.estimate(frames.view(), false, &unwatched).unwrap());
+            let warm = two.estimate(frames.view(), true, &unwatched).unwrap();
             assert!(warm.iterations[1] < shared.iterations[1], "{:?}", warm.iterations);
             // Hold the device to the words of the processor
             let cpu = planned(&system, iterated, &Engine::default()).unwrap();
@@ -467,13 +471,13 @@ mod tests {
             hole[[1, 3]] = f64::NAN;
             for bad in [slopes(1, 5), hole] {
                 let [ours, theirs] = [&cpu, &two]
-                    .map(|e| e.estimate(bad.view(), false, &silent).unwrap_err().to_string());
+                    .map(|e| e.estimate(bad.view(), false, &unwatched).unwrap_err().to_string());
                 assert_eq!(theirs, ours);
             }
             let stop = Stop { tolerance: 1e-10, iterations: 3 };
             let options = EstimateOptions::default().stop(stop);
             let short = planned(&system, options, &engine).unwrap();
-            let estimates = short.estimate(frames.view(), false, &silent).unwrap();
+            let estimates = short.estimate(frames.view(), false, &unwatched).unwrap();
             assert!(estimates.iterations == [3, 3] && estimates.converged() == [false; 2]);
             assert!(Engine::gpus(Vec::new(), Precision::F32).is_err());
         }
@@ -490,14 +494,14 @@ mod tests {
         let options = EstimateOptions::default().method(Inversion::Cholesky);
         let here = planned(&blind, options, &Engine::default()).unwrap();
         let slopes = slopes(2, here.slopes());
-        let expected = here.estimate(slopes.view(), false, &silent).unwrap();
+        let expected = here.estimate(slopes.view(), false, &unwatched).unwrap();
         for gpu in test_machines() {
             for (precision, tolerance, bound) in
                 [(Precision::F64, 1e-6, 1e-9), (Precision::F32, 1e-5, 1e-3)]
             {
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
                 let there = planned(&blind, options.tolerance(tolerance), &engine).unwrap();
-                let found = there.estimate(slopes.view(), false, &silent).unwrap();
+                let found = there.estimate(slopes.view(), false, &unwatched).unwrap();
                 assert_eq!(found.converged(), [true; 2], "{precision:?} {:?}", found.residual);
                 let [ours, theirs] =
                     [&expected, &found].map(|e| e.wavefront.iter().copied().collect::<Vec<f64>>());
@@ -570,13 +574,13 @@ mod tests {
         let options = EstimateOptions::default().stop(stop);
         let here = planned(&system, options, &Engine::default()).unwrap();
         let slopes = slopes(1, here.slopes());
-        let expected = here.estimate(slopes.view(), false, &silent).unwrap();
+        let expected = here.estimate(slopes.view(), false, &unwatched).unwrap();
         let devices =
             test_machines().into_iter().map(|gpu| Engine::gpus(vec![gpu], Precision::F32));
         for engine in devices.chain([Ok(Engine::cpu(Precision::F32))]) {
             let engine = engine.unwrap();
             let there = planned(&system, options, &engine).unwrap();
-            let estimates = there.estimate(slopes.view(), false, &silent).unwrap();
+            let estimates = there.estimate(slopes.view(), false, &unwatched).unwrap();
             assert!(estimates.residual[0] <= 1e-3);
             let [ours, theirs] =
                 [&expected, &estimates].map(|e| e.wavefront.iter().copied().collect::<Vec<f64>>());

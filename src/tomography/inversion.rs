@@ -2,7 +2,7 @@
 //! How systems with the covariance of measurements are solved: by a factor of the matrix, or by iterations.
 
 // What the choice stands on
-use crate::device::{Speed, Work, threads};
+use crate::device::{CostKind, Speed, threads};
 #[cfg(feature = "factorise")]
 use crate::error::Error;
 use crate::error::{Invalid, count};
@@ -156,15 +156,17 @@ impl MatrixRates {
 
     /// Time of so many multiplications, in products with a matrix of some order.
     #[cfg_attr(not(feature = "factorise"), allow(dead_code))]
-    pub(crate) fn products(&self, multiplications: f64, order: f64) -> (Work, f64) {
-        (Work::Products, Self::time(self.products, multiplications, order))
+    pub(crate) fn products(&self, multiplications: f64, order: f64) -> (CostKind, f64) {
+        (CostKind::Products, Self::time(self.products, multiplications, order))
     }
 
     /// Time to take a matrix of some order apart.
-    pub(crate) fn factor(&self, way: Inversion, n: f64) -> (Work, f64) {
+    pub(crate) fn factor(&self, way: Inversion, n: f64) -> (CostKind, f64) {
         match way {
-            Inversion::Eigen => (Work::Eigenvectors, Self::time(self.eigenvectors, n.powi(3), n)),
-            _ => (Work::Factors, Self::time(self.factors, n.powi(3) / 6.0, n)),
+            Inversion::Eigen => {
+                (CostKind::Eigenvectors, Self::time(self.eigenvectors, n.powi(3), n))
+            }
+            _ => (CostKind::Factors, Self::time(self.factors, n.powi(3) / 6.0, n)),
         }
     }
 }
@@ -179,17 +181,17 @@ const USE: f64 = 1.6e-9;
 
 impl Cost {
     /// Work of one thread to prepare a way, and to solve all frames by it.
-    pub(crate) fn of(&self, way: Inversion) -> [Vec<(Work, f64)>; 2] {
+    pub(crate) fn of(&self, way: Inversion) -> [Vec<(CostKind, f64)>; 2] {
         let (n, frames) = (self.slopes as f64, self.frames as f64);
         if way == Inversion::Iterative {
             return [
                 Vec::new(),
-                vec![(Work::Transforms, 2.0 * frames * self.iterations * self.product)],
+                vec![(CostKind::Transforms, 2.0 * frames * self.iterations * self.product)],
             ];
         }
         let prepare =
-            vec![(Work::Memory, GATHER * n * n), MatrixRates::of_threads().factor(way, n)];
-        [prepare, vec![(Work::Memory, frames * USE * n * n)]]
+            vec![(CostKind::Memory, GATHER * n * n), MatrixRates::of_threads().factor(way, n)];
+        [prepare, vec![(CostKind::Memory, frames * USE * n * n)]]
     }
 
     // Choose and say why

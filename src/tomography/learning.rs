@@ -3,7 +3,7 @@
 
 // What learning stands on
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Engine, Watch, Work, Workers, gather};
+use crate::device::{CancelOnly, CostKind, Engine, Watch, Workers, gather};
 use crate::error::{Error, Invalid, accept, count};
 use crate::linear::least_squares::{Fitted, LeastSquares, Normal, Residuals};
 use crate::model::atmosphere::{Atmosphere, Layer};
@@ -25,7 +25,7 @@ use std::ops::Range;
 // Numbers that can be learned
 /// A group of numbers that are learned or kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unknown {
+pub enum ParameterGroup {
     /// The strength of each layer: Fried parameter and fractions.
     Strengths,
     /// The altitude of each layer that does not start at the ground.
@@ -61,7 +61,7 @@ pub enum Parameter {
 }
 
 // Names of what is learned
-impl Unknown {
+impl ParameterGroup {
     /// All of them, by their names.
     pub const NAMES: [(&'static str, Self); 6] = [
         ("strengths", Self::Strengths),
@@ -112,7 +112,7 @@ impl Display for Parameter {
 // A system as a set of numbers
 /// A guess at what is to be learned.
 #[derive(Debug, Clone)]
-struct Guess {
+struct FitState {
     /// Their fractions are strengths.
     layers: Vec<Layer>,
     sensors: Vec<Sensor>,
@@ -120,7 +120,7 @@ struct Guess {
     noise: Vec<[f64; 3]>,
 }
 
-impl Guess {
+impl FitState {
     // A guess from a system
     fn of(system: &System) -> Self {
         let mean = |star: &GuideStar, q: usize| {
@@ -445,7 +445,7 @@ struct Model<'a> {
     measured: &'a Array1<f64>,
     weights: &'a Weights,
     /// The guess last looked at, with the maps of its layers, by pairs: all for strength 1.
-    guess: Guess,
+    guess: FitState,
     units: Vec<Vec<Unit>>,
     /// The maps of each star's noise, xx, xy and yy, with the star's own pair.
     noise: Vec<(usize, [Array1<f64>; 3])>,
@@ -488,7 +488,7 @@ impl Model<'_> {
             };
             Ok(Unit { map, slopes: None })
         };
-        gather(Workers::cores(&self.geometry), wanted, &Unseen(self.watch), map)
+        gather(Workers::cores(&self.geometry), wanted, &CancelOnly(self.watch), map)
     }
 
     /// Looks at other parameters.
@@ -653,22 +653,13 @@ impl Residuals for Model<'_> {
         Ok(self.weights.apply_to_columns(&jacobian))
     }
 }
-/// Work that is not counted and may be stopped.
-struct Unseen<'a>(&'a dyn Watch);
-
-impl Watch for Unseen<'_> {
-    fn cancelled(&self) -> bool {
-        self.0.cancelled()
-    }
-}
-
 // The plan of learning
 /// What is to be learned.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LearnOptions {
     /// Which numbers are learned; noise always is.
-    pub fit: Vec<Unknown>,
+    pub fit: Vec<ParameterGroup>,
     /// The most steps of the fit.
     pub steps: usize,
 }
@@ -676,13 +667,13 @@ pub struct LearnOptions {
 /// How a system will be learned from slopes.
 ///
 /// ```
-/// use lenslet::{device::silent, model::System, tomography::{LearnOptions, LearnPlan}};
+/// use lenslet::{device::unwatched, model::System, tomography::{LearnOptions, LearnPlan}};
 /// let truth = System::from_file("book/systems/small-moao.toml")?;
-/// let maps = LearnPlan::new(&truth, LearnOptions::default())?.expected(&silent)?;
+/// let maps = LearnPlan::new(&truth, LearnOptions::default())?.expected(&unwatched)?;
 /// let wrong = std::fs::read_to_string("book/systems/small-moao.toml")?;
 /// let wrong = wrong.replace("altitude = 4500.0", "altitude = 4200.0").replace("r0 = 0.15", "r0 = 0.2");
 /// let start = System::from_toml(&wrong, "wrong.toml")?;
-/// let learned = LearnPlan::new(&start, LearnOptions::default())?.fit(maps, &silent)?;
+/// let learned = LearnPlan::new(&start, LearnOptions::default())?.fit(maps, &unwatched)?;
 /// assert!((learned.system.atmosphere().fried_parameter() - 0.15).abs() < 1e-7);
 /// assert!((learned.system.atmosphere().layers()[1].altitude - 4500.0).abs() < 1e-2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -692,7 +683,7 @@ pub struct LearnPlan {
     geometry: Geometry,
     options: LearnOptions,
     parameters: Vec<Parameter>,
-    start: Guess,
+    start: FitState,
     frames: usize,
 }
 
@@ -706,14 +697,16 @@ impl LearnPlan {
     pub fn new(system: &System, options: LearnOptions) -> Result<Self, Error> {
         system.expect_slopes()?;
         system.expect_average("measured slopes are averages of the gradient")?;
-        let names = Unknown::NAMES.map(|(name, _)| name).join(", ");
+        let names = ParameterGroup::NAMES.map(|(name, _)| name).join(", ");
         let expected = format!("at least one of {names}");
         accept(!options.fit.is_empty(), "fit", "nothing", &expected)?;
         let mut parameters: Vec<Parameter> = Vec::new();
-        for (name, unknown) in Unknown::NAMES.iter().filter(|(_, one)| options.fit.contains(one)) {
+        for (name, unknown) in
+            ParameterGroup::NAMES.iter().filter(|(_, one)| options.fit.contains(one))
+        {
             let own = unknown.parameters(system);
             let expected = match unknown {
-                Unknown::Altitudes => {
+                ParameterGroup::Altitudes => {
                     "no altitudes, as all layers of the system are at the ground, where they stay"
                 }
                 _ => {
@@ -723,8 +716,8 @@ impl LearnPlan {
             accept(!own.is_empty(), "fit", name, expected)?;
             parameters.extend(own);
         }
-        let mut start = Guess::of(system);
-        if options.fit.contains(&Unknown::OuterScale) {
+        let mut start = FitState::of(system);
+        if options.fit.contains(&ParameterGroup::OuterScale) {
             let finite =
                 system.atmosphere().layers().iter().all(|layer| layer.outer_scale.is_finite());
             let expected = "finite outer scales of all layers, to begin from where one is learned";
@@ -828,10 +821,10 @@ impl LearnPlan {
         let (n, frames) = (self.slopes() as f64, self.frames as f64);
         let blocks = frames.min(64.0);
         // Errors of correlated frames take about ten times as many products as the maps.
-        let products = (Work::Products, 5.0 * frames * n * n * 1.5e-10);
-        let averages = (Work::Memory, 0.5 * blocks * n * n * 3e-9);
+        let products = (CostKind::Products, 5.0 * frames * n * n * 1.5e-10);
+        let averages = (CostKind::Memory, 0.5 * blocks * n * n * 3e-9);
         let layers = self.geometry.system.atmosphere().layers().len() as f64;
-        let turning = self.options.fit.contains(&Unknown::Rotations);
+        let turning = self.options.fit.contains(&ParameterGroup::Rotations);
         let looks = |pair: &MapPair| {
             let sensors = pair.stars.map(|star| self.start.sensors[star]);
             let turned = turning && !pair.is_own();
@@ -853,7 +846,7 @@ impl LearnPlan {
         let looks = 8.0 * (1.0 + columns.sum::<f64>());
         vec![
             Stage::new(MAPS, &[products, averages], engine),
-            Stage::new(FIT, &[(Work::Integrals, looks * layers * of_layer)], engine),
+            Stage::new(FIT, &[(CostKind::Integrals, looks * layers * of_layer)], engine),
         ]
     }
 
@@ -926,13 +919,13 @@ impl LearnPlan {
 impl Default for LearnOptions {
     /// Strengths and altitudes, in at most fifty steps.
     fn default() -> Self {
-        Self { fit: vec![Unknown::Strengths, Unknown::Altitudes], steps: 50 }
+        Self { fit: vec![ParameterGroup::Strengths, ParameterGroup::Altitudes], steps: 50 }
     }
 }
 
 impl LearnOptions {
     /// Asks for other numbers.
-    pub fn fit(self, fit: impl IntoIterator<Item = Unknown>) -> Self {
+    pub fn fit(self, fit: impl IntoIterator<Item = ParameterGroup>) -> Self {
         Self { fit: fit.into_iter().collect(), ..self }
     }
 }
@@ -1127,7 +1120,7 @@ const HARDLY: f64 = 1e-3;
 // What cannot be told
 /// Something that the slopes do not tell.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Doubt {
+pub enum FitWarning {
     /// The best value is at a bound.
     Bound(Parameter, f64),
     /// It has no effect on the slopes.
@@ -1146,20 +1139,20 @@ pub enum Doubt {
 const TIED: f64 = 0.95;
 
 // Gather all doubts
-impl Doubt {
+impl FitWarning {
     /// All that is in doubt about a fit.
-    fn all(plan: &LearnPlan, guess: &Guess, fitted: &Fitted, spread: &Spread) -> Vec<Self> {
+    fn all(plan: &LearnPlan, guess: &FitState, fitted: &Fitted, spread: &Spread) -> Vec<Self> {
         let keys = &plan.parameters;
         let told = |key: &Parameter| !matches!(key, Parameter::Noise(..));
-        let mut doubts = Vec::new();
+        let mut warnings = Vec::new();
         for (k, &key) in keys.iter().enumerate().filter(|(_, key)| told(key)) {
             let error = spread.covariance.as_ref().map(|all| all[[k, k]].max(0.0).sqrt());
             if fitted.held[k] {
-                doubts.push(Self::Bound(key, shown(key, guess.get(key), 0.0)[0]));
+                warnings.push(Self::Bound(key, shown(key, guess.get(key), 0.0)[0]));
             } else if !spread.free.contains(&k) {
-                doubts.push(Self::Idle(key));
+                warnings.push(Self::Idle(key));
             } else if error.is_some_and(|error| error > guess.size(key)) {
-                doubts.push(Self::Vague(key));
+                warnings.push(Self::Vague(key));
             }
         }
         let parts = |direction: &Vec<f64>| {
@@ -1167,16 +1160,16 @@ impl Doubt {
             all.filter(|(_, part)| part.abs() > 0.2).collect::<Vec<_>>()
         };
         let [none, few] = &spread.blind;
-        doubts.extend(none.iter().map(parts).map(Self::Blind));
-        doubts.extend(few.iter().map(parts).map(Self::Hardly));
-        doubts.extend(spread.ties(keys));
-        doubts
+        warnings.extend(none.iter().map(parts).map(Self::Blind));
+        warnings.extend(few.iter().map(parts).map(Self::Hardly));
+        warnings.extend(spread.ties(keys));
+        warnings
     }
 }
 
 impl Spread {
     /// Numbers whose errors are tied, the noise left out.
-    fn ties(&self, keys: &[Parameter]) -> Vec<Doubt> {
+    fn ties(&self, keys: &[Parameter]) -> Vec<FitWarning> {
         let Some(all) = &self.covariance else { return Vec::new() };
         let mut ties = Vec::new();
         let told = |k: &usize| !matches!(keys[*k], Parameter::Noise(..));
@@ -1184,7 +1177,7 @@ impl Spread {
             for &l in self.free[at + 1..].iter().filter(|l| told(l)) {
                 let correlation = all[[k, l]] / (all[[k, k]] * all[[l, l]]).sqrt();
                 if correlation.abs() > TIED {
-                    ties.push(Doubt::Tied([keys[k], keys[l]], correlation));
+                    ties.push(FitWarning::Tied([keys[k], keys[l]], correlation));
                 }
             }
         }
@@ -1193,7 +1186,7 @@ impl Spread {
 }
 
 // Say a doubt
-impl Display for Doubt {
+impl Display for FitWarning {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let names = |parts: &[(Parameter, f64)]| {
             let part = |(key, part): &(Parameter, f64)| {
@@ -1247,7 +1240,7 @@ pub struct Learned {
     /// The mean noise of each star's slopes, rad², and its error; negative where there is less in the zero lag than turbulence explains.
     pub noise: Vec<(f64, Option<f64>)>,
     /// What could not be told.
-    pub doubts: Vec<Doubt>,
+    pub warnings: Vec<FitWarning>,
     /// The maps that it was learned from.
     pub maps: SlopeMaps,
     /// The maps of what was learned, rad².
@@ -1266,13 +1259,13 @@ impl Learned {
     // Gather what was learned
     fn new(
         plan: &LearnPlan,
-        guess: Guess,
+        guess: FitState,
         fit: &Fitted,
         (maps, fitted): (SlopeMaps, Array1<f64>),
         spread: Spread,
     ) -> Result<Self, Error> {
         let keys = &plan.parameters;
-        let doubts = Doubt::all(plan, &guess, fit, &spread);
+        let warnings = FitWarning::all(plan, &guess, fit, &spread);
         let blind = |k: usize| spread.blind[0].iter().any(|direction| direction[k].abs() > 0.1);
         let told = |k: usize| spread.free.contains(&k) && !blind(k);
         let error = |k: usize| {
@@ -1313,7 +1306,7 @@ impl Learned {
             fried_parameter,
             fractions,
             noise,
-            doubts,
+            warnings,
             maps,
             fitted,
             misfit,
@@ -1327,7 +1320,7 @@ impl Learned {
     /// The system that learning started from, with what was learned.
     fn system(
         plan: &LearnPlan,
-        guess: &Guess,
+        guess: &FitState,
         r0: f64,
         fractions: &[(f64, Option<f64>)],
         noise: &[(f64, Option<f64>)],
@@ -1367,7 +1360,7 @@ type WithError = (f64, Option<f64>);
 /// The Fried parameter and the fractions of layers, with errors where strengths, of these numbers, were learned.
 fn profile(
     plan: &LearnPlan,
-    guess: &Guess,
+    guess: &FitState,
     strengths: Option<Vec<usize>>,
     covariance: Option<&Array2<f64>>,
 ) -> Result<(WithError, Vec<WithError>), Error> {
@@ -1399,7 +1392,7 @@ fn profile(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::{LensletArray, Pupil, Source, TipTilt};
     use crate::tomography::simulation::{Sampling, Simulation};
     use crate::units::ARCSEC;
@@ -1429,14 +1422,14 @@ mod tests {
         system.to_builder().guide_stars(stars).build().unwrap()
     }
 
-    fn plan(system: &System, fit: &[Unknown]) -> LearnPlan {
+    fn plan(system: &System, fit: &[ParameterGroup]) -> LearnPlan {
         LearnPlan::new(system, LearnOptions::default().fit(fit.iter().copied())).unwrap()
     }
 
     /// What is learned from the exact maps of a truth, from some start.
-    fn learn(truth: &System, start: &System, fit: &[Unknown]) -> Learned {
-        let maps = plan(truth, fit).expected(&silent).unwrap();
-        plan(start, fit).fit(maps, &silent).unwrap()
+    fn learn(truth: &System, start: &System, fit: &[ParameterGroup]) -> Learned {
+        let maps = plan(truth, fit).expected(&unwatched).unwrap();
+        plan(start, fit).fit(maps, &unwatched).unwrap()
     }
 
     fn close(found: f64, wanted: f64, tolerance: f64) {
@@ -1453,10 +1446,11 @@ mod tests {
                 tilt(stars);
                 stars.iter_mut().for_each(|star| star.noise = Noise::uniform(0.0).unwrap());
             });
-            let fit = [Unknown::Strengths, Unknown::Altitudes, Unknown::OuterScale];
+            let fit =
+                [ParameterGroup::Strengths, ParameterGroup::Altitudes, ParameterGroup::OuterScale];
             let learned = learn(&truth, &start, &fit);
             let (air, known) = (learned.system.atmosphere(), truth.atmosphere());
-            assert!(learned.converged && learned.misfit.is_none() && learned.doubts.is_empty());
+            assert!(learned.converged && learned.misfit.is_none() && learned.warnings.is_empty());
             close(air.fried_parameter(), known.fried_parameter(), 1e-6 * 0.15);
             for (layer, known) in air.layers().iter().zip(known.layers()) {
                 close(layer.fraction, known.fraction, 1e-6);
@@ -1481,9 +1475,10 @@ mod tests {
             stars[1].sensor.rotation = 2.5 * DEGREE;
             stars[1].sensor.magnification = 1.02;
         });
-        let fit = [Unknown::Shifts, Unknown::Rotations, Unknown::Magnifications];
+        let fit =
+            [ParameterGroup::Shifts, ParameterGroup::Rotations, ParameterGroup::Magnifications];
         let learned = learn(&truth, &start, &fit);
-        assert!(learned.converged, "{:?}", learned.doubts);
+        assert!(learned.converged, "{:?}", learned.warnings);
         for (star, known) in learned.system.guide_stars().iter().zip(truth.guide_stars()) {
             let (sensor, known) = (star.sensor, known.sensor);
             for axis in [0, 1] {
@@ -1508,11 +1503,12 @@ mod tests {
                     star.sensor.rotation = 0.3 + turn;
                 }
             });
-            let fit = [Unknown::Altitudes, Unknown::Shifts, Unknown::Rotations];
+            let fit =
+                [ParameterGroup::Altitudes, ParameterGroup::Shifts, ParameterGroup::Rotations];
             let plan = plan(&rest, &fit);
             let (bounds, none) = (plan.bounds(), Array1::zeros(plan.geometry.layout.len()));
             let weights = Weights::of_elements(none.clone() + 1.0);
-            let mut model = plan.model(&none, &weights, &bounds, &silent);
+            let mut model = plan.model(&none, &weights, &bounds, &unwatched);
             let at: Vec<f64> = plan.parameters.iter().map(|key| plan.start.get(*key)).collect();
             let jacobian = model.jacobian(&at).unwrap();
             for (k, key) in plan.parameters.iter().enumerate().take(9) {
@@ -1538,7 +1534,7 @@ mod tests {
         let simulation = Simulation::with_sampling(system, &sampling).unwrap();
         let mut slopes = Array2::zeros((frames, simulation.order().len()));
         for (t, mut frame) in slopes.rows_mut().into_iter().enumerate() {
-            frame.assign(&Array1::from(simulation.draw(seed + t as u64).slopes));
+            frame.assign(&Array1::from(simulation.realisation(seed + t as u64).slopes));
         }
         slopes
     }
@@ -1553,11 +1549,14 @@ mod tests {
             stars[0].tip_tilt = TipTilt::Removed;
         });
         let slopes = simulated(&truth, 800, 11);
-        let learning = plan(&start, &[Unknown::Strengths, Unknown::Altitudes, Unknown::Shifts]);
+        let learning = plan(
+            &start,
+            &[ParameterGroup::Strengths, ParameterGroup::Altitudes, ParameterGroup::Shifts],
+        );
         let (mut squares, mut count) = (0.0, 0.0);
         for part in 0..4 {
             let own = slopes.slice(s![200 * part..200 * (part + 1), ..]);
-            let learned = learning.run(own, &silent).unwrap();
+            let learned = learning.run(own, &unwatched).unwrap();
             let layers = learned.system.atmosphere().layers();
             let misfit = learned.misfit.unwrap();
             assert!(learned.converged && (0.4..2.5).contains(&misfit), "{misfit}");
@@ -1602,18 +1601,18 @@ mod tests {
             stars[1].sensor.shift = [0.1, -0.05];
         });
         let slopes = simulated(&truth, 800, 5);
-        let learning = plan(&start, &[Unknown::Shifts, Unknown::Rotations]);
+        let learning = plan(&start, &[ParameterGroup::Shifts, ParameterGroup::Rotations]);
         let (mut squares, known) = (0.0, [0.1, -0.05, -0.03, 0.05]);
         for part in 0..4 {
             let own = slopes.slice(s![200 * part..200 * (part + 1), ..]);
-            let learned = learning.run(own, &silent).unwrap();
+            let learned = learning.run(own, &unwatched).unwrap();
             // Stars this near to each other hardly tell a turn of both.
             let both = [Parameter::Rotation(0), Parameter::Rotation(1)];
-            let is_that = |doubt: &Doubt| matches!(doubt, Doubt::Tied(keys, _) if *keys == both);
+            let is_that = |warning: &FitWarning| matches!(warning, FitWarning::Tied(keys, _) if *keys == both);
             assert!(
-                learned.converged && learned.doubts.iter().all(is_that),
+                learned.converged && learned.warnings.iter().all(is_that),
                 "{:?}",
-                learned.doubts
+                learned.warnings
             );
             for (value, known) in learned.values.iter().zip(known) {
                 let pull = (value.value - known) / value.error.unwrap();
@@ -1641,11 +1640,14 @@ mod tests {
             stars[2].sensor.shift = [0.1, -0.05];
         });
         let start = system(0.16, [0.45, 0.3, 0.25], [2800.0, 6800.0], 20.0);
-        let learning = plan(&start, &[Unknown::Strengths, Unknown::Altitudes, Unknown::Shifts]);
+        let learning = plan(
+            &start,
+            &[ParameterGroup::Strengths, ParameterGroup::Altitudes, ParameterGroup::Shifts],
+        );
         let (mut squares, mut count, mut alarms) = (0.0, 0.0, 0);
         for seed in 0..10 {
             let slopes = correlated(simulated(&truth, 61, 1000 * seed).view(), 8);
-            let learned = learning.run(slopes.view(), &silent).unwrap();
+            let learned = learning.run(slopes.view(), &unwatched).unwrap();
             assert!(
                 (15.0..70.0).contains(&learned.maps.independent),
                 "{}",
@@ -1677,10 +1679,13 @@ mod tests {
     #[test]
     fn a_misfit_that_is_not_finite_is_an_error() {
         let truth = system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0);
-        let mut maps = plan(&truth, &[Unknown::Altitudes]).expected(&silent).unwrap();
+        let mut maps = plan(&truth, &[ParameterGroup::Altitudes]).expected(&unwatched).unwrap();
         maps.scatter = Array2::zeros((4, maps.values.len()));
         let start = system(0.2, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0);
-        let said = plan(&start, &[Unknown::Altitudes]).fit(maps, &silent).unwrap_err().to_string();
+        let said = plan(&start, &[ParameterGroup::Altitudes])
+            .fit(maps, &unwatched)
+            .unwrap_err()
+            .to_string();
         assert!(said.contains("the misfit is not finite"), "{said}");
     }
 
@@ -1688,8 +1693,8 @@ mod tests {
     fn a_wrong_model_is_beyond_chance() {
         let truth = system(0.15, [0.4, 0.3, 0.3], [3000.0, 6500.0], 20.0);
         let start = system(0.15, [0.6, 0.4, 0.0], [1000.0, 6500.0], 20.0);
-        let learned =
-            plan(&start, &[Unknown::Strengths]).run(simulated(&truth, 1000, 9).view(), &silent);
+        let learned = plan(&start, &[ParameterGroup::Strengths])
+            .run(simulated(&truth, 1000, 9).view(), &unwatched);
         let learned = learned.unwrap();
         let misfit = learned.misfit.unwrap();
         assert!(
@@ -1704,31 +1709,34 @@ mod tests {
     fn layers_that_look_alike_are_named() {
         let truth = system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0);
         let start = system(0.15, [0.5, 0.3, 0.2], [3000.0, 3000.0], 20.0);
-        let learned = learn(&truth, &start, &[Unknown::Strengths]);
-        let [Doubt::Blind(parts)] = &learned.doubts[..] else { panic!("{:?}", learned.doubts) };
+        let learned = learn(&truth, &start, &[ParameterGroup::Strengths]);
+        let [FitWarning::Blind(parts)] = &learned.warnings[..] else {
+            panic!("{:?}", learned.warnings)
+        };
         let keys: Vec<Parameter> = parts.iter().map(|(key, _)| *key).collect();
         assert_eq!(keys, [Parameter::Strength(1), Parameter::Strength(2)]);
         assert!(parts[0].1 * parts[1].1 < 0.0);
-        let told = learned.doubts[0].to_string();
+        let told = learned.warnings[0].to_string();
         assert!(
             told.contains("more strength of layer") && told.ends_with("no effect at all"),
             "{told}"
         );
         // Layers a fifth of a lenslet apart are hardly told apart.
         let near = system(0.15, [0.5, 0.3, 0.2], [3000.0, 3300.0], 20.0);
-        let learned = learn(&near, &near, &[Unknown::Strengths]);
-        assert!(matches!(&learned.doubts[..], [Doubt::Hardly(parts)] if parts.len() == 2));
+        let learned = learn(&near, &near, &[ParameterGroup::Strengths]);
+        assert!(matches!(&learned.warnings[..], [FitWarning::Hardly(parts)] if parts.len() == 2));
     }
 
     #[test]
     fn layers_that_are_not_there_and_stars_that_stand_together_tell_nothing() {
         let truth = system(0.15, [0.7, 0.3, 0.0], [3000.0, 6500.0], 20.0);
         let start = system(0.2, [0.4, 0.3, 0.3], [3000.0, 6500.0], 20.0);
-        let learned = learn(&truth, &start, &[Unknown::Strengths]);
+        let learned = learn(&truth, &start, &[ParameterGroup::Strengths]);
         close(learned.fractions[2].0, 0.0, 1e-6);
-        let learned = learn(&truth, &truth, &[Unknown::Strengths, Unknown::Altitudes]);
-        let idle = Doubt::Idle(Parameter::Altitude(2));
-        assert!(learned.doubts.contains(&idle), "{:?}", learned.doubts);
+        let learned =
+            learn(&truth, &truth, &[ParameterGroup::Strengths, ParameterGroup::Altitudes]);
+        let idle = FitWarning::Idle(Parameter::Altitude(2));
+        assert!(learned.warnings.contains(&idle), "{:?}", learned.warnings);
         assert_eq!(idle.to_string(), "altitude of layer 2: the slopes do not depend on it");
         let together = |stars: &mut [GuideStar]| {
             for star in stars {
@@ -1736,12 +1744,13 @@ mod tests {
             }
         };
         let blind = with(&truth, together);
-        let learned = learn(&blind, &blind, &[Unknown::Altitudes]);
-        assert!(learned.doubts.contains(&Doubt::Idle(Parameter::Altitude(1))));
+        let learned = learn(&blind, &blind, &[ParameterGroup::Altitudes]);
+        assert!(learned.warnings.contains(&FitWarning::Idle(Parameter::Altitude(1))));
         // A bound says that it is one, and noise alone has no profile.
-        let bound = Doubt::Bound(Parameter::Strength(1), 0.0).to_string();
+        let bound = FitWarning::Bound(Parameter::Strength(1), 0.0).to_string();
         assert_eq!(bound, "strength of layer 1: at the bound of 0");
-        let refused = |maps| plan(&truth, &[Unknown::Strengths]).fit(maps, &silent).unwrap_err();
+        let refused =
+            |maps| plan(&truth, &[ParameterGroup::Strengths]).fit(maps, &unwatched).unwrap_err();
         let mut silence = learned.maps;
         silence.values.fill(0.0);
         let mut noise = silence.clone();
@@ -1770,14 +1779,14 @@ mod tests {
                     star.sensor.rotation = turn;
                 }
             });
-            let doubts = learn(&turned, &turned, &[Unknown::Rotations]).doubts;
-            let together = |doubt: &Doubt| match doubt {
-                Doubt::Blind(parts) | Doubt::Hardly(parts) => {
+            let warnings = learn(&turned, &turned, &[ParameterGroup::Rotations]).warnings;
+            let together = |warning: &FitWarning| match warning {
+                FitWarning::Blind(parts) | FitWarning::Hardly(parts) => {
                     parts.len() == 3 && parts.iter().all(|(_, part)| part * parts[0].1 > 0.0)
                 }
                 _ => false,
             };
-            assert_eq!(doubts.iter().any(together), blind, "{doubts:?}");
+            assert_eq!(warnings.iter().any(together), blind, "{warnings:?}");
         }
     }
 
@@ -1785,7 +1794,7 @@ mod tests {
     #[test]
     fn what_cannot_be_learned_is_refused_by_name() {
         let whole = system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0);
-        let refused = |system: &System, fit: &[Unknown]| {
+        let refused = |system: &System, fit: &[ParameterGroup]| {
             let options = LearnOptions::default().fit(fit.iter().copied());
             LearnPlan::new(system, options).unwrap_err().to_string()
         };
@@ -1796,19 +1805,19 @@ mod tests {
         );
         let ground = system(0.15, [0.5, 0.3, 0.2], [0.0, 0.0], 20.0);
         assert!(
-            refused(&ground, &[Unknown::Altitudes])
+            refused(&ground, &[ParameterGroup::Altitudes])
                 .contains("all layers of the system are at the ground")
         );
         let alone =
             whole.to_builder().guide_stars(whole.guide_stars()[..1].to_vec()).build().unwrap();
-        assert!(refused(&alone, &[Unknown::Shifts]).contains("a single guide star"));
+        assert!(refused(&alone, &[ParameterGroup::Shifts]).contains("a single guide star"));
         let endless = system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], f64::INFINITY);
-        assert!(refused(&endless, &[Unknown::OuterScale]).starts_with("outer_scale = inf"));
-        let plan = plan(&whole, &[Unknown::Strengths]);
-        let bad = plan.run(Array2::zeros((1, plan.slopes())).view(), &silent).unwrap_err();
+        assert!(refused(&endless, &[ParameterGroup::OuterScale]).starts_with("outer_scale = inf"));
+        let plan = plan(&whole, &[ParameterGroup::Strengths]);
+        let bad = plan.run(Array2::zeros((1, plan.slopes())).view(), &unwatched).unwrap_err();
         assert!(bad.to_string().starts_with("frames = 1: expected at least 2"), "{bad}");
-        let other = learn(&alone, &alone, &[Unknown::Strengths]).maps;
-        assert!(plan.fit(other, &silent).unwrap_err().to_string().starts_with("maps = "));
+        let other = learn(&alone, &alone, &[ParameterGroup::Strengths]).maps;
+        assert!(plan.fit(other, &unwatched).unwrap_err().to_string().starts_with("maps = "));
         let told = plan.describe(&Engine::default());
         assert!(told.method.starts_with("3 numbers and 9 of noise") && told.memory.host > 1 << 20);
     }

@@ -258,15 +258,15 @@ impl SlopeMaps {
     /// `Memory` where the maps do not fit; `Cancelled`.
     ///
     /// ```
-    /// use lenslet::{device::silent, model::System, tomography::{Simulation, SlopeMaps}};
+    /// use lenslet::{device::unwatched, model::System, tomography::{Simulation, SlopeMaps}};
     /// use ndarray::Array2;
     /// let system = System::from_file("book/systems/small-moao.toml")?;
     /// let simulation = Simulation::new(&system)?;
     /// let mut slopes = Array2::zeros((8, simulation.order().len()));
     /// for (seed, mut frame) in slopes.rows_mut().into_iter().enumerate() {
-    ///     frame.assign(&ndarray::Array1::from(simulation.draw(seed as u64).slopes));
+    ///     frame.assign(&ndarray::Array1::from(simulation.realisation(seed as u64).slopes));
     /// }
-    /// let maps = SlopeMaps::measure(&system, slopes.view(), &silent)?;
+    /// let maps = SlopeMaps::measure(&system, slopes.view(), &unwatched)?;
     /// assert_eq!((maps.layout.pairs().len(), maps.memory), (6, 1)); // of three stars
     /// # Ok::<(), lenslet::Error>(())
     /// ```
@@ -452,7 +452,7 @@ fn normalised(layout: &MapLayout, slopes: &Array2<f64>) -> Result<Array2<f64>, I
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::{Atmosphere, Focus, Layer, Noise, Source};
     use rand::{SeedableRng, rngs::StdRng};
     use rand_distr::{Distribution, StandardNormal};
@@ -481,7 +481,7 @@ mod tests {
     fn maps_are_means_over_pairs_of_lenslets() {
         let system = system(&[3, 2], TipTilt::Measured);
         let slopes = random(5, 26, 1);
-        let maps = SlopeMaps::measure(&system, slopes.view(), &silent).unwrap();
+        let maps = SlopeMaps::measure(&system, slopes.view(), &unwatched).unwrap();
         let [own, cross, other] = maps.layout.pairs() else { panic!("three pairs") };
         assert_eq!((own.lags(), cross.lags(), other.lags(), cross.pitch), (5, 5, 3, 0.6));
         let about = &slopes - &slopes.mean_axis(Axis(0)).unwrap();
@@ -520,9 +520,9 @@ mod tests {
         for tip_tilt in [TipTilt::Removed, TipTilt::unknown(1e-9).unwrap()] {
             let system = system(&[3, 3], tip_tilt);
             let mut slopes = random(4, 36, 2);
-            let before = SlopeMaps::measure(&system, slopes.view(), &silent).unwrap();
+            let before = SlopeMaps::measure(&system, slopes.view(), &unwatched).unwrap();
             slopes.slice_mut(s![2, 18..27]).mapv_inplace(|slope| slope + 5.0);
-            let after = SlopeMaps::measure(&system, slopes.view(), &silent).unwrap();
+            let after = SlopeMaps::measure(&system, slopes.view(), &unwatched).unwrap();
             let gaps = &before.values - &after.values;
             assert!(gaps.iter().all(|gap| gap.abs() < 1e-12));
             // What is averaged with the projection is what the projected slopes are averaged to.
@@ -551,7 +551,7 @@ mod tests {
             // Each frame is there 40 times: 20 independent ones of 800.
             let few = random(20, 8, seed);
             let slopes = Array2::from_shape_fn((800, 8), |(t, k)| few[[t / 40, k]]);
-            let maps = SlopeMaps::measure(&system, slopes.view(), &silent).unwrap();
+            let maps = SlopeMaps::measure(&system, slopes.view(), &unwatched).unwrap();
             if seed == 0 {
                 assert!((10.0..=45.0).contains(&maps.independent), "{}", maps.independent);
                 assert!((20..=60).contains(&maps.memory), "{}", maps.memory);
@@ -567,7 +567,7 @@ mod tests {
             "{sum} {plain}"
         );
         let fresh = random(800, 8, 7);
-        let maps = SlopeMaps::measure(&system, fresh.view(), &silent).unwrap();
+        let maps = SlopeMaps::measure(&system, fresh.view(), &unwatched).unwrap();
         assert!(maps.memory == 1 && maps.independent > 400.0 && maps.echo == 0.0);
     }
 
@@ -576,7 +576,7 @@ mod tests {
     fn bad_slopes_are_refused_by_name() {
         let system = system(&[2, 2], TipTilt::Measured);
         let refused = |slopes: Array2<f64>| {
-            SlopeMaps::measure(&system, slopes.view(), &silent).unwrap_err().to_string()
+            SlopeMaps::measure(&system, slopes.view(), &unwatched).unwrap_err().to_string()
         };
         let one = refused(random(1, 16, 1));
         assert!(one.starts_with("frames = 1: expected at least 2"), "{one}");

@@ -15,7 +15,8 @@ pub(crate) mod estimator;
 pub use estimator::{EstimatePlan, Estimator};
 pub(crate) mod simulation;
 pub use simulation::{
-    Draw, Look, Sampling, Simulated, Simulation, SimulationOptions, SimulationPlan, World,
+    EvolvingTurbulence, Quantity, Realisation, Sampling, Simulated, Simulation, SimulationOptions,
+    SimulationPlan,
 };
 #[cfg(feature = "factorise")]
 pub(crate) mod covariance_matrix;
@@ -25,7 +26,7 @@ pub use covariance_matrix::{CovarianceMatrices, add_noise};
 pub(crate) mod reconstructor;
 #[cfg(feature = "factorise")]
 pub use reconstructor::{
-    Reconstruction, ReconstructorOptions, ReconstructorPlan, TakeError, Truth, error_covariance,
+    ErrorSink, Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth, error_covariance,
 };
 #[cfg(feature = "factorise")]
 pub(crate) mod error;
@@ -42,7 +43,9 @@ pub use measured_maps::{MapLayout, MapPair, SlopeMaps};
 #[cfg(feature = "factorise")]
 pub(crate) mod learning;
 #[cfg(feature = "factorise")]
-pub use learning::{Doubt, LearnOptions, LearnPlan, Learned, LearnedValue, Parameter, Unknown};
+pub use learning::{
+    FitWarning, LearnOptions, LearnPlan, Learned, LearnedValue, Parameter, ParameterGroup,
+};
 #[cfg(feature = "factorise")]
 pub(crate) mod slope_checks;
 #[cfg(feature = "factorise")]

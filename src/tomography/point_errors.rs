@@ -9,7 +9,7 @@ mod gpu;
 
 // What errors at points stand on
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Watch, Work, check, engine::Engine};
+use crate::device::{CostKind, Watch, check, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
 use crate::linear::operator::Operator;
 use crate::linear::solver::Stop;
@@ -20,7 +20,7 @@ use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::tomography::error::{WavefrontError, piston_and_tilts, without_modes};
-use crate::tomography::estimate::{EstimateOptions, EstimatorCpu, Model, Posed};
+use crate::tomography::estimate::{EstimateOptions, EstimatorCpu, Model, PosedEstimate};
 use crate::tomography::estimator::EstimatePlan;
 use crate::tomography::inversion::{Inversion, iterations, toeplitz_product};
 use crate::tomography::reconstructor::ReconstructorOptions;
@@ -130,7 +130,7 @@ impl Before {
 /// How the errors at all points of the wavefronts of a system's targets will be computed.
 #[derive(Debug, Clone)]
 pub struct PointErrorsPlan {
-    posed: Posed,
+    posed: PosedEstimate,
     /// Why its covariances have the form that they have.
     reason: String,
     tolerance: f64,
@@ -164,7 +164,7 @@ impl PointErrorsPlan {
         check_options(&options)?;
         let options = EstimateOptions::default().method(Inversion::Iterative).tolerance(tolerance);
         let (grid, pose) =
-            (system.wavefront_grid()?, |form| Posed::new(system, options.form(form)));
+            (system.wavefront_grid()?, |form| PosedEstimate::new(system, options.form(form)));
         let (posed, reason) = match pose(Form::Toeplitz) {
             Err(Error::NotToeplitz { reason }) => (pose(Form::Blocks)?, reason),
             posed => (posed?, "the guide stars share a lattice".into()),
@@ -196,8 +196,8 @@ impl PointErrorsPlan {
         let batch = self.batch.unwrap_or_else(|| self.batch_on(engine));
         let job = Job { posed: &self.posed, lit: &lit, before: &before, batch };
         let answers = match engine.devices() {
-            [] => job.explain_here(model, watch)?,
-            _ => job.explain_there(&model, engine, watch)?,
+            [] => job.explain_on_host(model, watch)?,
+            _ => job.explain_on_device(&model, engine, watch)?,
         };
         let errors = (0..before.len()).map(|t| job.error_of(t, &answers));
         let counts = || answers.explained.iter().map(|found| found.iterations);
@@ -240,7 +240,7 @@ fn in_pupil(system: &System, grid: PhaseGrid) -> impl Fn((usize, usize)) -> bool
 // What is to be explained
 /// What is to be explained.
 struct Job<'a> {
-    posed: &'a Posed,
+    posed: &'a PosedEstimate,
     lit: &'a Lit,
     /// Of each target.
     before: &'a [Before],
@@ -362,7 +362,7 @@ impl Job<'_> {
 const BLOCK: usize = 32;
 
 impl Job<'_> {
-    fn explain_here(&self, model: Model, watch: &dyn Watch) -> Result<Answers, Error> {
+    fn explain_on_host(&self, model: Model, watch: &dyn Watch) -> Result<Answers, Error> {
         let estimator = EstimatorCpu::<f64>::of(model, self.posed.options)?;
         let (measured, wavefront) = (estimator.measured(), estimator.wavefront());
         let operators = [measured, estimator.preconditioner().unwrap_or(measured)];
@@ -470,7 +470,7 @@ impl PointErrorsPlan {
         let mut memory = estimate.memory(engine);
         let block = if engine.devices().is_empty() { BLOCK * (7 * n + all) } else { 0 };
         memory.host = memory.host.saturating_add(8 * (8 * all + block) as u64);
-        let there = self.bytes_there(self.batch_on(engine), engine);
+        let there = self.bytes_on_device(self.batch_on(engine), engine);
         memory.devices = vec![there; engine.devices().len()];
         Ok(memory)
     }
@@ -504,7 +504,7 @@ impl PointErrorsPlan {
             engine: engine.name(),
             memory: self.memory(engine)?,
             stages: {
-                let own = Stage::new(POINTS, &[(Work::Transforms, work)], engine);
+                let own = Stage::new(POINTS, &[(CostKind::Transforms, work)], engine);
                 let among = |stage: &Stage| stage.name != WAVEFRONTS && stage.name != "start";
                 told.stages.into_iter().filter(among).chain([own]).collect()
             },
@@ -526,7 +526,7 @@ impl PointErrorsPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Seat, gpu::test_machines, silent};
+    use crate::device::{RankInfo, gpu::test_machines, unwatched};
     use crate::linear::operator::battery;
     use crate::model::lenslet_array::SlopeOrder;
     use crate::model::noise::SlopeNoise;
@@ -553,7 +553,7 @@ mod tests {
         let told = plan.describe(engine).unwrap();
         let alike = system.groups().members().count() == 1;
         assert_eq!(told.form, if alike { "toeplitz" } else { "blocks" });
-        PointErrorsPlan { batch: Some(2), ..plan }.run(engine, &silent).unwrap()
+        PointErrorsPlan { batch: Some(2), ..plan }.run(engine, &unwatched).unwrap()
     }
 
     /// Variances without piston and without tilts, of all points of all targets.
@@ -581,12 +581,12 @@ mod tests {
 
     /// The errors' covariance for each target by Cholesky's factor, and the places of the points.
     fn dense_errors(system: &System) -> (Vec<faer::Mat<f64>>, Vec<[f64; 2]>) {
-        let mut measured = dense_slopes(system, &Engine::default(), &silent).unwrap();
+        let mut measured = dense_slopes(system, &Engine::default(), &unwatched).unwrap();
         let order = SlopeOrder::new(&system.valid_lenslets());
         SlopeNoise::new(system.guide_stars(), &order).add_to(&mut measured);
         let (n, grid) = (measured.nrows(), system.wavefront_grid().unwrap());
         let factor = faer::Mat::from_fn(n, n, |i, j| measured[[i, j]]).llt(faer::Side::Lower);
-        let (rows, m) = (dense_wavefront_slope(system, &silent).unwrap(), grid.points);
+        let (rows, m) = (dense_wavefront_slope(system, &unwatched).unwrap(), grid.points);
         let place = |k: usize| grid.coordinate(k, system.wavefront_pitch());
         let at: Vec<_> = (0..m * m).map(|k| [k % m, k / m].map(place)).collect();
         let (factor, prior) = (factor.unwrap(), dense_prior(system, &at));
@@ -718,10 +718,15 @@ mod tests {
         // Devices refuse what only cores do
         for gpu in test_machines() {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
-            let seat =
-                Seat { rank: 1, ranks: 2, meet: "nowhere".into(), local: 0, one_machine: false };
+            let seat = RankInfo {
+                rank: 1,
+                ranks: 2,
+                meet: "nowhere".into(),
+                local: 0,
+                one_machine: false,
+            };
             let engine = engine.seated(seat).unwrap();
-            let told = plan(&good, 0.1).unwrap().run(&engine, &silent).unwrap_err().to_string();
+            let told = plan(&good, 0.1).unwrap().run(&engine, &unwatched).unwrap_err().to_string();
             assert!(told.starts_with("ranks = 2: expected 1"), "{told}");
         }
     }

@@ -13,7 +13,7 @@ mod ranks;
 
 // What the reconstructor stands on
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Watch, Work, check, engine::Engine};
+use crate::device::{CostKind, Watch, check, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
@@ -30,7 +30,7 @@ use crate::tomography::covariance_matrix::{
 };
 use crate::tomography::inversion::{Inversion, MatrixRates, not_definite};
 use crate::turbulence::plan::{SLOPES, sensors_of};
-use crate::turbulence::work::{Seen, among, between, time_of_slopes};
+use crate::turbulence::work::{SensorCost, among, between, time_of_slopes};
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
 
 // Options of a reconstructor
@@ -201,13 +201,13 @@ const READY: f64 = 0.03;
 /// How a reconstructor will be computed.
 ///
 /// ```
-/// use lenslet::device::{Engine, silent};
+/// use lenslet::device::{Engine, unwatched};
 /// use lenslet::model::System;
 /// use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
 /// let system = System::from_file("book/systems/small-moao.toml")?;
 /// let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default())?;
 /// assert_eq!((plan.measurements(), plan.truth_slopes()), (232, 96));
-/// let reconstruction = plan.run(&Engine::default(), &silent)?;
+/// let reconstruction = plan.run(&Engine::default(), &unwatched)?;
 /// // Three stars leave a small part of the variance, on average over the slopes of the target.
 /// let mean = |c: ndarray::ArrayView2<f64>| c.diag().mean().unwrap_or(0.0);
 /// let left = mean(reconstruction.error_covariance.index_axis(ndarray::Axis(0), 0));
@@ -342,10 +342,10 @@ impl ReconstructorPlan {
     }
 
     /// The truth sensors of all targets, with their valid lenslets.
-    fn truths(&self) -> Vec<Seen> {
+    fn truths(&self) -> Vec<SensorCost> {
         let sensors = truth_sensors(&self.system);
         let valid = vec![truth_valid(&self.system); sensors.len()];
-        Seen::all(&sensors, &SlopeOrder::new(&valid))
+        SensorCost::all(&sensors, &SlopeOrder::new(&valid))
     }
 
     // Stages of dense matrices
@@ -363,9 +363,11 @@ impl ReconstructorPlan {
             (_, false) => 1.0,
         };
         let solved = match self.method {
-            Inversion::Iterative => {
-                Stage::new(RECONSTRUCTOR, &[(Work::Transforms, self.work_of_iterations())], engine)
-            }
+            Inversion::Iterative => Stage::new(
+                RECONSTRUCTOR,
+                &[(CostKind::Transforms, self.work_of_iterations())],
+                engine,
+            ),
             _ if bordered => Stage::alone(RECONSTRUCTOR, &[], engine),
             _ => {
                 let products = passes * rows * n * n + rows * m * n;
@@ -377,7 +379,7 @@ impl ReconstructorPlan {
             Inversion::Iterative => {
                 Stage::shared(ERROR, &[rates.products(2.0 * rows * m * n, n)], engine)
             }
-            _ if there => Stage::alone(ERROR, &[(Work::Memory, READY + READ * read)], engine),
+            _ if there => Stage::alone(ERROR, &[(CostKind::Memory, READY + READ * read)], engine),
             _ => Stage::alone(ERROR, &[], engine),
         };
         let factor = [rates.factor(self.method, order)];
@@ -449,7 +451,7 @@ impl ReconstructorPlan {
         }
         if !engine.devices().is_empty() {
             let truth = truth_covariance(&self.system, watch)?;
-            let inverted = self.invert_there(&truth, engine, watch)?;
+            let inverted = self.invert_on_device(&truth, engine, watch)?;
             return Ok(self.found(inverted, truth));
         }
         let mut covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
@@ -490,14 +492,14 @@ impl ReconstructorPlan {
         &self,
         engine: &Engine,
         watch: &dyn Watch,
-        sink: &mut TakeError,
+        sink: &mut ErrorSink,
     ) -> Result<(), Error> {
         if !self.is_one_by_one(engine) {
             let found = self.run(engine, watch)?.error_covariance;
             return found.outer_iter().enumerate().try_for_each(|(t, error)| sink(t, error));
         }
         self.check_memory(&self.memory_of_each(engine), engine)?;
-        self.each_error_there(engine, watch, sink)
+        self.each_error_on_device(engine, watch, sink)
     }
 
     /// The most memory that [`each_error`](Self::each_error) has in use at a time.
@@ -556,7 +558,7 @@ const RECONSTRUCTOR: &str = "reconstructor";
 const ERROR: &str = "error";
 
 /// Who takes the covariance C_ee of a target's error, (m, m), rad², with the target's number.
-pub type TakeError<'s> = dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error> + 's;
+pub type ErrorSink<'s> = dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error> + 's;
 
 /// The covariances of the errors of all targets, (T, m, m), and with a delay those of the other choice about prediction.
 type Errors = (Array3<f64>, Option<Array3<f64>>);
@@ -581,7 +583,7 @@ impl ReconstructorPlan {
         check(watch)?;
         let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
         let given = [measurements, truth_measurements];
-        let (rows, errors, spectrum, _) = self.invert_here(&truth, given, watch)?;
+        let (rows, errors, spectrum, _) = self.invert_on_host(&truth, given, watch)?;
         Ok(self.found((rows, errors, spectrum, kept), truth))
     }
 
@@ -612,7 +614,7 @@ impl ReconstructorPlan {
 
     // Invert on processors
     /// The rows of all targets, the covariances of their errors, and the spectrum, by processors, from C_tt, and C_mm and C_tm.
-    fn invert_here(
+    fn invert_on_host(
         &self,
         truth: &Array2<f64>,
         [measurements, mut half]: [Array2<f64>; 2],
@@ -783,7 +785,7 @@ pub fn error_covariance(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::linear::operator::battery::random;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
@@ -798,7 +800,7 @@ mod tests {
 
     fn reconstruct(system: &System, options: ReconstructorOptions) -> Reconstruction {
         let plan = ReconstructorPlan::new(system, options).unwrap();
-        plan.run(&Engine::default(), &silent).unwrap()
+        plan.run(&Engine::default(), &unwatched).unwrap()
     }
 
     /// R, (T, m, n).
@@ -833,7 +835,7 @@ mod tests {
             assert!(bare.reconstructor.is_none());
             assert_eq!(bare.error_covariance, whole.error_covariance);
         }
-        let covariances = CovarianceMatrices::of(&system, &silent).unwrap();
+        let covariances = CovarianceMatrices::of(&system, &unwatched).unwrap();
         let (n, scale) = (covariances.measurements.nrows(), largest(&covariances.truth));
         assert_eq!(
             by_eigen.spectrum.as_ref().map(|(values, kept)| (values.len(), *kept)),
@@ -864,11 +866,11 @@ mod tests {
     fn filters_cost_and_rounding_is_dropped() {
         let options = ReconstructorOptions::default();
         let (noisy, silent_system) = (system(NOISE), system(0.0));
-        let covariances = CovarianceMatrices::of(&noisy, &silent).unwrap();
+        let covariances = CovarianceMatrices::of(&noisy, &unwatched).unwrap();
         let filtered = |filter: f64| {
             let options = options.method(Inversion::Eigen).filter(filter);
             let plan = ReconstructorPlan::new(&noisy, options).unwrap();
-            plan.invert(covariances.clone(), &silent).unwrap()
+            plan.invert(covariances.clone(), &unwatched).unwrap()
         };
         let errors = [0.0, 1e-2, 3e-2, 1e-1].map(|filter| {
             let found = filtered(filter);
@@ -935,7 +937,7 @@ mod tests {
         let (good, options) = (system(NOISE), ReconstructorOptions::default());
         let refused = |system: &System, options| {
             let made = ReconstructorPlan::new(system, options);
-            made.and_then(|plan| plan.run(&Engine::default(), &silent)).unwrap_err().to_string()
+            made.and_then(|plan| plan.run(&Engine::default(), &unwatched)).unwrap_err().to_string()
         };
         let aimless = good.to_builder().targets([]).build().unwrap();
         assert!(
@@ -973,7 +975,7 @@ mod tests {
             builder.guide_stars(stars).build().unwrap()
         };
         let no_noise = pair(Noise::uniform(0.0).unwrap(), TipTilt::Measured);
-        let bare = CovarianceMatrices::of(&no_noise, &silent).unwrap();
+        let bare = CovarianceMatrices::of(&no_noise, &unwatched).unwrap();
         let variance = bare.measurements[[0, 0]];
         // The covariances with noise and with this answer of the laser star, modes not yet removed.
         let with = |tip_tilt: TipTilt| {
@@ -986,7 +988,8 @@ mod tests {
         let (plain, blind_system) = with(TipTilt::Removed);
         let modes = blind_system.removed_modes();
         let plan = ReconstructorPlan::new(&blind_system, ReconstructorOptions::default()).unwrap();
-        let invert = |covariances: CovarianceMatrices| plan.invert(covariances, &silent).unwrap();
+        let invert =
+            |covariances: CovarianceMatrices| plan.invert(covariances, &unwatched).unwrap();
         let remove = |mut covariances: CovarianceMatrices| {
             covariances.remove(&modes);
             covariances
@@ -1010,7 +1013,7 @@ mod tests {
         let errors = errors.map(|found| mean_error(&found));
         assert!(errors.windows(2).all(|pair| pair[0] < pair[1]), "{errors:?}");
         // The system's own path, and the long form with either covariance of the measurements.
-        let run = plan.run(&Engine::default(), &silent).unwrap();
+        let run = plan.run(&Engine::default(), &unwatched).unwrap();
         assert!(gap(&run) < 1e-10);
         let (m, scale) = (bare.truth.nrows(), largest(&bare.truth));
         let r = rows(&blind).index_axis(Axis(0), 1).to_owned();
@@ -1061,12 +1064,12 @@ mod tests {
     fn prediction_gains_more_the_longer_the_delay() {
         let windy = windy(NOISE);
         let (present, engine) =
-            (CovarianceMatrices::of(&windy, &silent).unwrap(), Engine::default());
+            (CovarianceMatrices::of(&windy, &unwatched).unwrap(), Engine::default());
         let invert = |options: ReconstructorOptions| {
             let plan = ReconstructorPlan::new(&windy, options).unwrap();
             let mut covariances = present.clone();
-            plan.add_later_truth(&mut covariances, &engine, &silent).unwrap();
-            plan.invert(covariances, &silent).unwrap()
+            plan.add_later_truth(&mut covariances, &engine, &unwatched).unwrap();
+            plan.invert(covariances, &unwatched).unwrap()
         };
         let options = ReconstructorOptions::default();
         let plain = invert(options);

@@ -4,7 +4,7 @@
 // What the simulation stands on
 use crate::device::engine::Engine;
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Watch, Work, Workers, check, gather, silent, threads};
+use crate::device::{CostKind, Watch, Workers, check, gather, threads, unwatched};
 use crate::error::{Error, Invalid, accept, count};
 use crate::model::atmosphere::Layer;
 use crate::model::lenslet_array::SlopeOrder;
@@ -321,8 +321,8 @@ impl Screen {
     }
 
     // Covariance that the layer simulates
-    /// The covariance of two looks; `None` where there is no such lenslet or point.
-    fn covariance(&self, first: Look, second: Look) -> Option<f64> {
+    /// Covariance of two simulated quantities; `None` where there is no such lenslet or point.
+    fn covariance(&self, first: Quantity, second: Quantity) -> Option<f64> {
         let [first, second] = [self.weights(first)?, self.weights(second)?];
         let (Weights::Separable(one), Weights::Separable(other)) = (&first.1, &second.1) else {
             let product = first.1.all() * second.1.all();
@@ -340,11 +340,11 @@ impl Screen {
         Some(along_x.zip(&y).map(|(sum, y)| sum * y).sum())
     }
 
-    /// The deviations that a look is subject to, and how it weighs the coefficients.
-    fn weights(&self, look: Look) -> Option<(&Array2<f64>, Weights<'_>)> {
+    /// Deviations of the layers that a quantity depends on, and its weights of the coefficients.
+    fn weights(&self, quantity: Quantity) -> Option<(&Array2<f64>, Weights<'_>)> {
         // Look up the waves of a look
-        let (deviations, [rows, columns], [j, i]) = match look {
-            Look::Slope { star, axis, lenslet } => match self.stars.get(star)? {
+        let (deviations, [rows, columns], [j, i]) = match quantity {
+            Quantity::Slope { star, axis, lenslet } => match self.stars.get(star)? {
                 Footprints::Straight { mean, slope } => {
                     let along =
                         if axis == 0 { [&mean[1], &slope[0]] } else { [&slope[1], &mean[0]] };
@@ -355,7 +355,7 @@ impl Screen {
                     return Some((&self.deviations, Weights::All(weights)));
                 }
             },
-            Look::Wavefront { target, point } => {
+            Quantity::Wavefront { target, point } => {
                 let [x, y] = self.targets.get(target)?;
                 (self.averaged.as_ref().unwrap_or(&self.deviations), [y, x], point)
             }
@@ -412,7 +412,7 @@ fn spread(normal: &Array2<f64>, deviations: &Array2<f64>) -> Array2<f64> {
 }
 
 // Weights of a single look
-/// How a number of a draw weighs the coefficients.
+/// Weights of the coefficients in one simulated quantity.
 enum Weights<'a> {
     /// By products of waves along y and along x, 2n each.
     Separable([ArrayView1<'a, f64>; 2]),
@@ -433,9 +433,9 @@ impl Weights<'_> {
 }
 
 // Simulation of a system
-/// One of the numbers that a draw gives.
+/// A simulated number: a slope or a value of a wavefront.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum Quantity {
     /// The slope along `axis` (0 for x) of lenslet \[row, column\] of a guide star, without noise.
     Slope {
         /// The guide star.
@@ -485,9 +485,9 @@ pub struct Simulation {
     points: usize,
 }
 
-/// One world, measured.
+/// One turbulence realisation: its slopes and wavefronts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Draw {
+pub struct Realisation {
     /// Slopes with their noise in the order of [`SlopeOrder`], rad.
     pub slopes: Vec<f64>,
     /// True wavefronts of the targets, (T, M, M), m; axis 1 is y.
@@ -514,11 +514,11 @@ impl Simulation {
         Self::with_options(system, SimulationOptions::default().sampling(*sampling))
     }
 
-    /// A simulation with the sampling of its options, whose worlds last as long as they say; errors as before.
+    /// A simulation with the sampling of its options, with turbulence that evolves for as long as they say; errors as before.
     pub fn with_options(system: &System, options: SimulationOptions) -> Result<Self, Error> {
         let plan = SimulationPlan::new(system, options)?;
         plan.check(&Engine::default())?;
-        plan.prepare(&silent)
+        plan.prepare(&unwatched)
     }
 
     // Draw one world
@@ -528,54 +528,54 @@ impl Simulation {
     /// use lenslet::model::System;
     /// use lenslet::tomography::Simulation;
     /// let system = System::from_file("book/systems/keck-lgs.toml")?;
-    /// let world = Simulation::new(&system)?.draw(7);
+    /// let turbulence = Simulation::new(&system)?.realisation(7);
     /// let valid = system.lenslet_array().valid(system.pupil(), system.validity());
-    /// assert_eq!(world.slopes.len(), 4 * 2 * valid.iter().filter(|valid| **valid).count());
-    /// assert_eq!(world.wavefronts.dim(), (2, 41, 41));
+    /// assert_eq!(turbulence.slopes.len(), 4 * 2 * valid.iter().filter(|valid| **valid).count());
+    /// assert_eq!(turbulence.wavefronts.dim(), (2, 41, 41));
     /// # Ok::<(), lenslet::Error>(())
     /// ```
-    pub fn draw(&self, seed: u64) -> Draw {
-        self.draw_frame(seed, 0)
+    pub fn realisation(&self, seed: u64) -> Realisation {
+        self.realisation_of_frame(seed, 0)
     }
 
     /// One of the frames of a seed, independent of all frames of other seeds.
-    pub fn draw_frame(&self, seed: u64, frame: u64) -> Draw {
-        let mut world = self.world_of_frame(seed, frame);
-        let (mut slopes, wavefronts) = (world.slopes(0.0), world.wavefronts(0.0));
-        slopes.iter_mut().zip(world.noise()).for_each(|(slope, noise)| *slope += noise);
-        Draw { slopes, wavefronts }
+    pub fn realisation_of_frame(&self, seed: u64, frame: u64) -> Realisation {
+        let mut turbulence = self.turbulence_of_frame(seed, frame);
+        let (mut slopes, wavefronts) = (turbulence.slopes(0.0), turbulence.wavefronts(0.0));
+        slopes.iter_mut().zip(turbulence.noise()).for_each(|(slope, noise)| *slope += noise);
+        Realisation { slopes, wavefronts }
     }
 
-    /// The world of a seed, to be looked at as time passes: at the time 0 what [`draw`](Self::draw) gives.
+    /// The evolving turbulence of a seed; at the time 0, that of [`realisation`](Self::realisation).
     ///
     /// ```
     /// use lenslet::model::System;
     /// use lenslet::tomography::{Simulation, SimulationOptions};
     /// let system = System::from_file("book/systems/small-moao.toml")?;
     /// let simulation = Simulation::with_options(&system, SimulationOptions::default().lasting(4e-3))?;
-    /// let world = simulation.world(7);
-    /// assert_ne!(world.slopes(0.0), world.slopes(4e-3));
+    /// let turbulence = simulation.turbulence(7);
+    /// assert_ne!(turbulence.slopes(0.0), turbulence.slopes(4e-3));
     /// # Ok::<(), lenslet::Error>(())
     /// ```
-    pub fn world(&self, seed: u64) -> World<'_> {
-        self.world_of_frame(seed, 0)
+    pub fn turbulence(&self, seed: u64) -> EvolvingTurbulence<'_> {
+        self.turbulence_of_frame(seed, 0)
     }
 
-    /// The turbulence of one of the frames of a seed; at the time 0 what [`draw_frame`](Self::draw_frame) gives.
-    pub fn world_of_frame(&self, seed: u64, frame: u64) -> World<'_> {
+    /// The turbulence of one of the frames of a seed; at the time 0 what [`realisation_of_frame`](Self::realisation_of_frame) gives.
+    pub fn turbulence_of_frame(&self, seed: u64, frame: u64) -> EvolvingTurbulence<'_> {
         let mut random = stream(seed, frame);
         let seeded: Vec<_> =
             self.screens.iter().map(|screen| (screen, random.next_u64())).collect();
         let normal = |(screen, seed): &(&Screen, u64)| screen.normal(*seed);
         let normals = seeded.par_iter().with_max_len(1).map(normal).collect();
-        World { simulation: self, normals, random }
+        EvolvingTurbulence { simulation: self, normals, random }
     }
 
     // Covariance that the simulation has
     /// The covariance of two numbers of the draws, turbulence alone: rad², m rad, or m². It is exact, not an average over draws.
     ///
     /// `None` where the system has no such lenslet or point.
-    pub fn covariance(&self, first: Look, second: Look) -> Option<f64> {
+    pub fn covariance(&self, first: Quantity, second: Quantity) -> Option<f64> {
         self.screens.iter().map(|screen| screen.covariance(first, second)).sum()
     }
 
@@ -591,15 +591,15 @@ impl Simulation {
 }
 
 // World under the wind
-/// A world: turbulence that the wind carries along.
-pub struct World<'a> {
+/// A turbulence realisation that the wind moves.
+pub struct EvolvingTurbulence<'a> {
     simulation: &'a Simulation,
     /// Normal numbers of each layer.
     normals: Vec<Array2<f64>>,
     random: StdRng,
 }
 
-impl World<'_> {
+impl EvolvingTurbulence<'_> {
     /// The slopes at a time \[s\] in the order of [`SlopeOrder`], without noise, rad. Times should be apart by no more than the simulation
     /// [lasts](SimulationOptions::lasting).
     pub fn slopes(&self, time: f64) -> Vec<f64> {
@@ -631,9 +631,9 @@ impl World<'_> {
 
     // Look at all layers at once
     /// What there is of each layer, in their order.
-    fn layers<T: Send>(&self, look: impl Fn(&Screen, &Array2<f64>) -> T + Sync) -> Vec<T> {
+    fn layers<T: Send>(&self, quantity: impl Fn(&Screen, &Array2<f64>) -> T + Sync) -> Vec<T> {
         let layers = self.simulation.screens.par_iter().zip(&self.normals).with_max_len(1);
-        layers.map(|(screen, normal)| look(screen, normal)).collect()
+        layers.map(|(screen, normal)| quantity(screen, normal)).collect()
     }
 
     // Draw noise for an exposure
@@ -661,13 +661,13 @@ impl World<'_> {
 /// How turbulence will be simulated.
 ///
 /// ```
-/// use lenslet::device::{Engine, silent};
+/// use lenslet::device::{Engine, unwatched};
 /// use lenslet::model::System;
 /// use lenslet::tomography::*;
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = SimulationPlan::new(&system, SimulationOptions::default().frames(2).seed(7))?;
-/// let simulated = plan.run(&Engine::default(), &silent)?;
-/// let second = Simulation::new(&system)?.draw_frame(7, 1);
+/// let simulated = plan.run(&Engine::default(), &unwatched)?;
+/// let second = Simulation::new(&system)?.realisation_of_frame(7, 1);
 /// assert_eq!(simulated.slopes.row(1).to_vec(), second.slopes);
 /// # Ok::<(), lenslet::Error>(())
 /// ```
@@ -691,7 +691,7 @@ pub struct SimulationOptions {
     pub frames: usize,
     /// Seed of all frames; frames of different seeds are independent.
     pub seed: u64,
-    /// For how long a [world](World) is looked at, s.
+    /// Duration over which [turbulence](EvolvingTurbulence) evolves, s.
     pub lasting: f64,
 }
 
@@ -719,7 +719,7 @@ impl SimulationOptions {
         Self { seed, ..self }
     }
 
-    /// Lets worlds last so many seconds.
+    /// Sets the duration over which turbulence evolves, s.
     pub fn lasting(self, lasting: f64) -> Self {
         Self { lasting, ..self }
     }
@@ -740,7 +740,7 @@ impl SimulationPlan {
     /// Plans a simulation.
     ///
     /// # Errors
-    /// `Invalid` where the sampling or the time for which worlds last makes no sense, or the system has another model of slopes than the average.
+    /// `Invalid` where the sampling or the duration of the turbulence makes no sense, or the system has another model of slopes than the average.
     pub fn new(system: &System, options: SimulationOptions) -> Result<Self, Error> {
         system.expect_slopes()?;
         system.expect_average("sensors that are simulated average the gradient")?;
@@ -842,8 +842,8 @@ impl SimulationPlan {
             summed += places * 4.0 * n * n / 30e9;
         }
         let frames = self.options.frames as f64;
-        let frames = [(Work::Integrals, frames * drawn), (Work::Products, frames * summed)];
-        let layers = [(Work::Integrals, layers)];
+        let frames = [(CostKind::Integrals, frames * drawn), (CostKind::Products, frames * summed)];
+        let layers = [(CostKind::Integrals, layers)];
         vec![Stage::new(LAYERS, &layers, engine), Stage::new(FRAMES, &frames, engine)]
     }
 
@@ -887,10 +887,10 @@ impl SimulationPlan {
             self.has_wavefronts().then(|| Array4::zeros((frames, targets, rows, columns)));
         for frame in 0..frames {
             check(watch)?;
-            let draw = simulation.draw_frame(self.options.seed, frame as u64);
-            slopes.row_mut(frame).assign(&ndarray::aview1(&draw.slopes));
+            let realisation = simulation.realisation_of_frame(self.options.seed, frame as u64);
+            slopes.row_mut(frame).assign(&ndarray::aview1(&realisation.slopes));
             if let Some(wavefronts) = &mut wavefronts {
-                wavefronts.index_axis_mut(Axis(0), frame).assign(&draw.wavefronts);
+                wavefronts.index_axis_mut(Axis(0), frame).assign(&realisation.wavefronts);
             }
             watch.progress(frame + 1, frames);
         }
@@ -907,7 +907,7 @@ const FRAMES: &str = "frames";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::atmosphere::Atmosphere;
     use crate::model::lenslet_array::{LensletArray, Pupil};
     use crate::model::source::Source;
@@ -946,8 +946,9 @@ mod tests {
         let mut pairs: [Vec<[f64; 2]>; 3] = Default::default();
         // Compare slopes with the direct method
         let problem = slope_problem(system).unwrap();
-        let exact = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &silent).unwrap();
-        let first = |p, axis, lenslet| Look::Slope { star: p, axis, lenslet };
+        let exact =
+            SlopeCovariancePlan::direct(problem).run(&Engine::default(), &unwatched).unwrap();
+        let first = |p, axis, lenslet| Quantity::Slope { star: p, axis, lenslet };
         for ((p, q, a, b, j, i), &exact) in exact.values().indexed_iter() {
             if (j + 2 * i) % 21 != 0 {
                 continue;
@@ -963,15 +964,15 @@ mod tests {
         let phase = wavefront_covariance(&problem).unwrap();
         for k in 0..2 * 2 * 49 {
             let (t, u, point) = (k % 2, k / 2 % 2, [k / 4 / 7, k / 4 % 7]);
-            let front = Look::Wavefront { target: t, point };
+            let front = Quantity::Wavefront { target: t, point };
             for lenslet in [[0, 0], [3, 4], [7, 2], [5, 7]] {
                 let exact = entries.entry((t, u), point, lenslet);
                 for (axis, exact) in exact.into_iter().enumerate() {
-                    let slope = Look::Slope { star: u, axis, lenslet };
+                    let slope = Quantity::Slope { star: u, axis, lenslet };
                     pairs[1].push([exact, simulated(front, slope)]);
                 }
             }
-            let other = Look::Wavefront { target: u, point: [6, 1] };
+            let other = Quantity::Wavefront { target: u, point: [6, 1] };
             let exact = phase[[t, u, 12 - point[0], 7 - point[1]]];
             pairs[2].push([exact, simulated(front, other)]);
         }
@@ -1012,11 +1013,12 @@ mod tests {
     fn slopes_without_outer_scale_have_all_their_tilt() {
         let system = system(90e3, f64::INFINITY, 0.0);
         let problem = slope_problem(&system).unwrap();
-        let exact = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &silent).unwrap();
+        let exact =
+            SlopeCovariancePlan::direct(problem).run(&Engine::default(), &unwatched).unwrap();
         let system = system.to_builder().targets([]).build().unwrap();
         let simulation = Simulation::new(&system).unwrap();
-        let first = Look::Slope { star: 0, axis: 0, lenslet: [0, 7] };
-        let second = Look::Slope { star: 1, axis: 0, lenslet: [7, 0] };
+        let first = Quantity::Slope { star: 0, axis: 0, lenslet: [0, 7] };
+        let second = Quantity::Slope { star: 1, axis: 0, lenslet: [7, 0] };
         let variance = simulation.covariance(first, first).unwrap() / exact.variance() - 1.0;
         let far = simulation.covariance(first, second).unwrap();
         let far = (far - exact.values()[[0, 1, 0, 0, 14, 0]]) / exact.variance();
@@ -1043,19 +1045,23 @@ mod tests {
     fn hold_to_the_dense_form(system: &System, every: usize) {
         let simulation = Simulation::new(system).unwrap();
         let order = simulation.order();
-        let looks = |star: usize| {
+        let quantities = |star: usize| {
             let axis = move |axis| {
-                order.lenslets(star).iter().map(move |&lenslet| Look::Slope { star, axis, lenslet })
+                order.lenslets(star).iter().map(move |&lenslet| Quantity::Slope {
+                    star,
+                    axis,
+                    lenslet,
+                })
             };
             axis(0).chain(axis(1))
         };
-        let slopes: Vec<Look> = looks(0).chain(looks(1)).collect();
+        let slopes: Vec<Quantity> = quantities(0).chain(quantities(1)).collect();
         let points = (0..2 * 49).map(|k| (k / 49, [k / 7 % 7, k % 7]));
-        let fronts: Vec<Look> =
-            points.map(|(target, point)| Look::Wavefront { target, point }).collect();
+        let fronts: Vec<Quantity> =
+            points.map(|(target, point)| Quantity::Wavefront { target, point }).collect();
         // The dense form has the same order of rows and columns.
-        let slope_slope = dense_slopes(system, &Engine::default(), &silent).unwrap();
-        let wavefront_slope = dense_wavefront_slope(system, &silent).unwrap();
+        let slope_slope = dense_slopes(system, &Engine::default(), &unwatched).unwrap();
+        let wavefront_slope = dense_wavefront_slope(system, &unwatched).unwrap();
         for (exact, rows) in [(slope_slope, &slopes), (wavefront_slope, &fronts)] {
             let largest = exact.iter().fold(0.0, |largest: f64, c| largest.max(c.abs()));
             let some =
@@ -1078,19 +1084,19 @@ mod tests {
         stars[1].sensor.shift = [0.2, -0.3];
         let turned = rest.to_builder().guide_stars(stars).targets([]).build().unwrap();
         let plan = SlopeCovariancePlan::direct(slope_problem(&turned).unwrap());
-        let exact = plan.run(&Engine::default(), &silent);
+        let exact = plan.run(&Engine::default(), &unwatched);
         let (exact, simulation) = (exact.unwrap(), Simulation::new(&turned).unwrap());
-        let slope = |star, axis, lenslet| Look::Slope { star, axis, lenslet };
+        let slope = |star, axis, lenslet| Quantity::Slope { star, axis, lenslet };
         for ((p, q, a, b, j, i), &exact_value) in exact.values().indexed_iter() {
             if (j + 2 * i) % 21 != 0 {
                 continue;
             }
             let place = |lag: usize| (7usize.saturating_sub(lag), lag.saturating_sub(7));
             let ((j, j2), (i, i2)) = (place(j), place(i));
-            let looks = [slope(p, a, [j, i]), slope(q, b, [j2, i2])];
-            let simulated = simulation.covariance(looks[0], looks[1]).unwrap();
+            let quantities = [slope(p, a, [j, i]), slope(q, b, [j2, i2])];
+            let simulated = simulation.covariance(quantities[0], quantities[1]).unwrap();
             let error = (simulated - exact_value) / exact.variance();
-            assert!(error.abs() < 5e-4, "{looks:?}: {error:e}");
+            assert!(error.abs() < 5e-4, "{quantities:?}: {error:e}");
         }
         assert_eq!(simulation.covariance(slope(0, 0, [8, 0]), slope(0, 0, [0, 0])), None);
     }
@@ -1110,15 +1116,15 @@ mod tests {
             Simulation::new(&rest.to_builder().guide_stars(stars).build().unwrap()).unwrap()
         };
         let [one, other] = [simulate([0.0, TURN], 0.0), simulate([-TURN, 0.0], -TURN)];
-        let slope = |star, axis, lenslet| Look::Slope { star, axis, lenslet };
+        let slope = |star, axis, lenslet| Quantity::Slope { star, axis, lenslet };
         let variance = one.covariance(slope(0, 0, [0, 0]), slope(0, 0, [0, 0])).unwrap();
         for k in 0..64 {
-            let looks =
+            let quantities =
                 [slope(0, k % 2, [k / 8, k % 8]), slope(1, k / 2 % 2, [(3 * k) % 8, k / 8])];
-            let [here, there] =
-                [&one, &other].map(|world| world.covariance(looks[0], looks[1]).unwrap());
+            let [here, there] = [&one, &other]
+                .map(|turbulence| turbulence.covariance(quantities[0], quantities[1]).unwrap());
             let error = (here - there) / variance;
-            assert!(error.abs() < 5e-4 && error != 0.0, "{looks:?}: {error:e}");
+            assert!(error.abs() < 5e-4 && error != 0.0, "{quantities:?}: {error:e}");
         }
     }
 
@@ -1134,21 +1140,24 @@ mod tests {
             Simulation::new(&rest.to_builder().guide_stars(stars).build().unwrap()).unwrap();
         let order = simulation.order();
         let places = [(0, 0, 3), (0, 1, 3), (0, 1, 30), (1, 0, 3), (1, 1, 20)];
-        let worlds: Vec<Vec<f64>> = (0..250).map(|seed| simulation.draw(seed).slopes).collect();
-        let look = |(star, axis, k): (usize, usize, usize)| Look::Slope {
+        let realisations: Vec<Vec<f64>> =
+            (0..250).map(|seed| simulation.realisation(seed).slopes).collect();
+        let quantity = |(star, axis, k): (usize, usize, usize)| Quantity::Slope {
             star,
             axis,
             lenslet: order.lenslets(star)[k],
         };
         // Hold each pair of turned slopes
         for (one, other) in places.iter().flat_map(|&one| places.map(|other| (one, other))) {
-            let announced = |one, other| simulation.covariance(look(one), look(other)).unwrap();
+            let announced =
+                |one, other| simulation.covariance(quantity(one), quantity(other)).unwrap();
             let at = |place: (usize, usize, usize)| order.index(place.0, place.1, place.2);
-            let products = worlds.iter().map(|world| world[at(one)] * world[at(other)]);
-            let mean = products.sum::<f64>() / worlds.len() as f64;
+            let products =
+                realisations.iter().map(|turbulence| turbulence[at(one)] * turbulence[at(other)]);
+            let mean = products.sum::<f64>() / realisations.len() as f64;
             let (expected, scale) =
                 (announced(one, other), announced(one, one) * announced(other, other));
-            let error = ((scale + expected.powi(2)) / worlds.len() as f64).sqrt();
+            let error = ((scale + expected.powi(2)) / realisations.len() as f64).sqrt();
             assert!(
                 (mean - expected).abs() < 4.0 * error,
                 "{one:?} {other:?}: {mean:e} {expected:e}"
@@ -1166,11 +1175,11 @@ mod tests {
         let simulation = Simulation::new(&system).unwrap();
         for axis in [0, 1] {
             let (mut product, mut square) = (0.0, 0.0);
-            for world in (0..20).map(|seed| simulation.draw(seed)) {
-                let slopes = &world.slopes[64 * axis..64 * (axis + 1)];
+            for turbulence in (0..20).map(|seed| simulation.realisation(seed)) {
+                let slopes = &turbulence.slopes[64 * axis..64 * (axis + 1)];
                 let slope = slopes.iter().sum::<f64>() / 64.0;
                 // The last column less the first, or the last row less the first; they are 4 m apart.
-                let front = world.wavefronts.index_axis(Axis(0), 0);
+                let front = turbulence.wavefronts.index_axis(Axis(0), 0);
                 let [low, high] =
                     [0, 16].map(|end| front.index_axis(Axis(1 - axis), end).mean().unwrap());
                 product += slope * (high - low) / 4.0;
@@ -1186,14 +1195,14 @@ mod tests {
         let noisy = system(90e3, 25.0, 0.0);
         let mut stars = noisy.guide_stars().to_vec();
         stars.iter_mut().for_each(|star| star.noise = Noise::uniform(0.0).unwrap());
-        let silent = noisy.to_builder().guide_stars(stars).build().unwrap();
-        let [noisy, silent] = [noisy, silent].map(|system| Simulation::new(&system).unwrap());
+        let noiseless = noisy.to_builder().guide_stars(stars).build().unwrap();
+        let [noisy, noiseless] = [noisy, noiseless].map(|system| Simulation::new(&system).unwrap());
         let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        assert_eq!(noisy.draw(3), one.install(|| noisy.draw(3)));
-        assert_ne!(noisy.draw(3), noisy.draw(4));
+        assert_eq!(noisy.realisation(3), one.install(|| noisy.realisation(3)));
+        assert_ne!(noisy.realisation(3), noisy.realisation(4));
         let (mut square, mut count) = ([0.0; 2], [0.0; 2]);
         for seed in 0..20 {
-            let (with, without) = (noisy.draw(seed), silent.draw(seed));
+            let (with, without) = (noisy.realisation(seed), noiseless.realisation(seed));
             assert_eq!(with.wavefronts, without.wavefronts);
             for (k, (with, without)) in with.slopes.iter().zip(&without.slopes).enumerate() {
                 let star = usize::from(k >= noisy.order.index(1, 0, 0));
@@ -1214,7 +1223,7 @@ mod tests {
         let system = system(90e3, 25.0, 0.0);
         let sampling = Sampling { period: 0.5, ..Sampling::default() };
         assert!(Simulation::with_sampling(&system, &sampling).is_err());
-        let absent = Look::Wavefront { target: 0, point: [7, 0] };
+        let absent = Quantity::Wavefront { target: 0, point: [7, 0] };
         assert_eq!(Simulation::new(&system).unwrap().covariance(absent, absent), None);
     }
 
@@ -1226,11 +1235,11 @@ mod tests {
         let mut frames: Vec<Vec<f64>> = Vec::new();
         for seed in [0, 1, 2, 3, u64::MAX, u64::MAX - 1] {
             let options = SimulationOptions::default().frames(4).seed(seed);
-            let simulated = SimulationPlan::new(&system, options).unwrap().run(&engine, &silent);
+            let simulated = SimulationPlan::new(&system, options).unwrap().run(&engine, &unwatched);
             let simulated = simulated.unwrap().slopes;
             assert_eq!(
                 simulated.row(0).to_vec(),
-                Simulation::new(&system).unwrap().draw(seed).slopes
+                Simulation::new(&system).unwrap().realisation(seed).slopes
             );
             frames.extend(simulated.rows().into_iter().map(|row| row.to_vec()));
         }
@@ -1264,7 +1273,7 @@ mod tests {
         let (mut sums, mut count) = ([0.0; 3], 0.0);
         // Sum the squares of drawn noise
         for seed in 0..20 {
-            let (with, without) = (noisy.draw(seed).slopes, quiet.draw(seed).slopes);
+            let (with, without) = (noisy.realisation(seed).slopes, quiet.realisation(seed).slopes);
             let noise: Vec<f64> =
                 with.iter().zip(without).map(|(with, without)| with - without).collect();
             for k in 0..lenslets {
@@ -1306,8 +1315,8 @@ mod tests {
         // 20 ms are a lenslet, and two points of the wavefront, to one side or the other.
         for (direction, [v, u]) in [(0.0, [0, 1]), (0.5 * PI, [1, 0]), (-0.5 * PI, [-1, 0])] {
             let simulation = moving(direction);
-            let world = simulation.world(5);
-            let (before, after) = (world.slopes(0.01), world.slopes(0.03));
+            let turbulence = simulation.turbulence(5);
+            let (before, after) = (turbulence.slopes(0.01), turbulence.slopes(0.03));
             let at = |slopes: &[f64], star: usize, axis: usize, j: i32, i: i32| -> f64 {
                 slopes[128 * star + 64 * axis + (8 * j + i) as usize]
             };
@@ -1321,7 +1330,7 @@ mod tests {
                     "turned, {direction} {axis}: {was:e} {is:e}"
                 );
             }
-            let (before, after) = (world.wavefronts(0.01), world.wavefronts(0.03));
+            let (before, after) = (turbulence.wavefronts(0.01), turbulence.wavefronts(0.03));
             let moved = [3 + 2 * v, 3 + 2 * u].map(|k| k as usize);
             for t in 0..2 {
                 let (was, is) = (before[[t, 3, 3]], after[[t, moved[0], moved[1]]]);
@@ -1330,13 +1339,13 @@ mod tests {
                     "wavefront {t}, {direction}: {was:e} {is:e}"
                 );
             }
-            assert_eq!(simulation.draw(5).wavefronts, world.wavefronts(0.0));
+            assert_eq!(simulation.realisation(5).wavefronts, turbulence.wavefronts(0.0));
         }
         let forever = SimulationOptions::default().lasting(f64::INFINITY);
         assert!(Simulation::with_options(&rest, forever).is_err());
         // Noise is new in each exposure.
         let simulation = moving(0.0);
-        let mut world = simulation.world(5);
-        assert_ne!(world.noise(), world.noise());
+        let mut turbulence = simulation.turbulence(5);
+        assert_ne!(turbulence.noise(), turbulence.noise());
     }
 }

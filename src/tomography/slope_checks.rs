@@ -171,7 +171,7 @@ impl LearnPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::System;
     use crate::tomography::learning::LearnOptions;
     use crate::tomography::simulation::{Sampling, Simulation};
@@ -191,7 +191,7 @@ mod tests {
         let simulation = Simulation::with_sampling(&system, &sampling).unwrap();
         let mut slopes = Array2::zeros((60, simulation.order().len()));
         for (t, mut frame) in slopes.rows_mut().into_iter().enumerate() {
-            frame.assign(&Array1::from(simulation.draw(1000 * t as u64).slopes));
+            frame.assign(&Array1::from(simulation.realisation(1000 * t as u64).slopes));
         }
         let start = SYSTEM.replace("r0 = 0.15", "r0 = 0.2");
         let start = System::from_toml(&start, "start.toml").unwrap();
@@ -204,8 +204,8 @@ mod tests {
         let (plan, slopes) = simulated();
         let check = |factor: f64| {
             let slopes = &slopes * factor;
-            let maps = SlopeMaps::measure(plan.system(), slopes.view(), &silent).unwrap();
-            plan.check_unit(&maps, &silent).map_err(|error| error.to_string())
+            let maps = SlopeMaps::measure(plan.system(), slopes.view(), &unwatched).unwrap();
+            plan.check_unit(&maps, &unwatched).map_err(|error| error.to_string())
         };
         assert_eq!(check(1.0), Ok(()));
         // Half and twice the r0 are the air's.
@@ -233,7 +233,7 @@ mod tests {
                     stored.column_mut(first + place).assign(&slopes.column(first + k));
                 }
             }
-            let checked = plan.check_order(stored.view(), &silent);
+            let checked = plan.check_order(stored.view(), &unwatched);
             if arrangement == SlopeArrangement::Rows {
                 assert!(checked.is_ok(), "{checked:?}");
                 continue;

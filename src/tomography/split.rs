@@ -136,7 +136,7 @@ mod tests {
         let largest = expected.fold(0.0, |most: f64, value| most.max(value.abs()));
         assert!((&found - &expected).iter().all(|gap| gap.abs() < 1e-12 * largest));
         // Without noise there is none.
-        let silent = SlopeNoise::new(system(0.0).guide_stars(), &order);
-        assert!(noise_error(&r, &silent).iter().all(|value| *value == 0.0));
+        let noiseless = SlopeNoise::new(system(0.0).guide_stars(), &order);
+        assert!(noise_error(&r, &noiseless).iter().all(|value| *value == 0.0));
     }
 }

@@ -7,7 +7,7 @@ use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::turbulence::blocks::{
-    Rectangles, between_name, few_name, slopes_name, wavefront_few_name, wavefront_name,
+    CrossBlocks, between_name, few_name, slopes_name, wavefront_few_name, wavefront_name,
 };
 use crate::turbulence::plan::{Covariances, SlopeSlope, WavefrontSlopes, lattice_name};
 use crate::turbulence::slope::SlopeCovariance;
@@ -60,7 +60,7 @@ fn add_matrix<'a>(arrays: &mut Arrays<'a>, name: &str, matrix: &'a Array2<f64>) 
 }
 
 // Add what has no lattice
-fn add_rectangles<'a>(arrays: &mut Arrays<'a>, rectangles: &'a Rectangles) {
+fn add_rectangles<'a>(arrays: &mut Arrays<'a>, rectangles: &'a CrossBlocks) {
     let sets = &rectangles.sets;
     for (set, few) in sets.few().into_iter().zip(&rectangles.few) {
         add_matrix(arrays, &few_name(set), few);

@@ -14,7 +14,7 @@ const FEW: usize = 256;
 ///
 /// ```
 /// use lenslet::model::{LensletArray, Sensor, SlopeOrder, Source};
-/// use lenslet::{model::Groups, turbulence::Sets};
+/// use lenslet::{model::Groups, turbulence::LatticeGroups};
 /// use ndarray::Array2;
 /// let sensor = |height, lenslets| {
 ///     let array = LensletArray::new(lenslets, 8.0 / lenslets as f64)?;
@@ -23,13 +23,13 @@ const FEW: usize = 256;
 /// let sensors = [sensor(f64::INFINITY, 2)?, sensor(90e3, 16)?, sensor(90e3, 16)?];
 /// let all = |lenslets| Array2::from_elem((lenslets, lenslets), true);
 /// let order = SlopeOrder::new(&[all(2), all(16), all(16)]);
-/// let sets = Sets::new(&Groups::new(&sensors), &order);
+/// let sets = LatticeGroups::new(&Groups::new(&sensors), &order);
 /// assert_eq!((sets.members(0), sets.members(1)), (&[1, 2][..], &[0][..]));
 /// assert_eq!((sets.lattices(), sets.few()), (1, Some(1)));
 /// # Ok::<(), lenslet::Invalid>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sets {
+pub struct LatticeGroups {
     members: Vec<Vec<usize>>,
     lattices: usize,
     /// Where the slopes of each sensor stand in the vector of all.
@@ -37,7 +37,7 @@ pub struct Sets {
 }
 
 // Steps of the sets
-impl Sets {
+impl LatticeGroups {
     // Take small groups together
     /// The sets of a system's `groups`, whose slopes are in this order.
     pub fn new(groups: &Groups, order: &SlopeOrder) -> Self {
@@ -122,12 +122,12 @@ impl Sets {
 // Covariances beside the lattices
 /// The covariances of slopes that have no lattice, rad².
 #[derive(Debug, Clone)]
-pub struct Rectangles {
+pub struct CrossBlocks {
     /// The sets of sensors.
-    pub sets: Sets,
+    pub sets: LatticeGroups,
     /// Of the set without a lattice with itself, if there is one.
     pub few: Option<Array2<f64>>,
-    /// Of the slopes of one set, as rows, with those of another, as columns, in the order of [`Sets::pairs`].
+    /// Of the slopes of one set, as rows, with those of another, as columns, in the order of [`LatticeGroups::pairs`].
     pub between: Vec<Array2<f64>>,
 }
 
@@ -173,7 +173,7 @@ mod tests {
         let groups = Groups::new(&sizes.map(sensor));
         let masks = sizes.map(|(lenslets, _)| Array2::from_elem((lenslets, lenslets), true));
         let order = SlopeOrder::new(&masks);
-        let sets = |few| Sets::of_at_most(few, &groups, &order);
+        let sets = |few| LatticeGroups::of_at_most(few, &groups, &order);
         let members = |few| sets(few).members;
         assert_eq!(members(7), [vec![0, 2], vec![1], vec![3], vec![4]]);
         assert_eq!(members(25), [vec![0, 2], vec![3], vec![4], vec![1]]);
@@ -190,6 +190,6 @@ mod tests {
             (vec![50..58, 108..126], vec![6, 8])
         );
         let one = Groups::new(&[sensor(sizes[1])]);
-        assert_eq!(Sets::new(&one, &SlopeOrder::new(&masks[1..2])).few(), None);
+        assert_eq!(LatticeGroups::new(&one, &SlopeOrder::new(&masks[1..2])).few(), None);
     }
 }

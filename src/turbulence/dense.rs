@@ -7,7 +7,9 @@ pub mod gpu;
 pub(crate) mod lags;
 
 // What pairs without a lattice stand on
-use crate::device::{Watch, Workers, dispatch, gather, refuse_beyond_memory, silent, threads};
+use crate::device::{
+    CancelOnly, Watch, Workers, dispatch, gather, refuse_beyond_memory, threads, unwatched,
+};
 use crate::error::{Error, accept, count, length};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::SlopeOrder;
@@ -20,7 +22,7 @@ use crate::turbulence::edges::Panels;
 #[cfg(feature = "cuda")]
 use crate::turbulence::parallel::corners_serve;
 use crate::turbulence::parallel::{
-    FootprintAverage, PanelGrid, Table, TabulatedPhase, View, band_covariances,
+    FootprintAverage, FootprintPair, PanelGrid, Table, TabulatedPhase, band_covariances,
 };
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem, check_outer_scales};
@@ -255,7 +257,7 @@ enum Block<'a> {
     /// Of two stars that share a lattice, by their numbers in the group.
     Shared(&'a SlopeCovariance, [usize; 2]),
     /// Of two stars with parallel footprints, as each layer is seen; and the quarter turns of the second against the first.
-    Parallel(Vec<View<'a>>, Turn),
+    Parallel(Vec<FootprintPair<'a>>, Turn),
     /// Of two others: each layer's strength (rad² per rad² m⁻²), its average, both stars' footprints on it. And how the second is
     /// turned against the first.
     Turned(Vec<(f64, TurnedAverage, [&'a Footprints; 2])>, Turn),
@@ -298,7 +300,7 @@ impl<'a> Block<'a> {
         (layer, averages): (&'a SeenLayer, &'a Vec<FootprintAverage>),
         [p, q]: [usize; 2],
         turn: Turn,
-    ) -> Option<View<'a>> {
+    ) -> Option<FootprintPair<'a>> {
         let average = averages.iter().find(|average| average.is_of(layer.sides([p, q])))?;
         let [x, y] = &layer.footprints[q].centres;
         let along = |centres: &[f64], sign: f64| centres.iter().map(|x| sign * x).collect();
@@ -309,7 +311,7 @@ impl<'a> Block<'a> {
             _ => [along(y, 1.0), along(x, -1.0)],
         };
         let (strength, first) = (layer.strength_for([p, q]), &layer.footprints[p].centres);
-        Some(View { strength, average, first, second })
+        Some(FootprintPair { strength, average, first, second })
     }
 
     // Covariance of two lenslets
@@ -387,14 +389,14 @@ impl<'a> Block<'a> {
 /// where the matrix, and the Toeplitz forms that it is expanded from, do not fit.
 ///
 /// ```
-/// use lenslet::device::silent;
+/// use lenslet::device::unwatched;
 /// use lenslet::model::*;
 /// use lenslet::turbulence::dense;
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, f64::INFINITY)])?;
 /// let star = |source| Ok::<_, lenslet::Invalid>(Sensor::at_rest(source, LensletArray::new(1, 0.5)?));
 /// let stars = [star(Source::new(0.0, 0.0, 90e3)?)?, star(Source::star(0.0, 0.0)?)?];
 /// let one = ndarray::arr2(&[[true]]);
-/// let matrix = dense::slope_covariance(&air, &stars, &[one.clone(), one], ConeGradient::Pupil, &silent)?;
+/// let matrix = dense::slope_covariance(&air, &stars, &[one.clone(), one], ConeGradient::Pupil, &unwatched)?;
 /// // On the ground both stars see the same: 0.1622428 λ² d^(−1/3) r0^(−5/3) everywhere, along x and along y.
 /// let variance = 0.1622428 * 500e-9f64.powi(2) * 0.5f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
 /// assert!([0, 2].iter().all(|&column| (matrix[[0, column]] / variance - 1.0).abs() < 1e-6));
@@ -426,14 +428,14 @@ pub fn slope_covariance(
 /// Those of [`slope_covariance`].
 ///
 /// ```
-/// use lenslet::device::silent;
+/// use lenslet::device::unwatched;
 /// use lenslet::model::*;
 /// use lenslet::turbulence::dense;
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(5e3, 1.0, 25.0)])?;
 /// let rest = Sensor::at_rest(Source::star(0.0, 0.0)?, LensletArray::new(1, 0.5)?);
 /// let turned = Sensor { rotation: std::f64::consts::FRAC_PI_2, ..rest };
 /// let one = [ndarray::arr2(&[[true]])];
-/// let matrix = dense::between(&air, (&[rest], &one), (&[turned], &one), ConeGradient::Pupil, &silent)?;
+/// let matrix = dense::between(&air, (&[rest], &one), (&[turned], &one), ConeGradient::Pupil, &unwatched)?;
 /// // The x slope of the second is the y slope of the first, and its y slope minus the x slope of the first.
 /// assert!(matrix[[1, 0]] > 0.0 && (matrix[[0, 1]] + matrix[[1, 0]]).abs() < 1e-12 * matrix[[1, 0]]);
 /// assert!(matrix[[0, 0]].abs() < 1e-12 * matrix[[1, 0]]);
@@ -524,7 +526,7 @@ fn any_slopes(
         let covariance = |members: &[usize]| {
             let alike: Vec<Sensor> = members.iter().map(|&k| sensors[k]).collect();
             let problem = SlopeProblem::of_sensors(atmosphere, &alike, gradient)?;
-            let pairs = pair_covariances(&problem, &silent)?;
+            let pairs = pair_covariances(&problem, &unwatched)?;
             Ok::<_, Error>(SlopeCovariance::from_pairs(&problem, &pairs))
         };
         shared.push(both(members).then(|| covariance(members)).transpose()?);
@@ -775,15 +777,6 @@ fn pairs_of_sensors<B: Send>(
     Ok(blocks)
 }
 
-/// Work that is not counted and may be stopped.
-pub(crate) struct CancelOnly<'a>(pub(crate) &'a dyn Watch);
-
-impl Watch for CancelOnly<'_> {
-    fn cancelled(&self) -> bool {
-        self.0.cancelled()
-    }
-}
-
 /// A sensor of the rows, the rows of both slopes of some of its lenslets, and which lenslets these are.
 type Rows<'a> = (usize, &'a mut [f64], &'a mut [f64], &'a [[usize; 2]]);
 
@@ -850,7 +843,7 @@ pub(crate) fn between_with_tables(
     tables: &PhaseTables,
 ) -> Result<Array2<f64>, Error> {
     let compute = |sensors: &[Sensor], slopes: [Slopes; 2]| {
-        any_slopes((atmosphere, gradient), sensors, slopes, (Some(tables), &silent))
+        any_slopes((atmosphere, gradient), sensors, slopes, (Some(tables), &unwatched))
     };
     rectangle(atmosphere, sets, compute)
 }
@@ -985,14 +978,14 @@ fn tables_of_edges(
 /// lenslet; `Memory` where the matrix does not fit.
 ///
 /// ```
-/// use lenslet::device::silent;
+/// use lenslet::device::unwatched;
 /// use lenslet::model::{*, PhaseGrid};
 /// use lenslet::turbulence::dense;
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(8e3, 1.0, 25.0)])?;
 /// let laser = Sensor::at_rest(Source::new(0.0, 0.0, 90e3)?, LensletArray::new(1, 0.5)?);
 /// let points = (&[Source::star(0.0, 0.0)?][..], PhaseGrid::new(3, 2, 0.0)?, 0.5);
 /// let one = [ndarray::arr2(&[[true]])];
-/// let matrix = dense::wavefront_slope(&air, points, &[laser], &one, ConeGradient::Pupil, &silent)?;
+/// let matrix = dense::wavefront_slope(&air, points, &[laser], &one, ConeGradient::Pupil, &unwatched)?;
 /// assert_eq!(matrix.dim(), (9, 2));
 /// // The points left and right of the lenslet, against its x slope: low on the left, high on the right.
 /// assert!(matrix[[3, 0]] < 0.0 && matrix[[5, 0]] == -matrix[[3, 0]]);
@@ -1182,7 +1175,7 @@ impl<'a> MovingBlock<'a> {
         }
         let view =
             |(k, layer): &'a (usize, SeenLayer)| Block::view((layer, &averages[*k]), [p, q], turn);
-        let views: Vec<View> = layers.iter().filter_map(view).collect();
+        let views: Vec<FootprintPair> = layers.iter().filter_map(view).collect();
         match sensors[p].shares_lattice_with(&sensors[q]) {
             true => Self::on_lattice(&views, sensors[p].array.lenslets()),
             false => Self::Pairs(Block::Parallel(views, turn)),
@@ -1191,9 +1184,9 @@ impl<'a> MovingBlock<'a> {
 
     // Covariances by displacements on a lattice
     /// The block of sensors with so many lenslets across whose footprints share a lattice on each layer.
-    fn on_lattice(views: &[View], across: usize) -> Self {
+    fn on_lattice(views: &[FootprintPair], across: usize) -> Self {
         let lags = 2 * across - 1;
-        let first = |view: &View| [0, 1].map(|axis| vec![view.first[axis][0]]);
+        let first = |view: &FootprintPair| [0, 1].map(|axis| vec![view.first[axis][0]]);
         let firsts: Vec<[Vec<f64>; 2]> = views.iter().map(first).collect();
         let displaced = |centres: &Vec<f64>| -> Vec<f64> {
             let step = if across > 1 { centres[1] - centres[0] } else { 0.0 };
@@ -1201,9 +1194,9 @@ impl<'a> MovingBlock<'a> {
         };
         let extended = views.iter().zip(&firsts).map(|(view, first)| {
             let second = view.second.each_ref().map(displaced);
-            View { strength: view.strength, average: view.average, first, second }
+            FootprintPair { strength: view.strength, average: view.average, first, second }
         });
-        let views: Vec<View> = extended.collect();
+        let views: Vec<FootprintPair> = extended.collect();
         let all: Vec<[usize; 2]> = (0..lags * lags).map(|k| [k / lags, k % lags]).collect();
         let mut values = Array2::from_elem((lags, lags), [0.0; 3]);
         band_covariances(&views, [&[[0, 0]], &all], |[_, k], found| values[all[k]] = found);
@@ -1275,7 +1268,7 @@ mod tests {
             let valid =
                 [0, 2].map(|k| Array2::from_shape_fn((n, n), |(j, i)| (j * n + 2 * i) % 7 != k));
             let covariance = |stars: &[Sensor]| {
-                slope_covariance(&air, stars, &valid, gradient, &silent).unwrap()
+                slope_covariance(&air, stars, &valid, gradient, &unwatched).unwrap()
             };
             let toeplitz = covariance(&stars);
             // A pitch that differs in its last digits puts the stars into groups of their own.
@@ -1294,7 +1287,8 @@ mod tests {
     #[test]
     fn a_mixed_matrix_is_symmetric_and_not_negative() {
         let (air, stars, valid) = lopsided();
-        let matrix = slope_covariance(&air, &stars, &valid, ConeGradient::Pupil, &silent).unwrap();
+        let matrix =
+            slope_covariance(&air, &stars, &valid, ConeGradient::Pupil, &unwatched).unwrap();
         assert_eq!(matrix, matrix.t());
         let n = matrix.nrows();
         let dense = faer::Mat::from_fn(n, n, |row, column| matrix[[row, column]]);
@@ -1326,7 +1320,8 @@ mod tests {
         let star = [Sensor::at_rest(axis, array)];
         let points = (&[axis][..], PhaseGrid::new(3, 2, 0.0).unwrap(), 0.5);
         let one = [Array2::from_elem((1, 1), true)];
-        let xi = wavefront_slope(&air, points, &star, &one, ConeGradient::Pupil, &silent).unwrap();
+        let xi =
+            wavefront_slope(&air, points, &star, &one, ConeGradient::Pupil, &unwatched).unwrap();
         assert!(xi[[5, 0]] > 0.0, "the x slope against the point on the right");
         for row in 0..9 {
             for (component, side) in [(0, row as i32 % 3 - 1), (1, row as i32 / 3 - 1)] {
@@ -1361,8 +1356,8 @@ mod tests {
         let (grid, axis) = (PhaseGrid::new(3, 1, 0.0).unwrap(), [Source::star(0.0, 0.0).unwrap()]);
         let message = |stars: &[Sensor], valid: &[Array2<bool>]| {
             let cone = ConeGradient::Pupil;
-            let error = slope_covariance(&air, stars, valid, cone, &silent).unwrap_err();
-            let other = wavefront_slope(&air, (&axis, grid, 0.4), stars, valid, cone, &silent);
+            let error = slope_covariance(&air, stars, valid, cone, &unwatched).unwrap_err();
+            let other = wavefront_slope(&air, (&axis, grid, 0.4), stars, valid, cone, &unwatched);
             assert!(matches!(error, Error::Invalid(_)));
             assert_eq!(error.to_string(), other.unwrap_err().to_string());
             error.to_string()
@@ -1384,7 +1379,8 @@ mod tests {
         // Refuse targets grids and sizes
         let error = |targets: &[Source], grid: PhaseGrid, pitch| {
             let points = (targets, grid, pitch);
-            wavefront_slope(&air, points, &stars, &valid, ConeGradient::Pupil, &silent).unwrap_err()
+            wavefront_slope(&air, points, &stars, &valid, ConeGradient::Pupil, &unwatched)
+                .unwrap_err()
         };
         let beneath = [Source::new(0.0, 0.0, 9e3).unwrap()];
         assert!(error(&[], grid, 0.4).to_string().contains("targets = 0"));
@@ -1397,7 +1393,7 @@ mod tests {
         let array = LensletArray::new(1000, 0.4).unwrap();
         let (star, all) = (Sensor { array, ..stars[0] }, Array2::from_elem((1000, 1000), true));
         let vast =
-            slope_covariance(&air, &[star], &[all], ConeGradient::Pupil, &silent).unwrap_err();
+            slope_covariance(&air, &[star], &[all], ConeGradient::Pupil, &unwatched).unwrap_err();
         assert!(matches!(vast, Error::Memory { .. }) && vast.exit_code() == 2, "{vast}");
     }
 
@@ -1417,7 +1413,7 @@ mod tests {
     /// The covariance of the first two sensors with the last two.
     fn across((air, stars, valid): &(Atmosphere, Vec<Sensor>, Vec<Array2<bool>>)) -> Array2<f64> {
         let [first, second] = [0..2, 2..4].map(|k| (&stars[k.clone()], &valid[k]));
-        between(air, first, second, ConeGradient::Pupil, &silent).unwrap()
+        between(air, first, second, ConeGradient::Pupil, &unwatched).unwrap()
     }
 
     // Check the matrix of turned sensors
@@ -1425,7 +1421,7 @@ mod tests {
     fn turned_sensors_have_a_covariance_matrix() {
         let system = turned([0.0, 3.0, 0.0, 90.4]);
         let (air, stars, valid) = &system;
-        let matrix = slope_covariance(air, stars, valid, ConeGradient::Pupil, &silent).unwrap();
+        let matrix = slope_covariance(air, stars, valid, ConeGradient::Pupil, &unwatched).unwrap();
         assert_eq!(matrix, matrix.t());
         let n = matrix.nrows();
         let dense = faer::Mat::from_fn(n, n, |row, column| matrix[[row, column]]);
@@ -1435,7 +1431,7 @@ mod tests {
         let (m, k) = block.dim();
         assert_eq!(matrix.slice(ndarray::s![..m, n - k..]), block);
         let [first, second] = [0..2, 2..4].map(|k| (&stars[k.clone()], &valid[k]));
-        let other = between(air, second, first, ConeGradient::Pupil, &silent).unwrap();
+        let other = between(air, second, first, ConeGradient::Pupil, &unwatched).unwrap();
         let error = largest(&(&block - &other.t())) / matrix[[0, 0]];
         assert!(error < 1e-10 && error > 0.0, "{error:.1e}");
         // Turn the whole system by an angle
@@ -1465,7 +1461,7 @@ mod tests {
         let covariance = |rotation: f64| {
             let second = [Sensor { rotation: rotation.to_radians(), ..stars[1] }];
             let masks = [all.clone()];
-            between(&air, (&stars[..1], &masks), (&second, &masks), ConeGradient::Pupil, &silent)
+            between(&air, (&stars[..1], &masks), (&second, &masks), ConeGradient::Pupil, &unwatched)
                 .unwrap()
         };
         let (rest, quarter, more) = (covariance(0.0), covariance(90.0), covariance(90.0 + 6e-6));
@@ -1497,7 +1493,8 @@ mod tests {
         };
         let covariance = |angle: f64, other: f64| {
             let sets = [[sensor(angle, [0.0; 2])], [sensor(other, [2.0, 1.1])]];
-            between(&air, (&sets[0], &one), (&sets[1], &one), ConeGradient::Pupil, &silent).unwrap()
+            between(&air, (&sets[0], &one), (&sets[1], &one), ConeGradient::Pupil, &unwatched)
+                .unwrap()
         };
         let axes = |angle: f64| {
             let (sin, cos) = angle.to_radians().sin_cos();
@@ -1548,7 +1545,8 @@ mod tests {
         let order = SlopeOrder::new(valid);
         let targets = [Source::star(6e-5, 1.0).unwrap(), Source::new(3e-5, 5.0, 60e3).unwrap()];
         let points = (&targets[..], PhaseGrid::new(5, 2, 0.0).unwrap(), 0.4);
-        let xi = wavefront_slope(air, points, stars, valid, ConeGradient::Pupil, &silent).unwrap();
+        let xi =
+            wavefront_slope(air, points, stars, valid, ConeGradient::Pupil, &unwatched).unwrap();
         assert_eq!(xi.dim(), (50, order.len()));
         for (t, [m, n], q, k) in
             [(0, [2, 1], 0, 9), (0, [4, 0], 1, 14), (1, [0, 3], 2, 17), (1, [2, 2], 3, 5)]
@@ -1587,7 +1585,7 @@ mod tests {
         let star = |x: f64, y: f64| Source::star(x.hypot(y), y.atan2(x)).unwrap();
         let xi = |targets: &[Source], disc| {
             let points = (targets, PhaseGrid::new(3, 1, disc).unwrap(), 0.4);
-            wavefront_slope(&air, points, &stars, &valid, ConeGradient::Pupil, &silent).unwrap()
+            wavefront_slope(&air, points, &stars, &valid, ConeGradient::Pupil, &unwatched).unwrap()
         };
         let [disc, point] = [radius, 0.0].map(|disc| xi(&[star(zenith, 0.0)], disc));
         let (rings, spokes) = (gauss_legendre(6), 24);

@@ -64,7 +64,7 @@ fn differences([[left, right], [below, above]]: Ends) -> [f64; 4] {
 
 // What a sensor sees between midpoints
 /// The lattice of a sensor's lenslets on a layer, metres.
-struct View {
+struct SensorLattice {
     /// Half the side of a footprint, e.
     half: f64,
     /// The centre of lenslet \[0, 0\].
@@ -75,7 +75,7 @@ struct View {
     lenslets: usize,
 }
 
-impl View {
+impl SensorLattice {
     fn new(sensor: &Sensor, altitude: f64) -> Self {
         let footprint = sensor.footprint([0, 0], altitude);
         let steps = footprint.axes.map(|axis| axis.map(|part| footprint.side * part));
@@ -119,7 +119,7 @@ struct SeenLayer {
     /// (λ/2π)² r0^(−5/3) f, m².
     strength: f64,
     fall: Arc<Fall>,
-    views: Vec<View>,
+    views: Vec<SensorLattice>,
 }
 
 /// All layers with turbulence, as the sensors see them.
@@ -136,14 +136,15 @@ fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<SeenLayer> {
             let (mut side, mut farthest) = (f64::INFINITY, 0.0);
             for (other, sensor) in sharing.flat_map(|other| sensors.iter().map(move |s| (other, s)))
             {
-                let view = View::new(sensor, other.altitude);
+                let view = SensorLattice::new(sensor, other.altitude);
                 side = f64::min(side, 2.0 * view.half);
                 farthest = f64::max(farthest, view.extent());
             }
             Arc::new(Fall::new(layer.outer_scale, side, 2.02 * farthest))
         };
         let fall = known.map_or_else(table, |seen| Arc::clone(&seen.fall));
-        let views = sensors.iter().map(|sensor| View::new(sensor, layer.altitude)).collect();
+        let views =
+            sensors.iter().map(|sensor| SensorLattice::new(sensor, layer.altitude)).collect();
         seen.push(SeenLayer { strength: wavefront * layer.fraction, fall, views });
     }
     seen
@@ -185,7 +186,7 @@ struct Block<'a> {
     /// Of layers where both share a lattice, rad².
     shared: Displacements,
     /// Of the other layers: the strength, rad² per rad², the fall, and what both sensors see.
-    apart: Vec<(f64, &'a Fall, [&'a View; 2])>,
+    apart: Vec<(f64, &'a Fall, [&'a SensorLattice; 2])>,
 }
 
 impl<'a> Block<'a> {
@@ -261,7 +262,7 @@ struct Edges {
 
 impl Edges {
     /// Those of some lenslets, which come row by row.
-    fn new(view: &View, lenslets: &[[usize; 2]]) -> Self {
+    fn new(view: &SensorLattice, lenslets: &[[usize; 2]]) -> Self {
         let mut edges = Self { points: Vec::new(), of: Vec::with_capacity(lenslets.len()) };
         let (is_straight, mut last) = (view.is_straight(), vec![None; view.lenslets]);
         for (k, &[row, column]) in lenslets.iter().enumerate() {
@@ -324,12 +325,12 @@ fn see_edges(fall: &Fall, [first, second]: [&Edges; 2], seen: &mut Vec<f64>) {
 /// Those of [`dense::slope_covariance`](super::dense::slope_covariance).
 ///
 /// ```
-/// use lenslet::device::silent;
+/// use lenslet::device::unwatched;
 /// use lenslet::model::*;
 /// use lenslet::turbulence::midpoint;
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, f64::INFINITY)])?;
 /// let star = Sensor::at_rest(Source::star(0.0, 0.0)?, LensletArray::new(1, 0.5)?);
-/// let matrix = midpoint::slope_covariance(&air, &[star], &[ndarray::arr2(&[[true]])], &silent)?;
+/// let matrix = midpoint::slope_covariance(&air, &[star], &[ndarray::arr2(&[[true]])], &unwatched)?;
 /// // 6.883877 / (2π)² λ² d^(−1/3) r0^(−5/3), where an average over the lenslet has 0.1622428.
 /// let variance = 0.1743707 * 500e-9f64.powi(2) * 0.5f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
 /// assert!((matrix[[0, 0]] / variance - 1.0).abs() < 1e-6 && matrix[[0, 1]] == 0.0);
@@ -383,7 +384,7 @@ fn fill(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::atmosphere::Layer;
     use crate::model::lenslet_array::{LensletArray, SlopeOrder};
     use crate::model::source::{ConeGradient, Source};
@@ -469,7 +470,7 @@ pub(crate) mod tests {
     #[test]
     fn four_points_are_the_covariance_of_differences() {
         let (air, sensors, valid) = lopsided();
-        let matrix = slope_covariance(&air, &sensors, &valid, &silent).unwrap();
+        let matrix = slope_covariance(&air, &sensors, &valid, &unwatched).unwrap();
         let all = slopes(&sensors, &valid);
         assert_eq!(matrix.dim(), (all.len(), all.len()));
         let mut worst: f64 = 0.0;
@@ -492,7 +493,7 @@ pub(crate) mod tests {
             let sensor = [Sensor::at_rest(Source::star(0.0, 0.0).unwrap(), array)];
             let corner = [Array2::from_shape_fn((n, n), |at| at == (0, 0))];
             let few = [Array2::from_shape_fn((n, n), |(j, i)| (i % 7, j % 31) == (3, 2))];
-            let matrix = between(&air, (&sensor, &corner), (&sensor, &few), &silent).unwrap();
+            let matrix = between(&air, (&sensor, &corner), (&sensor, &few), &unwatched).unwrap();
             let [rows, columns] = [corner, few].map(|valid| slopes(&sensor, &valid));
             let variance = exact(&air, [rows[0], rows[0]]);
             for ((row, column), found) in matrix.indexed_iter() {
@@ -528,7 +529,7 @@ pub(crate) mod tests {
             let first = Sensor::at_rest(Source::star(0.0, 0.0).unwrap(), array);
             let sensors = [first, Sensor { shift: [x, y], ..first }];
             let all = [(); 2].map(|_| Array2::from_elem((1, 1), true));
-            let matrix = slope_covariance(&air, &sensors, &all, &silent).unwrap();
+            let matrix = slope_covariance(&air, &sensors, &all, &unwatched).unwrap();
             for ((a, b), exact) in [(0, 0), (0, 1), (1, 1)].into_iter().zip(&numbers[4..]) {
                 let error = matrix[[a, 2 + b]] / matrix[[0, 0]] - exact;
                 assert!(error.abs() < 2e-13, "{line}: {error:.1e}");
@@ -556,11 +557,11 @@ pub(crate) mod tests {
     #[test]
     fn blocks_and_their_mirror_images_agree() {
         let (air, sensors, valid) = lopsided();
-        let matrix = slope_covariance(&air, &sensors, &valid, &silent).unwrap();
+        let matrix = slope_covariance(&air, &sensors, &valid, &unwatched).unwrap();
         assert_eq!(matrix, matrix.t());
         let [one, two] = [(&sensors[..2], &valid[..2]), (&sensors[2..], &valid[2..])];
-        let across = between(&air, one, two, &silent).unwrap();
-        let back = between(&air, two, one, &silent).unwrap();
+        let across = between(&air, one, two, &unwatched).unwrap();
+        let back = between(&air, two, one, &unwatched).unwrap();
         let rows = across.nrows();
         let largest =
             |error: Array2<f64>| error.iter().fold(0.0, |most, e| f64::max(most, e.abs()));
@@ -575,7 +576,7 @@ pub(crate) mod tests {
         let all = [Array2::from_elem((6, 6), true)];
         let covariance = |degrees: f64| {
             let second = [Sensor { rotation: degrees.to_radians(), ..sensors[0] }];
-            between(&air, (&sensors[1..2], &all), (&second, &all), &silent).unwrap()
+            between(&air, (&sensors[1..2], &all), (&second, &all), &unwatched).unwrap()
         };
         let (rest, quarter) = (covariance(0.0), covariance(90.0));
         for (j, i) in (0..36).map(|k| (k / 6, k % 6)) {
@@ -598,9 +599,9 @@ pub(crate) mod tests {
             let array = LensletArray::new(5, 0.5).unwrap();
             let sensors = [Sensor::at_rest(Source::star(0.0, 0.0).unwrap(), array)];
             let all = [Array2::from_elem((5, 5), true)];
-            let four = slope_covariance(&air, &sensors, &all, &silent).unwrap();
+            let four = slope_covariance(&air, &sensors, &all, &unwatched).unwrap();
             let cone = ConeGradient::Pupil;
-            (four, dense::slope_covariance(&air, &sensors, &all, cone, &silent).unwrap())
+            (four, dense::slope_covariance(&air, &sensors, &all, cone, &unwatched).unwrap())
         };
         let (four, average) = across(f64::INFINITY);
         assert!((four[[0, 1]] / four[[0, 0]] - 0.587_401).abs() < 1e-6);
@@ -628,13 +629,14 @@ pub(crate) mod tests {
         for (sensors, valid) in
             [(&sensors[..0], &valid[..0]), (&sensors, &valid[1..]), (&low, &valid)]
         {
-            let error = slope_covariance(&air, sensors, valid, &silent).unwrap_err();
-            let other = dense::slope_covariance(&air, sensors, valid, ConeGradient::Pupil, &silent);
+            let error = slope_covariance(&air, sensors, valid, &unwatched).unwrap_err();
+            let other =
+                dense::slope_covariance(&air, sensors, valid, ConeGradient::Pupil, &unwatched);
             assert_eq!((error.to_string(), error.exit_code()), (other.unwrap_err().to_string(), 2));
         }
         let array = LensletArray::new(1000, 0.4).unwrap();
         let (large, all) = (Sensor { array, ..sensors[0] }, Array2::from_elem((1000, 1000), true));
-        let vast = slope_covariance(&air, &[large], &[all], &silent).unwrap_err();
+        let vast = slope_covariance(&air, &[large], &[all], &unwatched).unwrap_err();
         assert!(matches!(vast, Error::Memory { .. }), "{vast}");
         let stopped = slope_covariance(&air, &sensors, &valid, &Stopped);
         assert!(matches!(stopped, Err(Error::Cancelled)));

@@ -19,7 +19,7 @@ pub(crate) mod turned;
 pub mod dense;
 pub mod midpoint;
 pub(crate) mod blocks;
-pub use blocks::{Rectangles, Sets};
+pub use blocks::{CrossBlocks, LatticeGroups};
 pub(crate) mod work;
 pub(crate) mod plan;
 pub use plan::{

@@ -598,7 +598,7 @@ fn four([a, b, c, d]: [[f64; 4]; 4]) -> [f64; 4] {
 
 // Layer of two parallel sensors
 /// One layer as two sensors with parallel footprints see it; lengths in metres.
-pub(crate) struct View<'a> {
+pub(crate) struct FootprintPair<'a> {
     /// By what c is multiplied.
     pub(crate) strength: f64,
     pub(crate) average: &'a FootprintAverage,
@@ -610,7 +610,7 @@ pub(crate) struct View<'a> {
 
 /// A view of a band of the first sensor's rows, and the row of pairs that is at work.
 struct Band<'a> {
-    view: &'a View<'a>,
+    view: &'a FootprintPair<'a>,
     /// By number along x in the first and in the second sensor: the displacement, its place if there is a table, and its four corners
     /// if it is near and there are some.
     x: Vec<(f64, Option<Place>, Option<[usize; 4]>)>,
@@ -623,8 +623,8 @@ struct Band<'a> {
 impl<'a> Band<'a> {
     // Prepare a band of rows
     /// A view for the rows of the first sensor with the numbers `rows`.
-    fn new(view: &'a View<'a>, rows: &[usize]) -> Self {
-        let View { average, first, second, .. } = view;
+    fn new(view: &'a FootprintPair<'a>, rows: &[usize]) -> Self {
+        let FootprintPair { average, first, second, .. } = view;
         let near = NEAR * average.half_width;
         let displacements = |first: &[f64], second: &[f64]| -> Vec<f64> {
             first.iter().flat_map(|from| second.iter().map(move |to| to - from)).collect()
@@ -648,7 +648,7 @@ impl<'a> Band<'a> {
     // Add a row of pairs
     /// Adds the covariances of the row `first` with the row `second`, of the columns in `columns` of each, to `sums`.
     fn add(&mut self, [first, second]: [usize; 2], columns: [&[usize]; 2], sums: &mut [[f64; 4]]) {
-        let View { strength, average, .. } = self.view;
+        let FootprintPair { strength, average, .. } = self.view;
         let y = self.view.second[1][second] - self.view.first[1][first];
         let near = NEAR * average.half_width;
         let is_near = y.abs() < near;
@@ -686,7 +686,7 @@ impl<'a> Band<'a> {
 /// Lenslets come by their numbers along y and along x, those of one row of the first together; `give` is told which of the two lists
 /// they are, and xx, xy and yy.
 pub(crate) fn band_covariances(
-    views: &[View],
+    views: &[FootprintPair],
     [firsts, seconds]: [&[[usize; 2]]; 2],
     mut give: impl FnMut([usize; 2], [f64; 3]),
 ) {
@@ -798,7 +798,7 @@ pub(crate) mod tests {
     fn at(average: &FootprintAverage, places: &[[f64; 2]]) -> Vec<[f64; 3]> {
         let second = [0, 1].map(|axis| places.iter().map(|place| place[axis]).collect());
         let first = &[vec![0.0], vec![0.0]];
-        let view = View { strength: 1.0, average, first, second };
+        let view = FootprintPair { strength: 1.0, average, first, second };
         let seconds: Vec<[usize; 2]> = (0..places.len()).map(|k| [k, k]).collect();
         let mut values = vec![[0.0; 3]; places.len()];
         band_covariances(&[view], [&[[0, 0]], &seconds], |[_, k], value| values[k] = value);

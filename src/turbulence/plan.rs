@@ -10,17 +10,17 @@ mod gpu;
 
 // What computing a covariance stands on
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Watch, Work, check, engine::Engine, threads};
+use crate::device::{CostKind, Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid, count};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::system::{SlopeModel, System};
 use crate::model::wavefront_grid::PhaseGrid;
-use crate::turbulence::blocks::{Rectangles, Sets};
+use crate::turbulence::blocks::{CrossBlocks, LatticeGroups};
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::spectral::error::Chosen;
 use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
-use crate::turbulence::work::{Seen, VIEW, VIEW_LAG, among, time_of_slopes};
+use crate::turbulence::work::{SensorCost, VIEW, VIEW_LAG, among, time_of_slopes};
 use crate::turbulence::{dense, direct, midpoint, spectral};
 use ndarray::{Array, Array2, Array4, Dimension};
 use rayon::prelude::*;
@@ -93,12 +93,12 @@ fn given(sampling: SpectralSampling, error_estimate: f64, unit: &'static str) ->
 /// How the covariance of slopes will be computed.
 ///
 /// ```
-/// use lenslet::device::{Engine, silent};
+/// use lenslet::device::{Engine, unwatched};
 /// use lenslet::model::System;
 /// use lenslet::turbulence::*;
 /// let system = System::from_file("book/systems/small.toml")?;
 /// let plan = SlopeCovariancePlan::direct(slope_problem(&system)?);
-/// let covariance = plan.run(&Engine::default(), &silent)?;
+/// let covariance = plan.run(&Engine::default(), &unwatched)?;
 /// // 0.1622428 λ² d^(−1/3) r0^(−5/3) without the outer scale; L0 = 30 m takes 24 % of it away.
 /// let kolmogorov = 0.1622428 * 500e-9f64.powi(2) * 0.1f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
 /// assert!((covariance.variance() / kolmogorov - 0.761653).abs() < 1e-6);
@@ -187,14 +187,14 @@ impl SlopeCovariancePlan {
 
     // Work of the slope covariance
     /// Seconds of one thread by the built-in rates.
-    fn work(&self) -> (Work, f64) {
+    fn work(&self) -> (CostKind, f64) {
         let views = (self.problem.pairs().len() * self.problem.layers().len()) as f64;
         match &self.chosen {
             None => {
                 let lags = (self.problem.lags() as f64).powi(2);
-                (Work::Integrals, views * (VIEW + VIEW_LAG * lags))
+                (CostKind::Integrals, views * (VIEW + VIEW_LAG * lags))
             }
-            Some(chosen) => (Work::Integrals, 4e-9 * chosen.sampling.work(&self.problem)),
+            Some(chosen) => (CostKind::Integrals, 4e-9 * chosen.sampling.work(&self.problem)),
         }
     }
 
@@ -235,10 +235,10 @@ impl SlopeCovariancePlan {
 ///
 /// ```
 /// use lenslet::turbulence::{WavefrontCovariancePlan, wavefront_problem};
-/// use lenslet::{device::{Engine, silent}, model::System};
+/// use lenslet::{device::{Engine, unwatched}, model::System};
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = WavefrontCovariancePlan::direct(wavefront_problem(&system)?);
-/// let covariance = plan.run(&Engine::default(), &silent)?;
+/// let covariance = plan.run(&Engine::default(), &unwatched)?;
 /// // Laser stars have a lattice for each layer: targets, stars, x and y, displacements along y and x.
 /// let lattice = &covariance.lattices()[0];
 /// assert_eq!(lattice.shape()[..3], [2, 4, 2]);
@@ -317,7 +317,7 @@ impl WavefrontCovariancePlan {
     }
 
     /// Seconds of one thread.
-    fn work(&self) -> (Work, f64) {
+    fn work(&self) -> (CostKind, f64) {
         let pairs = (self.problem.targets() * self.problem.stars()) as f64;
         let lags = |layer| (self.problem.lags(layer) as f64).powi(2);
         match &self.chosen {
@@ -325,11 +325,11 @@ impl WavefrontCovariancePlan {
                 let layers = self.problem.layers().iter();
                 let layers =
                     layers.map(|layer| NEAR_WAVEFRONT + FAR_WAVEFRONT * lags(layer)).sum::<f64>();
-                (Work::Integrals, pairs * layers)
+                (CostKind::Integrals, pairs * layers)
             }
             Some(chosen) => {
                 let work = spectral::wavefront::work(&self.problem, &chosen.sampling);
-                (Work::Integrals, 4e-9 * work)
+                (CostKind::Integrals, 4e-9 * work)
             }
         }
     }
@@ -407,7 +407,7 @@ pub enum SlopeSlope {
     /// Compressed.
     Toeplitz(SlopeCovariance),
     /// Compressed for each set that shares a lattice, and what has none.
-    Blocks(Vec<SlopeCovariance>, Rectangles),
+    Blocks(Vec<SlopeCovariance>, CrossBlocks),
     /// (n, n) in the order of [`SlopeOrder`], rad².
     Dense(Array2<f64>),
 }
@@ -445,21 +445,21 @@ impl SlopeSlope {
 /// How all covariances of a system will be computed.
 ///
 /// ```
-/// use lenslet::device::{Engine, silent};
+/// use lenslet::device::{Engine, unwatched};
 /// use lenslet::model::System;
 /// use lenslet::turbulence::*;
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = CovariancePlan::new(&system, CovarianceOptions::default())?;
 /// let told = plan.describe(&Engine::default());
 /// assert_eq!(told.arrays[0], ("slope_slope".to_string(), vec![4, 4, 2, 2, 39, 39]));
-/// let covariances = plan.run(&Engine::default(), &silent)?;
+/// let covariances = plan.run(&Engine::default(), &unwatched)?;
 /// assert!(covariances.slope_slope.variance() > 0.0 && covariances.wavefront_slope.is_some());
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct CovariancePlan {
     system: System,
-    posed: Posed,
+    posed: PosedProblems,
     /// The wavefront points, where a wavefront is wanted.
     grid: Option<PhaseGrid>,
     /// Of the wavefronts with themselves, posed as if the targets were stars.
@@ -471,7 +471,7 @@ pub struct CovariancePlan {
 // Problems and options of a plan
 /// The problems of a plan.
 #[derive(Debug, Clone)]
-enum Posed {
+enum PosedProblems {
     Toeplitz(Box<SlopeCovariancePlan>, Option<Box<WavefrontCovariancePlan>>),
     Blocks(Box<BlocksPlan>),
     Dense,
@@ -480,7 +480,7 @@ enum Posed {
 /// How covariances will be computed in blocks.
 #[derive(Debug, Clone)]
 pub(crate) struct BlocksPlan {
-    pub(crate) sets: Sets,
+    pub(crate) sets: LatticeGroups,
     /// Of each set that shares a lattice.
     pub(crate) slopes: Vec<SlopeCovariancePlan>,
     /// Of the wavefronts with each set, where there is a wavefront: compressed, or not where it has no lattice.
@@ -536,15 +536,19 @@ impl CovariancePlan {
             system.expect_average("the spectrum gives averages alone")?;
         }
         let toeplitz = || pose_toeplitz(system, options.method, grid.is_some());
-        let blocks =
-            || Ok::<_, Error>(Posed::Blocks(Box::new(BlocksPlan::new(system, grid.is_some())?)));
+        let blocks = || {
+            Ok::<_, Error>(PosedProblems::Blocks(Box::new(BlocksPlan::new(
+                system,
+                grid.is_some(),
+            )?)))
+        };
         if options.form != Form::Toeplitz && toeplitz().is_err() {
             system.expect_slopes()?;
         }
         let asked = "as asked for".to_string();
         let (posed, reason) = match options.form {
             Form::Toeplitz => (toeplitz()?, asked),
-            Form::Dense => (Posed::Dense, asked),
+            Form::Dense => (PosedProblems::Dense, asked),
             Form::Blocks => {
                 system.expect_average("differences between points have no form of blocks")?;
                 (blocks()?, asked)
@@ -555,12 +559,14 @@ impl CovariancePlan {
                     bytes if bytes > MOST_DENSE && system.slope_model() == SlopeModel::Average => {
                         (blocks()?, reason)
                     }
-                    _ => (Posed::Dense, reason),
+                    _ => (PosedProblems::Dense, reason),
                 },
                 Err(other) => return Err(other),
             },
         };
-        if let (Posed::Dense | Posed::Blocks(_), Method::Spectral(_)) = (&posed, options.method) {
+        if let (PosedProblems::Dense | PosedProblems::Blocks(_), Method::Spectral(_)) =
+            (&posed, options.method)
+        {
             let expected = "direct, as the spectral one has the toeplitz form alone";
             return Err(Invalid::new("method", "spectral", expected).into());
         }
@@ -572,16 +578,16 @@ impl CovariancePlan {
     /// The name of the form: `toeplitz`, `blocks` or `dense`.
     pub fn form(&self) -> &'static str {
         match self.posed {
-            Posed::Toeplitz(..) => "toeplitz",
-            Posed::Blocks(_) => "blocks",
-            Posed::Dense => "dense",
+            PosedProblems::Toeplitz(..) => "toeplitz",
+            PosedProblems::Blocks(_) => "blocks",
+            PosedProblems::Dense => "dense",
         }
     }
 
     /// The plan in blocks, where it has that form.
     pub(crate) fn blocks(&self) -> Option<&BlocksPlan> {
         match &self.posed {
-            Posed::Blocks(blocks) => Some(blocks),
+            PosedProblems::Blocks(blocks) => Some(blocks),
             _ => None,
         }
     }
@@ -594,7 +600,7 @@ impl CovariancePlan {
     /// The plan of the slopes' covariance, where it has the Toeplitz form.
     pub fn slopes(&self) -> Option<&SlopeCovariancePlan> {
         match &self.posed {
-            Posed::Toeplitz(slopes, _) => Some(slopes),
+            PosedProblems::Toeplitz(slopes, _) => Some(slopes),
             _ => None,
         }
     }
@@ -602,7 +608,7 @@ impl CovariancePlan {
     /// The plan of wavefronts and slopes, where there is a wavefront and it has the Toeplitz form.
     pub fn wavefront(&self) -> Option<&WavefrontCovariancePlan> {
         match &self.posed {
-            Posed::Toeplitz(_, wavefront) => wavefront.as_deref(),
+            PosedProblems::Toeplitz(_, wavefront) => wavefront.as_deref(),
             _ => None,
         }
     }
@@ -612,17 +618,17 @@ impl CovariancePlan {
     pub fn memory(&self, engine: &Engine) -> Memory {
         let mut stages = Vec::new();
         let results = match &self.posed {
-            Posed::Toeplitz(slopes, wavefront) => {
+            PosedProblems::Toeplitz(slopes, wavefront) => {
                 stages.push(slopes.working(engine));
                 stages.extend(wavefront.iter().map(|wavefront| wavefront.working(engine)));
                 let wavefront = wavefront.as_ref().map_or(0, |wavefront| wavefront.result_bytes());
                 slopes.result_bytes().saturating_add(wavefront)
             }
-            Posed::Blocks(blocks) => {
+            PosedProblems::Blocks(blocks) => {
                 stages.extend(blocks.working(&self.system, engine));
                 blocks.result_bytes()
             }
-            Posed::Dense => {
+            PosedProblems::Dense => {
                 let devices = Self::dense_on_devices(&self.system, engine);
                 stages.push(Memory { host: expanded_bytes(&self.system), devices });
                 let [slopes, wavefront] = dense_bytes(&self.system);
@@ -660,11 +666,11 @@ impl CovariancePlan {
     /// What is computed, in words.
     fn what(&self) -> String {
         let stars = match &self.posed {
-            Posed::Toeplitz(slopes, _) => {
+            PosedProblems::Toeplitz(slopes, _) => {
                 let (stars, lenslets) = (slopes.problem.sources(), slopes.problem.lenslets());
                 format!("{} on {lenslets} × {lenslets} lenslets", count(stars, "guide star"))
             }
-            Posed::Blocks(_) | Posed::Dense => {
+            PosedProblems::Blocks(_) | PosedProblems::Dense => {
                 let slopes = SlopeOrder::new(&self.system.valid_lenslets()).len();
                 let stars = count(self.system.guide_stars().len(), "guide star");
                 format!("{stars} with {}", count(slopes, "slope"))
@@ -699,7 +705,7 @@ impl CovariancePlan {
     fn arrays(&self) -> Vec<(String, Vec<usize>)> {
         let mut arrays = Vec::new();
         match &self.posed {
-            Posed::Toeplitz(slopes, wavefront) => {
+            PosedProblems::Toeplitz(slopes, wavefront) => {
                 let (stars, lags) = (slopes.problem.sources(), slopes.problem.lags());
                 arrays.push(("slope_slope".into(), vec![stars, stars, 2, 2, lags, lags]));
                 for (k, layers) in
@@ -717,8 +723,8 @@ impl CovariancePlan {
                     arrays.extend(shape);
                 }
             }
-            Posed::Blocks(blocks) => arrays.extend(blocks.arrays(&self.system)),
-            Posed::Dense => {
+            PosedProblems::Blocks(blocks) => arrays.extend(blocks.arrays(&self.system)),
+            PosedProblems::Dense => {
                 // Add dense matrices to the names
                 let slopes = SlopeOrder::new(&self.system.valid_lenslets()).len();
                 arrays.push(("slope_slope_dense".into(), vec![slopes, slopes]));
@@ -745,31 +751,31 @@ impl CovariancePlan {
         let cores = if alone { engine.clone() } else { Engine::default() };
         let mut stages = Vec::new();
         match &self.posed {
-            Posed::Toeplitz(slopes, wavefront) => {
+            PosedProblems::Toeplitz(slopes, wavefront) => {
                 stages.push(Stage::new(SLOPES, &[slopes.work()], engine));
                 let wavefront = wavefront.iter();
                 stages.extend(wavefront.map(|plan| Stage::new(WAVEFRONT, &[plan.work()], engine)));
             }
-            Posed::Blocks(blocks) => {
+            PosedProblems::Blocks(blocks) => {
                 let [slopes, wavefront] = blocks.work();
                 let stage = Stage::new(SLOPES, &slopes, engine);
                 let seconds = blocks.time_between(&self.system, engine);
                 stages.push(Stage { seconds: stage.seconds + seconds, ..stage });
                 stages.extend(self.grid.map(|_| Stage::new(WAVEFRONT, &wavefront, engine)));
             }
-            Posed::Dense => {
+            PosedProblems::Dense => {
                 let sensors = sensors_of(&self.system);
                 let slopes = time_of_slopes(SLOPES, &self.system, &among(&sensors), engine);
                 stages.extend(Stage::start(engine));
                 stages.push(slopes);
-                let wavefront = [(Work::Integrals, wavefront_work(&self.system))];
+                let wavefront = [(CostKind::Integrals, wavefront_work(&self.system))];
                 stages.extend(self.grid.map(|_| Stage::new(WAVEFRONT, &wavefront, &cores)));
             }
         }
         if let Some(problem) = &self.wavefronts {
             let lags = (problem.targets() * 2 * problem.grid().points).pow(2) as f64;
             let work = ENTRY_OF_WAVEFRONTS * lags * problem.layers().len() as f64;
-            let work = [(Work::Integrals, work)];
+            let work = [(CostKind::Integrals, work)];
             stages.push(Stage::new(WAVEFRONTS, &work, &cores));
         }
         stages
@@ -793,7 +799,7 @@ impl CovariancePlan {
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Covariances, Error> {
         self.check(engine)?;
         let (slope_slope, wavefront_slope) = match &self.posed {
-            Posed::Toeplitz(slopes, wavefront) => {
+            PosedProblems::Toeplitz(slopes, wavefront) => {
                 // Run both plans in Toeplitz form
                 let slopes = SlopeSlope::Toeplitz(slopes.compute(engine, watch)?);
                 let wavefront = wavefront.as_ref().map(|plan| {
@@ -802,7 +808,7 @@ impl CovariancePlan {
                 });
                 (slopes, wavefront.transpose()?)
             }
-            Posed::Blocks(blocks) => {
+            PosedProblems::Blocks(blocks) => {
                 let lattices = blocks.slopes.iter().enumerate();
                 let lattices =
                     lattices.map(|(k, plan)| plan.compute(engine, &blocks.part(k, watch)));
@@ -813,7 +819,7 @@ impl CovariancePlan {
                 let wavefronts = self.grid.map(|_| wavefronts().map(WavefrontSlopes::Blocks));
                 (SlopeSlope::Blocks(lattices, rectangles), wavefronts.transpose()?)
             }
-            Posed::Dense => {
+            PosedProblems::Dense => {
                 // Compute both dense matrices
                 watch.stage(SLOPES, PIECES);
                 let slopes = SlopeSlope::Dense(dense_slopes(&self.system, engine, watch)?);
@@ -843,12 +849,12 @@ impl CovariancePlan {
 // Parts of the plan of covariances
 // Pose the problems of a plan
 /// Both problems with their methods.
-fn pose_toeplitz(system: &System, method: Method, wavefront: bool) -> Result<Posed, Error> {
+fn pose_toeplitz(system: &System, method: Method, wavefront: bool) -> Result<PosedProblems, Error> {
     let slopes = slope_problem(system)?;
     let wavefront = wavefront.then(|| wavefront_problem(system)).transpose()?;
     let wavefront = wavefront.map(|problem| WavefrontCovariancePlan::new(problem, method));
     let wavefront = wavefront.transpose()?.map(Box::new);
-    Ok(Posed::Toeplitz(Box::new(SlopeCovariancePlan::new(slopes, method)?), wavefront))
+    Ok(PosedProblems::Toeplitz(Box::new(SlopeCovariancePlan::new(slopes, method)?), wavefront))
 }
 /// The problem of the wavefronts with themselves; none where an outer scale is infinite.
 fn pose_wavefronts(system: &System, grid: PhaseGrid) -> Result<Option<WavefrontProblem>, Error> {
@@ -901,8 +907,8 @@ fn by_points(matrix: Array2<f64>, targets: usize, points: usize) -> Array4<f64> 
 
 // Work of matrices in dense form
 /// All guide stars' sensors, each with its valid lenslets.
-pub(crate) fn sensors_of(system: &System) -> Vec<Seen> {
-    Seen::all(&system.sensors(), &SlopeOrder::new(&system.valid_lenslets()))
+pub(crate) fn sensors_of(system: &System) -> Vec<SensorCost> {
+    SensorCost::all(&system.sensors(), &SlopeOrder::new(&system.valid_lenslets()))
 }
 
 /// Seconds of one thread for the dense matrix of wavefront and slopes.
@@ -992,7 +998,7 @@ pub(crate) fn check_finite<D: Dimension>(result: &str, array: &Array<f64, D>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
 
     // Refuse lenslet arrays that differ
     #[test]
@@ -1019,7 +1025,7 @@ mod tests {
         let system = system.to_builder().guide_stars(vec![star; 300]).build().unwrap();
         let problem = slope_problem(&system).unwrap();
         let plan = SlopeCovariancePlan::direct(problem);
-        let error = plan.run(&Engine::default(), &silent).unwrap_err();
+        let error = plan.run(&Engine::default(), &unwatched).unwrap_err();
         assert!(matches!(error, Error::Memory { .. }) && error.exit_code() == 2, "{error}");
     }
 
@@ -1035,12 +1041,12 @@ mod tests {
             let mut slopes = slope_problem(&system).unwrap();
             slopes.spoil(bad);
             let plan = SlopeCovariancePlan::direct(slopes);
-            let (result, place, _) = refused(plan.run(&Engine::default(), &silent).unwrap_err());
+            let (result, place, _) = refused(plan.run(&Engine::default(), &unwatched).unwrap_err());
             assert_eq!((result.as_str(), place.len()), ("slope_slope", 6));
             let mut wavefront = wavefront_problem(&system).unwrap();
             wavefront.spoil(bad);
             let plan = WavefrontCovariancePlan::direct(wavefront);
-            let (result, place, _) = refused(plan.run(&Engine::default(), &silent).unwrap_err());
+            let (result, place, _) = refused(plan.run(&Engine::default(), &unwatched).unwrap_err());
             assert_eq!((result.as_str(), place.len()), ("wavefront_slope_1", 5));
         }
         let mut matrix = Array2::zeros((300, 200));
@@ -1108,15 +1114,16 @@ mod tests {
         assert!(
             told.reason.contains("covariance.slope_model") && told.method.contains("midpoints")
         );
-        let covariances = plan.run(&Engine::default(), &silent).unwrap();
+        let covariances = plan.run(&Engine::default(), &unwatched).unwrap();
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
-        let matrix = midpoint::slope_covariance(system.atmosphere(), &sensors, &valid, &silent);
+        let matrix = midpoint::slope_covariance(system.atmosphere(), &sensors, &valid, &unwatched);
         let SlopeSlope::Dense(found) = covariances.slope_slope else { panic!("not dense") };
         assert_eq!(found, matrix.unwrap());
         #[cfg(feature = "cuda")]
         for gpu in crate::device::gpu::test_machines() {
             let engine = Engine::gpus(vec![gpu], crate::numerics::real::Precision::F64).unwrap();
-            let SlopeSlope::Dense(there) = plan.run(&engine, &silent).unwrap().slope_slope else {
+            let SlopeSlope::Dense(there) = plan.run(&engine, &unwatched).unwrap().slope_slope
+            else {
                 panic!("not dense")
             };
             assert!((&there - &found).iter().all(|gap| gap.abs() < 1e-12 * found[[0, 0]]));
@@ -1130,7 +1137,7 @@ mod tests {
         let system = apart();
         let plan = CovariancePlan::new(&system, CovarianceOptions::default()).unwrap();
         let dense = |engine: &Engine| {
-            let covariances = plan.run(engine, &silent).unwrap();
+            let covariances = plan.run(engine, &unwatched).unwrap();
             let (SlopeSlope::Dense(slopes), Some(WavefrontSlopes::Dense(wavefront))) =
                 (covariances.slope_slope, covariances.wavefront_slope)
             else {

@@ -2,7 +2,7 @@
 //! How long dense covariances of slopes take, sensor by sensor.
 
 use crate::device::plan::Stage;
-use crate::device::{Work, engine::Engine};
+use crate::device::{CostKind, engine::Engine};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::model::system::{SlopeModel, System};
@@ -50,7 +50,7 @@ const DEVICE: Rates = Rates {
 
 // Sensors and their lenslets
 /// A sensor as the covariance sees it.
-pub(crate) struct Seen {
+pub(crate) struct SensorCost {
     /// Its number among those of its kind.
     pub(crate) number: usize,
     sensor: Sensor,
@@ -58,7 +58,7 @@ pub(crate) struct Seen {
     lenslets: usize,
 }
 
-impl Seen {
+impl SensorCost {
     /// Some sensors, with the order of their slopes.
     pub(crate) fn all(sensors: &[Sensor], order: &SlopeOrder) -> Vec<Self> {
         let seen = |(number, sensor): (usize, &Sensor)| {
@@ -75,27 +75,30 @@ impl Seen {
 }
 
 /// Each sensor with itself and with those behind it.
-pub(crate) fn among(sensors: &[Seen]) -> Vec<[&Seen; 2]> {
+pub(crate) fn among(sensors: &[SensorCost]) -> Vec<[&SensorCost; 2]> {
     let from = |p: usize| sensors[p..].iter().map(move |second| [&sensors[p], second]);
     (0..sensors.len()).flat_map(from).collect()
 }
 
 /// Each of the first with each of the second.
 #[cfg(any(feature = "factorise", test))]
-pub(crate) fn between<'a>(first: &'a [Seen], second: &'a [Seen]) -> Vec<[&'a Seen; 2]> {
+pub(crate) fn between<'a>(
+    first: &'a [SensorCost],
+    second: &'a [SensorCost],
+) -> Vec<[&'a SensorCost; 2]> {
     first.iter().flat_map(|p| second.iter().map(move |q| [p, q])).collect()
 }
 
 // Work of two sensors
 impl Rates {
     /// Seconds for the covariances of two sensors' slopes on so many layers: to integrate, and to write.
-    fn of_pair(&self, [first, second]: [&Seen; 2], layers: f64) -> [(Work, f64); 2] {
+    fn of_pair(&self, [first, second]: [&SensorCost; 2], layers: f64) -> [(CostKind, f64); 2] {
         let [p, q] = [&first.sensor, &second.sensor];
         let pairs = (first.lenslets * second.lenslets) as f64;
-        let written = (Work::Memory, 4.0 * pairs * self.gathered);
+        let written = (CostKind::Memory, 4.0 * pairs * self.gathered);
         if p.shares_lattice_with(q) {
             let lags = (2 * p.array.lenslets() - 1).pow(2) as f64;
-            return [(Work::Integrals, layers * (self.view + self.lag * lags)), written];
+            return [(CostKind::Integrals, layers * (self.view + self.lag * lags)), written];
         }
         let mean = 0.5 * (p.side() + q.side());
         let across = first.width().max(second.width()) / mean;
@@ -104,7 +107,7 @@ impl Rates {
             true => (self.parallel, (5.0 * mean / q.side()).powi(2) * first.lenslets as f64),
             false => (self.turned, pairs / (1.0 + (across / 14.0).powf(2.5))),
         };
-        [(Work::Integrals, layers * (far * pairs + near * nearby.min(pairs))), written]
+        [(CostKind::Integrals, layers * (far * pairs + near * nearby.min(pairs))), written]
     }
 }
 
@@ -116,24 +119,24 @@ const BAND: usize = 4;
 pub(crate) fn time_of_slopes(
     name: &'static str,
     system: &System,
-    pairs: &[[&Seen; 2]],
+    pairs: &[[&SensorCost; 2]],
     engine: &Engine,
 ) -> Stage {
     let layers = system.atmosphere().layers().len() as f64;
     let by_points = system.slope_model() == SlopeModel::EdgeMidpoint;
     let rates = if engine.devices().is_empty() { &THREAD } else { &DEVICE };
     // Add up the work of pairs
-    let of_pair = |pair: &[&Seen; 2]| match by_points {
+    let of_pair = |pair: &[&SensorCost; 2]| match by_points {
         true => {
             let entries = (4 * pair[0].lenslets * pair[1].lenslets) as f64;
-            [(Work::Integrals, layers * rates.points * entries), (Work::Memory, 0.0)]
+            [(CostKind::Integrals, layers * rates.points * entries), (CostKind::Memory, 0.0)]
         }
         false => rates.of_pair(*pair, layers),
     };
-    let add = |sum: [(Work, f64); 2], more: [(Work, f64); 2]| {
+    let add = |sum: [(CostKind, f64); 2], more: [(CostKind, f64); 2]| {
         [0, 1].map(|k| (sum[k].0, sum[k].1 + more[k].1))
     };
-    let none = [(Work::Integrals, 0.0), (Work::Memory, 0.0)];
+    let none = [(CostKind::Integrals, 0.0), (CostKind::Memory, 0.0)];
     let (mut total, mut largest) = (none, none);
     for rows in pairs.chunk_by(|[first, _], [next, _]| first.number == next.number) {
         let of_rows = rows.iter().map(of_pair).fold(none, add);
@@ -146,7 +149,8 @@ pub(crate) fn time_of_slopes(
             largest
         };
     }
-    let apart = |[first, second]: &[&Seen; 2]| !first.sensor.shares_lattice_with(&second.sensor);
+    let apart =
+        |[first, second]: &[&SensorCost; 2]| !first.sensor.shares_lattice_with(&second.sensor);
     if !by_points && pairs.iter().any(apart) {
         total[0].1 += layers * rates.layer;
     }
@@ -177,7 +181,7 @@ mod tests {
         ];
         let all: Vec<_> = sensors.iter().map(|sensor| sensor.array.lenslets()).collect();
         let full: Vec<_> = all.iter().map(|&n| ndarray::Array2::from_elem((n, n), true)).collect();
-        let seen = Seen::all(&sensors, &SlopeOrder::new(&full));
+        let seen = SensorCost::all(&sensors, &SlopeOrder::new(&full));
         assert_eq!((among(&seen).len(), between(&seen[..2], &seen).len()), (15, 10));
         let cost = |q: usize| THREAD.of_pair([&seen[0], &seen[q]], 3.0);
         let [shared, parallel, turned] = [1, 2, 3].map(|q| cost(q)[0].1);
@@ -192,10 +196,10 @@ mod tests {
     fn paces_scale_and_the_largest_band_rules() {
         let system = System::from_toml(include_str!("../../book/systems/small-moao.toml"), "s");
         let (system, engine) = (system.unwrap(), Engine::default());
-        let seen = Seen::all(&system.sensors(), &SlopeOrder::new(&system.valid_lenslets()));
+        let seen = SensorCost::all(&system.sensors(), &SlopeOrder::new(&system.valid_lenslets()));
         let pairs = among(&seen);
         let time = |engine: &Engine| time_of_slopes("a", &system, &pairs, engine).seconds;
-        let pace = |kind| if kind == Work::Integrals { 2.0 } else { 1e-9 };
+        let pace = |kind| if kind == CostKind::Integrals { 2.0 } else { 1e-9 };
         let slow = engine.clone().with_speed(Speed::measured("now".into(), pace).unwrap());
         let ratio = time(&slow) / time(&engine);
         assert!(ratio > 1.9 && ratio < 2.0, "{ratio}");

@@ -4,7 +4,7 @@
 //! `cargo bench` prints the comparison first and divan's statistics after it.
 
 use divan::{Bencher, black_box};
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::error::Invalid;
 use lenslet::model::{Atmosphere, Layer, LensletArray, Pupil, Sensor, Source, System, Validity};
 use lenslet::turbulence::spectral::SpectralSampling;
@@ -27,7 +27,7 @@ fn plan(problem: &SlopeProblem, method: Method) -> SlopeCovariancePlan {
 }
 
 fn compute(plan: &SlopeCovariancePlan) {
-    black_box(plan.run(&Engine::default(), &silent)).unwrap_or_else(|error| panic!("{error}"));
+    black_box(plan.run(&Engine::default(), &unwatched)).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// The best of `runs`, in seconds.
@@ -96,7 +96,7 @@ fn edge_midpoints(bencher: Bencher) {
         Ok::<_, Invalid>((air, sensors, vec![valid; 7]))
     };
     let (air, sensors, valid) = build().unwrap_or_else(|error| panic!("{error}"));
-    bencher.bench(|| midpoint::slope_covariance(&air, &sensors, &valid, &silent));
+    bencher.bench(|| midpoint::slope_covariance(&air, &sensors, &valid, &unwatched));
 }
 
 fn main() {

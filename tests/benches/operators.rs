@@ -3,7 +3,7 @@
 //! `cargo bench --bench operators` prints the comparison first and divan's statistics after it.
 
 use divan::{Bencher, black_box};
-use lenslet::device::{Engine, silent};
+use lenslet::device::{Engine, unwatched};
 use lenslet::linear::{BlockToeplitz, Dense, Operator};
 use lenslet::model::{LensletArray, SlopeOrder, System};
 use lenslet::numerics::Real;
@@ -18,7 +18,7 @@ fn six_stars() -> (SlopeCovariance, Vec<Array2<bool>>) {
         let path = format!("{}/book/systems/elt.toml", env!("CARGO_MANIFEST_DIR"));
         let system = System::from_file(path)?;
         let plan = SlopeCovariancePlan::direct(slope_problem(&system)?);
-        let covariance = plan.run(&Engine::default(), &silent)?;
+        let covariance = plan.run(&Engine::default(), &unwatched)?;
         let valid = system.lenslet_array().valid(system.pupil(), system.validity());
         Ok((covariance, vec![valid; 6]))
     };
@@ -34,7 +34,7 @@ fn one_star() -> (SlopeCovariance, Vec<Array2<bool>>) {
         let stars = [system.guide_stars()[0].sensor.source];
         let (atmosphere, gradient) = (system.atmosphere(), system.cone_gradient());
         let problem = SlopeProblem::new(atmosphere, &array, &stars, gradient)?;
-        let covariance = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &silent)?;
+        let covariance = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &unwatched)?;
         Ok((covariance, vec![Array2::from_elem((40, 40), true)]))
     };
     must(make())

@@ -47,7 +47,7 @@ impl Projector {
 
     // Errors of strokes by a device
     /// C_vv of C_ee by a device, as [`stroke_errors`](Self::stroke_errors).
-    pub(super) fn errors_there(
+    pub(super) fn errors_on_device(
         &self,
         gpu: &Gpu,
         slope_errors: &ArrayView2<f64>,

@@ -13,7 +13,7 @@ use self::probe::{CudaDevice, Library, probe, require, require_function};
 use super::Device;
 use super::gpu::{Gpu, KernelSource, Shape};
 use super::machine::{
-    Collective, Kind, Machine, Operation, Pages, Product, Thing, Transforms, Triangular,
+    Collective, Handle, Kind, Machine, Operation, Pages, Product, Transforms, Triangular,
 };
 use crate::error::Error;
 use cudarc::driver::{DriverError, result as driver, sys};
@@ -273,7 +273,7 @@ impl Machine for Cuda {
         let recorded = unsafe { driver::event::record(event, stream_of(stream)) };
         let event = event as usize as u64;
         if recorded.is_err() {
-            self.forget(Thing::Mark(event));
+            self.forget(Handle::Mark(event));
         }
         self.call("cuEventRecord", recorded).map(|()| event)
     }
@@ -508,26 +508,26 @@ impl Machine for Cuda {
     }
 
     // Give things back to CUDA
-    fn forget(&self, thing: Thing) {
+    fn forget(&self, thing: Handle) {
         if self.enter().is_err() {
             return;
         }
         // SAFETY: each thing was made by this machine, is given back once, and no work uses it. A status is of no use to anybody here.
         unsafe {
             let _ = match thing {
-                Thing::Memory(address) => driver::free_sync(address),
-                Thing::Graph(graph) => {
+                Handle::Memory(address) => driver::free_sync(address),
+                Handle::Graph(graph) => {
                     driver::graph::exec_destroy(graph as usize as sys::CUgraphExec)
                 }
-                Thing::Mark(mark) => driver::event::destroy(event_of(mark)),
-                Thing::Stream(stream) => {
+                Handle::Mark(mark) => driver::event::destroy(event_of(mark)),
+                Handle::Stream(stream) => {
                     drop(lock(&self.solvers).remove(&stream));
                     if let Some(blas) = lock(&self.blas).remove(&stream) {
                         let _ = cublas::result::destroy_handle(blas as cublas::sys::cublasHandle_t);
                     }
                     driver::stream::destroy(stream_of(stream))
                 }
-                Thing::Plan(plan) => {
+                Handle::Plan(plan) => {
                     lock(&self.plans).remove(&plan);
                     let _ = cufft::result::destroy(plan as cufft::sys::cufftHandle);
                     Ok(())

@@ -2,7 +2,7 @@
 //! A device for tests that does nothing, and notes which programs it is asked for.
 
 use crate::device::gpu::{Gpu, KernelSource, Shape};
-use crate::device::machine::{Machine, Operation, Pages, Thing, Transforms};
+use crate::device::machine::{Handle, Machine, Operation, Pages, Transforms};
 use crate::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,7 +69,7 @@ impl Machine for Collector {
         Err(Error::Device { device: self.name().into(), reason })
     }
 
-    fn forget(&self, _thing: Thing) {}
+    fn forget(&self, _thing: Handle) {}
 
     // Answers to copies and launches
     fn write(&self, _stream: u64, _address: u64, _bytes: &[u8]) -> Result<(), Error> {

@@ -10,7 +10,7 @@ mod translation;
 use self::translation::{compiler, library};
 use super::gpu::{KernelSource, Shape};
 use super::machine::{
-    Collective, Kind, Machine, Operation, Pages, Product, Symmetric, Thing, Transforms, Triangular,
+    Collective, Handle, Kind, Machine, Operation, Pages, Product, Symmetric, Transforms, Triangular,
 };
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -569,14 +569,14 @@ impl Machine for Emulator {
     }
 
     // Forget a thing of the emulator
-    fn forget(&self, thing: Thing) {
+    fn forget(&self, thing: Handle) {
         let mut state = self.enter();
         match thing {
-            Thing::Memory(address) => drop(state.memory.remove(&address)),
-            Thing::Plan(plan) => drop(state.plans.remove(&plan)),
-            Thing::Graph(graph) => drop(state.graphs.remove(&graph)),
-            Thing::Mark(mark) => drop(state.marks.remove(&mark)),
-            Thing::Stream(stream) => drop(state.streams.remove(&stream)),
+            Handle::Memory(address) => drop(state.memory.remove(&address)),
+            Handle::Plan(plan) => drop(state.plans.remove(&plan)),
+            Handle::Graph(graph) => drop(state.graphs.remove(&graph)),
+            Handle::Mark(mark) => drop(state.marks.remove(&mark)),
+            Handle::Stream(stream) => drop(state.streams.remove(&stream)),
         }
     }
 
@@ -946,7 +946,7 @@ mod tests {
         emulator.begin_recording(stream).unwrap();
         let waits = [emulator.read(stream, address, &mut bytes), emulator.synchronise(stream)];
         assert!(waits.iter().all(Result::is_err) && emulator.mark(stream).is_err());
-        emulator.forget(Thing::Memory(address));
+        emulator.forget(Handle::Memory(address));
         emulator.end_recording(stream).unwrap();
         assert!(emulator.write(stream, address, &bytes).is_err() && emulator.mark(0).is_err());
     }

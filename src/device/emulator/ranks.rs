@@ -3,7 +3,7 @@
 
 // What emulated ranks stand on
 use super::{State, failed, lock, no_eigenvectors};
-use crate::device::collective::Deal;
+use crate::device::collective::BlockCyclic;
 use crate::device::machine::{Collective, Dealt, Operation, Symmetric, Triangular};
 use crate::error::Error;
 use std::collections::HashMap;
@@ -138,8 +138,8 @@ impl Seated {
         Ok(())
     }
 
-    fn deal(&self, of: &Dealt) -> Deal {
-        let deal = Deal::new(of.order, self.place);
+    fn deal(&self, of: &Dealt) -> BlockCyclic {
+        let deal = BlockCyclic::new(of.order, self.place);
         assert_eq!((deal.block(), deal.count()), (of.block, of.count), "one way to deal");
         deal
     }

@@ -2,8 +2,8 @@
 //! A graphics processor as one rank of several, and what they do together.
 
 // What a member stands on
-use super::{Buffer, Gpu, Precision, View};
-use crate::device::collective::Deal;
+use super::{Buffer, BufferView, Gpu, Precision};
+use crate::device::collective::BlockCyclic;
 use crate::device::machine::{Collective, Dealt};
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -58,7 +58,7 @@ impl Member {
 
     // Describe a dealt matrix
     /// A matrix of `order` columns that are dealt out, of which the buffer has this rank's.
-    fn dealt<T: Real>(&self, matrix: &Buffer<T>, deal: &Deal) -> Result<Dealt, Error> {
+    fn dealt<T: Real>(&self, matrix: &Buffer<T>, deal: &BlockCyclic) -> Result<Dealt, Error> {
         self.gpu.own("buffer", &matrix.memory.device)?;
         assert_eq!(*deal, deal.of(self.place[0]), "a deal is that of the rank");
         let numbers = deal.columns().saturating_mul(deal.count());
@@ -104,7 +104,7 @@ impl Member {
     pub(crate) fn cholesky<T: Real>(
         &self,
         matrix: &Buffer<T>,
-        deal: &Deal,
+        deal: &BlockCyclic,
     ) -> Result<Option<usize>, Error> {
         let of = self.dealt(matrix, deal)?;
         let report = self.reported(|stream, report| self.group.cholesky(stream, &of, report))?;
@@ -115,7 +115,7 @@ impl Member {
     pub(crate) fn solve<T: Real>(
         &self,
         factor: &Buffer<T>,
-        deal: &Deal,
+        deal: &BlockCyclic,
         rows: &Buffer<T>,
     ) -> Result<(), Error> {
         let of = self.dealt(factor, deal)?;
@@ -140,7 +140,7 @@ impl Member {
     pub(crate) fn eigenvectors<T: Real>(
         &self,
         matrix: &Buffer<T>,
-        deal: &Deal,
+        deal: &BlockCyclic,
     ) -> Result<(Vec<T>, Buffer<T>), Error> {
         let of = self.dealt(matrix, deal)?;
         let (values, vectors) = (self.gpu.zeros::<T>(of.order)?, self.gpu.zeros::<T>(matrix.len)?);
@@ -162,7 +162,11 @@ impl Member {
     }
 
     /// Sends numbers of one rank to all others.
-    pub(crate) fn broadcast<T: Real>(&self, values: View<T>, from: usize) -> Result<(), Error> {
+    pub(crate) fn broadcast<T: Real>(
+        &self,
+        values: BufferView<T>,
+        from: usize,
+    ) -> Result<(), Error> {
         self.gpu.own("buffer", &values.buffer.memory.device)?;
         let (_turn, _, stream) = self.gpu.queue.enter();
         let bytes = [values.address(), values.bytes() as u64];

@@ -3,7 +3,7 @@
 
 // What detectors on a device stand on
 use super::{Area, Detectors};
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape, View};
+use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::{BLOCK_SUM, REAL};
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -123,9 +123,9 @@ impl DetectorsGpu {
     pub(crate) fn read<'a, T: Real>(
         &'a self,
         queue: &Gpu,
-        spectra: View<'a, Complex<T>>,
+        spectra: BufferView<'a, Complex<T>>,
         count: usize,
-        readings: View<'a, f64>,
+        readings: BufferView<'a, f64>,
     ) -> Result<(), Error> {
         let lists: [Argument; 4] =
             [spectra.into(), (&self.starts).into(), (&self.places).into(), (&self.weights).into()];

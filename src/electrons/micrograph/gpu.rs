@@ -14,7 +14,7 @@ use num_complex::Complex;
 
 // A plane wave on a device
 /// A plane wave on a device, and room for two slices.
-struct There<T> {
+struct DeviceWorker<T> {
     queue: Gpu,
     passes: PassesGpu<T>,
     straight: Buffer<[i32; 2]>,
@@ -24,7 +24,7 @@ struct There<T> {
     shape: (usize, usize),
 }
 
-impl<T: Real> There<T> {
+impl<T: Real> DeviceWorker<T> {
     /// A wave on a grid, with a propagator's factors; none where there are no kernels for the grid.
     ///
     /// # Errors
@@ -53,26 +53,26 @@ impl MicrographPlan {
     ///
     /// # Errors
     /// `Memory` where there is no room for it, and those of the device.
-    pub(super) fn wave_there<'a, T: Real>(
+    pub(super) fn wave_on_device<'a, T: Real>(
         &self,
         engine: &Engine,
         multislice: &Multislice<T>,
     ) -> Result<Option<Box<dyn PlaneWave<T> + 'a>>, Error> {
         let Some(gpu) = engine.devices().first() else { return Ok(None) };
-        gpu.refuse_beyond_memory(self.bytes_there(size_of::<Complex<T>>()), "an image")?;
-        let there = There::new(gpu, &self.options.grid, &multislice.factors())?;
+        gpu.refuse_beyond_memory(self.bytes_on_device(size_of::<Complex<T>>()), "an image")?;
+        let there = DeviceWorker::new(gpu, &self.options.grid, &multislice.factors())?;
         Ok(there.map(|there| Box::new(there) as Box<dyn PlaneWave<T> + 'a>))
     }
 
     /// Bytes of it, with complex numbers of so many bytes.
-    pub(super) fn bytes_there(&self, number: usize) -> u64 {
+    pub(super) fn bytes_on_device(&self, number: usize) -> u64 {
         let plane: usize = self.options.grid.points().iter().product();
         (number * (2 * plane + plane / 2 + plane / 4)) as u64
     }
 }
 
 // Through slices on a device
-impl<T: Real> PlaneWave<T> for There<T> {
+impl<T: Real> PlaneWave<T> for DeviceWorker<T> {
     fn begin(&mut self) -> Result<(), Error> {
         self.passes.begin_beams(&self.queue, self.wave.view(..), self.straight.view(..))
     }

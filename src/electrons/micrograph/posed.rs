@@ -3,7 +3,7 @@
 
 // What posed micrographs stand on
 use super::{MicrographOptions, MicrographPlan, Micrographs};
-use crate::electrons::hrtem::Imaging;
+use crate::electrons::hrtem::HrtemOptics;
 use crate::electrons::posed::{Ground, SampleSummary, note_series, series};
 use crate::electrons::sample_file::SampleFile;
 use crate::error::{Error, accept};
@@ -39,7 +39,7 @@ impl SampleFile {
         let refuse = |table: &'static str| move |invalid| self.refuse_in(table, invalid);
         let Ground { prepared, grid, slicing, ends, mut warnings, .. } = self.ground()?;
         let (probe, table) = (self.probe().map_err(refuse("beam"))?, &self.imaging);
-        let lens = Imaging {
+        let lens = HrtemOptics {
             beam: probe.beam,
             aberrations: probe.aberrations,
             aperture: table.aperture,
@@ -180,7 +180,7 @@ impl Narrowed for Complex64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Engine, silent};
+    use crate::device::{Engine, unwatched};
     use crate::files::signals::Samples;
 
     const WAVE: &str = "sample = { file = 'SI100.XYZ' }\nphonons = { configurations = 2, seed = 3 }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n\
@@ -197,7 +197,7 @@ mod tests {
         let tilted = SampleFile::from_toml(&tilted, "book/systems/small.toml").unwrap();
         let tilt = tilted.micrographs().unwrap().options().tilt;
         assert_eq!(tilt, [-1e3 * f64::tan(0.1), 3.0 + 1e3 * f64::tan(0.02)]);
-        let taken = plan.run(&Engine::cpu(Precision::F64), &silent).unwrap();
+        let taken = plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap();
         let signals = plan.signals(&taken, true, Precision::F64).unwrap();
         let names: Vec<_> = signals.items().map(|signal| signal.name().to_string()).collect();
         assert_eq!(names.join(" "), "image standard_error_image wave");
@@ -216,7 +216,7 @@ mod tests {
         let one = WAVE.replace("[0.0, -400.0]", "-400.0").replace("[2.8]", "[]");
         let plan =
             SampleFile::from_toml(&one, "book/systems/small.toml").unwrap().micrographs().unwrap();
-        let taken = plan.run(&Engine::cpu(Precision::F64), &silent).unwrap();
+        let taken = plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap();
         let signals = plan.signals(&taken, true, Precision::F64).unwrap();
         assert!(signals.items().all(|signal| signal.samples().shape() == [48, 32]));
     }

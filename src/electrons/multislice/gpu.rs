@@ -3,7 +3,7 @@
 
 // What slices on a device stand on
 use crate::device::gpu::{
-    Argument, Buffer, Gpu, Kernel, KernelSource, Pinned, Program, Shape, View,
+    Argument, Buffer, BufferView, Gpu, Kernel, KernelSource, Pinned, Program, Shape,
 };
 use crate::device::headers::REAL;
 use crate::electrons::{Transmission, WaveGrid};
@@ -121,9 +121,9 @@ impl<T: Real> PassesGpu<T> {
     pub(crate) fn begin<'a>(
         &self,
         queue: &Gpu,
-        waves: View<'a, Complex<T>>,
+        waves: BufferView<'a, Complex<T>>,
         spectrum: &Buffer<Complex<T>>,
-        places: View<'a, [f64; 2]>,
+        places: BufferView<'a, [f64; 2]>,
     ) -> Result<(), Error> {
         let nx = self.points[0] / 2;
         let arguments: [Argument; 5] =
@@ -138,8 +138,8 @@ impl<T: Real> PassesGpu<T> {
     pub(crate) fn begin_beams<'a>(
         &self,
         queue: &Gpu,
-        waves: View<'a, Complex<T>>,
-        beams: View<'a, [i32; 2]>,
+        waves: BufferView<'a, Complex<T>>,
+        beams: BufferView<'a, [i32; 2]>,
     ) -> Result<(), Error> {
         let [nx, ny] = self.points;
         let arguments: [Argument; 4] =
@@ -156,9 +156,9 @@ impl<T: Real> PassesGpu<T> {
     pub(crate) fn pass<'a>(
         &self,
         queue: &Gpu,
-        waves: View<'a, Complex<T>>,
+        waves: BufferView<'a, Complex<T>>,
         count: usize,
-        transmission: View<'a, Complex<T>>,
+        transmission: BufferView<'a, Complex<T>>,
     ) -> Result<(), Error> {
         let [nx, ny] = self.points;
         let arguments: [Argument; 4] =
@@ -178,9 +178,9 @@ impl<T: Real> PassesGpu<T> {
     pub(crate) fn look<'a>(
         &self,
         queue: &Gpu,
-        waves: View<'a, Complex<T>>,
+        waves: BufferView<'a, Complex<T>>,
         count: usize,
-        spectra: View<'a, Complex<T>>,
+        spectra: BufferView<'a, Complex<T>>,
     ) -> Result<(), Error> {
         let nx = self.points[0] / 2;
         let arguments: [Argument; 4] =
@@ -213,7 +213,7 @@ impl<T: Real> Passing<T> {
         &mut self,
         queue: &Gpu,
         slice: &Transmission<T>,
-    ) -> Result<View<'_, Complex<T>>, Error> {
+    ) -> Result<BufferView<'_, Complex<T>>, Error> {
         self.here.values_mut()?.copy_from_slice(slice.values());
         queue.send(&self.here, &self.there)?;
         Ok(self.there.view(..))

@@ -42,13 +42,13 @@ fn add_waves(grid: &WaveGrid, axis: usize, place: f64, weight: f64, mut row: Arr
 
 // Structure factor of atoms
 /// Sums over atoms of products of cosines and sines, x by y, Eq. [structure products](https://lenslet.github.io/lenslet/potential-waves.html#eq-structure-products): cosines of k from 0 to `highest` and then sines, 2 (`highest_x` + 1) by 2 (`highest_y` + 1).
-struct Structure {
+struct StructureFactor {
     /// How many frequencies there are along x and y.
     frequencies: [usize; 2],
     sums: Array2<f64>,
 }
 
-impl Structure {
+impl StructureFactor {
     fn new(grid: &WaveGrid, sites: &[Site], highest: [usize; 2]) -> Self {
         let [by_x, by_y] = [0, 1].map(|axis| lines(sites, axis));
         let (axis, lines) = if by_x.len() <= by_y.len() { (0, by_x) } else { (1, by_y) };
@@ -105,7 +105,7 @@ impl Waves {
     fn add(
         &self,
         spectrum: &mut Spectrum,
-        atoms: &Structure,
+        atoms: &StructureFactor,
         mut form: impl FnMut(usize, &mut [f64]) -> usize,
     ) {
         let [x, y] = atoms.frequencies;
@@ -187,7 +187,7 @@ fn add_flat(waves: &Waves, forms: &[Array2<f64>], sites: &[Site], spectrum: &mut
     for (kind, form) in forms.iter().enumerate() {
         let alike: Vec<Site> = sites.iter().filter(|site| site.kind == kind).copied().collect();
         if !alike.is_empty() {
-            let atoms = Structure::new(&waves.grid, &alike, highest);
+            let atoms = StructureFactor::new(&waves.grid, &alike, highest);
             waves.add(spectrum, &atoms, |kx, row| {
                 row.iter_mut().zip(form.row(kx)).for_each(|(row, form)| *row = *form);
                 row.len()
@@ -349,8 +349,10 @@ impl Sliced {
                     scattered.extend(plane.iter().map(|site| (z, *site)));
                     continue;
                 }
-                let (atoms, table) =
-                    (Structure::new(&self.waves.grid, plane, highest), self.table(kind, z, sign));
+                let (atoms, table) = (
+                    StructureFactor::new(&self.waves.grid, plane, highest),
+                    self.table(kind, z, sign),
+                );
                 self.waves.add(&mut flow, &atoms, |kx, row| self.radii.fill(&table, kx, row));
             }
             for octave in octaves(&mut scattered) {

@@ -3,7 +3,7 @@
 
 // What windows on a device stand on
 use super::{Prism, SMatrix};
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape, View};
+use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::electrons::multislice::gpu::Side;
 use crate::electrons::{ProbeWave, WaveGrid};
@@ -65,7 +65,7 @@ impl<T: Real> WindowsGpu<T> {
         beams: &BeamsGpu<T>,
         d: usize,
         [places, firsts]: [Argument<'a>; 2],
-        [weights, sums]: [View<'a, Complex<T>>; 2],
+        [weights, sums]: [BufferView<'a, Complex<T>>; 2],
         count: usize,
     ) -> Result<(), Error> {
         let ([wx, wy], [nx, ny]) = (self.wide, beams.pixels);
@@ -86,7 +86,7 @@ impl<T: Real> WindowsGpu<T> {
     pub(crate) fn transform<'a>(
         &self,
         queue: &Gpu,
-        sums: View<'a, Complex<T>>,
+        sums: BufferView<'a, Complex<T>>,
         count: usize,
     ) -> Result<(), Error> {
         let ([wx, wy], (rows, along_x), (columns, along_y)) =
@@ -220,14 +220,14 @@ mod tests {
     use super::super::tests::{PLACES, matrix, probe};
     use super::*;
     use crate::device::gpu::test_machines;
-    use crate::device::silent;
+    use crate::device::unwatched;
 
     #[test]
     fn windows_on_devices_are_those_of_processors() {
         let matrix = matrix::<f64>([3, 2], 40.0);
         let window = *matrix.prism.window();
         let wave = probe().wave(&window).unwrap();
-        let wanted = matrix.spectra(&wave, &PLACES, &silent).unwrap();
+        let wanted = matrix.spectra(&wave, &PLACES, &unwatched).unwrap();
         let [wx, wy] = window.points().map(|points| points / 2);
         for gpu in test_machines() {
             let windows = WindowsGpu::<f64>::new(&gpu, &window).unwrap().unwrap();

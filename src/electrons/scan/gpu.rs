@@ -3,10 +3,9 @@
 
 // What scans on devices stand on
 use super::{Follower, Slices, StemPlan, Waves};
-use crate::device::gpu::{Argument, Buffer, Gpu, Pinned, View};
-use crate::device::{Engine, Watch, check, dispatch_in_runs};
+use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, Pinned};
+use crate::device::{CancelOnly, Engine, Watch, check, dispatch_in_runs};
 use crate::electrons::detector::gpu::DetectorsGpu;
-use crate::electrons::multislice::Unseen;
 use crate::electrons::multislice::gpu::{PassesGpu, Passing};
 use crate::electrons::prism::gpu::{BeamsGpu, PlanesGpu, WindowsGpu};
 use crate::electrons::{Prism, ProbeWave, SMatrix, Transmission};
@@ -56,7 +55,7 @@ impl StemPlan {
     }
 
     /// Bytes that each device of an engine takes for a scan with complex numbers of so many bytes and so many bytes of beams, which they share where one has no room for all.
-    pub(super) fn memory_there(&self, engine: &Engine, number: usize, beams: u64) -> Vec<u64> {
+    pub(super) fn memory_on_device(&self, engine: &Engine, number: usize, beams: u64) -> Vec<u64> {
         let (devices, mut all) = (engine.devices(), Vec::new());
         for gpu in devices {
             let free = gpu.available_memory().unwrap_or(u64::MAX);
@@ -121,7 +120,7 @@ impl Readings {
 
 // A queue that follows waves
 /// A queue of a device that follows waves.
-struct There<'a, T> {
+struct DeviceWorker<'a, T> {
     plan: &'a StemPlan,
     queue: Gpu,
     passes: Arc<PassesGpu<T>>,
@@ -134,11 +133,11 @@ struct There<'a, T> {
     batch: usize,
     /// Queues that share the waves.
     queues: usize,
-    room: Mutex<Room<T>>,
+    room: Mutex<Workspace<T>>,
 }
 
 /// What a batch works in.
-struct Room<T> {
+struct Workspace<T> {
     places: Buffer<[f64; 2]>,
     beams: Buffer<[i32; 2]>,
     waves: Buffer<Complex<T>>,
@@ -154,7 +153,7 @@ impl StemPlan {
     ///
     /// # Errors
     /// `Memory` where not even a wave fits on a device, and those of devices.
-    pub(super) fn crew_there<'a, T: Real>(
+    pub(super) fn workers_on_device<'a, T: Real>(
         &'a self,
         engine: &Engine,
         waves: usize,
@@ -198,7 +197,7 @@ impl StemPlan {
                 let passing =
                     (0..if layout.resident { 0 } else { 2 }).map(|_| Passing::new(&queue, nx * ny));
                 let waves = self.probes().len() * self.options.ends.len();
-                let room = Room {
+                let room = Workspace {
                     places: queue.zeros(batch)?,
                     beams: queue.zeros(batch)?,
                     waves: queue.zeros(batch * nx / 2 * ny)?,
@@ -208,7 +207,7 @@ impl StemPlan {
                 };
                 let (passes, probes) = (Arc::clone(&passes), Arc::clone(&spectra));
                 let (slices, takes, room) = (slices.clone(), k == 0, Mutex::new(room));
-                crew.push(Box::new(There {
+                crew.push(Box::new(DeviceWorker {
                     plan: self,
                     queue,
                     passes,
@@ -226,15 +225,15 @@ impl StemPlan {
 }
 
 // Follow a batch on a device
-impl<T: Real> There<'_, T> {
+impl<T: Real> DeviceWorker<'_, T> {
     /// Takes `count` waves that have begun through the slices; `see` is told when they are behind an end.
     fn follow(
         &self,
         slices: &Slices<T>,
-        room: &mut Room<T>,
+        room: &mut Workspace<T>,
         count: usize,
         watch: &dyn Watch,
-        mut see: impl FnMut(usize, &Room<T>) -> Result<(), Error>,
+        mut see: impl FnMut(usize, &Workspace<T>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let plane = self.plan.options.grid.points().iter().product::<usize>();
         let mut done = 0;
@@ -253,7 +252,12 @@ impl<T: Real> There<'_, T> {
     }
 
     /// Begins with some beams.
-    fn begin_beams(&self, room: &Room<T>, prism: &Prism, which: Range<usize>) -> Result<(), Error> {
+    fn begin_beams(
+        &self,
+        room: &Workspace<T>,
+        prism: &Prism,
+        which: Range<usize>,
+    ) -> Result<(), Error> {
         let places: Vec<_> = which.map(|b| prism.place(b).map(|k| k as i32)).collect();
         let beams = room.beams.view(..places.len());
         beams.on(&self.queue)?.write(&places)?;
@@ -263,9 +267,9 @@ impl<T: Real> There<'_, T> {
     /// Spectra of `count` waves.
     fn look<'v>(
         &self,
-        room: &Room<T>,
+        room: &Workspace<T>,
         count: usize,
-        spectra: View<'v, Complex<T>>,
+        spectra: BufferView<'v, Complex<T>>,
     ) -> Result<(), Error> {
         self.passes.look(&self.queue, room.waves.view(..), count, spectra)
     }
@@ -277,7 +281,7 @@ impl<T: Real> There<'_, T> {
         k: usize,
         passing: &'r mut [Passing<T>],
         watch: &dyn Watch,
-    ) -> Result<View<'r, Complex<T>>, Error> {
+    ) -> Result<BufferView<'r, Complex<T>>, Error> {
         check(watch)?;
         slices.with(k, |slice| passing[k % 2].send(&self.queue, slice))?
     }
@@ -295,7 +299,7 @@ impl<T: Real> Slices<T> {
 }
 
 // A queue as a follower
-impl<T: Real> Follower<T> for There<'_, T> {
+impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
     fn batch(&self, waves: usize) -> usize {
         even(waves, self.queues, self.batch)
     }
@@ -403,7 +407,7 @@ impl StemPlan {
     ///
     /// # Errors
     /// `Memory` where the beams do not fit on all devices together, and those of devices.
-    pub(super) fn windows_there<'a, T: Real>(
+    pub(super) fn windows_on_device<'a, T: Real>(
         &'a self,
         engine: &Engine,
         matrices: &[SMatrix<T>],
@@ -491,7 +495,9 @@ impl StemPlan {
             count,
             watch,
             |follower| follower.batch(count),
-            |follower, which| follower.leave_beams(slices, prism, which, &planes, &Unseen(watch)),
+            |follower, which| {
+                follower.leave_beams(slices, prism, which, &planes, &CancelOnly(watch))
+            },
             |_, left| {
                 all &= left;
                 Ok(())
@@ -616,13 +622,13 @@ mod tests {
     use super::super::tests::{options, plan, prism_plan};
     use super::*;
     use crate::device::gpu::{emulated, test_machines};
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::numerics::Precision;
 
     /// Readings of some places.
     fn read(plan: &StemPlan, engine: &Engine) -> Array2<f64> {
         let mut readings = plan.begin(5..9).unwrap();
-        plan.run(engine, &mut readings, &silent, &mut |_| Ok(())).unwrap();
+        plan.run(engine, &mut readings, &unwatched, &mut |_| Ok(())).unwrap();
         readings.mean
     }
 
@@ -671,14 +677,14 @@ mod tests {
         assert!(ample.resident && !least.resident && least.bytes < ample.bytes);
         assert_eq!(plan.layout(16, ample.bytes), ample);
         let engine = Engine::gpus(emulated(1), Precision::F64).unwrap();
-        let crew = plan.crew_there::<f64>(&engine, 4).unwrap();
+        let crew = plan.workers_on_device::<f64>(&engine, 4).unwrap();
         assert!(crew.iter().all(|follower| follower.holds()));
         let places: Vec<_> = (5..9).map(|k| plan.options.scan.place(k)).collect();
-        let slices = plan.slices(0, &silent).unwrap();
+        let slices = plan.slices(0, &unwatched).unwrap();
         let passing = plan.crew_within::<f64>(&engine, 4, 0).unwrap();
         assert!(!passing.iter().any(|follower| follower.holds()));
-        let workers = plan.waves(&passing, &slices, &engine, &silent).unwrap();
-        let found = plan.shared(&workers, &places, &silent).unwrap();
+        let workers = plan.waves(&passing, &slices, &engine, &unwatched).unwrap();
+        let found = plan.shared(&workers, &places, &unwatched).unwrap();
         let wanted = read(&plan, &Engine::cpu(Precision::F64));
         assert!(gap(&found, &wanted) < 1e-12);
     }
@@ -689,15 +695,15 @@ mod tests {
         let plan = prism_plan();
         let engine = Engine::cpu(Precision::F64);
         let crew = plan.crew::<f64>(&engine, 4).unwrap();
-        let slices = plan.slices(0, &silent).unwrap();
+        let slices = plan.slices(0, &unwatched).unwrap();
         let (prism, refocus) = plan.prism().unwrap().unwrap();
-        let matrices = plan.matrices(&crew, &slices, (&prism, refocus), &silent).unwrap();
+        let matrices = plan.matrices(&crew, &slices, (&prism, refocus), &unwatched).unwrap();
         let places: Vec<_> = (5..9).map(|k| plan.options.scan.place(k)).collect();
         let wanted = read(&plan, &engine);
         for (devices, whole, workers) in [(3, false, 1), (2, true, 4)] {
             let there = plan.windows_shared(&emulated(devices), &matrices, whole).unwrap();
             assert_eq!(there.len(), workers);
-            let found = plan.shared(&there, &places, &silent).unwrap();
+            let found = plan.shared(&there, &places, &unwatched).unwrap();
             assert!(gap(&found, &wanted) < 1e-12 && gap(&found, &wanted) > 0.0);
         }
     }

@@ -2,7 +2,7 @@
 //! Exposures of covariances of strokes on a device.
 
 // What exposures on a device stand on
-use super::{CameraThere, Found, Posed, Strokes};
+use super::{CameraThere, ExposureInputs, Strokes, StructureFunctionOf};
 use crate::device::Engine;
 use crate::device::gpu::{Buffer, Gpu, Pinned};
 use crate::error::Error;
@@ -100,7 +100,7 @@ impl Brought {
 }
 
 // Camera of an engine
-impl Posed<'_> {
+impl ExposureInputs<'_> {
     /// The camera of an engine's first device, if it has one.
     pub(super) fn there<'a>(
         &self,
@@ -116,7 +116,7 @@ impl Posed<'_> {
     /// The same for numbers of one precision.
     fn on<T: Real>(&self, gpu: &Gpu) -> Result<ExposuresGpu<T>, Error> {
         let stationary = match self.found {
-            Some(Found::Stationary(here)) => Some(StationaryGpu::new(gpu, here)?),
+            Some(StructureFunctionOf::Stationary(here)) => Some(StationaryGpu::new(gpu, here)?),
             _ => None,
         };
         let posed = (self.telescope, self.common);
@@ -131,7 +131,9 @@ impl Posed<'_> {
 mod tests {
     use super::*;
     use crate::device::gpu::test_machines;
-    use crate::image::{Actuators, Aperture, Exposure, Exposures, ImageOptions, Structure, Vane};
+    use crate::image::{
+        Actuators, Aperture, CameraOptions, Exposure, Exposures, StructureFunctionModel, Vane,
+    };
     use crate::model::Pupil;
     use std::borrow::Cow;
 
@@ -156,9 +158,11 @@ mod tests {
         [(0..36).filter(|k| *k != 31).map(square).collect(), (0..42).map(hexagonal).collect()]
     }
 
-    fn image_of(pixels: usize) -> ImageOptions {
-        let mut image =
-            ImageOptions { structure: Structure::Stationary, ..ImageOptions::default() };
+    fn image_of(pixels: usize) -> CameraOptions {
+        let mut image = CameraOptions {
+            structure: StructureFunctionModel::Stationary,
+            ..CameraOptions::default()
+        };
         (image.wavelengths, image.pixels) = (vec![1.1e-6, 2.2e-6], pixels);
         (image.pixel, image.ensquared) = (Some(2e-7), vec![6e-7, 1.5e-6]);
         (image.jitter, image.extra) = (3e-8, 20e-9);
@@ -175,7 +179,8 @@ mod tests {
         // A separation of so many actuators has more pairs than a block has threads.
         let dense = |k: usize| [(k % 12) as f64 - 5.0, (k / 12) as f64 - 5.5].map(|x| 0.2 * x);
         let dense: Vec<[f64; 2]> = (0..143).map(dense).collect();
-        let (stationary, exact) = (Structure::Stationary, Structure::Exact);
+        let (stationary, exact) =
+            (StructureFunctionModel::Stationary, StructureFunctionModel::Exact);
         // Modes are summed less closely than pairs.
         for (positions, pitch, structure, pixels, precision, bound) in [
             (&dense, 0.2, stationary, 15, Precision::F64, 1e-12),
@@ -184,7 +189,7 @@ mod tests {
             (&square, 0.4, exact, 8, Precision::F64, 1e-10),
         ] {
             let actuators = Actuators { positions, pitch, influence: &influence };
-            let image = ImageOptions { structure, ..image_of(pixels) };
+            let image = CameraOptions { structure, ..image_of(pixels) };
             let made = |engine: &Engine| {
                 Exposures::new(actuators, &aperture, &image, 2.0, engine).unwrap()
             };

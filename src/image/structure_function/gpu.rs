@@ -4,7 +4,7 @@
 // What sums of modes on a device stand on
 use super::{Felt, ModesThere, Separations, Stationary, Wave, root};
 use crate::device::Engine;
-use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, KernelSource, Shape, View};
+use crate::device::gpu::{Argument, Buffer, BufferView, Fft, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::{BLOCK_SUM, REAL};
 use crate::error::{Error, accept};
 use crate::image::transforms::Plane;
@@ -148,7 +148,7 @@ impl<T: Real> ModesThere for ModesGpu<T> {
     // Sum modes on a device
     fn sums(&self, strokes: &Array2<f64>) -> Result<[Array2<f64>; 2], Error> {
         let (n, half) = (self.points, self.points / 2 + 1);
-        let (roots, unit) = roots_there::<T>(&self.gpu, &self.kernels[0], strokes)?;
+        let (roots, unit) = roots_on_device::<T>(&self.gpu, &self.kernels[0], strokes)?;
         let variances = self.gpu.zeros::<f64>(self.squares.len())?;
         let powers = self.gpu.zeros::<f64>(n * half)?;
         self.add_batches(&roots, &variances, &powers)?;
@@ -164,7 +164,7 @@ impl<T: Real> ModesThere for ModesGpu<T> {
 // Root of a covariance on a device
 /// Rows of modes by their strokes, (modes, actuators), whose squares add up to the covariance of `strokes` over its largest variance; and
 /// that.
-fn roots_there<T: Real>(
+fn roots_on_device<T: Real>(
     gpu: &Gpu,
     keep_upper: &Kernel,
     strokes: &Array2<f64>,
@@ -231,7 +231,7 @@ impl<T: Real> StationaryGpu<T> {
             ["average_pairs", "weigh_frequencies", "lay_structure"].map(|k| program.kernel(k));
         let scale = 1.0 / (n * n) as f64;
         let weights: Vec<T> = here.weights.t().iter().map(|weight| T::of(scale * weight)).collect();
-        let [along_y, along_x] = waves_there(here);
+        let [along_y, along_x] = waves_on_device(here);
         Ok(Self {
             gpu: gpu.clone(),
             kernels: [one?, two?, three?],
@@ -256,7 +256,11 @@ impl<T: Real> StationaryGpu<T> {
     ///
     /// # Errors
     /// What the device says.
-    pub(crate) fn queue(&self, strokes: View<f64>, structure: &Buffer<T>) -> Result<(), Error> {
+    pub(crate) fn queue(
+        &self,
+        strokes: BufferView<f64>,
+        structure: &Buffer<T>,
+    ) -> Result<(), Error> {
         let [average_pairs, weigh_frequencies, lay_structure] = &self.kernels;
         let ([y, x], n, half) = (self.separations, self.points, self.points / 2 + 1);
         let arguments: [Argument; 4] =
@@ -309,7 +313,7 @@ fn by_separation(separations: &Separations) -> Result<(Vec<i32>, Vec<i32>), Erro
 // Waves along separations for a device
 /// Waves along y, (frequencies, 2 separations), cosine and sine of each separation in turn, and along x, (separations, 2 frequencies), all cosines
 /// and then all sines.
-fn waves_there<T: Real>(here: &Stationary) -> [Vec<T>; 2] {
+fn waves_on_device<T: Real>(here: &Stationary) -> [Vec<T>; 2] {
     let (n, half) = (here.plane.points(), here.plane.points() / 2 + 1);
     let both = |axis: usize, count: usize| {
         let of = |wave: Wave| here.separations.waves(axis, [n, count], here.step, wave);

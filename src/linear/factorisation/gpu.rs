@@ -3,7 +3,7 @@
 
 // What factorisations on a device stand on
 use super::{NotPositive, kept};
-use crate::device::gpu::{Buffer, Gpu, Kernel, KernelSource, Shape, View};
+use crate::device::gpu::{Buffer, BufferView, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -50,12 +50,16 @@ pub(crate) const FETCHED: usize = 1 << 22;
 ///
 /// # Errors
 /// What the device says.
-pub(crate) fn read_rows<T: Real>(rows: View<T>, n: usize, unit: f64) -> Result<Array2<f64>, Error> {
+pub(crate) fn read_rows<T: Real>(
+    rows: BufferView<T>,
+    n: usize,
+    unit: f64,
+) -> Result<Array2<f64>, Error> {
     read_pieces(rows, n, unit, FETCHED)
 }
 
 fn read_pieces<T: Real>(
-    rows: View<T>,
+    rows: BufferView<T>,
     n: usize,
     unit: f64,
     piece: usize,
@@ -107,7 +111,7 @@ impl<T: Real> CholeskyGpu<T> {
     }
 
     /// Queues: each row y becomes L⁻ᵗ y.
-    pub(crate) fn finish(&self, rows: View<T>) -> Result<(), Error> {
+    pub(crate) fn finish(&self, rows: BufferView<T>) -> Result<(), Error> {
         self.gpu.solve_triangular(&self.factor, self.order, rows, true)
     }
 }
@@ -179,7 +183,7 @@ impl<T: Real> EigenGpu<T> {
     }
 
     /// Puts Y Λ^(−½) Uᵗ, (m, n), into `rows`, for rows Y of (m, kept).
-    pub(crate) fn expand(&self, along: View<T>, rows: View<T>) -> Result<(), Error> {
+    pub(crate) fn expand(&self, along: BufferView<T>, rows: BufferView<T>) -> Result<(), Error> {
         let (n, kept, width) = (self.values.len(), self.kept, self.width);
         let factors = [(along, false), (self.vectors.view((n - kept) * width..), false)];
         let shape = [rows.len() / width, kept, width];

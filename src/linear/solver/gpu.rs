@@ -40,19 +40,19 @@ pub(crate) trait Method<T>: Send + Sync {
     fn solver(&self) -> Solver;
 
     /// Queues what a sweep needs besides the residual that it starts with.
-    fn begin(&self, work: &Work<T>) -> Result<(), Error>;
+    fn begin(&self, work: &SolverWorkspace<T>) -> Result<(), Error>;
 
     /// Queues one iteration.
-    fn iterate(&self, work: &Work<T>) -> Result<(), Error>;
+    fn iterate(&self, work: &SolverWorkspace<T>) -> Result<(), Error>;
 
     /// Queues the judgement of the residual that the last iteration has left.
-    fn judge(&self, work: &Work<T>) -> Result<(), Error>;
+    fn judge(&self, work: &SolverWorkspace<T>) -> Result<(), Error>;
 }
 
 // Solver on a device
 /// Solves A x = b on a device for one operator, as [`Solver::solve`] does on the processor.
 pub struct SolverGpu<T> {
-    work: Work<T>,
+    work: SolverWorkspace<T>,
     method: Box<dyn Method<T>>,
     /// One iteration, and [`MANY`] of them.
     graphs: [Graph; 2],
@@ -91,7 +91,7 @@ impl<T: Real> SolverGpu<T> {
             Solver::ConjugateGradients => Descent::<T>::VECTORS,
             Solver::Minres => Lanczos::<T>::VECTORS,
         };
-        let work = Work::of_systems(a, own + usize::from(preconditioner.is_some()), 1)?;
+        let work = SolverWorkspace::of_systems(a, own + usize::from(preconditioner.is_some()), 1)?;
         let preconditioner = Preconditioner::new(&work, preconditioner)?;
         let method: Box<dyn Method<T>> = match solver {
             Solver::ConjugateGradients => Box::new(Descent::new(&work, preconditioner)?),
@@ -102,7 +102,7 @@ impl<T: Real> SolverGpu<T> {
 
     // Record the iterations of a method
     /// A solver by a method, whose iterations are recorded here.
-    pub(crate) fn of(work: Work<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
+    pub(crate) fn of(work: SolverWorkspace<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
         method.iterate(&work)?;
         let gpu = work.a.gpu();
         let one = gpu.record(|| method.iterate(&work))?;
@@ -342,7 +342,7 @@ impl Report {
 
 // What all methods work on
 /// A system with its solution, and the numbers of the device.
-pub(crate) struct Work<T> {
+pub(crate) struct SolverWorkspace<T> {
     pub(crate) a: Arc<dyn DeviceOperator<T>>,
     pub(crate) x: Buffer<T>,
     /// b − A x.
@@ -365,7 +365,7 @@ pub(crate) struct Work<T> {
 }
 
 // Work that all methods share
-impl<T: Real> Work<T> {
+impl<T: Real> SolverWorkspace<T> {
     // Make room for a solution
     /// Room for as many systems side by side, each with a state of its own, as `a` has matrices on its diagonal, where there is enough
     /// for so many vectors of a method besides.
@@ -471,7 +471,10 @@ impl<T: Real> Work<T> {
 struct Preconditioner<T>(Option<(Arc<dyn DeviceOperator<T>>, Buffer<T>)>);
 
 impl<T: Real> Preconditioner<T> {
-    fn new(work: &Work<T>, p: Option<Arc<dyn DeviceOperator<T>>>) -> Result<Self, Error> {
+    fn new(
+        work: &SolverWorkspace<T>,
+        p: Option<Arc<dyn DeviceOperator<T>>>,
+    ) -> Result<Self, Error> {
         let with_place = |p| Ok::<_, Error>((p, work.vector()?));
         Ok(Self(p.map(with_place).transpose()?))
     }
@@ -496,7 +499,7 @@ struct Descent<T> {
 impl<T: Real> Descent<T> {
     const VECTORS: usize = 2;
 
-    fn new(work: &Work<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
+    fn new(work: &SolverWorkspace<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
         let step = work.program.kernel("step_along")?;
         Ok(Self { preconditioner, p: work.vector()?, s: work.vector()?, step })
     }
@@ -508,13 +511,13 @@ impl<T: Real> Method<T> for Descent<T> {
         Solver::ConjugateGradients
     }
 
-    fn begin(&self, _: &Work<T>) -> Result<(), Error> {
+    fn begin(&self, _: &SolverWorkspace<T>) -> Result<(), Error> {
         Ok(())
     }
 
     // Queue one iteration of conjugate gradients
     /// An iteration by Eqs. [product by recurrence](https://lenslet.github.io/lenslet/solver-gpu.html#eq-product-by-recurrence) and [curvature by recurrence](https://lenslet.github.io/lenslet/solver-gpu.html#eq-curvature-by-recurrence).
-    fn iterate(&self, work: &Work<T>) -> Result<(), Error> {
+    fn iterate(&self, work: &SolverWorkspace<T>) -> Result<(), Error> {
         let z = self.preconditioner.apply(&work.r)?;
         work.a.apply(z, &work.product)?;
         work.sum([&work.r, z, &work.product])?;
@@ -524,13 +527,13 @@ impl<T: Real> Method<T> for Descent<T> {
         work.over_all(&self.step, &[&[second, first, parts], &vectors, &[squares]])
     }
 
-    fn judge(&self, work: &Work<T>) -> Result<(), Error> {
+    fn judge(&self, work: &SolverWorkspace<T>) -> Result<(), Error> {
         work.judge()
     }
 }
 
 /// Room for systems, and the method that works there.
-pub(crate) type WithMethod<T> = (Work<T>, Box<dyn Method<T>>);
+pub(crate) type WithMethod<T> = (SolverWorkspace<T>, Box<dyn Method<T>>);
 
 /// Room for systems side by side with a preconditioner, and this method for them.
 pub(crate) fn descent<T: Real>(
@@ -539,7 +542,7 @@ pub(crate) fn descent<T: Real>(
     systems: usize,
 ) -> Result<WithMethod<T>, Error> {
     check_shapes(a.as_ref(), Some(preconditioner.as_ref()))?;
-    let work = Work::of_systems(a, Descent::<T>::VECTORS + 1, systems)?;
+    let work = SolverWorkspace::of_systems(a, Descent::<T>::VECTORS + 1, systems)?;
     let preconditioner = Preconditioner::new(&work, Some(preconditioner))?;
     let method = Box::new(Descent::new(&work, preconditioner)?);
     Ok((work, method))
@@ -563,7 +566,7 @@ impl<T: Real> Lanczos<T> {
     const VECTORS: usize = 5;
 
     // Make room for the vectors of Lanczos
-    fn new(work: &Work<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
+    fn new(work: &SolverWorkspace<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
         let (gpu, program) = (work.a.gpu(), &work.program);
         Ok(Self {
             preconditioner,
@@ -583,7 +586,7 @@ impl<T: Real> Lanczos<T> {
     /// Queues the parts of u·z for a vector and its preconditioned twin.
     fn measure(
         &self,
-        work: &Work<T>,
+        work: &SolverWorkspace<T>,
         state: &Buffer<f64>,
         pair: [&Buffer<T>; 2],
     ) -> Result<(), Error> {
@@ -599,7 +602,7 @@ impl<T: Real> Method<T> for Lanczos<T> {
     }
 
     // Begin the vectors of Lanczos
-    fn begin(&self, work: &Work<T>) -> Result<(), Error> {
+    fn begin(&self, work: &SolverWorkspace<T>) -> Result<(), Error> {
         let next = self.preconditioner.apply(&work.r)?;
         let [first, second] = &work.states;
         self.measure(work, second, [&work.r, next])?;
@@ -610,7 +613,7 @@ impl<T: Real> Method<T> for Lanczos<T> {
     }
 
     // Queue one iteration of minimum residuals
-    fn iterate(&self, work: &Work<T>) -> Result<(), Error> {
+    fn iterate(&self, work: &SolverWorkspace<T>) -> Result<(), Error> {
         let (z, u, [v, v_last], [d, d_last]) = (&self.z, &work.product, &self.v, &self.d);
         let [first, second] = &work.states;
         work.a.apply(z, u)?;
@@ -627,7 +630,7 @@ impl<T: Real> Method<T> for Lanczos<T> {
         work.over_all(&self.turn, &[&numbers, &vectors, &[(&work.squares).into()]])
     }
 
-    fn judge(&self, work: &Work<T>) -> Result<(), Error> {
+    fn judge(&self, work: &SolverWorkspace<T>) -> Result<(), Error> {
         work.judge()
     }
 }
@@ -778,8 +781,8 @@ mod tests {
                 for (solver, p) in SOLVERS.into_iter().flat_map(|s| [(s, None), (s, Some(&p))]) {
                     let stop = Stop { tolerance, iterations: 500 };
                     let matrices = [Some(&a), p];
-                    let (expected, x_here, _) = here(solver, matrices, (&b, &x), stop);
-                    let (solved, x_there, _) = there(&gpu, solver, matrices, (&b, &x), stop);
+                    let (expected, x_on_host, _) = here(solver, matrices, (&b, &x), stop);
+                    let (solved, x_on_device, _) = there(&gpu, solver, matrices, (&b, &x), stop);
                     let (expected, solved) = (expected.unwrap(), solved.unwrap());
                     // Compare two solutions of one system
                     let counts = (solved.iterations, expected.iterations);
@@ -790,7 +793,7 @@ mod tests {
                         solved.residual <= tolerance
                             && solved.history.last() == Some(&solved.residual)
                     );
-                    let error = battery::distance(&x_there, &x_here);
+                    let error = battery::distance(&x_on_device, &x_on_host);
                     assert!(error < 1e-8 + tolerance, "{solver:?} {n}: {error:e}");
                     for (k, (device, processor)) in
                         solved.history.iter().zip(&expected.history).take(5).enumerate()
@@ -799,7 +802,7 @@ mod tests {
                         assert!(near, "{solver:?} {k}: {device:e} {processor:e}");
                     }
                     let b = Array1::from(b.clone());
-                    let r = &b - &a.dot(&ArrayView1::from(&x_there));
+                    let r = &b - &a.dot(&ArrayView1::from(&x_on_device));
                     let truth = (r.dot(&r) / b.dot(&b)).sqrt();
                     assert!(
                         (solved.residual - truth).abs() < 1e-14 + 1e-3 * truth,
@@ -823,10 +826,10 @@ mod tests {
                 [None, Some(&p)].into_iter().flat_map(|p| [1, 2, 3, 7].map(|k| (p, k)))
             {
                 let (stop, matrices) = (Stop { tolerance: 1e-12, iterations }, [Some(&a), p]);
-                let (ours, x_here, _) = here(solver, matrices, (&b, &zero), stop);
-                let (theirs, x_there, _) = there(gpu, solver, matrices, (&b, &zero), stop);
+                let (ours, x_on_host, _) = here(solver, matrices, (&b, &zero), stop);
+                let (theirs, x_on_device, _) = there(gpu, solver, matrices, (&b, &zero), stop);
                 assert_eq!(theirs.unwrap_err(), ours.unwrap_err(), "{solver:?} {iterations}");
-                let error = battery::distance(&x_there, &x_here);
+                let error = battery::distance(&x_on_device, &x_on_host);
                 assert!(error < 1e-10, "{solver:?} {iterations}: {error:e}");
             }
         }
@@ -874,17 +877,18 @@ mod tests {
                 SOLVERS.iter().flat_map(|s| cases.iter().map(move |c| (*s, c)))
             {
                 let matrices = [Some(*a), *p];
-                let (expected, x_here, reached) = here(solver, matrices, (b, x), capped);
-                let (outcome, x_there, residual) = there(&gpu, solver, matrices, (b, x), capped);
+                let (expected, x_on_host, reached) = here(solver, matrices, (b, x), capped);
+                let (outcome, x_on_device, residual) =
+                    there(&gpu, solver, matrices, (b, x), capped);
                 assert_eq!(residual.is_some(), reached.is_some());
                 if let (Some(residual), Some(reached)) = (residual, reached) {
                     assert!((residual - reached).abs() < 1e-9, "{solver:?}: {residual}, {reached}");
-                    assert!(x_there.iter().all(|x| x.is_finite()));
+                    assert!(x_on_device.iter().all(|x| x.is_finite()));
                 }
                 match (&outcome, &expected) {
                     (Ok(solved), Ok(expected)) => {
                         assert_eq!(solved.iterations, expected.iterations);
-                        assert!(battery::distance(&x_there, &x_here) < 1e-12);
+                        assert!(battery::distance(&x_on_device, &x_on_host) < 1e-12);
                     }
                     (Err(reason), Err(expected)) => {
                         assert!(alike(reason, expected), "{solver:?}: {reason}, {expected}")

@@ -22,7 +22,7 @@ use crate::tomography::blocks::{
 };
 use crate::tomography::circulant::Group;
 use crate::tomography::circulant::gpu::CirculantGpu;
-use crate::turbulence::blocks::{Rectangles, Sets};
+use crate::turbulence::blocks::{CrossBlocks, LatticeGroups};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl<T: Real> SlopesInBlocksGpu<T> {
     pub(crate) fn new(
         gpu: &Gpu,
         groups: &[Group],
-        rectangles: &Rectangles,
+        rectangles: &CrossBlocks,
         variances: &[f64],
         tuning: Tuning,
     ) -> Result<Self, Error> {
@@ -121,7 +121,7 @@ impl<T: Real> DeviceOperator<T> for SlopesInBlocksGpu<T> {
 pub(crate) fn eliminated_on<T: Real>(
     gpu: &Gpu,
     measured: &Measured,
-    rectangles: &Rectangles,
+    rectangles: &CrossBlocks,
     tuning: Tuning,
 ) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
     let (sets, vectors) = (&rectangles.sets, tuning.transforms.vectors.unwrap_or(1));
@@ -138,7 +138,7 @@ pub(crate) fn eliminated_on<T: Real>(
 }
 
 /// Where the slopes of each star stand in the vector of all.
-fn places_of_stars(sets: &Sets) -> Vec<Range<usize>> {
+fn places_of_stars(sets: &LatticeGroups) -> Vec<Range<usize>> {
     let mut places: Vec<_> = sets.all().flat_map(|set| sets.places(set)).collect();
     places.sort_unstable_by_key(|place| place.start);
     places

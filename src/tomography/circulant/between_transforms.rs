@@ -7,7 +7,7 @@ use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{
-    self as solver, DONE, Method, SCALARS, SIZES, SolverGpu, THREADS, Work,
+    self as solver, DONE, Method, SCALARS, SIZES, SolverGpu, SolverWorkspace, THREADS,
 };
 use crate::linear::solver::together::gpu::SideBySide;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
@@ -81,21 +81,21 @@ impl<T: Real> Between<T> {
     fn joined(
         a: &Arc<BlockToeplitzGpu<T>>,
         p: &Arc<CirculantGpu<T>>,
-    ) -> Result<Option<(Work<T>, Self)>, Error> {
+    ) -> Result<Option<(SolverWorkspace<T>, Self)>, Error> {
         let Some(((of_a, noise), of_p)) = a.around().zip(p.around()) else { return Ok(None) };
         if !of_a.is_like(&of_p)? {
             return Ok(None);
         }
         let systems = of_a.blocks().0[2];
         let a = Arc::<BlockToeplitzGpu<T>>::clone(a);
-        let work = Work::of_systems(a, Self::VECTORS, systems)?;
+        let work = SolverWorkspace::of_systems(a, Self::VECTORS, systems)?;
         let between = Self::new(&work, of_a, of_p, noise)?;
         Ok(Some((work, between)))
     }
 
     // Compile the kernels between the transforms
     fn new(
-        work: &Work<T>,
+        work: &SolverWorkspace<T>,
         a: Around<T>,
         p: Around<T>,
         noise: Arc<Buffer<T>>,
@@ -128,12 +128,12 @@ impl<T: Real> Method<T> for Between<T> {
         Solver::ConjugateGradients
     }
 
-    fn begin(&self, work: &Work<T>) -> Result<(), Error> {
+    fn begin(&self, work: &SolverWorkspace<T>) -> Result<(), Error> {
         self.p.transform_rows(&work.r)
     }
 
     // Queue an iteration between the transforms
-    fn iterate(&self, work: &Work<T>) -> Result<(), Error> {
+    fn iterate(&self, work: &SolverWorkspace<T>) -> Result<(), Error> {
         let launch = |kernel: &Kernel, arguments: &[&[Argument]]| {
             let length = self.length.into();
             work.a.gpu().launch(kernel, self.shape, &[&arguments.concat()[..], &[length]].concat())
@@ -154,7 +154,7 @@ impl<T: Real> Method<T> for Between<T> {
         launch(&self.step, &[&numbers, &tables, &vectors, &[lines_of_p]])
     }
 
-    fn judge(&self, work: &Work<T>) -> Result<(), Error> {
+    fn judge(&self, work: &SolverWorkspace<T>) -> Result<(), Error> {
         let blocks = self.shape.grid[0] * self.shape.grid[1];
         let shape = Shape { grid: [1, 1, self.shape.grid[2]], shared: 0, ..self.shape };
         let arguments = [(&work.states[1]).into(), (&self.squares).into(), blocks.into()];

@@ -9,7 +9,7 @@ mod gpu;
 
 // What estimates by a factor stand on
 use super::{
-    EstimateOptions, Estimates, EstimatorCpu, Found, Frames, Grouped, Matrices, Model,
+    EstimateOptions, Estimates, EstimatorCpu, FrameEstimate, Frames, Grouped, Matrices, Model,
     check_frames, check_slopes, chi_squared, unit_of,
 };
 use crate::device::{Watch, check, engine::Engine};
@@ -164,7 +164,7 @@ impl Factorised {
 
     // Solve some frames by a factor
     /// What is found for some frames of slopes, rad.
-    fn solve(&self, slopes: ArrayView2<f64>) -> Result<Vec<Found<f64>>, Error> {
+    fn solve(&self, slopes: ArrayView2<f64>) -> Result<Vec<FrameEstimate<f64>>, Error> {
         let mut rows = slopes.as_standard_layout().into_owned();
         let mut units = Vec::new();
         for mut row in rows.rows_mut() {
@@ -214,7 +214,7 @@ impl Factorised {
                 });
                 let attempt =
                     Attempt { solved: Solved { iterations, residual, history }, shortfall };
-                Found {
+                FrameEstimate {
                     wavefront: wavefronts.row(k).to_vec(),
                     attempt,
                     chi_squared,
@@ -284,7 +284,7 @@ impl Frames for Factorised {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::linear::solver::Stop;
     use crate::model::noise::Noise;
     use crate::tomography::estimate::Posed;
@@ -292,8 +292,8 @@ mod tests {
 
     fn factorised(system: &System, options: EstimateOptions, method: Inversion) -> Factorised {
         let engine = Engine::default();
-        let model = Posed::new(system, options).unwrap().compute(&engine, &silent).unwrap();
-        Factorised::new((model, system), options, method, &engine, &silent).unwrap()
+        let model = Posed::new(system, options).unwrap().compute(&engine, &unwatched).unwrap();
+        Factorised::new((model, system), options, method, &engine, &unwatched).unwrap()
     }
 
     // Factors estimate as iterations do
@@ -312,9 +312,9 @@ mod tests {
             let iterated = built(&system, options).unwrap();
             let mut slopes = slopes(2, iterated.slopes());
             slopes.row_mut(1).fill(0.0);
-            let expected = iterated.estimate(slopes.view(), false, &silent).unwrap();
+            let expected = iterated.estimate(slopes.view(), false, &unwatched).unwrap();
             let found = factorised(&system, options, method);
-            let found = found.frames(slopes.view(), false, &silent).unwrap();
+            let found = found.frames(slopes.view(), false, &unwatched).unwrap();
             let scale = expected.wavefront.fold(0.0, |most: f64, w| most.max(w.abs()));
             let gap =
                 (&found.wavefront - &expected.wavefront).fold(0.0, |a: f64, b| a.max(b.abs()));

@@ -24,10 +24,10 @@ use crate::tomography::blocks::gpu::{
 use crate::tomography::circulant::Group;
 use crate::tomography::circulant::gpu::CirculantGpu;
 use crate::tomography::estimate::{
-    EstimateOptions, Estimates, Found, Grouped, Matrices, Model, Posed, check_frames, check_slopes,
-    unit_of,
+    EstimateOptions, Estimates, FrameEstimate, Grouped, Matrices, Model, PosedEstimate,
+    check_frames, check_slopes, unit_of,
 };
-use crate::turbulence::blocks::Rectangles;
+use crate::turbulence::blocks::CrossBlocks;
 use crate::turbulence::plan::{
     SlopeCovariancePlan, WavefrontCovariancePlan, WavefrontSlopes, dense_bytes,
 };
@@ -175,7 +175,7 @@ impl<T: Real> EstimatorGpu<T> {
         unit: f64,
         from: Start,
         watch: &dyn Watch,
-    ) -> Result<Found<T>, Error> {
+    ) -> Result<FrameEstimate<T>, Error> {
         let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
         let Run { solver, slopes: there, wavefronts } = &mut *run;
         let slopes: Vec<T> = slopes.iter().map(|&slope| T::of(slope * unit.recip())).collect();
@@ -186,7 +186,7 @@ impl<T: Real> EstimatorGpu<T> {
         let free = (slopes.len() - self.removed.len()).max(1);
         let chi_squared = solver.along(there)? / free as f64;
         let (wavefront, interpolation) = (wavefronts.read()?, None);
-        Ok(Found { wavefront, attempt, chi_squared, unit, interpolation })
+        Ok(FrameEstimate { wavefront, attempt, chi_squared, unit, interpolation })
     }
 }
 
@@ -255,7 +255,7 @@ fn through_layers<T: Real>(
 fn operators_in_blocks<T: Real>(
     gpu: &Gpu,
     model: &Model,
-    (rectangles, wavefronts): (&Rectangles, &[WavefrontSlopes]),
+    (rectangles, wavefronts): (&CrossBlocks, &[WavefrontSlopes]),
     interpolation: Interpolation,
 ) -> Result<Operators<T>, Error> {
     let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
@@ -286,7 +286,7 @@ fn operators_in_blocks<T: Real>(
 
 // Bytes needed by estimates on a device
 /// Bytes of the operators of an estimate on a device, or a little more.
-pub(crate) fn bytes_needed<T: Real>(posed: &Posed) -> u64 {
+pub(crate) fn bytes_needed<T: Real>(posed: &PosedEstimate) -> u64 {
     let size = size_of::<T>() as u64;
     let numbers = match (posed.covariances.wavefront(), posed.covariances.blocks()) {
         (Some(plan), _) => numbers_of(plan),
@@ -362,7 +362,7 @@ pub(crate) fn estimate_on<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{engine::Engine, gpu::test_machines, silent};
+    use crate::device::{engine::Engine, gpu::test_machines, unwatched};
     use crate::linear::operator::gpu::OnHost;
     use crate::linear::operator::{Operator, battery};
     use crate::linear::solver::Stop;
@@ -373,7 +373,10 @@ mod tests {
     use crate::turbulence::plan::Form;
 
     fn model(system: &System, options: EstimateOptions) -> Model {
-        Posed::new(system, options).unwrap().compute(&Engine::default(), &silent).unwrap()
+        PosedEstimate::new(system, options)
+            .unwrap()
+            .compute(&Engine::default(), &unwatched)
+            .unwrap()
     }
 
     // Bring layers to the pupil on both machines
@@ -447,7 +450,7 @@ mod tests {
     fn hold_to_the_processor(system: &System, options: EstimateOptions, frames: usize) {
         let here = built(system, options).unwrap();
         let slopes = slopes(frames, here.slopes());
-        let expected = here.estimate(slopes.view(), false, &silent).unwrap();
+        let expected = here.estimate(slopes.view(), false, &unwatched).unwrap();
         for gpu in test_machines() {
             // Compare with the estimate on one device
             let there = EstimatorGpu::<f64>::of(&gpu, &model(system, options), options).unwrap();
@@ -459,7 +462,7 @@ mod tests {
             let facts = (there.slopes(), there.interpolation_error());
             assert_eq!(facts, (here.slopes(), here.interpolation_error()));
             let there = [there];
-            let estimates = estimate_on(&there, slopes.view(), false, &silent).unwrap();
+            let estimates = estimate_on(&there, slopes.view(), false, &unwatched).unwrap();
             let mut counts = estimates.iterations.iter().zip(&expected.iterations);
             assert!(
                 counts.all(|(a, b)| a.abs_diff(*b) <= 1 + b / 20),

@@ -6,14 +6,14 @@ use crate::device::{Watch, engine::Engine, gpu::Gpu};
 use crate::error::Error;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::estimate::gpu::{EstimatorGpu, bytes_needed, estimate_on};
-use crate::tomography::estimate::{EstimateOptions, Estimates, Frames, Model, Posed};
+use crate::tomography::estimate::{EstimateOptions, Estimates, Frames, Model, PosedEstimate};
 use crate::tomography::inversion::Inversion;
 use ndarray::ArrayView2;
 use rayon::prelude::*;
 
 // Bytes of an estimate on each device
 /// Bytes of the operators on each device of an engine.
-pub(super) fn on_devices(posed: &Posed, engine: &Engine) -> Vec<u64> {
+pub(super) fn on_devices(posed: &PosedEstimate, engine: &Engine) -> Vec<u64> {
     let bytes = match engine.precision() {
         Precision::F64 => bytes_needed::<f64>(posed),
         Precision::F32 => bytes_needed::<f32>(posed),

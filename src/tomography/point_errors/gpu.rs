@@ -35,7 +35,7 @@ const BATCH: usize = 32;
 
 impl PointErrorsPlan {
     /// Bytes of the operators and of all vectors on each device.
-    pub(super) fn bytes_there(&self, batch: usize, engine: &Engine) -> u64 {
+    pub(super) fn bytes_on_device(&self, batch: usize, engine: &Engine) -> u64 {
         let posed = &self.posed;
         let (operators, number) = match engine.precision() {
             Precision::F64 => (bytes_needed::<f64>(posed), 8),
@@ -53,7 +53,7 @@ impl PointErrorsPlan {
 
     /// Points that each device of an engine explains at a time, where a row has as many: as many as fit.
     pub(super) fn batch_on(&self, engine: &Engine) -> usize {
-        side_by_side(BATCH, |batch| engine.has_room(self.bytes_there(batch, engine)))
+        side_by_side(BATCH, |batch| engine.has_room(self.bytes_on_device(batch, engine)))
     }
 
     /// Numbers of half spectra and fields of a point, for guide stars that share a lattice, perhaps with wavefronts.
@@ -78,8 +78,8 @@ impl PointErrorsPlan {
 
 // Explain on devices
 impl Job<'_> {
-    /// As [`explain_here`](Self::explain_here), on the devices of an engine.
-    pub(super) fn explain_there(
+    /// As [`explain_on_host`](Self::explain_here), on the devices of an engine.
+    pub(super) fn explain_on_device(
         &self,
         model: &Model,
         engine: &Engine,
@@ -119,7 +119,7 @@ fn in_precision<T: Real>(
 // Explain points on a device
 /// What explains points on a device.
 struct Explainer<T> {
-    ways: Vec<Way<T>>,
+    ways: Vec<RightHandSides<T>>,
     systems: SideBySide<T>,
     /// Modes that are taken out of right-hand sides.
     unseen: Option<ModesGpu<T>>,
@@ -223,13 +223,13 @@ impl<T: Real> Explainer<T> {
 
 // Ways from points to slopes
 /// How points and tilts become right-hand sides, for a set of guide stars.
-enum Way<T> {
+enum RightHandSides<T> {
     Layered(Box<Layered<T>>),
     /// By tables, of points and of tilts.
     Known([RowsAtPlaces<T>; 2]),
 }
 
-impl<T: Real> Way<T> {
+impl<T: Real> RightHandSides<T> {
     /// Makes the right-hand sides of points from the first on.
     fn points(&self, first: usize, systems: &SideBySide<T>) -> Result<(), Error> {
         match self {
@@ -315,12 +315,17 @@ impl<T: Real> Layered<T> {
 
 // Ways of all sets
 /// The ways of all sets of guide stars, for so many points at a time.
-fn ways<T: Real>(gpu: &Gpu, job: &Job, model: &Model, batch: usize) -> Result<Vec<Way<T>>, Error> {
+fn ways<T: Real>(
+    gpu: &Gpu,
+    job: &Job,
+    model: &Model,
+    batch: usize,
+) -> Result<Vec<RightHandSides<T>>, Error> {
     let n = model.noise.variances.len();
     type Given<'a> = (&'a WavefrontProblem, &'a WavefrontSlope);
     let layered = |given: Given, valid: &[Array2<bool>], at: &[usize]| {
         let way = Layered::new(gpu, job, given, valid, (batch, (at, n)))?;
-        Ok::<_, Error>(Way::Layered(Box::new(way)))
+        Ok::<_, Error>(RightHandSides::Layered(Box::new(way)))
     };
     match &model.covariances {
         Matrices::Toeplitz(problem, covariance) => {
@@ -354,7 +359,7 @@ fn known<T: Real>(
     job: &Job,
     values: ArrayView4<f64>,
     (places, batch): (&[Range<usize>], usize),
-) -> Result<Way<T>, Error> {
+) -> Result<RightHandSides<T>, Error> {
     let (n, points) = (values.dim().3, job.lit.area.len());
     let rows = values.into_shape_with_order((values.len() / n.max(1), n));
     let rows = rows.unwrap_or_else(|_| unreachable!("same length"));
@@ -369,5 +374,5 @@ fn known<T: Real>(
         tilt.assign(&weights.dot(&rows.slice(s![start..start + points, ..])));
     }
     let table = |rows: ArrayView2<f64>| RowsAtPlaces::new(gpu, rows, places, batch);
-    Ok(Way::Known([table(level.view())?, table(tilts.view())?]))
+    Ok(RightHandSides::Known([table(level.view())?, table(tilts.view())?]))
 }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::tomography::estimate::Model;
 
 impl PointErrorsPlan {
-    pub(super) fn bytes_there(&self, _batch: usize, _engine: &Engine) -> u64 {
+    pub(super) fn bytes_on_device(&self, _batch: usize, _engine: &Engine) -> u64 {
         0
     }
 
@@ -17,7 +17,7 @@ impl PointErrorsPlan {
 }
 
 impl Job<'_> {
-    pub(super) fn explain_there(
+    pub(super) fn explain_on_device(
         &self,
         _model: &Model,
         engine: &Engine,

@@ -76,11 +76,11 @@ impl ReconstructorPlan {
         self.check_sums(sums)?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = engine.devices().first() {
-            return self.commands_there(sums, unit, (gpu, engine.precision()), watch);
+            return self.commands_on_device(sums, unit, (gpu, engine.precision()), watch);
         }
         #[cfg(not(feature = "cuda"))]
         let _ = unit; // there are no devices
-        let apart = self.taken_apart_here(engine, watch)?;
+        let apart = self.factorised_on_host(engine, watch)?;
         let command = |(number, sum)| {
             let watch = &command_part(number, sums.len(), watch);
             let rows = self.weighed(sum, engine, watch)?;
@@ -136,7 +136,7 @@ impl Apart {
 // Take measurements apart on cores
 impl ReconstructorPlan {
     /// C_mm with its noise, made and taken apart by processors.
-    fn taken_apart_here(&self, engine: &Engine, watch: &dyn Watch) -> Result<Apart, Error> {
+    fn factorised_on_host(&self, engine: &Engine, watch: &dyn Watch) -> Result<Apart, Error> {
         watch.stage(MEASUREMENTS, LENSLETS);
         let matrix = measurements_with_noise(&self.system, engine, watch)?;
         watch.stage(FACTOR, "");
@@ -168,7 +168,7 @@ impl ReconstructorPlan {
     ) -> Result<Array2<f64>, Error> {
         #[cfg(feature = "cuda")]
         if let Some(gpu) = engine.devices().first() {
-            return self.strokes_with_there(
+            return self.strokes_with_on_device(
                 t,
                 [onto, rows],
                 unit,

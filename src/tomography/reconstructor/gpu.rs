@@ -3,10 +3,10 @@
 
 // What the reconstructor on a device stands on
 use super::{
-    ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan, TakeError,
+    ERROR, ErrorSink, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan,
 };
-use crate::device::collective::Deal;
-use crate::device::gpu::{Argument, Buffer, Gpu, KernelSource, Shape, View};
+use crate::device::collective::BlockCyclic;
+use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{StageParts, Watch, check, engine::Engine};
 use crate::error::Error;
@@ -64,7 +64,7 @@ impl ReconstructorPlan {
     // Choose the precision of a device
     /// As on processors, by the first device of an engine, in its precision, from C_tt; C_mm and C_tm are made
     /// there.
-    pub(super) fn invert_there(
+    pub(super) fn invert_on_device(
         &self,
         truth: &Array2<f64>,
         engine: &Engine,
@@ -83,19 +83,19 @@ impl ReconstructorPlan {
     /// The columns of a deal of C_mm with its noise, and of C_tm, over `unit`, made on a device; `sum` adds numbers of all ranks.
     pub(super) fn made<T: Real>(
         &self,
-        (gpu, deal): (&Gpu, &Deal),
+        (gpu, deal): (&Gpu, &BlockCyclic),
         unit: f64,
         sum: &dyn Fn(&Buffer<f64>) -> Result<(), Error>,
         watch: &dyn Watch,
     ) -> Result<[Buffer<T>; 2], Error> {
-        let (to, here) = ((gpu, unit, deal), Here::of(gpu, deal)?);
+        let (to, here) = ((gpu, unit, deal), HostColumns::of(gpu, deal)?);
         let stars = (&self.system.sensors()[..], &self.system.valid_lenslets()[..]);
         let matrix = self.filled(to, &here, stars, watch)?;
-        let rows = self.rows_there(to, watch)?;
+        let rows = self.rows_on_device(to, watch)?;
         gpu.synchronise()?;
         watch.stage(FACTOR, "");
-        self.replace_modes_there(gpu, &here, &matrix, sum)?;
-        self.take_modes_out_there(gpu, &here, &rows, sum)?;
+        self.replace_modes_on_device(gpu, &here, &matrix, sum)?;
+        self.remove_modes_on_device(gpu, &here, &rows, sum)?;
         Ok([matrix, rows])
     }
 
@@ -103,8 +103,8 @@ impl ReconstructorPlan {
     /// The columns of a deal of the covariances of sensors, which begin with those of all stars, with the noise of these, over `unit`.
     pub(super) fn filled<T: Real>(
         &self,
-        to: (&Gpu, f64, &Deal),
-        here: &Here,
+        to: (&Gpu, f64, &BlockCyclic),
+        here: &HostColumns,
         sensors: (&[Sensor], &[Array2<bool>]),
         watch: &dyn Watch,
     ) -> Result<Buffer<T>, Error> {
@@ -112,19 +112,19 @@ impl ReconstructorPlan {
         let (air, gradient) = (self.system.atmosphere(), self.system.cone_gradient());
         let matrix = match self.system.slope_model() {
             SlopeModel::Average => {
-                dense::gpu::slopes_there::<T>(air, sensors, gradient, to, watch)?
+                dense::gpu::slopes_on_device::<T>(air, sensors, gradient, to, watch)?
             }
-            SlopeModel::EdgeMidpoint => midpoint::gpu::slopes_there(air, sensors, to, watch)?,
+            SlopeModel::EdgeMidpoint => midpoint::gpu::slopes_on_device(air, sensors, to, watch)?,
         };
-        self.add_noise_there((to.0, to.1), here, &matrix)?;
+        self.add_noise_on_device((to.0, to.1), here, &matrix)?;
         Ok(matrix)
     }
 
     // Make rows of the truth on a device
     /// The columns of a deal of C_tm, over `unit`: with a delay of the later truth, and below it of the present one.
-    pub(super) fn rows_there<T: Real>(
+    pub(super) fn rows_on_device<T: Real>(
         &self,
-        to: (&Gpu, f64, &Deal),
+        to: (&Gpu, f64, &BlockCyclic),
         watch: &dyn Watch,
     ) -> Result<Buffer<T>, Error> {
         let (system, truths) = (&self.system, truth_sensors(&self.system));
@@ -132,7 +132,7 @@ impl ReconstructorPlan {
         let masks = vec![truth_valid(system); truths.len()];
         let size = truths.len() * self.truth_slopes * to.2.count();
         let rows = to.0.zeros::<T>(self.sets() * size)?;
-        let add = |truths: &[Sensor], air: &Atmosphere, part: View<T>| {
+        let add = |truths: &[Sensor], air: &Atmosphere, part: BufferView<T>| {
             let sets = [(truths, &masks[..]), (&sensors[..], &valid[..])];
             match system.slope_model() {
                 SlopeModel::Average => {
@@ -156,7 +156,7 @@ impl ReconstructorPlan {
 
     // Keep what a device has made
     /// C_mm and C_tm, where they are to be kept; `read` brings rows to the host.
-    pub(super) fn kept_there<T: Real>(
+    pub(super) fn kept_on_device<T: Real>(
         &self,
         [matrix, rows]: [&Buffer<T>; 2],
         read: &ReadRows<T>,
@@ -171,10 +171,10 @@ impl ReconstructorPlan {
 
     // Add noise on a device
     /// Adds the noise of slopes to the columns of a covariance matrix that are here, and the ridge to the truth's.
-    fn add_noise_there<T: Real>(
+    fn add_noise_on_device<T: Real>(
         &self,
         (gpu, unit): (&Gpu, f64),
-        here: &Here,
+        here: &HostColumns,
         matrix: &Buffer<T>,
     ) -> Result<(), Error> {
         let order = SlopeOrder::new(&self.system.valid_lenslets());
@@ -219,10 +219,10 @@ impl ReconstructorPlan {
 
     // Take modes out on a device
     /// Replaces the modes that stars do not measure by noise in C_mm; of the columns that are here.
-    pub(super) fn replace_modes_there<T: Real>(
+    pub(super) fn replace_modes_on_device<T: Real>(
         &self,
         gpu: &Gpu,
-        here: &Here,
+        here: &HostColumns,
         matrix: &Buffer<T>,
         sum: &dyn Fn(&Buffer<f64>) -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -283,10 +283,10 @@ impl ReconstructorPlan {
 
     // Take modes out of rows on a device
     /// Takes the modes that stars do not measure out of rows of C_tm; of the columns that are here.
-    pub(super) fn take_modes_out_there<T: Real>(
+    pub(super) fn remove_modes_on_device<T: Real>(
         &self,
         gpu: &Gpu,
-        here: &Here,
+        here: &HostColumns,
         rows: &Buffer<T>,
         sum: &dyn Fn(&Buffer<f64>) -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -310,13 +310,13 @@ impl ReconstructorPlan {
 
 // Columns that are here
 /// The slopes whose columns a device has.
-pub(super) struct Here {
+pub(super) struct HostColumns {
     pub(super) slopes: Vec<usize>,
     pub(super) there: Buffer<i32>,
 }
 
-impl Here {
-    pub(super) fn of(gpu: &Gpu, deal: &Deal) -> Result<Self, Error> {
+impl HostColumns {
+    pub(super) fn of(gpu: &Gpu, deal: &BlockCyclic) -> Result<Self, Error> {
         let slopes: Vec<usize> = deal.tiles().flatten().collect();
         let there = slopes.iter().map(|&k| k as i32).collect::<Vec<i32>>();
         Ok(Self { slopes, there: gpu.upload(&there)? })
@@ -337,7 +337,7 @@ impl Here {
 }
 
 /// How rows come to the host from a device, and how errors of all targets do.
-type ReadRows<'r, T> = dyn Fn(View<T>) -> Result<Array2<f64>, Error> + 'r;
+type ReadRows<'r, T> = dyn Fn(BufferView<T>) -> Result<Array2<f64>, Error> + 'r;
 type ReadErrors<'r, T> = dyn Fn(&Buffer<T>) -> Result<Array3<f64>, Error> + 'r;
 
 /// What is added to the variances of the truth in a bordered matrix, over the unit.
@@ -371,8 +371,8 @@ impl ReconstructorPlan {
     /// C_mm with its noise, over the unit, made and taken apart.
     pub(super) fn taken_apart<T: Real>(
         &self,
-        to: (&Gpu, f64, &Deal),
-        here: &Here,
+        to: (&Gpu, f64, &BlockCyclic),
+        here: &HostColumns,
         watch: &dyn Watch,
     ) -> Result<Apart<T>, Error> {
         let (gpu, n) = (to.0, self.measurements);
@@ -380,7 +380,7 @@ impl ReconstructorPlan {
         let matrix = self.filled::<T>(to, here, stars, watch)?;
         gpu.synchronise()?;
         watch.stage(FACTOR, "");
-        self.replace_modes_there(gpu, here, &matrix, &|_| Ok(()))?;
+        self.replace_modes_on_device(gpu, here, &matrix, &|_| Ok(()))?;
         Ok(if self.method == Inversion::Eigen {
             let filter = self.filter_above(T::epsilon().in_double());
             Apart::Eigen(EigenGpu::new(gpu, matrix, n, filter)?)
@@ -402,8 +402,9 @@ impl ReconstructorPlan {
         watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
         let (n, unit) = (self.measurements, unit(truth));
-        let [matrix, rows] = self.made::<T>((gpu, &Deal::whole(n)), unit, &|_| Ok(()), watch)?;
-        let kept = self.kept_there([&matrix, &rows], &|rows| read_rows(rows, n, unit))?;
+        let [matrix, rows] =
+            self.made::<T>((gpu, &BlockCyclic::whole(n)), unit, &|_| Ok(()), watch)?;
+        let kept = self.kept_on_device([&matrix, &rows], &|rows| read_rows(rows, n, unit))?;
         let read = |products: &Buffer<T>| self.read_errors(products, unit);
         let (errors, spectrum) = if self.method == Inversion::Eigen {
             // Invert by eigenvectors on a device
@@ -411,10 +412,10 @@ impl ReconstructorPlan {
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
             let half = eigen.project(&rows)?;
-            let errors = self.errors_there((gpu, truth), &[[&half; 2]], &read, watch)?;
+            let errors = self.errors_on_device((gpu, truth), &[[&half; 2]], &read, watch)?;
             check(watch)?;
             if !self.options.errors_only {
-                eigen.expand(self.asked_there(&half), self.asked_there(&rows))?;
+                eigen.expand(self.requested_on_device(&half), self.requested_on_device(&rows))?;
             }
             let (values, kept) = eigen.spectrum();
             (errors, Some((values.iter().map(|value| unit * value).collect(), kept)))
@@ -424,10 +425,10 @@ impl ReconstructorPlan {
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
             factor.halve(&rows)?;
-            let errors = self.errors_there((gpu, truth), &[[&rows; 2]], &read, watch)?;
+            let errors = self.errors_on_device((gpu, truth), &[[&rows; 2]], &read, watch)?;
             check(watch)?;
             if !self.options.errors_only {
-                factor.finish(self.asked_there(&rows))?;
+                factor.finish(self.requested_on_device(&rows))?;
             }
             (errors, None)
         };
@@ -436,13 +437,13 @@ impl ReconstructorPlan {
         }
         watch.stage(ERROR, "");
         check(watch)?;
-        Ok((Some(read_rows(self.asked_there(&rows), n, 1.0)?), errors, spectrum, kept))
+        Ok((Some(read_rows(self.requested_on_device(&rows), n, 1.0)?), errors, spectrum, kept))
     }
 
     // Take away on a device what is explained
     /// The errors of all targets: C_tt less products of rows, those of a later truth above those of the present one, which `read` brings
     /// to the host; the mean over pairs of factors.
-    pub(super) fn errors_there<T: Real>(
+    pub(super) fn errors_on_device<T: Real>(
         &self,
         (gpu, truth): (&Gpu, &Array2<f64>),
         pairs: &[[&Buffer<T>; 2]],
@@ -456,7 +457,7 @@ impl ReconstructorPlan {
         check(watch)?;
         let [later, present] = [0, 1];
         let of = |products: &[(usize, usize, f64)]| {
-            let mut errors = read(&self.products_there(gpu, pairs, products)?)?;
+            let mut errors = read(&self.products_on_device(gpu, pairs, products)?)?;
             for error in errors.outer_iter_mut() {
                 Zip::from(error).and(truth).par_for_each(|error, &truth| *error += truth);
             }
@@ -473,7 +474,10 @@ impl ReconstructorPlan {
 
     // Rows that are asked for on a device
     /// The part of all rows that belongs to the reconstructor that is asked for.
-    pub(super) fn asked_there<'a, T: Real>(&self, rows: &'a Buffer<T>) -> View<'a, T> {
+    pub(super) fn requested_on_device<'a, T: Real>(
+        &self,
+        rows: &'a Buffer<T>,
+    ) -> BufferView<'a, T> {
         let size = rows.len() / self.sets();
         let is_below = self.is_delayed() && !self.options.predict;
         rows.view(..).from(if is_below { size } else { 0 }).first(size)
@@ -492,7 +496,7 @@ impl ReconstructorPlan {
 
     // Add products of rows on a device
     /// Products of the rows of each target and others, each by the number of the set of rows and a sign.
-    pub(super) fn products_there<T: Real>(
+    pub(super) fn products_on_device<T: Real>(
         &self,
         gpu: &Gpu,
         pairs: &[[&Buffer<T>; 2]],
@@ -520,11 +524,11 @@ impl ReconstructorPlan {
     // Errors of one target after the other
     /// Hands C_ee of one target after the other, (m, m), rad², to `sink` with the target's number; the first device of an engine has rows
     /// of one of them at a time.
-    pub(super) fn each_error_there(
+    pub(super) fn each_error_on_device(
         &self,
         engine: &Engine,
         watch: &dyn Watch,
-        sink: &mut TakeError,
+        sink: &mut ErrorSink,
     ) -> Result<(), Error> {
         let gpu = &engine.devices()[0];
         match engine.precision() {
@@ -537,23 +541,23 @@ impl ReconstructorPlan {
         &self,
         gpu: &Gpu,
         watch: &dyn Watch,
-        sink: &mut TakeError,
+        sink: &mut ErrorSink,
     ) -> Result<(), Error> {
         let truth = truth_covariance(&self.system, watch)?;
-        let (unit, deal) = (unit(&truth), Deal::whole(self.measurements));
-        let (to, here) = ((gpu, unit, &deal), Here::of(gpu, &deal)?);
+        let (unit, deal) = (unit(&truth), BlockCyclic::whole(self.measurements));
+        let (to, here) = ((gpu, unit, &deal), HostColumns::of(gpu, &deal)?);
         let apart = self.taken_apart::<T>(to, &here, watch)?;
         for t in 0..self.targets() {
             check(watch)?;
             let (number, count) = (t, self.targets());
             let watch = &StageParts { whole: watch, what: "target", number, count };
             let one = self.for_target(t)?;
-            let rows = one.rows_there::<T>(to, watch)?;
-            one.take_modes_out_there(gpu, &here, &rows, &|_| Ok(()))?;
+            let rows = one.rows_on_device::<T>(to, watch)?;
+            one.remove_modes_on_device(gpu, &here, &rows, &|_| Ok(()))?;
             watch.stage(RECONSTRUCTOR, "");
             let half = apart.halve(rows)?;
             let read = |products: &Buffer<T>| one.read_errors(products, unit);
-            let (errors, _) = one.errors_there((gpu, &truth), &[[&half; 2]], &read, watch)?;
+            let (errors, _) = one.errors_on_device((gpu, &truth), &[[&half; 2]], &read, watch)?;
             sink(t, errors.index_axis(Axis(0), 0))?;
         }
         Ok(())
@@ -564,7 +568,7 @@ impl ReconstructorPlan {
 #[cfg(test)]
 mod tests {
     use crate::device::engine::Engine;
-    use crate::device::{gpu::test_machines, silent};
+    use crate::device::{gpu::test_machines, unwatched};
     use crate::model::system::SlopeModel;
     use crate::model::unmeasured::{Focus, TipTilt};
     use crate::numerics::real::Precision;
@@ -588,7 +592,7 @@ mod tests {
         let by_points = system.to_builder().slope_model(SlopeModel::EdgeMidpoint).build().unwrap();
         let here = [(&system, 0.0), (&system, 0.01), (&by_points, 0.01)].map(|(system, delay)| {
             let plan = ReconstructorPlan::new(system, at(delay).keep(true)).unwrap();
-            plan.run(&Engine::default(), &silent).unwrap()
+            plan.run(&Engine::default(), &unwatched).unwrap()
         });
         let scale = here[0].truth_covariance.diag().mean().unwrap();
         for gpu in test_machines() {
@@ -609,7 +613,7 @@ mod tests {
                 let options = at(delay).method(method).keep(keep);
                 let plan = ReconstructorPlan::new(system, options).unwrap();
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
-                let there = plan.run(&engine, &silent).unwrap();
+                let there = plan.run(&engine, &unwatched).unwrap();
                 // Compare reconstructors and errors
                 let [theirs, ours] = [&there, here].map(|r| r.reconstructor.as_ref().unwrap());
                 let gap = theirs - ours;
@@ -641,7 +645,7 @@ mod tests {
                 let plan = ReconstructorPlan::new(system, errors_only).unwrap();
                 assert_eq!(plan.is_one_by_one(&engine), delay == 0.0);
                 let mut told = Vec::new();
-                plan.each_error(&engine, &silent, &mut |t, error| {
+                plan.each_error(&engine, &unwatched, &mut |t, error| {
                     let gap = &error - &here.error_covariance.index_axis(Axis(0), t);
                     told.push(gap.fold(0.0, |most: f64, gap| most.max(gap.abs())) / scale);
                     Ok(())

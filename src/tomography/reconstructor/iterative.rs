@@ -84,7 +84,7 @@ impl ReconstructorPlan {
         watch.stage(RECONSTRUCTOR, "rows");
         let solved = match engine.devices() {
             [] => self.solve_rows(&measured, &rows, watch)?,
-            _ => self.solve_rows_there(&measured, &rows, engine, watch)?,
+            _ => self.solve_rows_on_device(&measured, &rows, engine, watch)?,
         };
         watch.stage(ERROR, "");
         check(watch)?;
@@ -268,7 +268,7 @@ impl ReconstructorPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_machines, silent};
+    use crate::device::{gpu::test_machines, unwatched};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::system::{SlopeModel, System};
     use crate::model::unmeasured::TipTilt;
@@ -276,7 +276,7 @@ mod tests {
     use crate::tomography::reconstructor::ReconstructorOptions;
 
     fn run(system: &System, options: ReconstructorOptions, engine: &Engine) -> Reconstruction {
-        ReconstructorPlan::new(system, options).unwrap().run(engine, &silent).unwrap()
+        ReconstructorPlan::new(system, options).unwrap().run(engine, &unwatched).unwrap()
     }
 
     fn gap(a: &Array3<f64>, b: &Array3<f64>) -> f64 {
@@ -309,7 +309,7 @@ mod tests {
             [gap(r(&coarse), r(&factor)), gap(&coarse.error_covariance, &factor.error_covariance)];
         assert!(gaps[0] > 1e-5 && gaps[1] < 1e-4 && gaps[1] > 0.0, "{gaps:?}");
         // The error of iterations is the long form
-        let c = CovarianceMatrices::of(&system, &silent).unwrap();
+        let c = CovarianceMatrices::of(&system, &unwatched).unwrap();
         let m = c.truth.nrows();
         let rows = c.truth_measurements.slice(s![m.., ..]).to_owned();
         let r = r(&coarse).index_axis(Axis(0), 1).to_owned();
@@ -370,7 +370,8 @@ mod tests {
         let apart = few(&blinded(&streaked(&mixed("90e3"))));
         let plan = ReconstructorPlan::new(&apart, iterative.tolerance(1e-10)).unwrap();
         assert_eq!(plan.describe(&engine).form, "blocks");
-        let (found, exact) = (plan.run(&engine, &silent).unwrap(), run(&apart, options, &engine));
+        let (found, exact) =
+            (plan.run(&engine, &unwatched).unwrap(), run(&apart, options, &engine));
         assert!(gap(r(&found), r(&exact)) < 1e-7);
         assert!(gap(&found.error_covariance, &exact.error_covariance) < 1e-10);
         let points = apart.to_builder().slope_model(SlopeModel::EdgeMidpoint).phase(None);

@@ -1,7 +1,7 @@
 // Tangled from book/src/reconstructor-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Reconstructors in a build without graphics processors.
 
-use super::{Inverted, ReconstructorPlan, TakeError};
+use super::{ErrorSink, Inverted, ReconstructorPlan};
 use crate::device::{Watch, engine::Engine, gpu::on_none};
 use crate::error::{Error, Invalid};
 use ndarray::Array2;
@@ -11,7 +11,7 @@ impl ReconstructorPlan {
         Vec::new()
     }
 
-    pub(super) fn invert_there(
+    pub(super) fn invert_on_device(
         &self,
         _truth: &Array2<f64>,
         engine: &Engine,
@@ -20,11 +20,11 @@ impl ReconstructorPlan {
         on_none(engine.devices())
     }
 
-    pub(super) fn each_error_there(
+    pub(super) fn each_error_on_device(
         &self,
         engine: &Engine,
         _watch: &dyn Watch,
-        _sink: &mut TakeError,
+        _sink: &mut ErrorSink,
     ) -> Result<(), Error> {
         on_none(engine.devices())
     }

@@ -2,12 +2,12 @@
 //! Reconstructors by several graphics processors, of one machine or of several.
 
 // What reconstructors of ranks stand on
-use super::gpu::{Here, RIDGE};
+use super::gpu::{HostColumns, RIDGE};
 use super::{ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
-use crate::device::collective::Deal;
-use crate::device::crew::Work;
+use crate::device::collective::BlockCyclic;
+use crate::device::crew::RankTask;
 use crate::device::cuda::distributed::require_several;
-use crate::device::gpu::{Argument, Buffer, Gpu, KernelSource, Shape, View, member::Member};
+use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, KernelSource, Shape, member::Member};
 use crate::device::headers::REAL;
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, Invalid};
@@ -34,7 +34,7 @@ impl ReconstructorPlan {
         if self.method == Inversion::Iterative {
             return Some("method = \"iterative\" has no matrix to share".into());
         }
-        if !Deal::serves_all(self.measurements, ranks) {
+        if !BlockCyclic::serves_all(self.measurements, ranks) {
             return Some(format!("{} slopes are too few to be dealt out", self.measurements));
         }
         // Look at the libraries and the size
@@ -78,7 +78,7 @@ impl ReconstructorPlan {
         let [n, m] = [self.measurements, self.truth_slopes].map(|k| k as f64);
         let targets = self.system.targets().len() as f64;
         let rows = self.sets() as f64 * targets * m;
-        let count = Deal::new(self.order(), [0, engine.place()[1]]).count() as f64;
+        let count = BlockCyclic::new(self.order(), [0, engine.place()[1]]).count() as f64;
         let of_matrix = self.order() as f64 * count;
         let of_work = match self.method {
             _ if self.is_bordered() => of_matrix + rows * rows,
@@ -119,7 +119,7 @@ impl ReconstructorPlan {
         watch: &dyn Watch,
     ) -> Result<Option<Inverted>, Error> {
         let (plan, truth, precision) = (self.clone(), truth.clone(), engine.precision());
-        let work: Arc<Work<Option<Inverted>>> = match precision {
+        let work: Arc<RankTask<Option<Inverted>>> = match precision {
             Precision::F64 => {
                 Arc::new(move |member, watch| plan.part::<f64>(member, &truth, watch))
             }
@@ -143,11 +143,11 @@ impl ReconstructorPlan {
             return self.errors_of_border::<T>(member, unit(truth), watch);
         }
         let (n, unit, gpu) = (self.measurements, unit(truth), member.gpu());
-        let deal = Deal::new(n, member.place());
+        let deal = BlockCyclic::new(n, member.place());
         let sum = |values: &Buffer<f64>| member.sum(values);
         let [matrix, rows] = self.made::<T>((gpu, &deal), unit, &sum, watch)?;
-        let read = |rows: View<T>| collected(member, &deal, rows, unit);
-        let kept = self.kept_there([&matrix, &rows], &read)?;
+        let read = |rows: BufferView<T>| collected(member, &deal, rows, unit);
+        let kept = self.kept_on_device([&matrix, &rows], &read)?;
         let (errors, spectrum) = if self.method == Inversion::Eigen {
             // Find eigenvectors by all ranks
             let filter = self.filter_above(T::epsilon().in_double());
@@ -160,7 +160,7 @@ impl ReconstructorPlan {
             member.sum(&half)?;
             let errors = self.errors_by_ranks((member, truth), &[[&half; 2]], unit, watch)?;
             if !self.options.errors_only {
-                eigen.expand(self.asked_there(&half), self.asked_there(&rows))?;
+                eigen.expand(self.requested_on_device(&half), self.requested_on_device(&rows))?;
             }
             let (values, kept) = eigen.spectrum();
             (errors, Some((values.iter().map(|value| unit * value).collect(), kept)))
@@ -181,7 +181,7 @@ impl ReconstructorPlan {
         if !self.options.errors_only {
             watch.stage(ERROR, "");
             check(watch)?;
-            found = Some(collected(member, &deal, self.asked_there(&rows), 1.0)?);
+            found = Some(collected(member, &deal, self.requested_on_device(&rows), 1.0)?);
         }
         Ok(is_first.then_some((found, errors, spectrum, kept)))
     }
@@ -208,20 +208,20 @@ impl ReconstructorPlan {
     /// The columns of a deal of the bordered matrix, Eq. [bordered](https://lenslet.github.io/lenslet/reconstructor-ranks.html#eq-bordered), over `unit`; `sum` adds numbers of all ranks.
     fn bordered<T: Real>(
         &self,
-        (gpu, deal): (&Gpu, &Deal),
+        (gpu, deal): (&Gpu, &BlockCyclic),
         unit: f64,
         sum: &dyn Fn(&Buffer<f64>) -> Result<(), Error>,
         watch: &dyn Watch,
     ) -> Result<Buffer<T>, Error> {
         let (system, truths, here) =
-            (&self.system, truth_sensors(&self.system), Here::of(gpu, deal)?);
+            (&self.system, truth_sensors(&self.system), HostColumns::of(gpu, deal)?);
         let masks = vec![truth_valid(system); truths.len()];
         let sensors = [system.sensors(), truths].concat();
         let valid = [system.valid_lenslets(), masks].concat();
         let matrix = self.filled((gpu, unit, deal), &here, (&sensors, &valid), watch)?;
         gpu.synchronise()?;
         watch.stage(FACTOR, "");
-        self.replace_modes_there(gpu, &here, &matrix, sum)?;
+        self.replace_modes_on_device(gpu, &here, &matrix, sum)?;
         Ok(matrix)
     }
 
@@ -233,7 +233,7 @@ impl ReconstructorPlan {
         unit: f64,
         watch: &dyn Watch,
     ) -> Result<Option<Inverted>, Error> {
-        let (gpu, deal) = (member.gpu(), Deal::new(self.order(), member.place()));
+        let (gpu, deal) = (member.gpu(), BlockCyclic::new(self.order(), member.place()));
         let sum = |values: &Buffer<f64>| member.sum(values);
         let matrix = self.bordered::<T>((gpu, &deal), unit, &sum, watch)?;
         let pivot = member.cholesky(&matrix, &deal)?;
@@ -255,9 +255,9 @@ impl ReconstructorPlan {
         &self,
         gpu: &Gpu,
         matrix: &Buffer<T>,
-        deal: &Deal,
+        deal: &BlockCyclic,
     ) -> Result<Buffer<T>, Error> {
-        let (n, here) = (self.measurements, Here::of(gpu, deal)?);
+        let (n, here) = (self.measurements, HostColumns::of(gpu, deal)?);
         let columns = here.columns(&(n..deal.columns()));
         let order = deal.columns() - n;
         let corner = gpu.zeros::<T>(order * order)?;
@@ -276,7 +276,7 @@ impl ReconstructorPlan {
         corner: &Buffer<T>,
         unit: f64,
     ) -> Result<Array3<f64>, Error> {
-        let products = self.products_there(gpu, &[[corner; 2]], &[(0, 0, 1.0)])?;
+        let products = self.products_on_device(gpu, &[[corner; 2]], &[(0, 0, 1.0)])?;
         let mut errors = self.read_errors(&products, unit)?;
         for mut errors in errors.outer_iter_mut() {
             errors.diag_mut().mapv_inplace(|variance| variance - RIDGE * unit);
@@ -305,7 +305,7 @@ impl ReconstructorPlan {
             }
             if is_first { self.read_errors(products, unit) } else { Ok(nothing()) }
         };
-        self.errors_there((gpu, truth), pairs, &read, watch)
+        self.errors_on_device((gpu, truth), pairs, &read, watch)
     }
 }
 
@@ -316,8 +316,8 @@ const PIECE: usize = 1 << 26;
 /// All columns of some rows, of which each rank has those of its deal, times `unit` on rank 0; elsewhere nothing.
 fn collected<T: Real>(
     member: &Member,
-    deal: &Deal,
-    rows: View<T>,
+    deal: &BlockCyclic,
+    rows: BufferView<T>,
     unit: f64,
 ) -> Result<Array2<f64>, Error> {
     let [rank, ranks] = member.place();
@@ -352,7 +352,7 @@ fn collected<T: Real>(
 /// Puts the columns of a deal, times `unit`, into so many rows of a matrix, from a first one.
 fn put_columns<T: Real>(
     (all, first): (&mut Array2<f64>, usize),
-    deal: &Deal,
+    deal: &BlockCyclic,
     piece: &[T],
     unit: f64,
 ) {
@@ -370,8 +370,8 @@ mod tests {
     use super::*;
     use crate::device::cuda::open;
     use crate::device::gpu::{Gpu, emulated};
-    use crate::device::silent;
-    use crate::device::{Device, Seat};
+    use crate::device::unwatched;
+    use crate::device::{Device, RankInfo};
     use crate::model::system::{SlopeModel, System};
     use crate::model::unmeasured::{Focus, TipTilt};
     use crate::tomography::covariance_matrix::tests::windy;
@@ -408,7 +408,7 @@ mod tests {
         (stars[0].tip_tilt, stars[0].focus) = (TipTilt::unknown(1e-12).unwrap(), Focus::Removed);
         stars[1].tip_tilt = TipTilt::Removed;
         system = system.to_builder().guide_stars(stars).build().unwrap();
-        let truth = truth_covariance(&system, &silent).unwrap();
+        let truth = truth_covariance(&system, &unwatched).unwrap();
         let largest = |m: &Array2<f64>| m.fold(0.0, |most: f64, v| most.max(v.abs()));
         for gpus in pairs() {
             for method in [Inversion::Cholesky, Inversion::Eigen] {
@@ -423,7 +423,7 @@ mod tests {
                 }
                 let run = |count: usize| {
                     let engine = Engine::gpus(gpus[..count].to_vec(), Precision::F64).unwrap();
-                    plan.invert_together(&truth, &engine, &silent).map(Option::unwrap)
+                    plan.invert_together(&truth, &engine, &unwatched).map(Option::unwrap)
                 };
                 let one = run(1).unwrap();
                 let two = run(2).unwrap();
@@ -434,7 +434,7 @@ mod tests {
                 assert!(gap < 1e-12, "{method:?} on {name}: {gap:e}");
                 // And as one device does without ranks
                 let engine = Engine::gpus(gpus[..1].to_vec(), Precision::F64).unwrap();
-                let alone = plan.invert_there(&truth, &engine, &silent).unwrap();
+                let alone = plan.invert_on_device(&truth, &engine, &unwatched).unwrap();
                 let all = alone.0.as_ref().unwrap();
                 let gap = largest(&(all - rows)) / largest(all);
                 assert!(gap < 1e-10, "{method:?} on {name}: {gap:e}");
@@ -470,11 +470,11 @@ mod tests {
         (stars[0].tip_tilt, stars[1].focus) = (TipTilt::unknown(1e-12).unwrap(), Focus::Removed);
         let targets = windy(0.0).targets()[..2].to_vec();
         system = system.to_builder().guide_stars(stars).targets(targets).build().unwrap();
-        let truth = truth_covariance(&system, &silent).unwrap();
+        let truth = truth_covariance(&system, &unwatched).unwrap();
         let largest = truth.fold(0.0, |most: f64, v| most.max(v.abs()));
         for slope_model in [SlopeModel::Average, SlopeModel::EdgeMidpoint] {
             let system = system.to_builder().slope_model(slope_model).build().unwrap();
-            let truth = truth_covariance(&system, &silent).unwrap();
+            let truth = truth_covariance(&system, &unwatched).unwrap();
             let options = ReconstructorOptions::default().method(Inversion::Cholesky);
             let plan =
                 |errors_only| ReconstructorPlan::new(&system, options.errors_only(errors_only));
@@ -484,9 +484,9 @@ mod tests {
                 for (precision, bound) in [(Precision::F64, 1e-11), (Precision::F32, 1e-4)] {
                     let name = gpus[0].name().to_string();
                     let alone = Engine::gpus(gpus[..1].to_vec(), Precision::F64).unwrap();
-                    let alone = whole.invert_there(&truth, &alone, &silent).unwrap();
+                    let alone = whole.invert_on_device(&truth, &alone, &unwatched).unwrap();
                     let two = Engine::gpus(gpus.clone(), precision).unwrap();
-                    let two = bordered.invert_together(&truth, &two, &silent).unwrap().unwrap();
+                    let two = bordered.invert_together(&truth, &two, &unwatched).unwrap().unwrap();
                     assert!(two.0.is_none() && two.1.0.dim() == alone.1.0.dim());
                     let gap = (&two.1.0 - &alone.1.0).fold(0.0, |most: f64, v| most.max(v.abs()));
                     eprintln!("bordered {precision:?} on {name}: {:.1e}", gap / largest);
@@ -502,12 +502,12 @@ mod tests {
         let twins = pair(0.0, 0.0);
         let options = ReconstructorOptions::default().method(Inversion::Cholesky);
         let plan = ReconstructorPlan::new(&twins, options).unwrap();
-        let truth = truth_covariance(&twins, &silent).unwrap();
+        let truth = truth_covariance(&twins, &unwatched).unwrap();
         for gpus in pairs() {
             let twice = Engine::gpus(vec![gpus[0].clone(); 2], Precision::F64).unwrap();
             assert!(plan.why_alone(&twice).is_some_and(|why| why.contains("twice")));
             let engine = Engine::gpus(gpus, Precision::F64).unwrap();
-            let error = plan.invert_together(&truth, &engine, &silent).unwrap_err().to_string();
+            let error = plan.invert_together(&truth, &engine, &unwatched).unwrap_err().to_string();
             assert!(
                 error.contains("not positive definite") && error.contains("guide_star[1]"),
                 "{error}"
@@ -517,12 +517,17 @@ mod tests {
             let said = plan.describe(&engine);
             assert!(said.method.contains("worth sharing"), "{}", said.method);
             // Rows of an iteration are no matrix for several processes to share.
-            let seat =
-                Seat { rank: 1, ranks: 2, meet: "nowhere".into(), local: 0, one_machine: false };
+            let seat = RankInfo {
+                rank: 1,
+                ranks: 2,
+                meet: "nowhere".into(),
+                local: 0,
+                one_machine: false,
+            };
             let seated = Engine::gpus(engine.devices()[..1].to_vec(), Precision::F64).unwrap();
             let alone =
                 ReconstructorPlan::new(&pair(2e-14, 0.0), options.method(Inversion::Iterative));
-            let told = alone.unwrap().run(&seated.seated(seat).unwrap(), &silent).unwrap_err();
+            let told = alone.unwrap().run(&seated.seated(seat).unwrap(), &unwatched).unwrap_err();
             let words = "ranks = 2: expected 1, as method = \"iterative\"";
             assert!(told.to_string().starts_with(words), "{told}");
             let later = ReconstructorPlan::new(&twins, options.delay(0.01).keep(true)).unwrap();

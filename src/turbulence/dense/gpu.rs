@@ -6,7 +6,7 @@ use super::{
     RINGS, SeenLayer, Slopes, TurnedAverage, WantedAverage, half_square, numbers_of_tables,
     pairs_of, prepare_averages, rectangle, see_layers, shares, square, wanted_averages,
 };
-use crate::device::collective::Deal;
+use crate::device::collective::BlockCyclic;
 use crate::device::gpu::{self, Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, check, dispatch};
@@ -41,7 +41,7 @@ pub(crate) const PLACES: Header = Header {
 /// A layer as two sensors see it, as the kernel reads it; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct View {
+struct LayerPair {
     turn: [f64; 4],
     angle: [f64; 2],
     sides: [f64; 2],
@@ -56,7 +56,7 @@ struct View {
     rules: i32,
 }
 
-impl View {
+impl LayerPair {
     // View a layer by two sensors
     /// The view of sensors `p` and `q`; appends the nodes of its rules to `nodes`.
     fn new(layer: &SeenLayer, [p, q]: [usize; 2], nodes: &mut Vec<[f64; 3]>) -> Self {
@@ -158,11 +158,11 @@ impl TableView {
 struct Block<'a> {
     sensors: [usize; 2],
     lenslets: [&'a [[usize; 2]]; 2],
-    way: Way,
+    way: BlockSource,
 }
 
 /// How the covariances of a block come about.
-enum Way {
+enum BlockSource {
     /// From a table over displacements: that of a pair of a group.
     Gathered { group: usize, pair: usize, lenslets: usize },
     /// From tables of parallel footprints.
@@ -202,7 +202,7 @@ impl Tabled {
 
 /// Two sensors as all layers see them.
 struct Averaged {
-    views: Vec<View>,
+    views: Vec<LayerPair>,
     nodes: Vec<[f64; 3]>,
     centres: Vec<f64>,
     across: [usize; 2],
@@ -215,10 +215,11 @@ impl Averaged {
     /// What two sensors see, by their numbers among all.
     fn new(layers: &[SeenLayer], sensors: [usize; 2]) -> Self {
         let mut nodes = Vec::new();
-        let views: Vec<View> =
-            layers.iter().map(|layer| View::new(layer, sensors, &mut nodes)).collect();
+        let views: Vec<LayerPair> =
+            layers.iter().map(|layer| LayerPair::new(layer, sensors, &mut nodes)).collect();
         let across = sensors.map(|k| layers[0].footprints[k].centres[0].len());
-        let lenslets = |view: &View| 2.0 * f64::max(view.near[0], view.near[1]) / view.sides[1];
+        let lenslets =
+            |view: &LayerPair| 2.0 * f64::max(view.near[0], view.near[1]) / view.sides[1];
         let most = views.iter().map(lenslets).fold(0.0, f64::max);
         let around = across[1].min(most as usize + 3);
         Self { views, nodes, centres: centres(layers, sensors), across, around }
@@ -236,7 +237,7 @@ fn parts(average: &FootprintAverage) -> impl Iterator<Item = &[f64]> {
 
 // What is posed to devices
 /// The covariances of rows with columns, posed for devices.
-struct Posed<'a> {
+struct PosedBlocks<'a> {
     slopes: [Slopes<'a>; 2],
     /// Groups of sensors that share a lattice, with the pairs that are wanted of each.
     shared: Vec<(SlopeProblem, Vec<(usize, usize)>)>,
@@ -246,7 +247,7 @@ struct Posed<'a> {
     blocks: Vec<Block<'a>>,
 }
 
-impl<'a> Posed<'a> {
+impl<'a> PosedBlocks<'a> {
     /// Poses the covariances of sensors, those of the rows first.
     fn new(
         (atmosphere, gradient): (&Atmosphere, ConeGradient),
@@ -273,11 +274,15 @@ impl<'a> Posed<'a> {
             let way = if group == other {
                 let pairs = &mut shared[group].1;
                 pairs.push((first, second));
-                Way::Gathered { group, pair: pairs.len() - 1, lenslets: shared[group].0.lenslets() }
+                BlockSource::Gathered {
+                    group,
+                    pair: pairs.len() - 1,
+                    lenslets: shared[group].0.lenslets(),
+                }
             } else {
                 let pair = [rows.first + p, columns.first + q];
-                let tabled = Tabled::new(&layers, &averages, pair).map(Way::Tabled);
-                tabled.unwrap_or_else(|| Way::Averaged(Averaged::new(&layers, pair)))
+                let tabled = Tabled::new(&layers, &averages, pair).map(BlockSource::Tabled);
+                tabled.unwrap_or_else(|| BlockSource::Averaged(Averaged::new(&layers, pair)))
             };
             let lenslets = [rows.order.lenslets(p), columns.order.lenslets(q)];
             blocks.push(Block { sensors: [p, q], lenslets, way });
@@ -288,7 +293,7 @@ impl<'a> Posed<'a> {
 
 // Tables and kernels of a device
 /// The tables and the kernels on a device.
-struct Tools<T> {
+struct DeviceTables<T> {
     gpu: Gpu,
     tables: Arc<PhaseTables<T>>,
     /// Ten nodes and weights of a panel, four of a strip.
@@ -303,8 +308,8 @@ struct Tools<T> {
     shared: Vec<Option<SlopePlan<T>>>,
 }
 
-impl<T: Real> Tools<T> {
-    fn on(gpu: &Gpu, posed: &Posed) -> Result<Self, Error> {
+impl<T: Real> DeviceTables<T> {
+    fn on(gpu: &Gpu, posed: &PosedBlocks) -> Result<Self, Error> {
         let rules = [10, 4].map(gauss_legendre);
         let numbers: Vec<f64> =
             rules.iter().flat_map(|rule| [&rule.nodes[..], &rule.weights].concat()).collect();
@@ -345,7 +350,7 @@ impl<T: Real> Tools<T> {
         &self,
         block: &Block,
         (rows, columns): (&[[usize; 2]], &[[i32; 4]]),
-        (values, unit): (gpu::View<T>, f64),
+        (values, unit): (gpu::BufferView<T>, f64),
         [pitch, height]: [usize; 2],
     ) -> Result<(), Error> {
         let gpu = &self.gpu;
@@ -353,12 +358,12 @@ impl<T: Real> Tools<T> {
         let (first, second) = (gpu.upload(&first)?, gpu.upload(columns.as_flattened())?);
         let columns = columns.len();
         let averaged = match &block.way {
-            Way::Averaged(averaged) => averaged,
-            Way::Tabled(tabled) => {
+            BlockSource::Averaged(averaged) => averaged,
+            BlockSource::Tabled(tabled) => {
                 let (lenslets, sizes) = ([&first, &second], [columns, pitch, height]);
                 return self.fill_by_tables(tabled, rows, lenslets, (values, unit), sizes);
             }
-            Way::Gathered { group, pair, lenslets } => {
+            BlockSource::Gathered { group, pair, lenslets } => {
                 // Launch the kernel that gathers
                 let plan = self.shared[*group].as_ref();
                 let table = plan
@@ -436,7 +441,7 @@ impl<T: Real> Tools<T> {
         tabled: &Tabled,
         rows: &[[usize; 2]],
         [first, second]: [&Buffer<i32>; 2],
-        (values, unit): (gpu::View<T>, f64),
+        (values, unit): (gpu::BufferView<T>, f64),
         [columns, pitch, height]: [usize; 3],
     ) -> Result<(), Error> {
         let (gpu, tables) = (&self.gpu, &self.averages);
@@ -548,12 +553,13 @@ fn rows_of_piece<T: Real>(columns: usize) -> usize {
 // Fill rows against columns on devices
 /// The covariances of rows with columns. Where both are of the same sensors, those below the diagonal of blocks stay zero.
 fn any_slopes<T: Real>(
-    posed: &Posed,
+    posed: &PosedBlocks,
     gpus: &[Gpu],
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
-    let tools = gpus.iter().map(|gpu| Tools::<T>::on(gpu, posed)).collect::<Result<Vec<_>, _>>()?;
-    let Posed { slopes: [rows, columns], blocks, .. } = posed;
+    let tools =
+        gpus.iter().map(|gpu| DeviceTables::<T>::on(gpu, posed)).collect::<Result<Vec<_>, _>>()?;
+    let PosedBlocks { slopes: [rows, columns], blocks, .. } = posed;
     let mut matrix = Array2::zeros((rows.order.len(), columns.order.len()));
     // Cut the blocks into pieces for devices
     let height = |k: usize| rows_of_piece::<T>(blocks[k].lenslets[1].len());
@@ -582,7 +588,7 @@ fn any_slopes<T: Real>(
         }
         Ok(())
     };
-    let compute = |tools: &Tools<T>, &(k, first): &(usize, usize)| {
+    let compute = |tools: &DeviceTables<T>, &(k, first): &(usize, usize)| {
         tools.compute(&blocks[k], lenslets_of(k, first))
     };
     dispatch(Workers::devices(&tools), &pieces, watch, compute, put)?;
@@ -606,7 +612,11 @@ pub fn slope_covariance<T: Real>(
 ) -> Result<Array2<f64>, Error> {
     square(atmosphere, (sensors, valid), |sensors, slopes| {
         check_memory::<T>(slopes, (atmosphere, sensors), gpus)?;
-        any_slopes::<T>(&Posed::new((atmosphere, gradient), sensors, slopes, watch)?, gpus, watch)
+        any_slopes::<T>(
+            &PosedBlocks::new((atmosphere, gradient), sensors, slopes, watch)?,
+            gpus,
+            watch,
+        )
     })
 }
 
@@ -625,7 +635,7 @@ pub fn between<T: Real>(
 ) -> Result<Array2<f64>, Error> {
     rectangle(atmosphere, [first, second], |all, slopes| {
         check_memory::<T>(slopes, (atmosphere, all), gpus)?;
-        any_slopes::<T>(&Posed::new((atmosphere, gradient), all, slopes, watch)?, gpus, watch)
+        any_slopes::<T>(&PosedBlocks::new((atmosphere, gradient), all, slopes, watch)?, gpus, watch)
     })
 }
 
@@ -635,17 +645,17 @@ pub fn between<T: Real>(
 ///
 /// # Errors
 /// Those of [`slope_covariance`].
-pub(crate) fn slopes_there<T: Real>(
+pub(crate) fn slopes_on_device<T: Real>(
     atmosphere: &Atmosphere,
     (sensors, valid): (&[Sensor], &[Array2<bool>]),
     gradient: ConeGradient,
-    to: (&Gpu, f64, &Deal),
+    to: (&Gpu, f64, &BlockCyclic),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
     half_square(atmosphere, (sensors, valid), |sensors, slopes| {
         let matrix = to.0.zeros::<T>(slopes[0].order.len() * to.2.count())?;
-        let posed = Posed::new((atmosphere, gradient), sensors, slopes, watch)?;
-        add_there(&posed, to, matrix.view(..), watch)?;
+        let posed = PosedBlocks::new((atmosphere, gradient), sensors, slopes, watch)?;
+        add_on_device(&posed, to, matrix.view(..), watch)?;
         Ok(matrix)
     })
 }
@@ -659,29 +669,29 @@ pub(crate) fn add_between<T: Real>(
     atmosphere: &Atmosphere,
     sets: [(&[Sensor], &[Array2<bool>]); 2],
     gradient: ConeGradient,
-    (to, matrix): ((&Gpu, f64, &Deal), gpu::View<T>),
+    (to, matrix): ((&Gpu, f64, &BlockCyclic), gpu::BufferView<T>),
     watch: &dyn Watch,
 ) -> Result<(), Error> {
     rectangle(atmosphere, sets, |all, slopes| {
-        let posed = Posed::new((atmosphere, gradient), all, slopes, watch)?;
-        add_there(&posed, to, matrix, watch)
+        let posed = PosedBlocks::new((atmosphere, gradient), all, slopes, watch)?;
+        add_on_device(&posed, to, matrix, watch)
     })
 }
 
 // Fill a matrix block by block
 /// Adds the columns of a deal of the covariances of rows with columns to a matrix on a device. Where both are of the same sensors,
 /// blocks below the diagonal stay as they are.
-fn add_there<T: Real>(
-    posed: &Posed,
-    (gpu, unit, deal): (&Gpu, f64, &Deal),
-    matrix: gpu::View<T>,
+fn add_on_device<T: Real>(
+    posed: &PosedBlocks,
+    (gpu, unit, deal): (&Gpu, f64, &BlockCyclic),
+    matrix: gpu::BufferView<T>,
     watch: &dyn Watch,
 ) -> Result<(), Error> {
-    let tools = Tools::on(gpu, posed)?;
-    let fill = |k: usize, lenslets: Lenslets, values: gpu::View<T>, sizes: [usize; 2]| {
+    let tools = DeviceTables::on(gpu, posed)?;
+    let fill = |k: usize, lenslets: Lenslets, values: gpu::BufferView<T>, sizes: [usize; 2]| {
         tools.fill(&posed.blocks[k], lenslets, (values, unit), sizes)
     };
-    fill_there(posed.slopes, (deal, matrix), &fill, watch)
+    fill_on_device(posed.slopes, (deal, matrix), &fill, watch)
 }
 /// First lenslets of a block, by row and column, and the [`places`] of those second ones that are wanted.
 pub(crate) type Lenslets<'a> = (&'a [[usize; 2]], &'a [[i32; 4]]);
@@ -689,12 +699,12 @@ pub(crate) type Lenslets<'a> = (&'a [[usize; 2]], &'a [[i32; 4]]);
 /// Queues the block of a pair of sensors, by its number among [`pairs_of`], into a matrix that begins with a view of it; the last two are
 /// how long a row of the matrix is, and how many rows below x slopes y slopes stand.
 pub(crate) type FillBlock<'a, T> =
-    &'a dyn Fn(usize, Lenslets, gpu::View<T>, [usize; 2]) -> Result<(), Error>;
+    &'a dyn Fn(usize, Lenslets, gpu::BufferView<T>, [usize; 2]) -> Result<(), Error>;
 
 /// Fills the columns of a deal of a matrix of rows and columns on a device, block by block; those of other pairs stay as they are.
-pub(crate) fn fill_there<T: Real>(
+pub(crate) fn fill_on_device<T: Real>(
     slopes: [Slopes; 2],
-    (deal, matrix): (&Deal, gpu::View<T>),
+    (deal, matrix): (&BlockCyclic, gpu::BufferView<T>),
     fill: FillBlock<T>,
     watch: &dyn Watch,
 ) -> Result<(), Error> {
@@ -750,7 +760,7 @@ fn check_memory<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_machines, silent};
+    use crate::device::{gpu::test_machines, unwatched};
     use crate::model::atmosphere::Layer;
     use crate::model::{lenslet_array::LensletArray, source};
     use crate::turbulence::dense;
@@ -792,9 +802,9 @@ mod tests {
                 let (air, sensors, valid) = system(angles);
                 let [first, second] = [0..2, 2..4].map(|k| (&sensors[k.clone()], &valid[k]));
                 let cone = ConeGradient::Pupil;
-                let here = dense::between(&air, first, second, cone, &silent).unwrap();
-                let double = between::<f64>(&air, first, second, cone, &gpus, &silent).unwrap();
-                let single = between::<f32>(&air, first, second, cone, &gpus, &silent).unwrap();
+                let here = dense::between(&air, first, second, cone, &unwatched).unwrap();
+                let double = between::<f64>(&air, first, second, cone, &gpus, &unwatched).unwrap();
+                let single = between::<f32>(&air, first, second, cone, &gpus, &unwatched).unwrap();
                 let [double_error, single_error] =
                     [&double, &single].map(|there| largest(&(there - &here)) / largest(&here));
                 assert!(double_error < 1e-11, "{angles:?}: {double_error:.1e}");
@@ -803,7 +813,7 @@ mod tests {
                     "{angles:?}: {single_error:.1e}"
                 );
                 let all =
-                    slope_covariance::<f64>(&air, (&sensors, &valid), cone, &gpus[..1], &silent)
+                    slope_covariance::<f64>(&air, (&sensors, &valid), cone, &gpus[..1], &unwatched)
                         .unwrap();
                 let (m, n) = double.dim();
                 let rows = all.nrows();
@@ -836,18 +846,18 @@ mod tests {
         let (lasers, stars) = ((&sensors[..3], &valid[..3]), (&sensors[3..], &valid[3..]));
         let pair = |p: usize, q: usize| {
             let [one, two] = [p, q].map(|k| (&sensors[k..][..1], &valid[k..][..1]));
-            dense::between(&air, one, two, cone, &silent).unwrap()
+            dense::between(&air, one, two, cone, &unwatched).unwrap()
         };
         let blocks = [[0, 3], [1, 4], [2, 5]].map(|[p, q]| (p, q - 3, pair(p, q)));
         for gpu in test_machines() {
             let tabled = rectangle(&air, [lasers, stars], |all, slopes| {
-                let posed = Posed::new((&air, cone), all, slopes, &silent)?;
-                Ok(posed.blocks.iter().all(|block| matches!(block.way, Way::Tabled(_))))
+                let posed = PosedBlocks::new((&air, cone), all, slopes, &unwatched)?;
+                Ok(posed.blocks.iter().all(|block| matches!(block.way, BlockSource::Tabled(_))))
             });
             assert!(tabled.unwrap());
             let gpus = [gpu];
-            let double = between::<f64>(&air, lasers, stars, cone, &gpus, &silent).unwrap();
-            let single = between::<f32>(&air, lasers, stars, cone, &gpus, &silent).unwrap();
+            let double = between::<f64>(&air, lasers, stars, cone, &gpus, &unwatched).unwrap();
+            let single = between::<f32>(&air, lasers, stars, cone, &gpus, &unwatched).unwrap();
             for (p, q, here) in &blocks {
                 let (m, n) = here.dim();
                 let block = ndarray::s![p * m..(p + 1) * m, q * n..(q + 1) * n];

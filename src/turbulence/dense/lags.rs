@@ -247,7 +247,7 @@ fn polynomials(z: f64, n: usize) -> [[f64; 2]; MOST] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::atmosphere::Layer;
     use crate::model::lenslet_array::{LensletArray, SlopeOrder};
     use crate::model::source::Source;
@@ -285,7 +285,7 @@ mod tests {
             let pairs = |second: Sensor| {
                 let sensors = [first, second];
                 let [one, two] = [0, 1].map(|k| (&sensors[k..=k], &masks[k..=k]));
-                between(&air, one, two, gradient, &silent).unwrap()
+                between(&air, one, two, gradient, &unwatched).unwrap()
             };
             let exact = pairs(second);
             let most = exact.fold(0.0, |most: f64, value| most.max(value.abs()));

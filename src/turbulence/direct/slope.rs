@@ -333,7 +333,7 @@ fn gauss_average(layer: &Layer, x: f64, y: f64) -> [f64; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer as Turbulence};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
@@ -358,7 +358,7 @@ mod tests {
         for outer_scale in [0.1, 0.5, 1.0, 2.5, 10.0, 400.0, f64::INFINITY] {
             for (lenslets, offset) in [(24, [1.65, -0.85]), (9, [0.0, 2.0]), (7, [-9.5, 3.2])] {
                 let problem = two_stars(lenslets, pitch, outer_scale, offset);
-                let computed = pair_covariances(&problem, &silent).unwrap();
+                let computed = pair_covariances(&problem, &unwatched).unwrap();
                 let layer = &problem.layers()[0];
                 let phase = VonKarman::new(outer_scale);
                 let variance = gradient_covariances(&phase, pitch, [0.0; 2], (1, 1))[[0, 0, 0]];

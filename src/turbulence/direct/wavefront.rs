@@ -93,12 +93,12 @@ impl Reference {
 /// Wavefront–slope covariance, exact to 1e-10 of the largest entry, m rad.
 ///
 /// ```
-/// use lenslet::device::silent;
+/// use lenslet::device::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::turbulence::{direct, wavefront_problem};
 /// let text = std::fs::read_to_string("book/systems/small.toml").unwrap();
 /// let system = System::from_toml(&(text + "\n[[target]]\n[phase]\npoints = 21\n"), "small.toml")?;
-/// let covariance = direct::wavefront::covariance(&wavefront_problem(&system)?, &silent)?;
+/// let covariance = direct::wavefront::covariance(&wavefront_problem(&system)?, &unwatched)?;
 /// let on_axis = &covariance.lattices()[0]; // (T, S, 2, K, K), K = N − 1 + M = 40
 /// assert_eq!(on_axis.dim(), (1, 1, 2, 40, 40));
 /// let left = on_axis[[0, 0, 0, 19, 19]]; // a lenslet half a pitch to the left of the point, and half a pitch below
@@ -467,7 +467,7 @@ fn radial_field(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
@@ -508,7 +508,7 @@ mod tests {
             ] {
                 let posed = problem(array, grid, outer_scale, disc, offset);
                 let layer = &posed.layers()[0];
-                let computed = covariance(&posed, &silent).unwrap();
+                let computed = covariance(&posed, &unwatched).unwrap();
                 let reference = reference(&posed, layer);
                 let lags = Lags::new(&posed, layer, 0, 0);
                 // Find the worst lag of the layer
@@ -533,7 +533,7 @@ mod tests {
                 }
                 let centred = problem(array, grid, outer_scale, disc, [0.0; 2]);
                 let scale =
-                    covariance(&centred, &silent).unwrap().largest().max(computed.largest());
+                    covariance(&centred, &unwatched).unwrap().largest().max(computed.largest());
                 let error = worst / scale;
                 assert!(error < 2e-11, "L0 = {outer_scale}, R = {disc}, {grid:?}: {error:e}");
             }

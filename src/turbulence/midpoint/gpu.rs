@@ -3,7 +3,7 @@
 
 // What four points on a device stand on
 use super::{Fall, SeenLayer, see_layers};
-use crate::device::collective::Deal;
+use crate::device::collective::BlockCyclic;
 use crate::device::gpu::{self, Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, dispatch};
@@ -12,7 +12,7 @@ use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::numerics::real::Real;
-use crate::turbulence::dense::gpu::{Lenslets, PLACES, fill_there};
+use crate::turbulence::dense::gpu::{Lenslets, PLACES, fill_on_device};
 use crate::turbulence::dense::{Slopes, half_square, mirror, pairs_of, rectangle};
 use crate::turbulence::phase::gpu::RADIAL_TABLE;
 use ndarray::Array2;
@@ -29,7 +29,7 @@ pub(crate) const MIDPOINT: KernelSource = KernelSource {
 /// A layer as two sensors see it, as the kernels read it; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct View {
+struct LayerPair {
     corners: [[f64; 2]; 2],
     steps: [[[f64; 2]; 2]; 2],
     halves: [f64; 2],
@@ -41,7 +41,7 @@ struct View {
     together: i32,
 }
 
-impl View {
+impl LayerPair {
     /// The view of two sensors, with the place of the layer's table; strengths are over `sides` and `unit`.
     fn new(layer: &SeenLayer, [p, q]: [usize; 2], table: i32, scale: f64) -> Self {
         let seen = [&layer.views[p], &layer.views[q]];
@@ -79,7 +79,7 @@ fn tables(layers: &[SeenLayer]) -> (Vec<[f64; 8]>, Vec<i32>) {
 
 // Block of four points on a device
 /// What a device has for all blocks.
-struct Tools<'a> {
+struct DeviceTables<'a> {
     gpu: &'a Gpu,
     sensors: &'a [Sensor],
     layers: Vec<SeenLayer>,
@@ -90,7 +90,7 @@ struct Tools<'a> {
     kernels: [Kernel; 2],
 }
 
-impl<'a> Tools<'a> {
+impl<'a> DeviceTables<'a> {
     fn on<T: Real>(
         gpu: &'a Gpu,
         atmosphere: &Atmosphere,
@@ -104,19 +104,19 @@ impl<'a> Tools<'a> {
         Ok(Self { gpu, sensors, layers, segments, starts, kernels })
     }
 
-    /// Queues the block of two sensors, by their numbers among all, over `unit`; lenslets, view and sizes are those of [`fill_there`].
+    /// Queues the block of two sensors, by their numbers among all, over `unit`; lenslets, view and sizes are those of [`fill_on_device`].
     fn fill<T: Real>(
         &self,
         [p, q]: [usize; 2],
         (rows, columns): Lenslets,
-        (values, unit): (gpu::View<T>, f64),
+        (values, unit): (gpu::BufferView<T>, f64),
         [pitch, height]: [usize; 2],
     ) -> Result<(), Error> {
         let gpu = self.gpu;
         // Sum the lattices of a block
         let scale = 1.0 / (self.sensors[p].side() * self.sensors[q].side() * unit);
-        let view = |(layer, &start)| View::new(layer, [p, q], start, scale);
-        let views: Vec<View> = self.layers.iter().zip(&self.starts).map(view).collect();
+        let view = |(layer, &start)| LayerPair::new(layer, [p, q], start, scale);
+        let views: Vec<LayerPair> = self.layers.iter().zip(&self.starts).map(view).collect();
         let (layers, views) = (views.len(), gpu.upload(&views)?);
         let [lenslets, others] = [p, q].map(|k| self.sensors[k].array.lenslets());
         let lags = lenslets + others - 1;
@@ -159,15 +159,15 @@ impl<'a> Tools<'a> {
 ///
 /// # Errors
 /// Those of [`midpoint::slope_covariance`](super::slope_covariance), and what the device says.
-pub(crate) fn slopes_there<T: Real>(
+pub(crate) fn slopes_on_device<T: Real>(
     atmosphere: &Atmosphere,
     set: (&[Sensor], &[Array2<bool>]),
-    to: (&Gpu, f64, &Deal),
+    to: (&Gpu, f64, &BlockCyclic),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
     half_square(atmosphere, set, |all, slopes| {
         let matrix = to.0.zeros::<T>(slopes[0].order.len() * to.2.count())?;
-        add_there(atmosphere, (all, slopes), (to, matrix.view(..)), watch)?;
+        add_on_device(atmosphere, (all, slopes), (to, matrix.view(..)), watch)?;
         Ok(matrix)
     })
 }
@@ -176,29 +176,29 @@ pub(crate) fn slopes_there<T: Real>(
 /// on a device.
 ///
 /// # Errors
-/// Those of [`slopes_there`].
+/// Those of [`slopes_on_device`].
 pub(crate) fn add_between<T: Real>(
     atmosphere: &Atmosphere,
     sets: [(&[Sensor], &[Array2<bool>]); 2],
-    to: ((&Gpu, f64, &Deal), gpu::View<T>),
+    to: ((&Gpu, f64, &BlockCyclic), gpu::BufferView<T>),
     watch: &dyn Watch,
 ) -> Result<(), Error> {
-    rectangle(atmosphere, sets, |all, slopes| add_there(atmosphere, (all, slopes), to, watch))
+    rectangle(atmosphere, sets, |all, slopes| add_on_device(atmosphere, (all, slopes), to, watch))
 }
 
-fn add_there<T: Real>(
+fn add_on_device<T: Real>(
     atmosphere: &Atmosphere,
     (sensors, slopes): (&[Sensor], [Slopes; 2]),
-    ((gpu, unit, deal), matrix): ((&Gpu, f64, &Deal), gpu::View<T>),
+    ((gpu, unit, deal), matrix): ((&Gpu, f64, &BlockCyclic), gpu::BufferView<T>),
     watch: &dyn Watch,
 ) -> Result<(), Error> {
-    let tools = Tools::on::<T>(gpu, atmosphere, sensors)?;
+    let tools = DeviceTables::on::<T>(gpu, atmosphere, sensors)?;
     let pairs = pairs_of(slopes);
-    let fill = |k: usize, lenslets: Lenslets, values: gpu::View<T>, sizes: [usize; 2]| {
+    let fill = |k: usize, lenslets: Lenslets, values: gpu::BufferView<T>, sizes: [usize; 2]| {
         let pair = [slopes[0].first + pairs[k][0], slopes[1].first + pairs[k][1]];
         tools.fill(pair, lenslets, (values, unit), sizes)
     };
-    fill_there(slopes, (deal, matrix), &fill, watch)
+    fill_on_device(slopes, (deal, matrix), &fill, watch)
 }
 
 // Four points from devices to the host
@@ -208,7 +208,7 @@ const PIECE: usize = 1 << 26;
 /// The slope covariance matrix by the formula of four points, (n, n), rad², some columns at a time on any of the devices.
 ///
 /// # Errors
-/// Those of [`slopes_there`].
+/// Those of [`slopes_on_device`].
 pub(crate) fn slope_covariance<T: Real>(
     atmosphere: &Atmosphere,
     (sensors, valid): (&[Sensor], &[Array2<bool>]),
@@ -217,11 +217,12 @@ pub(crate) fn slope_covariance<T: Real>(
 ) -> Result<Array2<f64>, Error> {
     let n = SlopeOrder::new(valid).len();
     let pieces = (n * n).div_ceil(PIECE).max(gpus.len());
-    let deals = (0..pieces).map(|k| Deal::new(n, [k, pieces])).filter(|deal| deal.count() > 0);
-    let deals: Vec<Deal> = deals.collect();
+    let deals =
+        (0..pieces).map(|k| BlockCyclic::new(n, [k, pieces])).filter(|deal| deal.count() > 0);
+    let deals: Vec<BlockCyclic> = deals.collect();
     let mut matrix = Array2::zeros((n, n));
-    let make = |gpu: &Gpu, deal: &Deal| {
-        slopes_there::<T>(atmosphere, (sensors, valid), (gpu, 1.0, deal), watch)?.read()
+    let make = |gpu: &Gpu, deal: &BlockCyclic| {
+        slopes_on_device::<T>(atmosphere, (sensors, valid), (gpu, 1.0, deal), watch)?.read()
     };
     let put = |k: usize, values: Vec<T>| {
         let deal = &deals[k];
@@ -256,7 +257,7 @@ mod tests {
     use super::super::between;
     use super::super::tests::lopsided;
     use super::*;
-    use crate::device::{gpu::test_machines, silent};
+    use crate::device::{gpu::test_machines, unwatched};
 
     fn read<T: Real>(values: &Buffer<T>, rows: usize) -> Array2<f64> {
         let values: Vec<f64> =
@@ -269,16 +270,16 @@ mod tests {
         let (air, sensors, valid) = lopsided();
         let all = (&sensors[..], &valid[..]);
         let [one, two] = [(&sensors[..2], &valid[..2]), (&sensors[2..], &valid[2..])];
-        let square = super::super::slope_covariance(&air, &sensors, &valid, &silent).unwrap();
-        let across = between(&air, one, two, &silent).unwrap();
+        let square = super::super::slope_covariance(&air, &sensors, &valid, &unwatched).unwrap();
+        let across = between(&air, one, two, &unwatched).unwrap();
         let (unit, most) = (1e-13, square[[0, 0]]);
         for gpu in test_machines() {
             let [m, n] = [across.nrows(), across.ncols()];
             let to = |deal| (&gpu, unit, deal);
-            let (whole, part) = (Deal::whole(m + n), Deal::whole(n));
-            let double = slopes_there::<f64>(&air, all, to(&whole), &silent).unwrap();
+            let (whole, part) = (BlockCyclic::whole(m + n), BlockCyclic::whole(n));
+            let double = slopes_on_device::<f64>(&air, all, to(&whole), &unwatched).unwrap();
             let single = gpu.zeros::<f32>(m * n).unwrap();
-            add_between(&air, [one, two], (to(&part), single.view(..)), &silent).unwrap();
+            add_between(&air, [one, two], (to(&part), single.view(..)), &unwatched).unwrap();
             let (double, single) = (unit * read(&double, m + n), unit * read(&single, m));
             for ((row, column), found) in double.indexed_iter() {
                 // Blocks below the diagonal are left to those above it.
@@ -293,7 +294,7 @@ mod tests {
             // All of it comes to the host, from two devices as from one
             let gpus = [gpu.clone(), gpu.clone(), gpu.clone()];
             for count in [1, 3] {
-                let all = slope_covariance::<f64>(&air, all, &gpus[..count], &silent).unwrap();
+                let all = slope_covariance::<f64>(&air, all, &gpus[..count], &unwatched).unwrap();
                 let gap = (&all - &square).fold(0.0, |most: f64, gap| most.max(gap.abs()));
                 assert!(gap < 1e-12 * most && all == all.t(), "{gap:e}");
             }

@@ -7,12 +7,13 @@ use super::{
     WavefrontCovariancePlan, WavefrontSlopes, by_points, check_finite, dense_between, sensors_of,
 };
 use crate::device::plan::Memory;
-use crate::device::{StageParts, Watch, Work, engine::Engine};
+use crate::device::{CostKind, StageParts, Watch, engine::Engine};
 use crate::error::Error;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
 use crate::turbulence::blocks::{
-    Rectangles, Sets, between_name, few_name, slopes_name, wavefront_few_name, wavefront_name,
+    CrossBlocks, LatticeGroups, between_name, few_name, slopes_name, wavefront_few_name,
+    wavefront_name,
 };
 use crate::turbulence::dense;
 use crate::turbulence::slope::SlopeProblem;
@@ -28,7 +29,7 @@ impl BlocksPlan {
     /// `Invalid` as in [`SlopeProblem::of_sensors`].
     pub(super) fn new(system: &System, wanted: bool) -> Result<Self, Error> {
         let (sensors, order) = (system.sensors(), SlopeOrder::new(&system.valid_lenslets()));
-        let sets = Sets::new(&system.groups(), &order);
+        let sets = LatticeGroups::new(&system.groups(), &order);
         let (air, gradient) = (system.atmosphere(), system.cone_gradient());
         let slopes = |set| SlopeProblem::of_sensors(air, &sets.pick(set, &sensors), gradient);
         let slopes = (0..sets.lattices()).map(slopes).collect::<Result<Vec<_>, _>>()?;
@@ -76,11 +77,11 @@ impl BlocksPlan {
     }
 
     /// Seconds of one thread for slopes of lattices, and for wavefronts and slopes.
-    pub(super) fn work(&self) -> [Vec<(Work, f64)>; 2] {
+    pub(super) fn work(&self) -> [Vec<(CostKind, f64)>; 2] {
         let slopes = self.slopes.iter().map(SlopeCovariancePlan::work).collect();
         let wavefront = self.wavefront.iter().flatten().map(WavefrontCovariancePlan::work);
         let [_, dense] = self.entries().map(|entries| entries as f64 * self.layers as f64);
-        let dense = (Work::Integrals, dense * ENTRY_OF_WAVEFRONT);
+        let dense = (CostKind::Integrals, dense * ENTRY_OF_WAVEFRONT);
         [slopes, wavefront.chain([dense]).collect()]
     }
 
@@ -143,7 +144,7 @@ impl BlocksPlan {
         system: &System,
         engine: &Engine,
         watch: &dyn Watch,
-    ) -> Result<Rectangles, Error> {
+    ) -> Result<CrossBlocks, Error> {
         watch.stage(SLOPES, PIECES);
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
         let (air, gradient) = (system.atmosphere(), system.cone_gradient());
@@ -160,7 +161,7 @@ impl BlocksPlan {
             check_finite(&between_name(pair), &between).map(|()| between)
         };
         let between = self.sets.pairs().into_iter().map(between).collect::<Result<_, Error>>()?;
-        Ok(Rectangles { sets: self.sets.clone(), few: few.transpose()?, between })
+        Ok(CrossBlocks { sets: self.sets.clone(), few: few.transpose()?, between })
     }
     // Compute wavefronts with each set
     /// The covariances of the wavefronts with the slopes of each set.
@@ -198,7 +199,7 @@ impl BlocksPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::turbulence::plan::{CovarianceOptions, Covariances, Form, Method, SlopeSlope};
     use ndarray::Array2;
 
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn blocks_are_those_of_dense_matrices() {
         let system = mixed();
-        let run = |form| planned(&system, form).run(&Engine::default(), &silent).unwrap();
+        let run = |form| planned(&system, form).run(&Engine::default(), &unwatched).unwrap();
         let (dense, blocks) = (run(Form::Dense), run(Form::Blocks));
         let SlopeSlope::Dense(matrix) = &dense.slope_slope else { panic!("not dense") };
         let Covariances { slope_slope: SlopeSlope::Blocks(lattices, rectangles), .. } = &blocks

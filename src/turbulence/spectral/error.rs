@@ -325,7 +325,7 @@ impl Trial<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
@@ -351,11 +351,11 @@ mod tests {
     fn errors_are_of_the_known_size() {
         let problem = problem(3, 0.1, [3.0, 2.0], 2);
         let fine = SpectralSampling::new(160 * 32, 32).unwrap();
-        let fine = pair_covariances(&problem, &fine, &silent).unwrap();
+        let fine = pair_covariances(&problem, &fine, &unwatched).unwrap();
         for oversampling in [2, 4, 6, 8] {
             let coarse = SpectralSampling::new(160 * oversampling, oversampling).unwrap();
             let estimate = coarse.error_estimate(&problem);
-            let coarse = pair_covariances(&problem, &coarse, &silent).unwrap();
+            let coarse = pair_covariances(&problem, &coarse, &unwatched).unwrap();
             let errors = coarse.iter().zip(&fine).flat_map(|(c, f)| (c - f).into_iter());
             let error = errors.fold(0.0, |worst: f64, x| worst.max(x.abs())) / variance(&problem);
             assert!(error < 1.1 * estimate && estimate < 1.5 * error, "{error:e} {estimate:e}");

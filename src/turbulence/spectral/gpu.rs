@@ -355,7 +355,7 @@ impl<'a, T: Real> Worker<'a, T> {
 mod tests {
     use super::*;
     use crate::device::gpu::test_machines;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
@@ -387,9 +387,9 @@ mod tests {
         least: f64,
     ) {
         let sampling = SpectralSampling::new(sampling.0, sampling.1).unwrap();
-        let expected = spectral::slope::pair_covariances(problem, &sampling, &silent).unwrap();
+        let expected = spectral::slope::pair_covariances(problem, &sampling, &unwatched).unwrap();
         let gpus = [gpu.clone(), gpu.clone()];
-        let computed = slope_pairs::<T>(problem, &sampling, &gpus, &silent).unwrap();
+        let computed = slope_pairs::<T>(problem, &sampling, &gpus, &unwatched).unwrap();
         assert_eq!(computed.len(), expected.len());
         let (centre, gpus) = (problem.lenslets() - 1, &gpus[..1]);
         let variance = expected[0][[0, centre, centre]];
@@ -399,7 +399,7 @@ mod tests {
             let worst = differences.fold(0.0, |worst: f64, x| worst.max(x.abs())) / variance;
             assert!(worst < least, "{sampling:?} on {}: {worst:e}", gpu.name());
         }
-        let alone = slope_pairs::<T>(problem, &sampling, gpus, &silent).unwrap();
+        let alone = slope_pairs::<T>(problem, &sampling, gpus, &unwatched).unwrap();
         assert_eq!(alone, computed, "not the same by one device and by two");
     }
 
@@ -435,9 +435,9 @@ mod tests {
         least: f64,
     ) {
         let sampling = SpectralSampling::new(sampling.0, sampling.1).unwrap();
-        let expected = spectral::wavefront::covariance(problem, &sampling, &silent).unwrap();
+        let expected = spectral::wavefront::covariance(problem, &sampling, &unwatched).unwrap();
         let gpus = [gpu.clone(), gpu.clone()];
-        let computed = wavefront::<T>(problem, &sampling, &gpus, &silent).unwrap();
+        let computed = wavefront::<T>(problem, &sampling, &gpus, &unwatched).unwrap();
         assert_eq!(computed.lattices().len(), expected.lattices().len());
         for (computed, expected) in computed.lattices().iter().zip(expected.lattices()) {
             assert_eq!(computed.dim(), expected.dim());
@@ -446,7 +446,7 @@ mod tests {
             let worst = differences.fold(0.0, |worst: f64, x| worst.max(x.abs())) / largest;
             assert!(worst < least, "{sampling:?} on {}: {worst:e}", gpu.name());
         }
-        let alone = wavefront::<T>(problem, &sampling, &gpus[..1], &silent).unwrap();
+        let alone = wavefront::<T>(problem, &sampling, &gpus[..1], &unwatched).unwrap();
         assert_eq!(alone, computed, "not the same by one device and by two");
     }
 
@@ -488,7 +488,7 @@ mod tests {
             SlopeProblem::new(&atmosphere(), &array, &stars, ConeGradient::Pupil).unwrap();
         let refuse = |samples, oversampling| {
             let sampling = SpectralSampling::new(samples, oversampling).unwrap();
-            slope_pairs::<f32>(&problem, &sampling, &[], &silent).unwrap_err()
+            slope_pairs::<f32>(&problem, &sampling, &[], &unwatched).unwrap_err()
         };
         assert_eq!(refuse(60, 4).exit_code(), 2);
         assert!(refuse(60, 4).to_string().contains("at least 68"));

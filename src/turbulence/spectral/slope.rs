@@ -479,7 +479,7 @@ fn transpose(square: &[Complex64], side: usize) -> Vec<Complex64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
@@ -507,7 +507,7 @@ mod tests {
             [(64, 4), (60, 4), (84, 3), (120, 5), (30, 2), (14, 1), (40, 1)]
         {
             let sampling = SpectralSampling::new(samples, oversampling).unwrap();
-            let folded = pair_covariances(&problem, &sampling, &silent).unwrap();
+            let folded = pair_covariances(&problem, &sampling, &unwatched).unwrap();
             let variance = folded[0][[0, 3, 3]];
             for (pair, (p, q)) in folded.iter().zip(problem.pairs()) {
                 for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
@@ -529,7 +529,7 @@ mod tests {
         assert!(SpectralSampling::new(0, 1).is_err());
         let sampling = SpectralSampling::new(60, 4).unwrap();
         let refusal =
-            pair_covariances(&problem(9, 0.2, [10.0; 2], 2), &sampling, &silent).unwrap_err();
+            pair_covariances(&problem(9, 0.2, [10.0; 2], 2), &sampling, &unwatched).unwrap_err();
         assert_eq!(refusal.exit_code(), 2);
         assert!(refusal.to_string().contains("at least 68"), "{refusal}");
     }

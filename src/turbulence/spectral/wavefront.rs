@@ -537,7 +537,7 @@ pub(crate) fn work(problem: &WavefrontProblem, sampling: &SpectralSampling) -> f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::silent;
+    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
@@ -606,7 +606,7 @@ mod tests {
         for ((grid, sampling), height) in cases.into_iter().zip(heights) {
             let problem = problem(4, grid, height, &targets, 20.0);
             let sampling = SpectralSampling::new(sampling.0, sampling.1).unwrap();
-            let folded = covariance(&problem, &sampling, &silent).unwrap();
+            let folded = covariance(&problem, &sampling, &unwatched).unwrap();
             for (layers, lattice) in problem.lattices().zip(folded.lattices()) {
                 // Compare some lags with plain sums
                 let last = problem.lags(&layers[0]) - 1;
@@ -644,7 +644,7 @@ mod tests {
             let points = problem(4, (7, 2, 0.0), height, &targets, f64::INFINITY);
             let plain = problem(4, (7, 2, 0.0), height, &[target(centre)], f64::INFINITY);
             let [disc, points, plain] =
-                [disc, points, plain].map(|p| covariance(&p, &sampling, &silent).unwrap());
+                [disc, points, plain].map(|p| covariance(&p, &sampling, &unwatched).unwrap());
             for (one, many) in disc.lattices().iter().zip(points.lattices()) {
                 for ((_, q, a, j, i), value) in one.indexed_iter() {
                     let values = weights.iter().zip(many.slice(s![.., q, a, j, i]));
@@ -689,13 +689,13 @@ mod tests {
         let target = [Source::star(0.0, 0.0).unwrap()];
         let layered = problem(9, (19, 2, 0.0), 90e3, &target, 20.0); // 19 + 2 points at 9 km
         let sampling = SpectralSampling::new(2 * 36, 2).unwrap();
-        let refusal = covariance(&layered, &sampling, &silent).unwrap_err();
+        let refusal = covariance(&layered, &sampling, &unwatched).unwrap_err();
         assert_eq!(refusal.exit_code(), 2);
         assert!(
             refusal.to_string().contains("at least 74: 9 lenslets and 21 points have 37 lags"),
             "{refusal}"
         );
         let common = problem(9, (19, 2, 0.0), f64::INFINITY, &target, 20.0);
-        assert!(covariance(&common, &sampling, &silent).is_ok());
+        assert!(covariance(&common, &sampling, &unwatched).is_ok());
     }
 }

@@ -6,7 +6,7 @@ use super::{Explained, Ritz, Step, aims, patternless};
 use crate::device::gpu::{Argument, Buffer, Gpu, Graph, Kernel, Shape};
 use crate::error::Error;
 use crate::linear::operator::gpu::DeviceOperator;
-use crate::linear::solver::gpu::{Method, SCALARS, Work, descent};
+use crate::linear::solver::gpu::{Method, SCALARS, SolverWorkspace, descent};
 use crate::linear::solver::{Solver, Stop, norm_of};
 use crate::numerics::real::Real;
 use ndarray::{Array2, s};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Solves for several right-hand sides side by side, or explains their variances bᵗA⁻¹b, as
 /// [`solve_together`](super::solve_together) and [`explain_together`](super::explain_together) do on cores.
 pub(crate) struct SideBySide<T> {
-    work: Work<T>,
+    work: SolverWorkspace<T>,
     method: Box<dyn Method<T>>,
     iteration: Graph,
     begin: Kernel,
@@ -46,7 +46,7 @@ impl<T: Real> SideBySide<T> {
     }
 
     /// The same by a method, whose iteration is recorded here.
-    pub(crate) fn of(work: Work<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
+    pub(crate) fn of(work: SolverWorkspace<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
         method.iterate(&work)?;
         let iteration = work.a.gpu().record(|| method.iterate(&work))?;
         Ok(Self {
@@ -87,7 +87,7 @@ impl<T: Real> SideBySide<T> {
         asked: &[[f64; 2]],
         (least, limit): (f64, usize),
         watch: &mut dyn FnMut() -> Result<(), Error>,
-    ) -> Result<Vec<Told>, Error> {
+    ) -> Result<Vec<SystemProgress>, Error> {
         self.start(asked, (least, limit))?;
         let mut ahead = self.expected;
         loop {
@@ -123,10 +123,10 @@ impl<T: Real> SideBySide<T> {
     }
 
     /// What has become of all systems.
-    fn told(&self) -> Result<Vec<Told>, Error> {
+    fn told(&self) -> Result<Vec<SystemProgress>, Error> {
         self.method.judge(&self.work)?;
         let numbers = self.work.states[1].read()?;
-        Ok(numbers.chunks_exact(SCALARS).take(self.work.systems).map(Told::new).collect())
+        Ok(numbers.chunks_exact(SCALARS).take(self.work.systems).map(SystemProgress::new).collect())
     }
 
     // Explain right-hand sides to a tolerance
@@ -242,7 +242,7 @@ impl<T: Real> SideBySide<T> {
 // What the device tells of a system
 /// What has become of a system.
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct SystemProgress {
     is_done: bool,
     fault: [f64; 2],
     iterations: usize,
@@ -251,7 +251,7 @@ struct Told {
     rest: f64,
 }
 
-impl Told {
+impl SystemProgress {
     fn new(numbers: &[f64]) -> Self {
         let [iterations, done, fault, value] = [0, 1, 2, 3].map(|k| numbers[k]);
         let [along, length, variance, gap] = [12, 13, 14, 15].map(|k| numbers[k]);

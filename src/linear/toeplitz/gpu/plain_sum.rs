@@ -37,11 +37,11 @@ pub(crate) struct PlainSum<T> {
     taps: Buffer<T>,
     terms: Buffer<i32>,
     places: Sides<Buffer<[i32; 2]>>,
-    ways: Ways<Way>,
+    ways: Ways<Direction>,
 }
 
 /// What one direction has besides.
-struct Way {
+struct Direction {
     /// Without and with a diagonal.
     kernels: [Kernel; 2],
     shape: Shape,
@@ -78,7 +78,7 @@ impl<T: Real> PlainSum<T> {
         [x, y]: [&Buffer<T>; 2],
         diagonal: Option<&Buffer<T>>,
     ) -> Result<(), Error> {
-        let Way { kernels, shape } = self.ways.way(transposed);
+        let Direction { kernels, shape } = self.ways.way(transposed);
         let Sides { from, to } = self.places.each_ref().turned(transposed);
         let (taps, terms) = (Argument::from(&self.taps), Argument::from(&self.terms));
         let mut arguments = vec![x.into(), from.into(), taps, terms, to.into(), y.into()];
@@ -145,7 +145,7 @@ impl Cut {
     }
 
     // Compile the plain sum
-    fn compile<T: Real>(&self, gpu: &Gpu) -> Result<Way, Error> {
+    fn compile<T: Real>(&self, gpu: &Gpu) -> Result<Direction, Error> {
         let Self { points, lattices, transposed } = *self;
         let (warps, shared) = (self.warps(), self.shared(size_of::<T>()));
         if shared > gpu.shared_memory() {
@@ -167,6 +167,6 @@ impl Cut {
         let program = gpu.program::<T>(&SOURCE, &sizes)?;
         let kernels = [program.kernel("convolve")?, program.kernel("convolve_with_diagonal")?];
         let grid = [points.to.div_ceil(WIDE), points.to.div_ceil(TALL), lattices.to];
-        Ok(Way { kernels, shape: Shape { grid, block: 32 * warps, shared } })
+        Ok(Direction { kernels, shape: Shape { grid, block: 32 * warps, shared } })
     }
 }

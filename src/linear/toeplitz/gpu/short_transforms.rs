@@ -89,7 +89,7 @@ impl Radices {
 // Room of a transform
 /// Complex numbers in shared memory from one thing to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct SharedLayout {
     /// Runs of a row, and rows.
     run: usize,
     pitch: usize,
@@ -101,13 +101,13 @@ pub(crate) struct Room {
 impl Radices {
     // Count the room of a transform
     /// The room of transforms, of which so many lie side by side, for complex numbers of so many bytes.
-    pub(crate) fn room(self, side_by_side: usize, number: usize) -> Room {
+    pub(crate) fn room(self, side_by_side: usize, number: usize) -> SharedLayout {
         let (Self([first, second, third]), banks) = (self, 128 / number);
         let run = if third == 1 { 1 } else { third | 1 };
         let pitch = if third == 1 { second | 1 } else { up_to(second * run, run, banks) };
         let [work, whole] =
             [first * pitch, self.length()].map(|room| up_to(room, side_by_side, banks));
-        Room { run, pitch, work, whole }
+        SharedLayout { run, pitch, work, whole }
     }
 }
 
@@ -196,7 +196,7 @@ mod tests {
     // Count threads that meet in a bank
     #[test]
     fn few_threads_meet_in_a_bank() {
-        let Room { run, pitch, work, .. } = Radices::new([6, 4, 7]).unwrap().room(4, 8);
+        let SharedLayout { run, pitch, work, .. } = Radices::new([6, 4, 7]).unwrap().room(4, 8);
         assert_eq!((run, pitch, work), (7, 39, 244));
         let fullest = |place: &dyn Fn(usize) -> usize, threads: usize| {
             let mut most = 0;

@@ -3,13 +3,13 @@
 
 // What passes on a device stand on
 use crate::device::gpu::{
-    Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape as Launch, View,
+    Argument, Buffer, BufferView, Gpu, Header, Kernel, KernelSource, Shape as Launch,
 };
 use crate::device::headers::{GENERATION, REAL};
 use crate::error::{Error, Invalid};
 use crate::linear::toeplitz::gpu::lattices::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
 use crate::linear::toeplitz::gpu::plain_sum::{LOOPS, WAITING};
-use crate::linear::toeplitz::gpu::short_transforms::{Radices, Room, SHORT_TRANSFORMS};
+use crate::linear::toeplitz::gpu::short_transforms::{Radices, SHORT_TRANSFORMS, SharedLayout};
 use crate::linear::toeplitz::{Parts, fields};
 use crate::numerics::real::Real;
 use ndarray::Array2;
@@ -99,13 +99,13 @@ impl Plan {
     }
 
     // Launches of a plan
-    fn room(&self) -> Room {
+    fn room(&self) -> SharedLayout {
         self.radices.room(self.rows, self.number)
     }
 
     fn launch_rows(&self) -> Launch {
         let grid = [self.points.from.div_ceil(self.rows), self.pairs.from, self.vectors];
-        let Room { work, whole, .. } = self.room();
+        let SharedLayout { work, whole, .. } = self.room();
         Launch { grid, block: self.row_threads, shared: self.number * self.rows * (work + whole) }
     }
 
@@ -268,7 +268,7 @@ pub(crate) struct Passes<T> {
     spectra: Buffer<Complex<T>>,
     roots: Buffer<Complex<T>>,
     places: Sides<Buffer<[i32; 2]>>,
-    ways: Ways<Way<T>>,
+    ways: Ways<TransformDirection<T>>,
 }
 
 impl<T: Real> Passes<T> {
@@ -284,8 +284,8 @@ impl<T: Real> Passes<T> {
             roots: gpu.upload(&plan.radices.roots::<T>())?,
             places: matrix.places(plan.rows)?,
             ways: matrix.ways(|transposed| match transposed {
-                false => Way::new(&gpu, plan, &tiles.which),
-                true => Way::new(&gpu, plan.turned()?, &tiles.turned()),
+                false => TransformDirection::new(&gpu, plan, &tiles.which),
+                true => TransformDirection::new(&gpu, plan.turned()?, &tiles.turned()),
             })?,
             gpu,
         })
@@ -345,7 +345,9 @@ impl<T: Real> Passes<T> {
     // Weigh a product by transforms
     /// Bytes that it keeps on the device, with its scratch.
     pub(crate) fn bytes(&self) -> u64 {
-        let of_way = |way: &Way<T>| way.tiles.bytes() + way.lines.bytes() + way.columns.bytes();
+        let of_way = |way: &TransformDirection<T>| {
+            way.tiles.bytes() + way.lines.bytes() + way.columns.bytes()
+        };
         let places = self.places.from.bytes() + self.places.to.bytes();
         let shared = self.spectra.bytes() + self.roots.bytes() + places;
         shared + self.ways.iter().map(of_way).sum::<u64>()
@@ -354,7 +356,7 @@ impl<T: Real> Passes<T> {
 
 // One direction of the passes
 /// What one direction has besides.
-struct Way<T> {
+struct TransformDirection<T> {
     plan: Plan,
     tiles: Buffer<i32>,
     /// Half spectra of rows before the mixing, and after it.
@@ -366,7 +368,7 @@ struct Way<T> {
     restore_rows: [Kernel; 2],
 }
 
-impl<T: Real> Way<T> {
+impl<T: Real> TransformDirection<T> {
     // Make one direction of the passes
     fn new(gpu: &Gpu, plan: Plan, tiles: &Array2<i32>) -> Result<Self, Error> {
         let program = gpu.program::<T>(&SOURCE, &plan.sizes())?;
@@ -443,7 +445,7 @@ impl<T: Real> Around<T> {
     }
 
     /// Queues the second pass, for vectors of which the number that stands `every` so many from the first of `done` is 0.
-    pub(crate) fn mix_columns(&self, done: View<f64>, every: usize) -> Result<(), Error> {
+    pub(crate) fn mix_columns(&self, done: BufferView<f64>, every: usize) -> Result<(), Error> {
         self.0.mix_columns(false, [done.into(), every.into()])
     }
 }

@@ -51,7 +51,7 @@ impl Factorised {
     }
 
     /// Bytes of the factor of a matrix of `n` rows on the first device of an engine.
-    pub(crate) fn bytes_there(n: usize, filtered: bool, engine: &Engine) -> u64 {
+    pub(crate) fn bytes_on_device(n: usize, filtered: bool, engine: &Engine) -> u64 {
         let size = match engine.precision() {
             Precision::F64 => 8.0,
             Precision::F32 => 4.0,

@@ -18,7 +18,7 @@ impl Factorised {
         on_none(engine.devices())
     }
 
-    pub(crate) fn bytes_there(_n: usize, _filtered: bool, _engine: &Engine) -> u64 {
+    pub(crate) fn bytes_on_device(_n: usize, _filtered: bool, _engine: &Engine) -> u64 {
         0
     }
 }

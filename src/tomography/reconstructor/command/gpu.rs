@@ -3,7 +3,7 @@
 
 // What commands on a device stand on
 use super::{Command, Sum, command_part};
-use crate::device::collective::Deal;
+use crate::device::collective::BlockCyclic;
 use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
 use crate::device::{Watch, check};
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::linear::factorisation::gpu::{read_rows, upload_rows};
 use crate::model::system::SlopeModel;
 use crate::numerics::real::{Precision, Real};
-use crate::tomography::reconstructor::gpu::{Apart, Here};
+use crate::tomography::reconstructor::gpu::{Apart, HostColumns};
 use crate::tomography::reconstructor::{RECONSTRUCTOR, ReconstructorPlan};
 use crate::turbulence::{dense, midpoint};
 use ndarray::Array2;
@@ -19,7 +19,7 @@ use ndarray::Array2;
 // Choose the precision of commands
 impl ReconstructorPlan {
     /// As on processors, by a device, with numbers in a `unit` of the size of C_tt.
-    pub(super) fn commands_there(
+    pub(super) fn commands_on_device(
         &self,
         sums: &[Sum],
         unit: f64,
@@ -33,7 +33,7 @@ impl ReconstructorPlan {
     }
 
     /// As on processors, by a device.
-    pub(super) fn strokes_with_there(
+    pub(super) fn strokes_with_on_device(
         &self,
         t: usize,
         matrices: [&Array2<f64>; 2],
@@ -55,15 +55,16 @@ impl ReconstructorPlan {
         (gpu, unit): (&Gpu, f64),
         watch: &dyn Watch,
     ) -> Result<Vec<Command>, Error> {
-        let (n, deal) = (self.measurements, Deal::whole(self.measurements));
-        let (to, here) = ((gpu, unit, &deal), Here::of(gpu, &deal)?);
+        let (n, deal) = (self.measurements, BlockCyclic::whole(self.measurements));
+        let (to, here) = ((gpu, unit, &deal), HostColumns::of(gpu, &deal)?);
         let apart = self.taken_apart::<T>(to, &here, watch)?;
         let command = |(number, sum): (usize, &Sum)| {
             let watch = &command_part(number, sums.len(), watch);
             let a = sum.first().map_or(0, |(_, part)| part.nrows());
             let rows = gpu.zeros::<T>(a * n)?;
             for (t, part) in sum {
-                let (between, m) = (self.between_there::<T>(*t, to, &here, watch)?, part.ncols());
+                let (between, m) =
+                    (self.between_on_device::<T>(*t, to, &here, watch)?, part.ncols());
                 let part = upload_rows::<T>(gpu, *part, 1.0)?;
                 let factors = [(part.view(..), false), (between.view(..), false)];
                 gpu.multiply_matrices(factors, [a, m, n], &rows, [T::one(), T::one()])?;
@@ -75,17 +76,17 @@ impl ReconstructorPlan {
     }
 
     /// C_tm of one target over the unit, (m, n), without the modes that stars do not tell.
-    fn between_there<T: Real>(
+    fn between_on_device<T: Real>(
         &self,
         t: usize,
-        to: (&Gpu, f64, &Deal),
-        here: &Here,
+        to: (&Gpu, f64, &BlockCyclic),
+        here: &HostColumns,
         watch: &dyn Watch,
     ) -> Result<Buffer<T>, Error> {
         check(watch)?;
         let one = self.for_target(t)?;
-        let rows = one.rows_there::<T>(to, watch)?;
-        one.take_modes_out_there(to.0, here, &rows, &|_| Ok(()))?;
+        let rows = one.rows_on_device::<T>(to, watch)?;
+        one.remove_modes_on_device(to.0, here, &rows, &|_| Ok(()))?;
         Ok(rows)
     }
 }
@@ -133,9 +134,9 @@ impl ReconstructorPlan {
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
         let ((b, m), (a, n)) = (onto.dim(), command.dim());
-        let deal = Deal::whole(n);
-        let here = Here::of(gpu, &deal)?;
-        let between = self.between_there::<T>(t, (gpu, unit, &deal), &here, watch)?;
+        let deal = BlockCyclic::whole(n);
+        let here = HostColumns::of(gpu, &deal)?;
+        let between = self.between_on_device::<T>(t, (gpu, unit, &deal), &here, watch)?;
         let command = upload_rows::<T>(gpu, command, 1.0)?;
         let (with, found) = (gpu.zeros::<T>(m * a)?, gpu.zeros::<T>(b * a)?);
         let factors = [(between.view(..), false), (command.view(..), true)];

@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 // Rows of a reconstructor on devices
 impl ReconstructorPlan {
     /// The solutions for right-hand sides, and their residuals, as rows, by the devices of an engine.
-    pub(super) fn solve_rows_there(
+    pub(super) fn solve_rows_on_device(
         &self,
         measured: &Measured,
         rows: &Array2<f64>,

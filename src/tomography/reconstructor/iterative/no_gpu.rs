@@ -8,7 +8,7 @@ use crate::tomography::reconstructor::ReconstructorPlan;
 use ndarray::Array2;
 
 impl ReconstructorPlan {
-    pub(super) fn solve_rows_there(
+    pub(super) fn solve_rows_on_device(
         &self,
         _measured: &Measured,
         _rows: &Array2<f64>,

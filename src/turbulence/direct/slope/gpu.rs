@@ -35,7 +35,7 @@ pub(crate) const HESSIAN: Header = Header {
 /// A layer as one pair of sources sees it, as the kernels read it; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct View {
+struct LayerPair {
     first: [f64; 2],
     side: f64,
     strength: f64,
@@ -46,7 +46,7 @@ struct View {
 }
 
 // View all layers of the pairs
-impl View {
+impl LayerPair {
     /// The views of some pairs, pair by pair.
     fn all(problem: &SlopeProblem, pairs: &[(usize, usize)]) -> Vec<Self> {
         let window = |window: Window| {
@@ -79,7 +79,7 @@ pub struct SlopePlan<T> {
     tables: Arc<PhaseTables<T>>,
     constants: Buffer<f64>,
     panel: Buffer<f64>,
-    views: Vec<Buffer<View>>,
+    views: Vec<Buffer<LayerPair>>,
     edges: Buffer<f64>,
     windows: Buffer<T>,
     /// The results of each batch of pairs.
@@ -131,7 +131,7 @@ pub(crate) fn bytes<T: Real>(layers: usize, lags: usize, pairs: usize) -> u64 {
     let values = 3 * lags.pow(2) * size_of::<T>();
     let views = layers * pairs.min(batch::<T>(layers));
     let scratch = views * (EDGES * 3 * size_of::<f64>() + 3 * WINDOW * WINDOW * size_of::<T>());
-    let parameters = layers * pairs * size_of::<View>() + 1024;
+    let parameters = layers * pairs * size_of::<LayerPair>() + 1024;
     (pairs * values + scratch + parameters) as u64
 }
 
@@ -162,7 +162,7 @@ impl<T: Real> SlopePlan<T> {
             constants: gpu.upload(&constants())?,
             panel: gpu.upload(&[panel.nodes, panel.weights].concat())?,
             views: batches()
-                .map(|pairs| gpu.upload(&View::all(problem, pairs)))
+                .map(|pairs| gpu.upload(&LayerPair::all(problem, pairs)))
                 .collect::<Result<_, _>>()?,
             edges: gpu.zeros(most * EDGES * 3)?,
             windows: gpu.zeros(most * 3 * WINDOW * WINDOW)?,
@@ -236,7 +236,7 @@ impl<T: Real> SlopePlan<T> {
 
     // Read the covariances of a plan
     /// The covariance of a pair on the device, by its number: xx, xy and yy over displacements, rad².
-    pub fn pair(&self, pair: usize) -> gpu::View<'_, T> {
+    pub fn pair(&self, pair: usize) -> gpu::BufferView<'_, T> {
         let (batch, values) = (batch::<T>(self.layers), 3 * self.lags.pow(2));
         let first = pair % batch * values;
         self.covariance[pair / batch].view(first..first + values)
@@ -292,7 +292,7 @@ pub fn pair_covariances_on(
 
 // Let cores and devices share the pairs
 /// What slope covariances are computed with.
-enum Tools<'a, T> {
+enum Resources<'a, T> {
     Cores(Vec<Arc<Gradients>>),
     Device(&'a Gpu, Arc<PhaseTables<T>>),
 }
@@ -304,18 +304,18 @@ fn shared<T: Real>(
     watch: &dyn Watch,
 ) -> Result<Vec<PairCovariance>, Error> {
     let pairs = problem.pairs();
-    let prepare = |gpu| Ok(Tools::Device(gpu, Arc::new(PhaseTables::<T>::on(gpu)?)));
+    let prepare = |gpu| Ok(Resources::Device(gpu, Arc::new(PhaseTables::<T>::on(gpu)?)));
     let devices: Vec<_> = gpus.iter().map(prepare).collect::<Result<_, Error>>()?;
-    let cores = cores.then(|| Tools::Cores(tabulate(problem)));
+    let cores = cores.then(|| Resources::Cores(tabulate(problem)));
     let threads = if cores.is_some() { threads() } else { 0 };
     let pieces: Vec<_> = pieces(pairs.len(), gpus.len() + threads).collect();
     let workers = Workers { cores: cores.as_ref(), devices: &devices };
     let computed = gather(workers, pieces, watch, |tools, piece| match tools {
-        Tools::Cores(gradients) => {
+        Resources::Cores(gradients) => {
             let pairs = pairs[piece].iter();
             Ok(pairs.map(|&pair| covariance_of(problem, gradients, pair)).collect())
         }
-        Tools::Device(gpu, tables) => {
+        Resources::Device(gpu, tables) => {
             let plan = SlopePlan::new(gpu, tables, problem, &pairs[piece])?;
             plan.run()?;
             plan.read()
@@ -335,7 +335,7 @@ pub(crate) fn pieces(items: usize, workers: usize) -> impl Iterator<Item = Range
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_machines, silent};
+    use crate::device::{gpu::test_machines, unwatched};
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
@@ -353,8 +353,8 @@ mod tests {
 
     /// The largest difference from the processor, in units of the variance.
     fn error<T: Real>(problem: &SlopeProblem, gpu: &Gpu) -> f64 {
-        let there = pair_covariances::<T>(problem, std::slice::from_ref(gpu), &silent).unwrap();
-        let here = crate::turbulence::direct::slope::pair_covariances(problem, &silent).unwrap();
+        let there = pair_covariances::<T>(problem, std::slice::from_ref(gpu), &unwatched).unwrap();
+        let here = crate::turbulence::direct::slope::pair_covariances(problem, &unwatched).unwrap();
         let centre = problem.lenslets() - 1;
         let variance = here[0][[0, centre, centre]];
         assert_eq!(there.len(), here.len());
@@ -389,11 +389,12 @@ mod tests {
         for gpu in test_machines() {
             let problem = problem(5, 0.4, 90e3, [25.0; 3]);
             let one =
-                pair_covariances::<f64>(&problem, std::slice::from_ref(&gpu), &silent).unwrap();
-            let three = pair_covariances::<f64>(&problem, &[(); 3].map(|()| gpu.clone()), &silent);
+                pair_covariances::<f64>(&problem, std::slice::from_ref(&gpu), &unwatched).unwrap();
+            let three =
+                pair_covariances::<f64>(&problem, &[(); 3].map(|()| gpu.clone()), &unwatched);
             assert_eq!(one, three.unwrap());
             let engine = Engine::gpus(vec![gpu.clone()], Precision::F64).unwrap().with_cores();
-            let mixed = pair_covariances_on(&problem, &engine, &silent).unwrap();
+            let mixed = pair_covariances_on(&problem, &engine, &unwatched).unwrap();
             let largest = one[0].iter().fold(0.0, |most: f64, value| most.max(value.abs()));
             let all = one.iter().flatten().zip(mixed.iter().flatten());
             assert!(

@@ -31,7 +31,7 @@ pub(crate) const WAVEFRONT: KernelSource = KernelSource {
 /// A layer as a target and a guide star see it, as the kernels read it.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct View {
+struct LayerPair {
     first: [f64; 2],
     step: f64,
     side: f64,
@@ -47,7 +47,7 @@ struct View {
 /// First row and column, rows, columns, and the number of the first in its list.
 type Frame = [i32; 5];
 
-impl View {
+impl LayerPair {
     // View a layer for a pair
     fn new(
         problem: &WavefrontProblem,
@@ -157,7 +157,7 @@ struct Batch {
     pairs: Range<usize>,
     /// The rows of lags that they are for.
     rows: Range<usize>,
-    views: Vec<View>,
+    views: Vec<LayerPair>,
     /// The lengths of their lists, of pieces and of means.
     lists: [usize; 2],
 }
@@ -174,7 +174,7 @@ impl Batch {
         let (mut views, mut lists) = (Vec::new(), [0, 0]);
         for &pair in &pairs[numbers.clone()] {
             for (layer, segments) in problem.layers().iter().zip(averages) {
-                let mut view = View::new(problem, layer, pair, segments.clone());
+                let mut view = LayerPair::new(problem, layer, pair, segments.clone());
                 let oversampling = problem.grid().oversampling;
                 view.frame(problem.lags(layer), &rows, oversampling, &mut lists);
                 views.push(view);
@@ -234,7 +234,7 @@ fn rules(oversampling: usize) -> (Vec<f64>, usize) {
 
 // What a device keeps for wavefronts
 /// What the plans of a problem share on one device.
-struct Tools<T> {
+struct DeviceTables<T> {
     gpu: Gpu,
     close: Kernel,
     field: Kernel,
@@ -249,7 +249,7 @@ struct Tools<T> {
 const PANEL_NODES: usize = 10;
 
 // Copy what a device keeps
-impl<T: Real> Tools<T> {
+impl<T: Real> DeviceTables<T> {
     fn new(
         gpu: &Gpu,
         tables: &Arc<PhaseTables<T>>,
@@ -277,11 +277,11 @@ impl<T: Real> Tools<T> {
 // Plan of a wavefront covariance
 /// Wavefront–slope covariance on one device, ready to run.
 pub struct WavefrontPlan<T> {
-    tools: Arc<Tools<T>>,
+    tools: Arc<DeviceTables<T>>,
     oversampling: usize,
     /// First layer, layers and lags of each lattice.
     lattices: Vec<[usize; 3]>,
-    batches: Vec<(Batch, Buffer<View>)>,
+    batches: Vec<(Batch, Buffer<LayerPair>)>,
     pieces: Buffer<f64>,
     means: Buffer<T>,
     fields: Vec<Buffer<T>>,
@@ -302,14 +302,14 @@ impl<T: Real> WavefrontPlan<T> {
     ) -> Result<Self, Error> {
         let pairs = pairs(problem);
         let averages = Averages::new(problem);
-        let tools = Arc::new(Tools::new(gpu, tables, problem, &averages)?);
+        let tools = Arc::new(DeviceTables::new(gpu, tables, problem, &averages)?);
         Self::of_pairs(&tools, problem, &averages.layers, &pairs, SCRATCH)
     }
 
     // Make a plan for some pairs
     /// A plan of the given pairs only, with lists of `most` bytes.
     fn of_pairs(
-        tools: &Arc<Tools<T>>,
+        tools: &Arc<DeviceTables<T>>,
         problem: &WavefrontProblem,
         averages: &[Range<usize>],
         pairs: &[(usize, usize)],
@@ -355,7 +355,7 @@ impl<T: Real> WavefrontPlan<T> {
     }
 
     // Launch the kernel of the close lags
-    fn compute_close(&self, batch: &Batch, views: &Buffer<View>) -> Result<(), Error> {
+    fn compute_close(&self, batch: &Batch, views: &Buffer<LayerPair>) -> Result<(), Error> {
         let (tools, [pieces, means]) = (&*self.tools, batch.lists);
         let arguments: [Argument; 13] = [
             views.into(),
@@ -380,7 +380,7 @@ impl<T: Real> WavefrontPlan<T> {
     fn fill_field(
         &self,
         batch: &Batch,
-        views: &Buffer<View>,
+        views: &Buffer<LayerPair>,
         &[first, layers, lags]: &[usize; 3],
         field: &Buffer<T>,
     ) -> Result<(), Error> {
@@ -449,7 +449,7 @@ pub fn memory<T: Real>(problem: &WavefrontProblem, pairs: usize) -> u64 {
     let batches = batches::<T>(problem, &points, &all, SCRATCH);
     let longest = batches.iter().map(Batch::bytes::<T>).max().unwrap_or(0);
     let lists = longest.max(SCRATCH.min(batches.iter().map(Batch::bytes::<T>).sum()));
-    let views: usize = batches.iter().map(|batch| batch.views.len() * size_of::<View>()).sum();
+    let views: usize = batches.iter().map(|batch| batch.views.len() * size_of::<LayerPair>()).sum();
     let result = problem.len() / all.len() * pairs * size_of::<T>();
     // A disc's table has some 50 segments, or a few hundred where the outer scale is far shorter than the disc.
     let discs = problem.layers().iter().filter(|layer| layer.disc > 0.0).count();
@@ -465,7 +465,7 @@ const TILE: usize = 16;
 /// What wavefronts and slopes are computed with.
 enum Worker<T> {
     Cores(Vec<Reference>),
-    Device(Arc<Tools<T>>),
+    Device(Arc<DeviceTables<T>>),
 }
 
 /// The fields of some pairs of target and star, lattice by lattice, as a device's plan reads them.
@@ -497,7 +497,8 @@ pub fn covariance<T: Real>(
     let (averages, pairs, gpus) = (Averages::new(problem), pairs(problem), engine.devices());
     let prepare = |gpu: &Gpu| {
         let tables = Arc::new(PhaseTables::on(gpu)?);
-        Tools::<T>::new(gpu, &tables, problem, &averages).map(|tools| Worker::Device(tools.into()))
+        DeviceTables::<T>::new(gpu, &tables, problem, &averages)
+            .map(|tools| Worker::Device(tools.into()))
     };
     let devices: Vec<_> = gpus.iter().map(prepare).collect::<Result<_, _>>()?;
     let cores = engine.has_cores().then(|| Worker::Cores(references(problem)));
@@ -533,7 +534,7 @@ pub fn covariance<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_machines, silent};
+    use crate::device::{gpu::test_machines, unwatched};
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
@@ -565,7 +566,7 @@ mod tests {
     /// The largest difference from what the processor has found, in units of the largest entry.
     fn error<T: Real>(problem: &WavefrontProblem, here: &WavefrontSlope, gpu: &Gpu) -> f64 {
         let engine = Engine::gpus(vec![gpu.clone()], T::PRECISION).unwrap();
-        let there = covariance::<T>(problem, &engine, &silent).unwrap();
+        let there = covariance::<T>(problem, &engine, &unwatched).unwrap();
         let pairs = there.lattices().iter().zip(here.lattices());
         let differences = pairs.flat_map(|(there, here)| {
             assert_eq!(there.dim(), here.dim());
@@ -587,7 +588,7 @@ mod tests {
                 ((2, 0.5), (12, 11), (90e3, 0.0), [infinity, 25.0, 0.3]),
             ] {
                 let problem = problem(array, grid, sources, outer_scales);
-                let here = direct::wavefront::covariance(&problem, &silent).unwrap();
+                let here = direct::wavefront::covariance(&problem, &unwatched).unwrap();
                 let double = error::<f64>(&problem, &here, &gpu);
                 let single = error::<f32>(&problem, &here, &gpu);
                 assert!(double < 1e-11, "{gpu:?}, {array:?}, {grid:?}: {double:e}");
@@ -603,7 +604,7 @@ mod tests {
             let problem = problem((30, 0.4), (41, 1), (90e3, 2e-4), [25.0; 3]);
             let engine = |count| Engine::gpus(vec![gpu.clone(); count], Precision::F32).unwrap();
             let computed = |problem: &WavefrontProblem, engine| {
-                covariance::<f32>(problem, &engine, &silent).unwrap()
+                covariance::<f32>(problem, &engine, &unwatched).unwrap()
             };
             assert_eq!(computed(&problem, engine(1)), computed(&problem, engine(3)));
             // Let cores work beside a device
@@ -615,7 +616,8 @@ mod tests {
             // Compute the same in many batches
             let averages = Averages::new(&problem);
             let tables = Arc::new(PhaseTables::on(&gpu).unwrap());
-            let tools = Arc::new(Tools::<f32>::new(&gpu, &tables, &problem, &averages).unwrap());
+            let tools =
+                Arc::new(DeviceTables::<f32>::new(&gpu, &tables, &problem, &averages).unwrap());
             let plan = |most| {
                 let pairs = &pairs(&problem);
                 WavefrontPlan::of_pairs(&tools, &problem, &averages.layers, pairs, most).unwrap()
