@@ -60,7 +60,7 @@ fn valley(folder: &Path) -> Drawn {
         .disable_mesh()
         .x_desc("first parameter")
         .y_desc("second parameter")
-        .realisation()?;
+        .draw()?;
     for (high, colour) in [(5.0, RGBColor(213, 94, 0)), (0.6, RGBColor(0, 0, 0))] {
         let at = |steps: usize| {
             let fit = LeastSquares { bounds: vec![[-5.0, high], [-5.0, 5.0]], floor: 0.0, steps };

@@ -240,7 +240,7 @@ fn main() -> Result<(), Failure> {
         .x_label_formatter(&name)
         .x_desc("entry: stars, axes, lag in lenslets")
         .y_desc("difference from “pupil” [% of the variance]")
-        .realisation()?;
+        .draw()?;
     // Draw predictions and measurements
     let (blue, orange) = (RGBColor(0, 114, 178), RGBColor(213, 94, 0));
     let at = SegmentValue::CenterOf;
@@ -264,7 +264,7 @@ fn main() -> Result<(), Failure> {
         .draw_series(bars)?
         .label("sensor, bars of ±3 standard errors")
         .legend(|(x, y)| Circle::new((x + 9, y), 3, BLACK.filled()));
-    chart.configure_series_labels().border_style(BLACK).background_style(WHITE).realisation()?;
+    chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw()?;
     area.present()?;
     Ok(())
 }

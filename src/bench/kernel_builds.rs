@@ -28,7 +28,7 @@ use crate::numerics::real::Real;
 
 // Estimates and covariances that have kernels
 use crate::tomography::estimate::gpu::EstimatorGpu;
-use crate::tomography::estimate::{EstimateOptions, Posed};
+use crate::tomography::estimate::{EstimateOptions, PosedEstimate};
 use crate::tomography::inversion::Inversion;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use crate::turbulence::direct::slope::gpu::SlopePlan;
@@ -52,7 +52,7 @@ fn ask_for_system<T: Real>(gpu: &Gpu, system: &System) -> Result<(), Error> {
     SlopePlan::new(gpu, &tables, &slopes, &slopes.pairs())?;
     WavefrontPlan::new(gpu, &tables, &wavefront)?;
     let options = EstimateOptions::default();
-    let model = Posed::new(system, options)?.compute(&Engine::default(), &unwatched)?;
+    let model = PosedEstimate::new(system, options)?.compute(&Engine::default(), &unwatched)?;
     EstimatorGpu::<T>::of(gpu, &model, options)?;
     let sampling = SpectralSampling::new(1024, 4)?;
     let gpus = std::slice::from_ref(gpu);

@@ -153,7 +153,7 @@ impl MicrographPlan {
                     watch.progress(passed, last);
                     Ok(())
                 })?;
-                taken.add(self, [c, plane], wave.look()?.view())?;
+                taken.add(self, [c, plane], wave.spectrum()?.view())?;
                 done = end;
             }
             taken.configurations = c + 1;
@@ -244,7 +244,7 @@ trait PlaneWave<T> {
     fn pass(&mut self, slices: &[Transmission<T>], watch: &dyn Watch) -> Result<(), Error>;
 
     /// What the wave has become, (k_y, k_x).
-    fn look(&self) -> Result<Array2<Complex<T>>, Error>;
+    fn spectrum(&self) -> Result<Array2<Complex<T>>, Error>;
 }
 
 /// The cores of this machine.
@@ -264,7 +264,7 @@ impl<T: Real> PlaneWave<T> for HostWorker<'_, T> {
         self.multislice.propagate(self.wave.view_mut(), slices, &CancelOnly(watch))
     }
 
-    fn look(&self) -> Result<Array2<Complex<T>>, Error> {
+    fn spectrum(&self) -> Result<Array2<Complex<T>>, Error> {
         Ok(self.wave.index_axis(Axis(0), 0).to_owned())
     }
 }

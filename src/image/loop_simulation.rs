@@ -159,7 +159,7 @@ impl LoopSimulation {
             }
         }
         let held: Vec<&Array1<f64>> = loops.iter().map(Strokes::held).collect();
-        self.look(&turbulence, (frames - 1) as f64 + self.control.delay, &held)
+        self.measure_residuals(&turbulence, (frames - 1) as f64 + self.control.delay, &held)
     }
 
     // Average what is seen in a frame
@@ -167,8 +167,16 @@ impl LoopSimulation {
     fn exposure(&self, turbulence: &EvolvingTurbulence, start: f64) -> TurbulenceFrame {
         let looks = NODES.map(|node| self.at(turbulence, start + node));
         let share = 1.0 / NODES.len() as f64;
-        let front = |t: usize| looks.iter().map(|look| &look.fronts[t] * share).fold(None, added);
-        let slopes = looks.iter().map(|look| &look.slopes * share).fold(None, added);
+        let front = |t: usize| {
+            looks
+                .iter()
+                .map(|measure_residuals| &measure_residuals.fronts[t] * share)
+                .fold(None, added)
+        };
+        let slopes = looks
+            .iter()
+            .map(|measure_residuals| &measure_residuals.slopes * share)
+            .fold(None, added);
         let fronts = (0..self.targets).filter_map(front).collect();
         TurbulenceFrame { slopes: slopes.unwrap_or_default(), fronts }
     }
@@ -304,7 +312,7 @@ impl LoopFrame {
 impl LoopSimulation {
     // Look at the hold of strokes
     /// Looks at a hold from a frame on, with the strokes of the sensors and behind them those that are best.
-    fn look(
+    fn measure_residuals(
         &self,
         turbulence: &EvolvingTurbulence,
         start: f64,

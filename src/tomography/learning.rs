@@ -1727,6 +1727,7 @@ mod tests {
         assert!(matches!(&learned.warnings[..], [FitWarning::Hardly(parts)] if parts.len() == 2));
     }
 
+    // Parameters without an effect are reported
     #[test]
     fn layers_that_are_not_there_and_stars_that_stand_together_tell_nothing() {
         let truth = system(0.15, [0.7, 0.3, 0.0], [3000.0, 6500.0], 20.0);

@@ -86,8 +86,8 @@ impl<T: Real> PlaneWave<T> for DeviceWorker<T> {
         Ok(())
     }
 
-    fn look(&self) -> Result<Array2<Complex<T>>, Error> {
-        self.passes.look(&self.queue, self.wave.view(..), 1, self.spectrum.view(..))?;
+    fn spectrum(&self) -> Result<Array2<Complex<T>>, Error> {
+        self.passes.transform_waves(&self.queue, self.wave.view(..), 1, self.spectrum.view(..))?;
         let spectrum = Array2::from_shape_vec(self.shape, self.spectrum.read()?);
         Ok(spectrum.unwrap_or_else(|_| unreachable!("as many as there are")))
     }

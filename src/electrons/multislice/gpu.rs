@@ -29,7 +29,7 @@ pub(crate) struct PassesGpu<T> {
     propagate: Kernel,
     begin: Kernel,
     begin_beams: Kernel,
-    look: Kernel,
+    transform_waves: Kernel,
     propagator: [Buffer<Complex<T>>; 2],
 }
 
@@ -108,7 +108,7 @@ impl<T: Real> PassesGpu<T> {
             propagate: down.kernel("propagate")?,
             begin: down.kernel("begin_probes")?,
             begin_beams: down.kernel("begin_beams")?,
-            look: down.kernel("look")?,
+            transform_waves: down.kernel("look")?,
             propagator: [gpu.upload(&along_x)?, gpu.upload(&all_y)?],
         }))
     }
@@ -175,7 +175,7 @@ impl<T: Real> PassesGpu<T> {
     ///
     /// # Errors
     /// Those of the device.
-    pub(crate) fn look<'a>(
+    pub(crate) fn transform_waves<'a>(
         &self,
         queue: &Gpu,
         waves: BufferView<'a, Complex<T>>,
@@ -185,7 +185,7 @@ impl<T: Real> PassesGpu<T> {
         let nx = self.points[0] / 2;
         let arguments: [Argument; 4] =
             [waves.into(), spectra.into(), (&self.columns.roots).into(), nx.into()];
-        queue.launch(&self.look, self.columns.shape(nx, count), &arguments)
+        queue.launch(&self.transform_waves, self.columns.shape(nx, count), &arguments)
     }
 }
 
@@ -307,7 +307,7 @@ mod tests {
             passes.pass(gpu, waves.view(..), 3, there.view(..)).unwrap();
         }
         let spectra = gpu.zeros(3 * ny * nx / 4).unwrap();
-        passes.look(gpu, waves.view(..), 3, spectra.view(..)).unwrap();
+        passes.transform_waves(gpu, waves.view(..), 3, spectra.view(..)).unwrap();
         let found: Vec<Complex<T>> = spectra.read().unwrap();
         let wanted = wanted.iter().flat_map(|plane| plane.iter());
         let gaps = wanted.zip(&found).map(|(wanted, found)| {

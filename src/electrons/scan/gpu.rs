@@ -251,6 +251,21 @@ impl<T: Real> DeviceWorker<'_, T> {
         Ok(())
     }
 
+    /// Queues the copy of slice `k`, when the slice before the last has been copied.
+    fn fetch_slice<'r>(
+        &self,
+        slices: &Slices<T>,
+        k: usize,
+        passing: &'r mut [Passing<T>],
+        watch: &dyn Watch,
+    ) -> Result<BufferView<'r, Complex<T>>, Error> {
+        check(watch)?;
+        slices.with(k, |slice| passing[k % 2].send(&self.queue, slice))?
+    }
+}
+
+// Beams and spectra of a batch
+impl<T: Real> DeviceWorker<'_, T> {
     /// Begins with some beams.
     fn begin_beams(
         &self,
@@ -265,25 +280,13 @@ impl<T: Real> DeviceWorker<'_, T> {
     }
 
     /// Spectra of `count` waves.
-    fn look<'v>(
+    fn transform_waves<'v>(
         &self,
         room: &Workspace<T>,
         count: usize,
         spectra: BufferView<'v, Complex<T>>,
     ) -> Result<(), Error> {
-        self.passes.look(&self.queue, room.waves.view(..), count, spectra)
-    }
-
-    /// Queues the copy of slice `k`, when the slice before the last has been copied.
-    fn fetch_slice<'r>(
-        &self,
-        slices: &Slices<T>,
-        k: usize,
-        passing: &'r mut [Passing<T>],
-        watch: &dyn Watch,
-    ) -> Result<BufferView<'r, Complex<T>>, Error> {
-        check(watch)?;
-        slices.with(k, |slice| passing[k % 2].send(&self.queue, slice))?
+        self.passes.transform_waves(&self.queue, room.waves.view(..), count, spectra)
     }
 }
 
@@ -331,7 +334,7 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
             self.passes.begin(&self.queue, waves, probe, there)?;
             let first = d * self.plan.options.ends.len();
             self.follow(slices, &mut room, count, watch, |e, room| {
-                self.look(room, count, room.spectra.view(..))?;
+                self.transform_waves(room, count, room.spectra.view(..))?;
                 room.readings.read(&self.queue, &room.spectra, count, first + e)
             })?;
         }
@@ -350,7 +353,7 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
         self.begin_beams(&room, prism, which)?;
         let ([nx, ny], mut all) = (self.plan.options.grid.points().map(|n| n / 2), Vec::new());
         self.follow(slices, &mut room, count, watch, |_, room| {
-            self.look(room, count, room.spectra.view(..))?;
+            self.transform_waves(room, count, room.spectra.view(..))?;
             let spectra = room.spectra.view(..count * nx * ny).on(&self.queue)?.read()?;
             let spectra = Array3::from_shape_vec((count, ny, nx), spectra);
             all.push(spectra.unwrap_or_else(|_| unreachable!("as many as were made")));
@@ -372,7 +375,11 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
         let plane = self.plan.kept();
         self.begin_beams(&room, prism, which.clone())?;
         self.follow(slices, &mut room, which.len(), watch, |e, room| {
-            self.look(room, which.len(), planes[e].view(which.start * plane..which.end * plane))
+            self.transform_waves(
+                room,
+                which.len(),
+                planes[e].view(which.start * plane..which.end * plane),
+            )
         })?;
         self.queue.synchronise()?;
         Ok(true)

@@ -287,12 +287,13 @@ mod tests {
     use crate::device::unwatched;
     use crate::linear::solver::Stop;
     use crate::model::noise::Noise;
-    use crate::tomography::estimate::Posed;
+    use crate::tomography::estimate::PosedEstimate;
     use crate::tomography::estimate::tests::{blinded, built, slopes, streaked, system};
 
     fn factorised(system: &System, options: EstimateOptions, method: Inversion) -> Factorised {
         let engine = Engine::default();
-        let model = Posed::new(system, options).unwrap().compute(&engine, &unwatched).unwrap();
+        let model =
+            PosedEstimate::new(system, options).unwrap().compute(&engine, &unwatched).unwrap();
         Factorised::new((model, system), options, method, &engine, &unwatched).unwrap()
     }
 
