@@ -22,7 +22,7 @@
 //! | [`linear`] | Toeplitz products, factorisations, iterative solvers | [`linear::BlockToeplitz`], [`linear::minres`] |
 //! | [`tomography`] | reconstructors, estimates of wavefronts, Learn & Apply, simulated slopes | [`tomography::ReconstructorPlan`], [`tomography::EstimatePlan`] |
 //! | [`correction`] | deformable mirrors, fitting error, servo-lag error | [`correction::Mirror`], [`correction::Fitting`] |
-//! | [`image`] | point-spread functions, Strehl ratios, error budgets | [`image::PsfPlan`], [`image::Aperture`] |
+//! | [`psf`] | point-spread functions, Strehl ratios, error budgets | [`psf::PsfPlan`], [`psf::Aperture`] |
 //! | [`specimen`] | crystals from CIF and XYZ files, slices, frozen phonons, scattering factors | [`specimen::Crystal`] |
 //! | [`electrons`] | potentials, probes, multislice, PRISM, detectors, scans, HRTEM | [`electrons::StemPlan`], [`electrons::Multislice`] |
 //! | [`device`] | CPU threads and GPUs, progress, memory | [`device::Engine`] |
@@ -70,7 +70,7 @@
 //! **Point-spread function** of the same instrument behind its deformable mirrors, at 1.65 µm.
 //!
 //! ```
-//! use lenslet::image::{PsfOptions, PsfPlan};
+//! use lenslet::psf::{PsfOptions, PsfPlan};
 //! use lenslet::prelude::*;
 //!
 //! let text = std::fs::read_to_string("book/systems/small-moao.toml").unwrap();
@@ -135,7 +135,7 @@ pub mod model;
 pub mod turbulence;
 pub mod tomography;
 pub mod correction;
-pub mod image;
+pub mod psf;
 pub mod specimen;
 pub mod electrons;
 #[cfg(feature = "plot")]

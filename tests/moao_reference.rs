@@ -19,7 +19,7 @@
 
 use lenslet::correction::{Mirror, Projector};
 use lenslet::device::{Engine, unwatched};
-use lenslet::image::{Actuators, Aperture};
+use lenslet::psf::{Actuators, Aperture};
 use lenslet::model::{GuideStar, MirrorDesign, Noise, Spacing, System};
 use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
 use lenslet::units::ARCSEC;

@@ -114,7 +114,7 @@ fn error_budgets() {
 /// Strehl ratios to 1e-4, widths and energies, and errors in nanometres by their causes: what changes them changes more than rounding.
 #[test]
 fn image_budgets() {
-    use lenslet::image::{PsfOptions, PsfPlan};
+    use lenslet::psf::{PsfOptions, PsfPlan};
     let name = "book/systems/small-moao.toml";
     let text = std::fs::read_to_string(name).unwrap();
     let system = System::from_toml(&text, name).unwrap();

@@ -991,8 +991,8 @@ fn shipped_systems_with_mirrors_can_be_imaged()
             continue;
         }
         let text = shipped(&name);
-        let options = lenslet::image::PsfOptions::from_toml(&text, &name)?;
-        let plan = lenslet::image::PsfPlan::new(&System::from_toml(&text, &name)?, options)?;
+        let options = lenslet::psf::PsfOptions::from_toml(&text, &name)?;
+        let plan = lenslet::psf::PsfPlan::new(&System::from_toml(&text, &name)?, options)?;
         let planned = plan.describe(&lenslet::device::Engine::default());
         assert!(planned.stages.iter().any(|stage| stage.seconds > 0.0), "{name}");
         posed += 1;

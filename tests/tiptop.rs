@@ -1,7 +1,7 @@
 //! Parameter files of TIPTOP as system files: what is written of each example, and the command that writes it.
 
 use crate::cli::{Checked, Run};
-use lenslet::image::PsfOptions;
+use lenslet::psf::PsfOptions;
 use lenslet::model::{Imported, System};
 use std::path::PathBuf;
 

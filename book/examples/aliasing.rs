@@ -2,7 +2,7 @@
 
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
 use lenslet::device::{Engine, unwatched};
-use lenslet::image::{ErrorTerm, CameraOptions, PsfOptions, PsfPlan};
+use lenslet::psf::{ErrorTerm, CameraOptions, PsfOptions, PsfPlan};
 use lenslet::model::{
     Atmosphere, GuideStar, Layer, LensletArray, MirrorDesign, Pupil, Source, Spacing, System,
 };

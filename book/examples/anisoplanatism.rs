@@ -2,7 +2,7 @@
 
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
 use lenslet::device::{Engine, unwatched};
-use lenslet::image::{ErrorTerm, CameraOptions, PsfOptions, PsfPlan, StructureFunctionModel};
+use lenslet::psf::{ErrorTerm, CameraOptions, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::model::{MirrorDesign, Source, Spacing, System};
 use lenslet::plot::Figure;
 use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};

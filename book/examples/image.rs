@@ -1,6 +1,6 @@
 //! Draws the figures of the chapters on the image into the folder that is given.
 
-use lenslet::image::{
+use lenslet::psf::{
     Actuators, Aperture, Budget, CameraOptions, OpticalTransfer, TelescopeTransfer,
 };
 use lenslet::model::Pupil;

@@ -1,7 +1,7 @@
 //! Runs the loop of a small system in simulated worlds and draws what a camera sees beside what is foretold, into the folder that is given.
 
 use lenslet::device::{Engine, unwatched};
-use lenslet::image::{
+use lenslet::psf::{
     Budget, ErrorTerm, PsfOptions, PsfPlan, LoopSimulation, PointSpread, LoopFrame,
 };
 use lenslet::model::System;

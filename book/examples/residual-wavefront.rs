@@ -2,7 +2,7 @@
 
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
 use lenslet::device::{Engine, unwatched};
-use lenslet::image::{ErrorTerm, CameraOptions, PsfOptions, PsfPlan, LoopSimulation};
+use lenslet::psf::{ErrorTerm, CameraOptions, PsfOptions, PsfPlan, LoopSimulation};
 use lenslet::model::{
     Atmosphere, ControlLoop, GuideStar, Layer, LensletArray, LoopKind, MirrorDesign, Pupil, Source,
     Spacing, System,
@@ -107,7 +107,7 @@ fn against_the_wind() -> Result<Figure, Box<dyn Error>> {
     use ErrorTerm::{Aliasing, Anisoplanatism, Bandwidth, Fitting, Tomography};
     let all = vec![Tomography, Aliasing, Anisoplanatism, Fitting, Bandwidth];
     let mut apart = options(Some(all));
-    apart.image.structure = lenslet::image::StructureFunctionModel::Stationary;
+    apart.image.structure = lenslet::psf::StructureFunctionModel::Stationary;
     let plan = PsfPlan::new(&system(0.0)?, apart)?;
     let sum = 1e9 * plan.run(&Engine::default(), &unwatched)?.targets[0].budget.total();
     Ok(Figure::new()

@@ -6,7 +6,7 @@ use super::reconstruct::time_stages;
 use crate::device::cuda::probe::probe;
 use crate::device::{CostKind, Engine, Speed, Watch, WithinStage, cache, processor_name, threads};
 use crate::error::{Error, Invalid, count};
-use crate::files::origin::today;
+use crate::files::provenance::today;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::LensletArray;
 use crate::model::noise::GuideStar;

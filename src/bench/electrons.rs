@@ -10,7 +10,7 @@ use crate::electrons::{
     StemOptions, StemPlan, WaveGrid,
 };
 use crate::error::{Error, Invalid};
-use crate::files::origin::date;
+use crate::files::provenance::date;
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Atom, Element, Phonons, Slicing, Specimen};
 use ndarray::Array2;

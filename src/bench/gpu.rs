@@ -7,7 +7,7 @@ use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
 use crate::device::unwatched;
 use crate::error::{Error, in_bytes};
-use crate::files::origin::date;
+use crate::files::provenance::date;
 use crate::linear::operator::gpu::DeviceOperator;
 use crate::linear::solver::Stop;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;

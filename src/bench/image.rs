@@ -6,13 +6,13 @@ use super::reconstruct::time_median;
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, count};
 #[cfg(feature = "cuda")]
-use crate::image::exposures::Strokes;
-use crate::image::{
-    Actuators, CameraOptions, Exposures, PsfOptions, PsfPlan, StructureFunctionModel,
-};
-#[cfg(feature = "cuda")]
 use crate::linear::factorisation::gpu::upload_rows;
 use crate::model::system::System;
+#[cfg(feature = "cuda")]
+use crate::psf::exposures::Strokes;
+use crate::psf::{
+    Actuators, CameraOptions, Exposures, PsfOptions, PsfPlan, StructureFunctionModel,
+};
 use ndarray::Array2;
 use serde::Serialize;
 use std::time::Instant;

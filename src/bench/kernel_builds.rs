@@ -13,8 +13,6 @@ use crate::electrons::multislice::gpu::PassesGpu;
 use crate::electrons::prism::gpu::{PlanesGpu, WindowsGpu};
 use crate::electrons::{Beam, DetectorOptions, Detectors, WaveGrid};
 use crate::error::Error;
-use crate::image::structure_function::{Actuators, MeanStructure};
-use crate::image::{Aperture, CameraOptions, Exposures, StructureFunctionModel};
 use crate::linear::blocks::gpu::FewRows;
 use crate::linear::matrix::gpu::MatrixGpu;
 use crate::linear::operator::Pairs;
@@ -25,6 +23,8 @@ use crate::model::lenslet_array::{LensletArray, Pupil};
 use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
 use crate::numerics::real::Real;
+use crate::psf::structure_function::{Actuators, MeanStructure};
+use crate::psf::{Aperture, CameraOptions, Exposures, StructureFunctionModel};
 
 // Estimates and covariances that have kernels
 use crate::tomography::estimate::gpu::EstimatorGpu;

@@ -2,21 +2,21 @@
 //! The command `bench`: run times, measured here.
 
 // What the command bench stands on
-use super::choice;
 use super::examples::{self, examples};
 use super::progress::{Terminal, with_speed};
 use super::ranks::RankArgs;
 use super::summary::{plan_json, plan_text};
+use super::value_parsers;
 use super::watch::complain;
 use crate::bench::calibration::{self, Kept};
 use crate::bench::electrons::{CASES, StemSheet, chosen};
 use crate::bench::{self, gpu::Sheet};
 use crate::device::{self, Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
-use crate::image::PsfOptions;
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::numerics::real::Precision;
+use crate::psf::PsfOptions;
 use crate::tomography::inversion::Inversion;
 use crate::tomography::reconstructor::ReconstructorOptions;
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
@@ -90,10 +90,10 @@ struct ReconstructBenchArgs {
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Precision of the numbers on a graphics processor: f64 or f32.
-    #[arg(long, default_value = "f64", value_parser = choice::precisions())]
+    #[arg(long, default_value = "f64", value_parser = value_parsers::precisions())]
     precision: Precision,
     /// How the covariance of the measurements is inverted, in place of what the system file says: auto, cholesky, eigen or iterative.
-    #[arg(long, value_parser = choice::inversions())]
+    #[arg(long, value_parser = value_parsers::inversions())]
     method: Option<Inversion>,
     /// Compute the errors alone, without the reconstructor.
     #[arg(long)]
@@ -118,7 +118,7 @@ struct ImageBenchArgs {
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Precision of the numbers on a graphics processor: f64 or f32.
-    #[arg(long, default_value = "f64", value_parser = choice::precisions())]
+    #[arg(long, default_value = "f64", value_parser = value_parsers::precisions())]
     precision: Precision,
     /// Repetitions, of which the median is taken, after one that does not count.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -139,7 +139,7 @@ struct StemBenchArgs {
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Precision of waves: f64 or f32.
-    #[arg(long, default_value = "f32", value_parser = choice::precisions())]
+    #[arg(long, default_value = "f32", value_parser = value_parsers::precisions())]
     precision: Precision,
     /// Runs of which the least time is taken, after one that does not count.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -157,7 +157,7 @@ struct CalibrateArgs {
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Precision of the numbers on a graphics processor: f64 or f32.
-    #[arg(long, default_value = "f64", value_parser = choice::precisions())]
+    #[arg(long, default_value = "f64", value_parser = value_parsers::precisions())]
     precision: Precision,
     /// Print JSON.
     #[arg(long)]

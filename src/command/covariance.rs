@@ -5,12 +5,12 @@
 use super::examples::{self, examples};
 use super::progress::{Terminal, with_speed};
 use super::summary::{Summary, command_line, method_and_error, plan_text};
-use crate::command::choice;
+use crate::command::value_parsers;
 use crate::device::{Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Precision};
-use crate::files::draft::{Draft, check_files};
-use crate::files::origin::Origin;
+use crate::files::atomic_file::{Draft, check_files};
+use crate::files::provenance::Origin;
 use crate::model::system::System;
 use crate::plot::{ColourScale, CovarianceView, Pairs, PictureFormat};
 use crate::plot::{plot_covariance, plot_wavefront_covariance};
@@ -34,7 +34,7 @@ pub struct CovarianceArgs {
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    file: choice::FileFormat,
+    file: value_parsers::FileFormat,
     // Arguments about the method
     /// How to compute.
     #[arg(long, value_enum, default_value = "direct")]
@@ -46,13 +46,13 @@ pub struct CovarianceArgs {
     #[arg(long, requires = "samples")]
     oversampling: Option<usize>,
     /// Form of the covariances.
-    #[arg(long, value_parser = choice::forms(), default_value = "auto")]
+    #[arg(long, value_parser = value_parsers::forms(), default_value = "auto")]
     form: Form,
     /// Where to compute: cpu, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Precision of the written numbers, and of the computation on a graphics processor.
-    #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
+    #[arg(long, value_parser = value_parsers::precisions(), default_value = "f64")]
     precision: Precision,
     // Arguments about what is shown
     /// Draw the covariance into this file, .svg or .png.
@@ -65,10 +65,10 @@ pub struct CovarianceArgs {
     #[arg(long, value_name = "P,Q|all", requires = "plot", value_parser = parse_pair)]
     pair: Option<Pairs>,
     /// Component to draw: xx, xy or yy of slopes, x or y of wavefronts with slopes; or all.
-    #[arg(long, requires = "plot", value_parser = choice::components(), default_value = "all")]
-    component: choice::Components,
+    #[arg(long, requires = "plot", value_parser = value_parsers::components(), default_value = "all")]
+    component: value_parsers::Components,
     /// Scale of the colours.
-    #[arg(long, requires = "plot", value_parser = choice::scales(), default_value = "root")]
+    #[arg(long, requires = "plot", value_parser = value_parsers::scales(), default_value = "root")]
     scale: ColourScale,
     /// Say what would be computed, how, in what memory and time, and stop.
     #[arg(long)]
@@ -221,7 +221,7 @@ fn view(args: &CovarianceArgs, plan: &CovariancePlan) -> Result<CovarianceView, 
         }
         (PlottedCovariance::Wavefront, None) => {
             let needed = "wavefronts need a [[target]] and a table [phase]";
-            return Err(choice::no_picture("wavefront", &["slopes"], needed).into());
+            return Err(value_parsers::no_picture("wavefront", &["slopes"], needed).into());
         }
     }
     Ok(view)

@@ -7,13 +7,13 @@ use super::progress::{Terminal, with_speed};
 use super::summary::{
     Outcome, align, command_line, count, file_json, file_line, file_lines, plan_text,
 };
-use crate::command::choice;
+use crate::command::value_parsers;
 use crate::device::engine::Engine;
 use crate::device::{self, Device, check};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
-use crate::files::draft::{Draft, check_files};
-use crate::files::origin::Origin;
+use crate::files::atomic_file::{Draft, check_files};
+use crate::files::provenance::Origin;
 use crate::files::reading::split_choice;
 use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::Solver;
@@ -36,7 +36,7 @@ use std::time::Instant;
 
 // Arguments of estimate
 #[derive(Debug, Args)]
-#[command(after_help = words_and_examples(choice::SLOPES, examples::ESTIMATE))]
+#[command(after_help = words_and_examples(value_parsers::SLOPES, examples::ESTIMATE))]
 pub struct EstimateArgs {
     /// System file (TOML), with targets and a grid of wavefront points.
     pub system: PathBuf,
@@ -44,14 +44,14 @@ pub struct EstimateArgs {
     #[arg(long, required_unless_present = "plan")]
     pub slopes: Option<PathBuf>,
     #[command(flatten)]
-    pub stored: choice::StoredSlopes,
+    pub stored: value_parsers::StoredSlopes,
     /// File to write: NumPy's .npz, or FITS if it ends in .fits, .fit or .fts.
     #[arg(short, long, required_unless_present = "plan")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
-    pub file: choice::FileFormat,
+    pub file: value_parsers::FileFormat,
     /// Precision of the written numbers, and of the estimate; cores go on in double precision below a tolerance of 1e-5.
-    #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
+    #[arg(long, value_parser = value_parsers::precisions(), default_value = "f64")]
     pub precision: Precision,
     /// Draw the wavefronts of a frame into this file, .svg or .png.
     #[arg(long)]
@@ -61,7 +61,7 @@ pub struct EstimateArgs {
     pub frame: Option<usize>,
     // Arguments about the solver
     /// By a factor or by iterations, in place of what the system file says.
-    #[arg(long, value_parser = choice::inversions())]
+    #[arg(long, value_parser = value_parsers::inversions())]
     pub method: Option<Inversion>,
     /// Eigenvalues below this share of the largest are dropped, in place of what the system file says.
     #[arg(long)]
@@ -84,10 +84,10 @@ pub struct EstimateArgs {
 
     // Arguments about form and frames
     /// Form of the covariances: dense is exact also for guide stars at a finite height, and needs much memory.
-    #[arg(long, value_parser = choice::forms(), default_value = "auto")]
+    #[arg(long, value_parser = value_parsers::forms(), default_value = "auto")]
     pub form: Form,
     /// How layers are brought to the pupil, for guide stars at a finite height: cubic unless given.
-    #[arg(long, value_parser = choice::interpolations())]
+    #[arg(long, value_parser = value_parsers::interpolations())]
     pub interpolation: Option<Interpolation>,
     /// Where to compute: cpu, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long, default_value = "cpu")]

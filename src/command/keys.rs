@@ -5,7 +5,7 @@
 use super::examples::{self, examples};
 use crate::electrons::SAMPLE_KEYS;
 use crate::error::{Error, Invalid};
-use crate::files::located::edits;
+use crate::files::spanned_toml::edits;
 use crate::files::{KeyDefault, KeyKind, KeyRow, key_rows};
 use crate::model::SYSTEM_KEYS;
 use clap::Args;
@@ -190,8 +190,8 @@ mod tests {
     use crate::electrons::sample_file::SampleFile;
     use crate::error::BadLine;
     use crate::files::KeyRange;
-    use crate::image::PsfOptions;
     use crate::model::System;
+    use crate::psf::PsfOptions;
 
     // Files that have every table
     const SYSTEM: &str = "[atmosphere]\nr0 = 0.15\n[[atmosphere.layers]]\naltitude = 0.0\nfraction = 1.0\nouter_scale = 25.0\n\

@@ -2,15 +2,15 @@
 //! The command `learn`: from a file of slopes to a system file.
 
 // What the command learn stands on
-use super::choice;
 use super::examples::{self, words_and_examples};
 use super::progress::{Terminal, with_speed};
 use super::summary::{
     Outcome, align, command_line, count, file_json, file_line, file_lines, plan_text,
 };
+use super::value_parsers;
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
-use crate::files::draft::{Draft, check_files};
+use crate::files::atomic_file::{Draft, check_files};
 use crate::files::reading::split_choice;
 use crate::files::rewriting::Rewriting;
 use crate::model::slopes::ReadSlopes;
@@ -26,7 +26,7 @@ use std::time::Instant;
 
 // Arguments of learn
 #[derive(Debug, Args)]
-#[command(after_help = words_and_examples(choice::SLOPES, examples::LEARN))]
+#[command(after_help = words_and_examples(value_parsers::SLOPES, examples::LEARN))]
 pub struct LearnArgs {
     /// System file (TOML) to start from.
     pub system: PathBuf,
@@ -34,7 +34,7 @@ pub struct LearnArgs {
     #[arg(long, required_unless_present = "plan")]
     slopes: Option<PathBuf>,
     #[command(flatten)]
-    stored: choice::StoredSlopes,
+    stored: value_parsers::StoredSlopes,
     /// System file (.toml) to write.
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub struct LearnArgs {
     #[arg(
         long,
         value_delimiter = ',',
-        value_parser = choice::unknowns(),
+        value_parser = value_parsers::unknowns(),
         default_values = ["strengths", "altitudes"]
     )]
     fit: Vec<ParameterGroup>,

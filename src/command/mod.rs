@@ -1,7 +1,7 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
 //! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `learn`, `import`, `simulate`, `stem`, `info`, `keys`, `new`, `bench`.
 
-mod choice;
+mod value_parsers;
 mod examples;
 mod progress;
 mod ranks;
@@ -43,10 +43,10 @@ use self::templates::NewArgs;
 use self::watch::complain;
 use crate::device::start_threads;
 use crate::error::{Error, escaped_lines};
-use crate::files::located::Document;
-use crate::image::options::check_telescope;
+use crate::files::spanned_toml::Document;
 use crate::model::SYSTEM_KEYS;
 use crate::model::system::{System, rates_apart, suspect_units};
+use crate::psf::options::check_telescope;
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::path::Path;

@@ -7,7 +7,7 @@ use crate::electrons::detector::rings;
 use crate::electrons::sample_file::Algorithm;
 use crate::electrons::{Beam, DetectorOptions, Detectors, Scan, WaveGrid};
 use crate::error::{BadLine, Error, Invalid, accept};
-use crate::files::located::{edits, one_line, read_text};
+use crate::files::spanned_toml::{edits, one_line, read_text};
 use crate::specimen::{self, Atom, Crystal, Element, Slicing, Specimen};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

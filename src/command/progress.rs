@@ -694,7 +694,7 @@ mod tests {
     // Tests of jobs on images
     #[test]
     fn images_report_what_they_plan() {
-        use crate::image::{LoopSimulation, PsfOptions, PsfPlan};
+        use crate::psf::{LoopSimulation, PsfOptions, PsfPlan};
         let engine = Engine::default();
         let with = |more: &str| SYSTEM.replace("pixels = 32", &format!("pixels = 32, {more}"));
         let mcao = |text: String| text.replace("'moao'", "'mcao'");

@@ -2,24 +2,24 @@
 //! The command `psf`: from a system file to the images of its targets, and their budgets of errors.
 
 // What the command psf stands on
-use super::choice;
 use super::examples::{self, examples};
 use super::progress::{Terminal, with_speed};
 use super::summary::{align, command_line, count, file_json, file_line, file_lines, plan_text};
+use super::value_parsers;
 use crate::device::{Device, Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
-use crate::files::draft::{Draft, check_files};
-use crate::files::origin::Origin;
-use crate::image::loop_simulation::{LOOPS, REALISATIONS};
-use crate::image::{
-    Exposure, Field, FieldImages, Images, LoopSimulation, PsfOptions, PsfPlan, PsfResult, Ring,
-    Simulated, TargetImage,
-};
+use crate::files::atomic_file::{Draft, check_files};
+use crate::files::provenance::Origin;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::plot::{
     FieldPicture, PictureFormat, plot_budgets, plot_field, plot_profiles, plot_stars, short_name,
+};
+use crate::psf::loop_simulation::{LOOPS, REALISATIONS};
+use crate::psf::{
+    Exposure, Field, FieldImages, Images, LoopSimulation, PsfOptions, PsfPlan, PsfResult, Ring,
+    Simulated, TargetImage,
 };
 use crate::tomography::inversion::Inversion;
 use crate::units::ARCSEC;
@@ -39,7 +39,7 @@ pub struct PsfArgs {
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,
     /// How the covariance of the measurements is inverted, in place of what the system file says.
-    #[arg(long, value_parser = choice::inversions())]
+    #[arg(long, value_parser = value_parsers::inversions())]
     method: Option<Inversion>,
     /// Write the images of the field, or else of the targets, into this file that ScopeSim reads (.fits), too.
     #[arg(long)]
@@ -60,7 +60,7 @@ pub struct PsfArgs {
     #[arg(long, requires = "plot", default_value_t = 4)]
     decades: u32,
     /// Precision of the written numbers, and of what a graphics processor computes; processors compute in double precision.
-    #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
+    #[arg(long, value_parser = value_parsers::precisions(), default_value = "f64")]
     precision: Precision,
     /// Where to compute: cpu, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long, default_value = "cpu")]
@@ -144,7 +144,7 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
         pictures.iter().filter(|(_, _, exists, _)| *exists).map(|(_, name, ..)| *name).collect();
     let missing = pictures.iter().find(|(of, _, exists, _)| *of == args.of && !exists);
     if let Some((_, name, _, needed)) = missing.filter(|_| picture.is_some()) {
-        return Err(choice::no_picture(name, &existing, needed).into());
+        return Err(value_parsers::no_picture(name, &existing, needed).into());
     }
     let plan = PsfPlan::new(&system, options)?.whole_field(args.scopesim.is_some());
     let engine = with_speed(Engine::open(args.device, args.precision)?, args.plan)?;

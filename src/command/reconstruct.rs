@@ -2,18 +2,18 @@
 //! The command `reconstruct`: from a system file to reconstructors and the errors that they leave.
 
 // What the command reconstruct stands on
-use super::choice;
 use super::examples::{self, words_and_examples};
 use super::progress::{Terminal, with_speed};
 use super::ranks::RankArgs;
 use super::summary::{align, command_line, count, file_json, file_line, file_lines, plan_text};
 use super::telemetry::{Loops, TELEMETRY, is_named_telemetry};
+use super::value_parsers;
 use super::watch::complain;
 use crate::device::{Device, Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
-use crate::files::draft::{Draft, check_files};
-use crate::files::origin::Origin;
+use crate::files::atomic_file::{Draft, check_files};
+use crate::files::provenance::Origin;
 use crate::model::system::System;
 use crate::plot::map::{WavefrontMap, plot_wavefront_errors};
 use crate::plot::noise::{check_noise, plot_noise_of_stars};
@@ -35,7 +35,7 @@ use std::time::Instant;
 
 // Arguments of reconstruct
 #[derive(Debug, Args)]
-#[command(after_help = words_and_examples(choice::SLOPES, examples::RECONSTRUCT))]
+#[command(after_help = words_and_examples(value_parsers::SLOPES, examples::RECONSTRUCT))]
 pub struct ReconstructArgs {
     /// System file (TOML), with at least one target.
     pub system: PathBuf,
@@ -43,7 +43,7 @@ pub struct ReconstructArgs {
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,
     /// How the covariance of the measurements is inverted, in place of what the system file says.
-    #[arg(long, value_parser = choice::inversions())]
+    #[arg(long, value_parser = value_parsers::inversions())]
     method: Option<Inversion>,
     /// Eigenvalues below this share of the largest are dropped, in place of what the system file says.
     #[arg(long)]
@@ -53,7 +53,7 @@ pub struct ReconstructArgs {
     tolerance: Option<f64>,
     // Argument about the truth
     /// What targets are to be known by, in place of what the system file says.
-    #[arg(long, value_parser = choice::truths())]
+    #[arg(long, value_parser = value_parsers::truths())]
     truth: Option<Truth>,
     /// Compute the errors alone: the reconstructor is neither kept nor written.
     #[arg(long)]
@@ -75,10 +75,10 @@ pub struct ReconstructArgs {
     #[arg(long, requires = "plot")]
     target: Option<usize>,
     /// Scale of the colours of a reconstructor.
-    #[arg(long, requires = "plot", value_parser = choice::scales(), default_value = "root")]
+    #[arg(long, requires = "plot", value_parser = value_parsers::scales(), default_value = "root")]
     scale: ColourScale,
     /// Precision of the written numbers, and of what a graphics processor computes; processors compute in double precision.
-    #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
+    #[arg(long, value_parser = value_parsers::precisions(), default_value = "f64")]
     precision: Precision,
     /// Where to compute: cpu, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long, default_value = "cpu")]
@@ -310,7 +310,7 @@ impl ReconstructArgs {
         let existing = pictures.iter().filter(|(_, _, (exists, _))| *exists);
         let existing: Vec<&str> = existing.map(|(_, name, _)| *name).collect();
         match pictures.iter().find(|(of, _, (exists, _))| *of == self.of && !exists) {
-            Some((_, name, (_, needed))) => Err(choice::no_picture(name, &existing, needed)),
+            Some((_, name, (_, needed))) => Err(value_parsers::no_picture(name, &existing, needed)),
             None => Ok(()),
         }
     }

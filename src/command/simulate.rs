@@ -2,16 +2,16 @@
 //! The command `simulate`: from a system file to files of slopes and of true wavefronts.
 
 // What the command simulate stands on
-use super::choice;
 use super::examples::{self, words_and_examples};
 use super::progress::{Terminal, with_speed};
 use super::summary::{align, command_line, file_json, file_line, plan_text};
 use super::telemetry::{draft_of_slopes, is_named_telemetry};
+use super::value_parsers;
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
-use crate::files::draft::{Draft, check_files};
-use crate::files::origin::Origin;
+use crate::files::atomic_file::{Draft, check_files};
+use crate::files::provenance::Origin;
 use crate::model::system::System;
 use crate::tomography::simulation::{SimulationOptions, SimulationPlan};
 use crate::turbulence::arrays::slope_table;
@@ -22,7 +22,7 @@ use std::time::Instant;
 
 // Arguments of simulate
 #[derive(Debug, Args)]
-#[command(after_help = words_and_examples(choice::SLOPES, examples::SIMULATE))]
+#[command(after_help = words_and_examples(value_parsers::SLOPES, examples::SIMULATE))]
 pub struct SimulateArgs {
     /// System file (TOML).
     pub system: PathBuf,

@@ -5,20 +5,20 @@ pub(super) mod sample_report;
 
 // What the command stem stands on
 use self::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
-use super::choice;
 use super::examples::{self, examples};
 use super::prismatic::FromPrismatic;
 use super::progress::{Terminal, with_speed};
 use super::summary::{align, command_line, count, file_json, file_line, file_lines};
+use super::value_parsers;
 use super::watch::complain;
 use crate::device::{Description, Device, Engine, Stage, Watch, WithinStage, check};
 use crate::electrons::sample_file::{Algorithm, SampleFile};
 use crate::electrons::{Beside, Comparison, DetectorError, Finishing, SampleSummary};
 use crate::electrons::{StemMethod, StemPlan, StemReadings};
 use crate::error::{Error, Invalid, accept, positive};
-use crate::files::draft::{Draft, check_distinct, check_files, check_length};
-use crate::files::draft::{check_names, check_outside};
-use crate::files::origin::Origin;
+use crate::files::atomic_file::{Draft, check_distinct, check_files, check_length};
+use crate::files::atomic_file::{check_names, check_outside};
+use crate::files::provenance::Origin;
 use crate::files::signal_files::SignalFormat;
 use crate::files::signals::{Sample, Signals};
 use crate::numerics::Precision;
@@ -78,7 +78,7 @@ pub struct StemArgs {
     #[arg(long, default_value_t = 60.0)]
     checkpoint: f64,
     /// Precision of waves, in place of what the sample file says.
-    #[arg(long, value_parser = choice::precisions())]
+    #[arg(long, value_parser = value_parsers::precisions())]
     precision: Option<Precision>,
     /// Where to compute: cpu, which is the default, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long)]

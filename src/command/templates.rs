@@ -5,7 +5,7 @@
 use super::examples::{self, examples};
 use super::summary::{align, file_line};
 use crate::error::{Error, Invalid};
-use crate::files::draft::Draft;
+use crate::files::atomic_file::Draft;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 

@@ -133,7 +133,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_signal_ends_a_process_that_never_looks() {
-        use crate::files::draft::Draft;
+        use crate::files::atomic_file::Draft;
         const CHILD: &str = "LENSLET_NEVER_LOOKS";
         if let Ok(name) = std::env::var(CHILD) {
             catch_signals();

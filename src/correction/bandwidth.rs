@@ -2,13 +2,13 @@
 //! The temporal error of a mirror: what the wind changes while light is measured and strokes are held.
 
 // What bandwidth stands on
-use crate::correction::band::Band;
+use crate::correction::correctable_band::Band;
 use crate::correction::fitting::square_metres;
 #[cfg(feature = "files")]
 use crate::error::Error;
 use crate::error::{Invalid, accept, length};
 #[cfg(feature = "files")]
-use crate::files::located::Document;
+use crate::files::spanned_toml::Document;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::control::{ControlLoop, LoopKind};
 #[cfg(feature = "files")]

@@ -2,7 +2,7 @@
 //! The fitting error: turbulence that is finer than the actuators of a mirror.
 
 // What fitting stands on
-use crate::correction::band::{Band, mirrored};
+use crate::correction::correctable_band::{Band, mirrored};
 use crate::error::{Invalid, length};
 use crate::model::atmosphere::Atmosphere;
 use crate::numerics::quadrature::gauss_legendre;

@@ -2,7 +2,7 @@
 //! Covariances of wavefronts and slopes with slopes as a loop averages them, under frozen flow.
 
 // Imports of loop covariances
-use crate::correction::low::{Grid, MARGIN};
+use crate::correction::in_band_covariance::{Grid, MARGIN};
 use crate::device::{CancelOnly, Engine, Watch, check};
 use crate::error::Error;
 use crate::model::atmosphere::{Atmosphere, Layer};

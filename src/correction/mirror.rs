@@ -7,7 +7,7 @@ use crate::correction::influence::Influence;
 use crate::error::{BadLine, Error};
 use crate::error::{Invalid, accept};
 #[cfg(feature = "files")]
-use crate::files::located::{Document, Table};
+use crate::files::spanned_toml::{Document, Table};
 #[cfg(feature = "files")]
 use crate::model::SYSTEM_KEYS;
 #[cfg(feature = "files")]

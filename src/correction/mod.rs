@@ -13,17 +13,17 @@ pub use projector::Projector;
 pub(crate) mod modes;
 #[cfg(feature = "factorise")]
 pub use modes::{Corrected, Correction, CorrectionMode, CorrectionOptions};
-pub(crate) mod band;
+pub(crate) mod correctable_band;
 pub mod fitting;
 pub use fitting::Fitting;
 #[cfg(feature = "factorise")]
-pub(crate) mod low;
+pub(crate) mod in_band_covariance;
 #[cfg(feature = "factorise")]
-pub use low::low_covariances;
+pub use in_band_covariance::low_covariances;
 #[cfg(feature = "factorise")]
-pub(crate) mod shared;
+pub(crate) mod shared_mirrors;
 #[cfg(feature = "factorise")]
-pub use shared::{ResidualStrokes, SharedMirrors, SharedOptions};
+pub use shared_mirrors::{ResidualStrokes, SharedMirrors, SharedOptions};
 pub mod bandwidth;
 pub use bandwidth::Bandwidth;
 #[cfg(feature = "factorise")]

@@ -9,7 +9,7 @@ use crate::correction::projector::Projector;
 use crate::device::Engine;
 use crate::error::{Error, Invalid, accept, not_negative};
 #[cfg(feature = "files")]
-use crate::files::located::Document;
+use crate::files::spanned_toml::Document;
 use crate::linear::times_transpose;
 #[cfg(feature = "files")]
 use crate::model::SYSTEM_KEYS;

@@ -1,12 +1,12 @@
 // Tangled from book/src/cuda-machine.md: edit there, or here and run cargo tangle stitch.
 //! Where a computation runs.
 
-#[cfg(feature = "cuda")]
-use super::crew::Crew;
+use super::calibration::Speed;
 use super::gpu::Gpu;
 #[cfg(feature = "cuda")]
-use super::meeting::RankInfo;
-use super::speed::Speed;
+use super::rank_group::Crew;
+#[cfg(feature = "cuda")]
+use super::rendezvous::RankInfo;
 use super::{Device, start_threads, threads};
 use crate::error::{Error, Invalid, accept, count};
 use crate::numerics::real::Precision;

@@ -4,11 +4,11 @@
 pub(crate) mod member;
 
 // What the seam stands on
-use super::machine::{
+use super::backend::{
     Handle, Kind, Machine, Opened, Operation, Owned, Pages, Product, Queue, Symmetric, Transforms,
     Triangular,
 };
-pub use super::machine::{Header, KernelSource, Shape};
+pub use super::backend::{Header, KernelSource, Shape};
 use super::memory::refuse;
 use crate::error::Error;
 use crate::numerics::real::{Precision, Real};

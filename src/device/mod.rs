@@ -8,7 +8,7 @@ pub(crate) mod cache;
 #[cfg(feature = "cuda")]
 pub(crate) mod collective;
 #[cfg(feature = "cuda")]
-pub(crate) mod crew;
+pub(crate) mod rank_group;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 mod dispatch;
@@ -23,15 +23,16 @@ pub mod gpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod headers;
 #[cfg(feature = "cuda")]
-pub(crate) mod machine;
+pub(crate) mod backend;
 #[cfg(feature = "cuda")]
-pub(crate) mod meeting;
+pub(crate) mod rendezvous;
 mod memory;
 pub(crate) mod plan;
-mod speed;
+mod calibration;
 #[cfg(any(feature = "cuda", feature = "files"))]
 pub(crate) mod temporary;
 
+pub use self::calibration::{CostKind, Speed};
 #[cfg(feature = "factorise")]
 pub(crate) use self::dispatch::WithinStage;
 pub(crate) use self::dispatch::{
@@ -42,12 +43,11 @@ pub use self::engine::Engine;
 #[cfg(feature = "cuda")]
 pub use self::gpu::Buffer;
 pub use self::gpu::Gpu;
-#[cfg(feature = "cuda")]
-pub use self::meeting::RankInfo;
 pub(crate) use self::memory::refuse_beyond_memory;
 pub use self::memory::{available_memory, processor_name};
 pub use self::plan::{Description, Memory, Stage};
-pub use self::speed::{CostKind, Speed};
+#[cfg(feature = "cuda")]
+pub use self::rendezvous::RankInfo;
 use crate::error::Invalid;
 use std::fmt;
 use std::str::FromStr;

@@ -137,7 +137,7 @@ impl Description {
 // Tests of memory and time
 #[cfg(test)]
 mod tests {
-    use super::super::speed::Speed;
+    use super::super::calibration::Speed;
     use super::*;
 
     #[test]

@@ -5,7 +5,7 @@
 use super::scan::{StemPlan, StemReadings};
 use crate::device::Engine;
 use crate::error::{Error, Invalid, accept, count};
-use crate::files::draft::Draft;
+use crate::files::atomic_file::Draft;
 use ndarray::{Array2, s};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};

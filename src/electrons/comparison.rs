@@ -3,7 +3,7 @@
 
 // What comparisons stand on
 use super::detector::DetectorOptions;
-use super::finishing::{Row, suffix};
+use super::postprocess::{Row, suffix};
 use super::prism::MOST_LOST;
 use super::scan::{StemMethod, StemOptions, StemPlan, StemReadings};
 use crate::device::{Engine, Stage, Watch};

@@ -18,8 +18,8 @@ pub(crate) mod scan;
 pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};
 pub(crate) mod scan_images;
 pub use scan_images::{Edge, blurred, counted, integrated};
-pub(crate) mod finishing;
-pub use finishing::Finishing;
+pub(crate) mod postprocess;
+pub use postprocess::Finishing;
 pub(crate) mod hrtem;
 pub use hrtem::{HrtemOptics, ImageSamples, plane_wave};
 #[cfg(feature = "files")]
@@ -31,16 +31,16 @@ pub mod sample_file;
 #[cfg(feature = "files")]
 mod kept_angles;
 #[cfg(feature = "files")]
-mod posed;
+mod scan_setup;
 #[cfg(feature = "files")]
-pub use posed::SampleSummary;
+pub use scan_setup::SampleSummary;
 #[cfg(feature = "files")]
 mod checkpoint;
 pub(crate) mod micrograph;
 pub use micrograph::{MicrographOptions, MicrographPlan, Micrographs};
 #[cfg(feature = "files")]
-pub(crate) mod beside;
+pub(crate) mod intermediates;
 #[cfg(feature = "files")]
-pub use beside::Beside;
+pub use intermediates::Beside;
 pub(crate) mod comparison;
 pub use comparison::{Comparison, DetectorError};

@@ -8,7 +8,7 @@ use crate::electrons::hrtem::ImageSamples;
 use crate::electrons::potential::{PotentialModel, PotentialOptions};
 use crate::electrons::sample_keys::SAMPLE_KEYS;
 use crate::error::{BadLine, Error, Invalid, accept, finite, positive};
-use crate::files::located::{Decode, Document, Table, read_text};
+use crate::files::spanned_toml::{Decode, Document, Table, read_text};
 use crate::numerics::Precision;
 use crate::plausible::{self, DETECTOR_ANGLE, Plausible};
 use crate::specimen::atoms::SYMBOLS;

@@ -4,7 +4,7 @@
 // What telemetry files stand on
 use super::arrays::{Arrays, Entry, Kind, Number, Precision, Values};
 use super::fits::{BLOCK, Cards, Keys, read_keys};
-use super::origin::Origin;
+use super::provenance::Origin;
 use super::reading::{ArrayHeader, Unit, Wanted, cut_short};
 use crate::device::refuse_beyond_memory;
 use crate::error::{Error, Invalid};

@@ -2,16 +2,16 @@
 //! Files: arrays in NumPy's and in the astronomers' format, tables with places.
 
 // Modules of files
-pub(crate) mod draft;
-pub use draft::{Draft, FolderDraft, check_distinct, check_files, check_length};
-pub use draft::{check_names, check_outside};
+pub(crate) mod atomic_file;
+pub use atomic_file::{Draft, FolderDraft, check_distinct, check_files, check_length};
+pub use atomic_file::{check_names, check_outside};
 pub(crate) mod arrays;
 pub use arrays::{ArrayFormat, Arrays, Element, Entry, Table, Values};
 pub(crate) mod reading;
 pub use reading::{Unit, read_array, read_array2};
 pub(crate) mod fits;
-pub(crate) mod origin;
-pub use origin::Origin;
+pub(crate) mod provenance;
+pub use provenance::Origin;
 pub(crate) mod aot;
 pub use aot::{Telemetry, TelemetryFile, is_telemetry};
 pub(crate) mod signals;
@@ -25,7 +25,7 @@ pub(crate) mod signal_files;
 pub use signal_files::SignalFormat;
 pub(crate) mod keys;
 pub use keys::{Key, KeyDefault, KeyKind, KeyRange, KeyRow, Keys, key_markdown, key_rows};
-pub(crate) mod located;
+pub(crate) mod spanned_toml;
 pub(crate) mod tiptop;
 #[cfg(feature = "command")]
 pub(crate) mod rewriting;

@@ -3,7 +3,7 @@
 
 // What files of signals stand on
 use super::arrays::{ArrayFormat, Arrays, Values};
-use super::draft::{Draft, FolderDraft};
+use super::atomic_file::{Draft, FolderDraft};
 use super::signals::{Axis, Fact, Samples, Signal, Signals};
 use super::zarr::{self, Folder};
 use crate::error::{Error, Invalid, accept};

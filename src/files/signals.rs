@@ -4,7 +4,7 @@
 // What signals stand on
 use crate::error::{Error, Invalid, accept, finite, is_ordered, not_negative, positive};
 use crate::files::arrays::{Arrays, Values};
-use crate::files::origin::Origin;
+use crate::files::provenance::Origin;
 use ndarray::{CowArray, Dimension, IxDyn};
 use num_complex::{Complex32, Complex64};
 use std::io::{self, Write};

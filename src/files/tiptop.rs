@@ -2,7 +2,7 @@
 //! TIPTOP's parameter files: sections of keys whose values are Python's literals, each with its line.
 
 use crate::error::{BadLine, Invalid};
-use crate::files::located::one_line;
+use crate::files::spanned_toml::one_line;
 
 // Literals of python
 /// A value as Python writes it.

@@ -4,7 +4,7 @@
 #[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))]
-pub(crate) mod together;
+pub(crate) mod multi_rhs;
 
 use crate::error::{Error, Invalid, accept, positive};
 use crate::linear::operator::Operator;

@@ -4,9 +4,9 @@
 use crate::{
     error::{Invalid, accept, not_negative},
     model::lenslet_array::{LensletArray, SlopeOrder},
+    model::removed_modes::{Focus, TipTilt},
     model::sensor::Sensor,
     model::source::Source,
-    model::unmeasured::{Focus, TipTilt},
 };
 use ndarray::{Array2, s};
 use std::ops::Range;

@@ -13,9 +13,9 @@ use crate::{
     model::atmosphere::Atmosphere,
     model::lenslet_array::{LensletArray, Pupil, SlopeOrder, Validity},
     model::noise::GuideStar,
+    model::removed_modes::{RemovedModes, TipTilt},
     model::sensor::{Groups, Sensor},
     model::source::{ConeGradient, Source},
-    model::unmeasured::{RemovedModes, TipTilt},
     model::wavefront_grid::PhaseGrid,
     plausible::HEIGHT,
 };

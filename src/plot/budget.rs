@@ -3,11 +3,11 @@
 
 // What pictures of budgets stand on
 use crate::error::{Error, Invalid, accept};
-use crate::image::{Budget, PointSpread};
 use crate::plot::{
     Area, Axis, CURVE_COLOURS, Drawn, Figure, LETTERS, Picture, PictureFormat, Scale, TYPEFACE,
     colour, power_of_ten,
 };
+use crate::psf::{Budget, PointSpread};
 use crate::units::ARCSEC;
 use plotters::prelude::*;
 
@@ -166,7 +166,7 @@ impl Picture for Bars<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{image::Aperture, model::Pupil};
+    use crate::{model::Pupil, psf::Aperture};
 
     #[test]
     fn profiles_and_budgets_are_drawn_or_refused() {

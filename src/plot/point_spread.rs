@@ -3,11 +3,11 @@
 
 // What pictures of stars stand on
 use crate::error::{Error, Invalid, accept};
-use crate::image::PointSpread;
 use crate::plot::{
     Area, Axis, BAR, Drawn, LETTERS, LIGHT, Picture, PictureFormat, Scale, TITLE, TYPEFACE, paint,
     paint_bar_of, power_of_ten, title_width,
 };
+use crate::psf::PointSpread;
 use crate::units::ARCSEC;
 use plotters::prelude::*;
 
@@ -112,7 +112,7 @@ impl Picture for Stars<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{image::Aperture, model::Pupil};
+    use crate::{model::Pupil, psf::Aperture};
 
     #[test]
     fn stars_are_bright_in_the_middle() {

@@ -3,7 +3,7 @@
 
 // What the reader of CIF stands on
 use crate::error::BadLine;
-use crate::files::located::one_line;
+use crate::files::spanned_toml::one_line;
 use crate::specimen::atoms::{Atom, Element};
 use crate::specimen::crystal::{Crystal, Matrix, minus, norm, sides, times};
 use crate::specimen::crystal_files::{CrystalText, Listed};

@@ -3,7 +3,7 @@
 
 // What readers of crystals stand on
 use crate::error::{BadLine, Error, Invalid, count as counted};
-use crate::files::located::{one_line, read_text};
+use crate::files::spanned_toml::{one_line, read_text};
 use crate::specimen::atoms::{Atom, Element};
 use crate::specimen::crystal::{ClosePair, Crystal, Matrix, SUSPECT, plus};
 use std::{ops::RangeInclusive, path::Path};

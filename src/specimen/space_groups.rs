@@ -2,7 +2,7 @@
 //! Operations of symmetry, and the space groups by their symbols.
 
 // What space groups stand on
-use crate::files::located::edits;
+use crate::files::spanned_toml::edits;
 use crate::specimen::crystal::{Matrix, determinant, dot, inverse, minus, norm, plus, times};
 
 // An operation of symmetry

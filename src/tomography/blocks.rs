@@ -14,7 +14,7 @@ use crate::linear::toeplitz::BlockToeplitz;
 #[cfg(feature = "factorise")]
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
-use crate::model::unmeasured::RemovedModes;
+use crate::model::removed_modes::RemovedModes;
 use crate::numerics::real::Real;
 use crate::tomography::circulant::{Circulant, Group};
 use crate::turbulence::blocks::{CrossBlocks, LatticeGroups};

@@ -7,10 +7,10 @@ use crate::error::{Error, Invalid};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
+use crate::model::removed_modes::RemovedModes;
 use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::{SlopeModel, System};
-use crate::model::unmeasured::RemovedModes;
 use crate::turbulence::plan::{check_finite, dense_between, dense_slopes};
 use crate::turbulence::{dense, midpoint};
 use ndarray::{Array2, ArrayView1, s};
@@ -267,7 +267,7 @@ pub(crate) mod tests {
     use crate::device::unwatched;
     use crate::model::lenslet_array::{LensletArray, Pupil};
     use crate::model::noise::{GuideStar, Noise};
-    use crate::model::unmeasured::{Focus, Mode, TipTilt};
+    use crate::model::removed_modes::{Focus, Mode, TipTilt};
     use crate::units::{ARCSEC, DEGREE};
 
     // A system for tests of tomography

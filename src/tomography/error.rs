@@ -298,8 +298,8 @@ mod tests {
     use crate::device::unwatched;
     use crate::model::atmosphere::Atmosphere;
     use crate::model::noise::GuideStar;
+    use crate::model::removed_modes::{Focus, Mode, RemovedModes, TipTilt};
     use crate::model::source::Source;
-    use crate::model::unmeasured::{Focus, Mode, RemovedModes, TipTilt};
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::ReconstructorOptions;
     use crate::tomography::simulation::Simulation;

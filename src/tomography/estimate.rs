@@ -18,8 +18,8 @@ use crate::linear::solver::{Attempt, Solver, Stop};
 use crate::linear::toeplitz::BlockToeplitz;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
+use crate::model::removed_modes::{Mode, RemovedModes};
 use crate::model::system::System;
-use crate::model::unmeasured::{Mode, RemovedModes};
 use crate::numerics::real::Real;
 use crate::tomography::blocks::{Measured, Shared, side_by_side, with_noise};
 use crate::tomography::circulant::{Circulant, Group};
@@ -801,9 +801,9 @@ pub(crate) mod tests {
     use crate::device::unwatched;
     use crate::model::lenslet_array::LensletArray;
     use crate::model::noise::Noise;
+    use crate::model::removed_modes::{Focus, TipTilt};
     use crate::model::sensor::Sensor;
     use crate::model::source::Source;
-    use crate::model::unmeasured::{Focus, TipTilt};
     use crate::model::wavefront_grid::PhaseGrid;
     use faer::prelude::Solve;
 

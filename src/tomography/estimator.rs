@@ -383,7 +383,7 @@ mod tests {
     use crate::device::{gpu::test_machines, unwatched};
     use crate::linear::operator::battery;
     use crate::linear::solver::Stop;
-    use crate::model::unmeasured::{Focus, TipTilt};
+    use crate::model::removed_modes::{Focus, TipTilt};
     use crate::tomography::estimate::tests::{slopes, system};
 
     fn planned(

@@ -51,6 +51,6 @@ pub(crate) mod slope_checks;
 #[cfg(feature = "factorise")]
 pub use slope_checks::UNITS_OF_SLOPES;
 #[cfg(feature = "factorise")]
-pub(crate) mod split;
+pub(crate) mod error_decomposition;
 #[cfg(feature = "factorise")]
-pub use split::{ErrorParts, ErrorSplit, noise_error};
+pub use error_decomposition::{ErrorParts, ErrorSplit, noise_error};

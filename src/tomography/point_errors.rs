@@ -13,7 +13,7 @@ use crate::device::{CostKind, Watch, check, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
 use crate::linear::operator::Operator;
 use crate::linear::solver::Stop;
-use crate::linear::solver::together::{
+use crate::linear::solver::multi_rhs::{
     Explained, below_eigenvalues, explain_together, solve_together,
 };
 use crate::model::source::Source;
@@ -530,7 +530,7 @@ mod tests {
     use crate::linear::operator::battery;
     use crate::model::lenslet_array::SlopeOrder;
     use crate::model::noise::SlopeNoise;
-    use crate::model::unmeasured::TipTilt;
+    use crate::model::removed_modes::TipTilt;
     use crate::numerics::real::Precision;
     use crate::tomography::Truth;
     use crate::tomography::estimate::tests::{blinded, mixed, streaked, system};

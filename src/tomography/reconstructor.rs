@@ -16,7 +16,7 @@ use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{CostKind, Watch, check, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
 #[cfg(feature = "files")]
-use crate::files::located::Document;
+use crate::files::spanned_toml::Document;
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
@@ -29,8 +29,8 @@ use crate::tomography::covariance_matrix::{
     truth_valid,
 };
 use crate::tomography::inversion::{Inversion, MatrixRates, not_definite};
+use crate::turbulence::cost_model::{SensorCost, among, between, time_of_slopes};
 use crate::turbulence::plan::{SLOPES, sensors_of};
-use crate::turbulence::work::{SensorCost, among, between, time_of_slopes};
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
 
 // Options of a reconstructor
@@ -790,8 +790,8 @@ mod tests {
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::noise::{GuideStar, Noise};
+    use crate::model::removed_modes::TipTilt;
     use crate::model::source::Source;
-    use crate::model::unmeasured::TipTilt;
     use crate::tomography::covariance_matrix::add_noise;
     use crate::tomography::covariance_matrix::tests::{system, windy};
 

@@ -16,17 +16,17 @@ use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::{Groups, Sensor};
 use crate::model::source::{ConeGradient, Source};
 use crate::model::wavefront_grid::PhaseGrid;
+#[cfg(feature = "cuda")]
+use crate::turbulence::aligned_footprints::corners_serve;
+use crate::turbulence::aligned_footprints::{
+    FootprintAverage, FootprintPair, PanelGrid, Table, TabulatedPhase, band_covariances,
+};
 use crate::turbulence::direct::slope::pair_covariances;
 use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::edges::Panels;
-#[cfg(feature = "cuda")]
-use crate::turbulence::parallel::corners_serve;
-use crate::turbulence::parallel::{
-    FootprintAverage, FootprintPair, PanelGrid, Table, TabulatedPhase, band_covariances,
-};
 use crate::turbulence::phase::VonKarman;
+use crate::turbulence::rotated_footprints::{Turn, TurnedSquares};
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem, check_outer_scales};
-use crate::turbulence::turned::{Turn, TurnedSquares};
 use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
@@ -1225,7 +1225,7 @@ mod tests {
     use super::*;
     use crate::model::lenslet_array::LensletArray;
     use crate::numerics::quadrature::gauss_legendre;
-    use crate::turbulence::parallel::tests::{TEN, brute_force, exact_slopes};
+    use crate::turbulence::aligned_footprints::tests::{TEN, brute_force, exact_slopes};
 
     // Exact wavefront by brute force
     /// c of Eq. [point average](https://lenslet.github.io/lenslet/dense-covariance.html#eq-point-average) of a side at (x, y).

@@ -14,13 +14,13 @@ pub(crate) mod wavefront;
 pub use wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 pub(crate) mod disc;
 pub use disc::DiscAverage;
-pub(crate) mod parallel;
-pub(crate) mod turned;
+pub(crate) mod aligned_footprints;
+pub(crate) mod rotated_footprints;
 pub mod dense;
 pub mod midpoint;
 pub(crate) mod blocks;
 pub use blocks::{CrossBlocks, LatticeGroups};
-pub(crate) mod work;
+pub(crate) mod cost_model;
 pub(crate) mod plan;
 pub use plan::{
     CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeCovariancePlan, SlopeSlope,

@@ -2,7 +2,7 @@
 //! Dense matrices taken apart by cuSOLVER, in its 64-bit form. Its errors bear no device's name yet.
 
 // What factorisations on CUDA stand on
-use crate::device::machine::Symmetric;
+use crate::device::backend::Symmetric;
 use crate::error::Error;
 use cudarc::cusolver::sys::{self, cudaDataType, cusolverStatus_t};
 use cudarc::driver::{result as driver, sys::CUstream};

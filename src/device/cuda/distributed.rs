@@ -3,7 +3,7 @@
 
 // What several devices stand on
 use super::probe::{Library as Known, require};
-use crate::device::machine::{Collective, Dealt};
+use crate::device::backend::{Collective, Dealt};
 use crate::error::Error;
 use cudarc::driver::{result as driver, sys};
 use libloading::Library;

@@ -11,10 +11,10 @@ pub mod probe;
 use self::cusolver::Solver;
 use self::probe::{CudaDevice, Library, probe, require, require_function};
 use super::Device;
-use super::gpu::{Gpu, KernelSource, Shape};
-use super::machine::{
+use super::backend::{
     Collective, Handle, Kind, Machine, Operation, Pages, Product, Transforms, Triangular,
 };
+use super::gpu::{Gpu, KernelSource, Shape};
 use crate::error::Error;
 use cudarc::driver::{DriverError, result as driver, sys};
 use cudarc::{cublas, cufft};

@@ -1,8 +1,8 @@
 // Tangled from book/src/kernel-builds.md: edit there, or here and run cargo tangle stitch.
 //! A device for tests that does nothing, and notes which programs it is asked for.
 
+use crate::device::backend::{Handle, Machine, Operation, Pages, Transforms};
 use crate::device::gpu::{Gpu, KernelSource, Shape};
-use crate::device::machine::{Handle, Machine, Operation, Pages, Transforms};
 use crate::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

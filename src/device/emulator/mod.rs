@@ -8,10 +8,10 @@ mod translation;
 
 // What the emulator stands on
 use self::translation::{compiler, library};
-use super::gpu::{KernelSource, Shape};
-use super::machine::{
+use super::backend::{
     Collective, Handle, Kind, Machine, Operation, Pages, Product, Symmetric, Transforms, Triangular,
 };
+use super::gpu::{KernelSource, Shape};
 use crate::error::Error;
 use crate::numerics::real::Real;
 use libloading::Library;

@@ -3,8 +3,8 @@
 
 // What emulated ranks stand on
 use super::{State, failed, lock, no_eigenvectors};
+use crate::device::backend::{Collective, Dealt, Operation, Symmetric, Triangular};
 use crate::device::collective::BlockCyclic;
-use crate::device::machine::{Collective, Dealt, Operation, Symmetric, Triangular};
 use crate::error::Error;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,8 +3,8 @@
 
 // What a member stands on
 use super::{Buffer, BufferView, Gpu, Precision};
+use crate::device::backend::{Collective, Dealt};
 use crate::device::collective::BlockCyclic;
-use crate::device::machine::{Collective, Dealt};
 use crate::error::Error;
 use crate::numerics::real::Real;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 // What posed micrographs stand on
 use super::{MicrographOptions, MicrographPlan, Micrographs};
 use crate::electrons::hrtem::HrtemOptics;
-use crate::electrons::posed::{Ground, SampleSummary, note_series, series};
 use crate::electrons::sample_file::SampleFile;
+use crate::electrons::scan_setup::{Ground, SampleSummary, note_series, series};
 use crate::error::{Error, accept};
 use crate::files::signals::{Axis as SignalAxis, Instrument, Sample, Signal, Signals};
 use crate::numerics::real::Precision;

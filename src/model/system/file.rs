@@ -4,16 +4,16 @@
 // What reading a system stands on
 use crate::{
     error::{BadLine, Error, Invalid, accept, length_or_infinity, positive},
-    files::located::{Document, Table, read_text},
+    files::spanned_toml::{Document, Table, read_text},
     model::atmosphere::{Atmosphere, Layer, check_wavelength, fried_parameter_of},
     model::lenslet_array::{LensletArray, Pupil, Validity},
     model::light::{Brightness, LaserSpot, Light, WINDOW},
     model::noise::{GuideStar, Noise},
+    model::removed_modes::{Focus, TipTilt, VARIANCE},
     model::sensor::Sensor,
     model::source::{ConeGradient, Source},
     model::system::{SlopeModel, System, SystemBuilder},
     model::system_keys::SYSTEM_KEYS,
-    model::unmeasured::{Focus, TipTilt, VARIANCE},
     model::wavefront_grid::PhaseGrid,
     plausible::{DIAMETER, NOISE, PITCH, Plausible, RATE, WIND_SPEED},
     units::{ARCSEC, DEGREE},

@@ -9,13 +9,13 @@ use crate::linear::elimination::gpu::EliminationGpu;
 use crate::linear::operator::Pairs;
 use crate::linear::operator::gpu::modes::{Mode, WithModesGpu};
 use crate::linear::operator::gpu::{DeviceOperator, WithPairsGpu, check_lengths};
-use crate::linear::solver::together::gpu::SideBySide;
+use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::linear::toeplitz::Parts;
 use crate::linear::toeplitz::gpu::lattices::Matrix;
 use crate::linear::toeplitz::gpu::transforms::Choices;
 use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Product, Tuning};
 use crate::model::noise::SlopeNoise;
-use crate::model::unmeasured::RemovedModes;
+use crate::model::removed_modes::RemovedModes;
 use crate::numerics::real::Real;
 use crate::tomography::blocks::{
     Measured, few_with_many, few_with_noise, lying, many_and_few, seen_by_few,

@@ -9,7 +9,7 @@ use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{
     self as solver, DONE, Method, SCALARS, SIZES, SolverGpu, SolverWorkspace, THREADS,
 };
-use crate::linear::solver::together::gpu::SideBySide;
+use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
 use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
 use crate::linear::toeplitz::gpu::short_transforms::SHORT_TRANSFORMS;

@@ -18,7 +18,7 @@ use crate::linear::operator::Operator;
 use crate::linear::solver::{Attempt, Solved};
 use crate::linear::{Cholesky, Eigen};
 use crate::model::lenslet_array::SlopeOrder;
-use crate::model::{system::System, unmeasured::RemovedModes};
+use crate::model::{removed_modes::RemovedModes, system::System};
 use crate::tomography::blocks::expanded;
 use crate::tomography::interpolation::SampledErrors;
 use crate::tomography::inversion::{Inversion, not_definite};

@@ -15,7 +15,7 @@ use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{SolverGpu, Start};
 use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Tuning};
 use crate::linear::toeplitz::{Block, Parts};
-use crate::model::unmeasured::RemovedModes;
+use crate::model::removed_modes::RemovedModes;
 use crate::numerics::real::Real;
 use crate::tomography::blocks::Measured;
 use crate::tomography::blocks::gpu::{

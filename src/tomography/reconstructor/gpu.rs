@@ -15,9 +15,9 @@ use crate::linear::factorisation::unit;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
+use crate::model::removed_modes::Mode;
 use crate::model::sensor::Sensor;
 use crate::model::system::SlopeModel;
-use crate::model::unmeasured::Mode;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::covariance_matrix::{
     LATER, MEASUREMENTS, TRUTH, truth_covariance, truth_sensors, truth_valid, upwind,
@@ -569,8 +569,8 @@ impl ReconstructorPlan {
 mod tests {
     use crate::device::engine::Engine;
     use crate::device::{gpu::test_machines, unwatched};
+    use crate::model::removed_modes::{Focus, TipTilt};
     use crate::model::system::SlopeModel;
-    use crate::model::unmeasured::{Focus, TipTilt};
     use crate::numerics::real::Precision;
     use crate::tomography::covariance_matrix::CovarianceMatrices;
     use crate::tomography::covariance_matrix::tests::windy;

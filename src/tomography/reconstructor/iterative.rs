@@ -13,7 +13,7 @@ use crate::device::plan::Memory;
 use crate::device::{StageParts, Watch, check, engine::Engine};
 use crate::error::Error;
 use crate::linear::operator::Operator;
-use crate::linear::solver::{Stop, together::solve_together};
+use crate::linear::solver::{Stop, multi_rhs::solve_together};
 use crate::linear::times_transpose;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
@@ -270,8 +270,8 @@ mod tests {
     use super::*;
     use crate::device::{gpu::test_machines, unwatched};
     use crate::model::lenslet_array::LensletArray;
+    use crate::model::removed_modes::TipTilt;
     use crate::model::system::{SlopeModel, System};
-    use crate::model::unmeasured::TipTilt;
     use crate::tomography::estimate::tests::{blinded, mixed, streaked, system};
     use crate::tomography::reconstructor::ReconstructorOptions;
 

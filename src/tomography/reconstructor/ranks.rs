@@ -5,10 +5,10 @@
 use super::gpu::{HostColumns, RIDGE};
 use super::{ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::collective::BlockCyclic;
-use crate::device::crew::RankTask;
 use crate::device::cuda::distributed::require_several;
 use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, KernelSource, Shape, member::Member};
 use crate::device::headers::REAL;
+use crate::device::rank_group::RankTask;
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::linear::NotPositive;
@@ -372,8 +372,8 @@ mod tests {
     use crate::device::gpu::{Gpu, emulated};
     use crate::device::unwatched;
     use crate::device::{Device, RankInfo};
+    use crate::model::removed_modes::{Focus, TipTilt};
     use crate::model::system::{SlopeModel, System};
-    use crate::model::unmeasured::{Focus, TipTilt};
     use crate::tomography::covariance_matrix::tests::windy;
     use crate::tomography::covariance_matrix::truth_covariance;
     use crate::tomography::reconstructor::ReconstructorOptions;

@@ -16,11 +16,11 @@ use crate::model::sensor::{Groups, Sensor};
 use crate::model::source::ConeGradient;
 use crate::numerics::quadrature::gauss_legendre;
 use crate::numerics::real::{Precision, Real};
+use crate::turbulence::aligned_footprints::{FootprintAverage, NEAR, REACH};
 use crate::turbulence::direct::slope::gpu::{self as tables, HESSIAN, SlopePlan};
-use crate::turbulence::parallel::{FootprintAverage, NEAR, REACH};
 use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
+use crate::turbulence::rotated_footprints::{THIN, Turn, TurnedSquares};
 use crate::turbulence::slope::SlopeProblem;
-use crate::turbulence::turned::{THIN, Turn, TurnedSquares};
 use ndarray::Array2;
 use std::sync::Arc;
 

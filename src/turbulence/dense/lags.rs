@@ -7,8 +7,8 @@ use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::sensor::Sensor;
 use crate::model::source::ConeGradient;
+use crate::turbulence::rotated_footprints::{Turn, TurnedSquares};
 use crate::turbulence::slope::check_outer_scales;
-use crate::turbulence::turned::{Turn, TurnedSquares};
 use ndarray::Array2;
 use std::f64::consts::PI;
 

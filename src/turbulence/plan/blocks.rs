@@ -15,10 +15,10 @@ use crate::turbulence::blocks::{
     CrossBlocks, LatticeGroups, between_name, few_name, slopes_name, wavefront_few_name,
     wavefront_name,
 };
+use crate::turbulence::cost_model::{among, time_of_slopes};
 use crate::turbulence::dense;
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::wavefront::WavefrontProblem;
-use crate::turbulence::work::{among, time_of_slopes};
 
 // Steps of a plan in blocks
 impl BlocksPlan {

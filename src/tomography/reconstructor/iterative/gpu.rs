@@ -5,7 +5,7 @@
 use crate::device::gpu::Gpu;
 use crate::device::{Watch, Workers, check, engine::Engine, gather};
 use crate::error::Error;
-use crate::linear::solver::together::gpu::SideBySide;
+use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::blocks::{Measured, gpu::systems_on};
 use crate::tomography::estimate::unit_of;

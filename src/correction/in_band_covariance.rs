@@ -2,7 +2,7 @@
 //! Covariances of slopes of the turbulence that a mirror can follow.
 
 // What low turbulence stands on
-use crate::correction::band::Band;
+use crate::correction::correctable_band::Band;
 use crate::correction::fitting::square_metres;
 use crate::device::{Watch, refuse_beyond_memory};
 use crate::error::{Error, Invalid, length};
@@ -480,12 +480,12 @@ mod tests {
     use crate::model::atmosphere::Atmosphere;
     use crate::model::lenslet_array::LensletArray;
     use crate::model::noise::{GuideStar, Noise};
+    use crate::model::removed_modes::TipTilt;
     use crate::model::source::Source;
-    use crate::model::unmeasured::TipTilt;
     use crate::numerics::quadrature::gauss_legendre;
     use crate::tomography::covariance_matrix::tests::system;
+    use crate::tomography::error_decomposition::ErrorSplit;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
-    use crate::tomography::split::ErrorSplit;
     use ndarray::Array2;
     use ndarray::{Axis, s};
 

@@ -7,9 +7,7 @@ use crate::correction::fitting::WavefrontSpectrum;
 use crate::error::finite;
 use crate::error::{Error, Invalid, accept, length, not_negative, positive};
 #[cfg(feature = "files")]
-use crate::files::located::{Document, Table};
-use crate::image::optical_transfer::{Aperture, Edges, TelescopeTransfer, Vane};
-use crate::image::point_spread::{PointSpread, Width};
+use crate::files::spanned_toml::{Document, Table};
 #[cfg(feature = "files")]
 use crate::model::SYSTEM_KEYS;
 use crate::model::atmosphere::Atmosphere;
@@ -17,6 +15,8 @@ use crate::model::lenslet_array::Pupil;
 #[cfg(feature = "factorise")]
 use crate::plausible::Plausible;
 use crate::plausible::{ENSQUARED, EXTRA, IMAGE_PIXEL, JITTER, WAVELENGTH};
+use crate::psf::optical_transfer::{Aperture, Edges, TelescopeTransfer, Vane};
+use crate::psf::point_spread::{PointSpread, Width};
 use crate::units::ARCSEC;
 use ndarray::Array2;
 use rayon::prelude::*;
@@ -295,7 +295,7 @@ impl CameraOptions {
         if self.extra > 0.0 {
             whole += &telescope.extra(self.extra, EXPONENT)?;
         }
-        let each = |seen: crate::image::OpticalTransfer| {
+        let each = |seen: crate::psf::OpticalTransfer| {
             let pixel = self.pixel_at(seen.wavelength(), length("diameter", diameter)?);
             Ok(Exposure {
                 image: seen.point_spread(pixel, self.pixels)?,
@@ -433,8 +433,8 @@ impl TelescopeTransfer {
 mod tests {
     use super::*;
     use crate::model::{Layer, Pupil};
+    use crate::psf::{Aperture, Budget};
     use crate::turbulence::phase::VonKarman;
-    use crate::{image::Aperture, image::Budget};
 
     // Turbulence of all layers
     #[test]

@@ -6,7 +6,7 @@ pub(crate) mod gpu;
 
 // What point spread stands on
 use crate::error::{Error, Invalid, accept, positive};
-use crate::image::optical_transfer::OpticalTransfer;
+use crate::psf::optical_transfer::OpticalTransfer;
 use ndarray::{Array1, Array2, Axis, Zip, concatenate};
 use rayon::prelude::*;
 use std::f64::consts::PI;
@@ -399,8 +399,8 @@ impl PointSpread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::optical_transfer::{Aperture, TelescopeTransfer, Vane};
     use crate::model::Pupil;
+    use crate::psf::optical_transfer::{Aperture, TelescopeTransfer, Vane};
     use crate::turbulence::VonKarman;
 
     fn telescope(obstruction: f64, samples: usize) -> TelescopeTransfer {

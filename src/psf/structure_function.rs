@@ -10,14 +10,14 @@ use crate::device::Engine;
 #[cfg(feature = "factorise")]
 use crate::error::Error;
 use crate::error::{Invalid, accept, length};
-use crate::image::optical_transfer::TelescopeTransfer;
-#[cfg(feature = "factorise")]
-use crate::image::optical_transfer::{Aperture, OpticalTransfer};
-use crate::image::transforms::Plane;
-#[cfg(feature = "factorise")]
-use crate::image::transforms::Powers;
 #[cfg(feature = "factorise")]
 use crate::linear::{Cholesky, Eigen};
+use crate::psf::optical_transfer::TelescopeTransfer;
+#[cfg(feature = "factorise")]
+use crate::psf::optical_transfer::{Aperture, OpticalTransfer};
+use crate::psf::transforms::Plane;
+#[cfg(feature = "factorise")]
+use crate::psf::transforms::Powers;
 #[cfg(feature = "factorise")]
 use ndarray::{Array1, ArrayView1, ArrayView2, ArrayViewMut1, Axis, s};
 use ndarray::{Array2, Zip};
@@ -599,8 +599,8 @@ impl<'a> Pairs<'a> {
 #[cfg(all(test, feature = "factorise"))]
 mod tests {
     use super::*;
-    use crate::image::Edges;
     use crate::model::Pupil;
+    use crate::psf::Edges;
 
     /// Places on a square grid, `across` × `across`, around a centre.
     fn grid(across: usize, pitch: f64, centre: [f64; 2]) -> Vec<[f64; 2]> {
@@ -692,7 +692,7 @@ mod tests {
     // Mean structure functions by their sums
     #[test]
     fn mean_structure_functions_are_summed() {
-        let vane = crate::image::Vane { width: 0.2, angle: 0.5, offset: 0.0 };
+        let vane = crate::psf::Vane { width: 0.2, angle: 0.5, offset: 0.0 };
         let pupil = Pupil::new(2.0, 0.2).unwrap();
         let aperture = Aperture::across(&pupil, &[vane], 13).unwrap();
         let positions = grid(4, 0.6, [0.1, -0.05]);

@@ -2,9 +2,9 @@
 //! Images of a system's targets, from its description to what a camera sees.
 
 // What images of a system stand on
+use crate::correction::in_band_covariance::{LOW, low_bytes, low_covariances, low_seconds};
 use crate::correction::loop_covariances::LOOP;
-use crate::correction::low::{LOW, low_bytes, low_covariances, low_seconds};
-use crate::correction::shared::{CAUSES, SharedOptions};
+use crate::correction::shared_mirrors::{CAUSES, SharedOptions};
 use crate::correction::{
     Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting, Projector,
 };
@@ -13,19 +13,19 @@ use crate::device::{
 };
 use crate::error::{Error, Invalid, accept, count};
 #[cfg(feature = "files")]
-use crate::files::located::Document;
-use crate::image::budget::Budget;
-use crate::image::exposures::{Exposures, Strokes};
-use crate::image::field::Field;
-use crate::image::optical_transfer::{Aperture, MOST, TelescopeTransfer};
-use crate::image::options::{CameraOptions, EXPONENT, ErrorTerm, Exposure, StructureFunctionModel};
-use crate::image::point_spread::PointSpread;
-use crate::image::residual::{ResidualOptions, Residuals};
-use crate::image::structure_function::Actuators;
+use crate::files::spanned_toml::Document;
 #[cfg(feature = "files")]
 use crate::model::SYSTEM_KEYS;
 use crate::model::control::ControlLoop;
 use crate::model::system::{SlopeModel, System};
+use crate::psf::budget::Budget;
+use crate::psf::exposures::{Exposures, Strokes};
+use crate::psf::field::Field;
+use crate::psf::optical_transfer::{Aperture, MOST, TelescopeTransfer};
+use crate::psf::options::{CameraOptions, EXPONENT, ErrorTerm, Exposure, StructureFunctionModel};
+use crate::psf::point_spread::PointSpread;
+use crate::psf::residual::{ResidualOptions, Residuals};
+use crate::psf::structure_function::Actuators;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
 use crate::tomography::{ErrorSplit, Inversion};
 use crate::units::ARCSEC;
@@ -559,7 +559,7 @@ impl PsfPlan {
     }
 
     // Targets from one covariance
-    /// All targets by the [residual wavefront](crate::image) towards each of them.
+    /// All targets by the [residual wavefront](crate::psf) towards each of them.
     fn targets_of_residuals(
         &self,
         telescope: &TelescopeTransfer,

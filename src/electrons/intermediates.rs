@@ -4,10 +4,10 @@
 // What kept things stand on
 use super::beam::kept_frequencies;
 use super::micrograph::{MicrographPlan, samples};
-use super::posed::series;
 use super::potential::Potential;
 use super::prism::SMatrix;
 use super::scan::{StemPlan, focused};
+use super::scan_setup::series;
 use super::wave_grid::WaveGrid;
 use crate::device::{CancelOnly, Watch, check};
 use crate::error::{Error, Invalid};

@@ -5,16 +5,16 @@
 use crate::correction::{Correction, Projector};
 use crate::device::{Engine, Stage, Watch, Workers, gather, unwatched};
 use crate::error::{Error, Invalid, accept};
-use crate::image::optical_transfer::{Aperture, OpticalTransfer, TelescopeTransfer};
-use crate::image::options::EXPONENT;
-use crate::image::plan::PsfOptions;
-use crate::image::residual::{sample_step, sampled_aperture, shapes_towards};
-use crate::image::transforms::Plane;
 use crate::model::control::{ControlLoop, LoopKind};
 use crate::model::noise::GuideStar;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::psf::optical_transfer::{Aperture, OpticalTransfer, TelescopeTransfer};
+use crate::psf::options::EXPONENT;
+use crate::psf::plan::PsfOptions;
+use crate::psf::residual::{sample_step, sampled_aperture, shapes_towards};
+use crate::psf::transforms::Plane;
 use crate::tomography::reconstructor::ReconstructorPlan;
 use crate::tomography::simulation::{
     EvolvingTurbulence, Simulation, SimulationOptions, SimulationPlan,
@@ -57,7 +57,7 @@ impl LoopSimulation {
     /// lenslet. Other options of an image are not used, nor is a field.
     ///
     /// # Errors
-    /// As for the [plan of images](crate::image::ImagingPlan::new) and for [`Simulation::with_options`].
+    /// As for the [plan of images](crate::psf::ImagingPlan::new) and for [`Simulation::with_options`].
     pub fn new(system: &System, options: &PsfOptions, per_lenslet: usize) -> Result<Self, Error> {
         options.image.check()?;
         options.control.as_ref().map_or(Ok(()), ControlLoop::check)?;
@@ -499,10 +499,10 @@ impl LoopSimulation {
 mod tests {
     use super::*;
     use crate::correction::{CorrectionMode, CorrectionOptions};
-    use crate::image::{CameraOptions, ErrorTerm, PsfPlan};
     use crate::model::mirror::{MirrorDesign, Spacing};
-    use crate::model::unmeasured::TipTilt;
+    use crate::model::removed_modes::TipTilt;
     use crate::model::{Atmosphere, Layer, LensletArray, Noise, Pupil, Sensor};
+    use crate::psf::{CameraOptions, ErrorTerm, PsfPlan};
     use crate::tomography::reconstructor::ReconstructorOptions;
     use rayon::prelude::*;
 

@@ -6,10 +6,10 @@ use super::{CameraThere, ExposureInputs, Strokes, StructureFunctionOf};
 use crate::device::Engine;
 use crate::device::gpu::{Buffer, Gpu, Pinned};
 use crate::error::Error;
-use crate::image::point_spread::gpu::{CameraGpu, quarter_of};
-use crate::image::point_spread::{Frame, PointSpread, Quarter};
-use crate::image::structure_function::gpu::StationaryGpu;
 use crate::numerics::real::{Precision, Real};
+use crate::psf::point_spread::gpu::{CameraGpu, quarter_of};
+use crate::psf::point_spread::{Frame, PointSpread, Quarter};
+use crate::psf::structure_function::gpu::StationaryGpu;
 use ndarray::Array2;
 use rayon::prelude::*;
 
@@ -131,10 +131,10 @@ impl ExposureInputs<'_> {
 mod tests {
     use super::*;
     use crate::device::gpu::test_machines;
-    use crate::image::{
+    use crate::model::Pupil;
+    use crate::psf::{
         Actuators, Aperture, CameraOptions, Exposure, Exposures, StructureFunctionModel, Vane,
     };
-    use crate::model::Pupil;
     use std::borrow::Cow;
 
     /// A covariance that falls with the distance, by one diagonal faster than by the other, and is larger to one side.

@@ -295,7 +295,7 @@ mod tests {
     use crate::device::gpu::test_machines;
     use crate::linear::matrix::{Dense, gpu::MatrixGpu};
     use crate::linear::operator::battery::{distance, random};
-    use crate::linear::solver::together::{below_eigenvalues, explain_together, solve_together};
+    use crate::linear::solver::multi_rhs::{below_eigenvalues, explain_together, solve_together};
     use ndarray::Array1;
 
     // Solve side by side as on cores

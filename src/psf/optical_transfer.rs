@@ -3,8 +3,8 @@
 
 // What optical transfer stands on
 use crate::error::{Invalid, accept, finite, length, positive};
-use crate::image::transforms::Plane;
 use crate::model::lenslet_array::Pupil;
+use crate::psf::transforms::Plane;
 use ndarray::{Array2, Zip};
 use std::f64::consts::PI;
 

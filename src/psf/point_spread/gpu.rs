@@ -6,14 +6,14 @@ use super::{Frame, PointSpread, Quarter, waves};
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Pinned, Shape};
 use crate::device::headers::{BLOCK_SUM, REAL};
 use crate::error::{Error, Invalid, accept, length};
-use crate::image::optical_transfer::TelescopeTransfer;
 use crate::numerics::real::Real;
+use crate::psf::optical_transfer::TelescopeTransfer;
 use ndarray::Array2;
 use std::f64::consts::PI;
 
 const SOURCE: KernelSource = KernelSource {
     name: "point_spread.cu",
-    text: include_str!("../../../kernels/image/point_spread.cu"),
+    text: include_str!("../../../kernels/psf/point_spread.cu"),
     headers: &[REAL, BLOCK_SUM],
 };
 

@@ -2,7 +2,7 @@
 //! What mirrors that targets share leave towards each of them, one after the other.
 
 // What shared mirrors stand on
-use crate::correction::low::{LowTurbulence, low_bytes_of_each};
+use crate::correction::in_band_covariance::{LowTurbulence, low_bytes_of_each};
 use crate::correction::modes::{Correction, CorrectionMode};
 use crate::correction::projector::Projector;
 use crate::device::{CancelOnly, Description, Engine, Memory, Watch, check};
@@ -448,12 +448,12 @@ impl Correction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::correction::low::low_covariances;
+    use crate::correction::in_band_covariance::low_covariances;
     use crate::correction::modes::CorrectionOptions;
     use crate::device::unwatched;
     use crate::model::mirror::{MirrorDesign, Spacing};
+    use crate::model::removed_modes::TipTilt;
     use crate::model::system::System;
-    use crate::model::unmeasured::TipTilt;
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::simulation::Simulation;
     use crate::tomography::{ErrorSplit, Inversion, ReconstructorOptions};

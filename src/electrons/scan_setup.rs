@@ -4,7 +4,7 @@
 // What posed scans stand on
 use super::beam::{Aberration, Aberrations, Beam, Probe};
 use super::detector::{Annulus, DetectorOptions, PatternOptions, Segmented};
-use super::finishing::{Finishing, Row};
+use super::postprocess::{Finishing, Row};
 use super::prism::{MOST_LOST, Prism, window_fault};
 use super::sample_file::{Algorithm, PreparedSpecimen, SampleFile, Sampling};
 use super::scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings, focused};

@@ -4,9 +4,9 @@
 // What images over a field stand on
 use crate::error::{Error, Invalid, accept};
 use crate::files::arrays::{Arrays, Entry, Values};
-use crate::image::field::Field;
-use crate::image::options::Exposure;
 use crate::model::source::Source;
+use crate::psf::field::Field;
+use crate::psf::options::Exposure;
 use crate::units::ARCSEC;
 use ndarray::{Array2, Array3, arr0, s};
 
@@ -117,7 +117,7 @@ impl FieldImages<'_> {
 mod tests {
     use super::*;
     use crate::files::ArrayFormat;
-    use crate::image::{Aperture, CameraOptions};
+    use crate::psf::{Aperture, CameraOptions};
     use crate::{model::Pupil, numerics::Precision, units::DEGREE};
     use fitsio::FitsFile;
 

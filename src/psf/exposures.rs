@@ -9,13 +9,13 @@ use crate::device::Engine;
 #[cfg(feature = "cuda")]
 use crate::device::gpu::Buffer;
 use crate::error::{Error, Invalid, accept};
-use crate::image::budget::Budget;
-use crate::image::optical_transfer::{Aperture, TelescopeTransfer};
-use crate::image::options::{CameraOptions, EXPONENT, Exposure, StructureFunctionModel};
-use crate::image::point_spread::{Frame, PointSpread, Quarter};
-use crate::image::structure_function::{Actuators, MeanStructure, Stationary};
 #[cfg(feature = "cuda")]
 use crate::linear::factorisation::gpu::read_rows;
+use crate::psf::budget::Budget;
+use crate::psf::optical_transfer::{Aperture, TelescopeTransfer};
+use crate::psf::options::{CameraOptions, EXPONENT, Exposure, StructureFunctionModel};
+use crate::psf::point_spread::{Frame, PointSpread, Quarter};
+use crate::psf::structure_function::{Actuators, MeanStructure, Stationary};
 use ndarray::{Array2, arr2};
 use std::borrow::Cow;
 
@@ -100,7 +100,7 @@ enum StructureFunctionOf<'a> {
 ///
 /// ```
 /// use lenslet::{device::Engine, model::Pupil};
-/// use lenslet::image::{Actuators, Aperture, Exposures, CameraOptions, StructureFunctionModel};
+/// use lenslet::psf::{Actuators, Aperture, Exposures, CameraOptions, StructureFunctionModel};
 /// let aperture = Aperture::across(&Pupil::new(4.0, 0.0)?, &[], 64)?;
 /// let positions: Vec<_> = (0..121).map(|k| [(k % 11) as f64 - 5.0, (k / 11) as f64 - 5.0].map(|x| 0.4 * x)).collect();
 /// let gauss = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.1).exp();
@@ -366,7 +366,7 @@ impl Exposures<'_> {
         if self.there.is_none() {
             let whole = &self.common + &self.structure(strokes)?;
             let transfers = self.telescope.through(&whole, &self.image.wavelengths)?;
-            let each = |seen: &crate::image::OpticalTransfer| {
+            let each = |seen: &crate::psf::OpticalTransfer| {
                 let pixel = self.image.pixel_at(seen.wavelength(), self.diameter);
                 Ok(seen.point_spread(pixel, self.image.pixels)?)
             };

@@ -1,5 +1,5 @@
 // Tangled from book/src/optical-transfer.md: edit there, or here and run cargo tangle stitch.
-//! The image that is left: optical transfer functions and point-spread functions.
+//! Optical transfer functions and point-spread functions behind the residual wavefront.
 
 // Modules of image
 pub(crate) mod transforms;

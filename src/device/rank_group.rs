@@ -3,7 +3,7 @@
 
 // What a crew stands on
 use super::gpu::{Gpu, member::Member};
-use super::meeting::{Meeting, RankInfo};
+use super::rendezvous::{Meeting, RankInfo};
 use super::{Watch, check};
 use crate::error::Error;
 use std::fmt;

@@ -2,16 +2,12 @@
 //! The residual wavefront of a loop, from one covariance of all that makes it.
 
 // Imports of the residual wavefront
+use crate::correction::in_band_covariance::{LowTurbulence, low_wavefront};
 use crate::correction::loop_covariances::{LOOP, LoopCovariances, LoopWeights, WavefrontsInLoop};
-use crate::correction::low::{LowTurbulence, low_wavefront};
-use crate::correction::shared::{SharedOptions, viewed};
+use crate::correction::shared_mirrors::{SharedOptions, viewed};
 use crate::correction::{Correction, Fitting, Mirror};
 use crate::device::{Engine, Memory, Watch, WithinStage, check};
 use crate::error::{Error, Invalid};
-use crate::image::budget::Budget;
-use crate::image::optical_transfer::{Aperture, Edges, TelescopeTransfer};
-use crate::image::options::{CameraOptions, ErrorTerm};
-use crate::image::transforms::Plane;
 use crate::linear::factorisation::unit;
 use crate::linear::{times, times_transpose};
 use crate::model::control::ControlLoop;
@@ -20,6 +16,10 @@ use crate::model::noise::SlopeNoise;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::psf::budget::Budget;
+use crate::psf::optical_transfer::{Aperture, Edges, TelescopeTransfer};
+use crate::psf::options::{CameraOptions, ErrorTerm};
+use crate::psf::transforms::Plane;
 use crate::tomography::covariance_matrix::truth_covariance;
 use crate::tomography::noise_error;
 use crate::tomography::reconstructor::ReconstructorPlan;

@@ -4,9 +4,9 @@
 // What files of images stand on
 use crate::error::{Error, Invalid, accept};
 use crate::files::{Arrays, Entry};
-use crate::image::options::Exposure;
-use crate::image::point_spread::PointSpread;
 use crate::model::source::Source;
+use crate::psf::options::Exposure;
+use crate::psf::point_spread::PointSpread;
 use crate::units::ARCSEC;
 use ndarray::{Array2, Array4, Axis, s};
 
@@ -163,7 +163,7 @@ fn rounded(x: f64, digits: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::{Aperture, CameraOptions};
+    use crate::psf::{Aperture, CameraOptions};
     use crate::{files::ArrayFormat, model::Pupil, numerics::Precision, units::DEGREE};
     use fitsio::FitsFile;
 

@@ -6,7 +6,7 @@
 use crate::error::Error;
 use crate::error::{Invalid, accept, positive};
 #[cfg(feature = "files")]
-use crate::files::located::Document;
+use crate::files::spanned_toml::Document;
 #[cfg(feature = "files")]
 use crate::model::SYSTEM_KEYS;
 use crate::model::source::Source;

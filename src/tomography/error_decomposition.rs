@@ -116,7 +116,7 @@ impl ErrorSplit {
 mod tests {
     use super::*;
     use crate::model::noise::Noise;
-    use crate::model::unmeasured::TipTilt;
+    use crate::model::removed_modes::TipTilt;
     use crate::tomography::covariance_matrix::tests::system;
 
     #[test]

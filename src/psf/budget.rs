@@ -3,8 +3,8 @@
 
 // What a budget stands on
 use crate::error::{Invalid, finite, not_negative};
-use crate::image::optical_transfer::TelescopeTransfer;
-use crate::image::transforms::Plane;
+use crate::psf::optical_transfer::TelescopeTransfer;
+use crate::psf::transforms::Plane;
 use ndarray::{Array2, Zip};
 use std::{f64::consts::PI, fmt};
 
@@ -92,7 +92,7 @@ impl BudgetTerm {
 /// An error budget: terms whose variances add, with the covariance of those that are not independent as a signed term.
 ///
 /// ```
-/// use lenslet::image::Budget;
+/// use lenslet::psf::Budget;
 /// let budget = Budget::default().with("fitting", 9e-16)?.with("noise", 16e-16)?;
 /// assert_eq!(budget.to_string(), "fitting 30.0 nm, noise 40.0 nm, total 50.0 nm");
 /// # Ok::<(), lenslet::Invalid>(())
@@ -166,8 +166,8 @@ impl fmt::Display for Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::{Aperture, Vane};
     use crate::model::Pupil;
+    use crate::psf::{Aperture, Vane};
 
     fn telescope(obstruction: f64) -> TelescopeTransfer {
         let pupil = Pupil::new(8.0, obstruction).unwrap();

@@ -7,16 +7,16 @@ use crate::device::Engine;
 use crate::device::gpu::{Argument, Buffer, BufferView, Fft, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::{BLOCK_SUM, REAL};
 use crate::error::{Error, accept};
-use crate::image::transforms::Plane;
 use crate::linear::factorisation::gpu::upload_rows;
 use crate::numerics::real::{Precision, Real};
+use crate::psf::transforms::Plane;
 use ndarray::Array2;
 use num_complex::Complex;
 use std::iter::zip;
 
 const SOURCE: KernelSource = KernelSource {
     name: "mirror_modes.cu",
-    text: include_str!("../../../kernels/image/mirror_modes.cu"),
+    text: include_str!("../../../kernels/psf/mirror_modes.cu"),
     headers: &[REAL],
 };
 
@@ -186,7 +186,7 @@ fn roots_on_device<T: Real>(
 // Stationary strokes on a device
 const STATIONARY: KernelSource = KernelSource {
     name: "stationary.cu",
-    text: include_str!("../../../kernels/image/stationary.cu"),
+    text: include_str!("../../../kernels/psf/stationary.cu"),
     headers: &[REAL, BLOCK_SUM],
 };
 
@@ -335,9 +335,9 @@ fn waves_on_device<T: Real>(here: &Stationary) -> [Vec<T>; 2] {
 mod tests {
     use super::*;
     use crate::device::gpu::test_machines;
-    use crate::image::structure_function::{Actuators, MeanStructure};
-    use crate::image::{Aperture, Vane};
     use crate::model::Pupil;
+    use crate::psf::structure_function::{Actuators, MeanStructure};
+    use crate::psf::{Aperture, Vane};
 
     #[test]
     fn means_on_a_device_are_those_of_cores() {
