@@ -16,7 +16,7 @@ fn main() -> Drawn {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     lenslet::plot::load_font("DejaVu Sans")?;
     dealt(&folder.join("several-devices.svg"))?;
-    meeting(&folder.join("meetings.svg"))?;
+    rendezvous(&folder.join("meetings.svg"))?;
     shared(&folder.join("reconstructor-ranks.svg"))
 }
 
@@ -79,7 +79,7 @@ fn dealt(path: &Path) -> Drawn {
 }
 
 /// Three ranks over time.
-fn meeting(path: &Path) -> Drawn {
+fn rendezvous(path: &Path) -> Drawn {
     let area = SVGBackend::new(path, (720, 300)).into_drawing_area();
     area.fill(&WHITE)?;
     let rows = [60, 150, 240];

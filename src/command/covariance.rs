@@ -9,8 +9,8 @@ use crate::command::value_parsers;
 use crate::device::{Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Precision};
-use crate::files::atomic_file::{Draft, check_files};
-use crate::files::provenance::Origin;
+use crate::files::atomic_file::{AtomicFile, check_files};
+use crate::files::provenance::Provenance;
 use crate::model::system::System;
 use crate::plot::{ColourScale, CovarianceView, Pairs, PictureFormat};
 use crate::plot::{plot_covariance, plot_wavefront_covariance};
@@ -150,19 +150,19 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
 
     // Write the covariance and its picture
     terminal.writes(output);
-    let mut archive = Draft::new(output)?;
+    let mut archive = AtomicFile::new(output)?;
     let mut arrays = covariance_arrays(&computed, &system);
     let (method, error) = method_and_error(&plan, args.device, args.precision);
-    Origin::new(&command_line(), &method, &text).tolerance(Some(error)).note(&mut arrays);
+    Provenance::new(&command_line(), &method, &text).tolerance(Some(error)).note(&mut arrays);
     archive.fill(|file| arrays.write(file, format, args.precision))?;
     let drawing = picture.zip(view.as_ref()).map(|((path, drawn_as), view)| {
         terminal.writes(path);
-        Draft::holding(path, &draw(args, (&computed, &system), (view, drawn_as))?)
+        AtomicFile::holding(path, &draw(args, (&computed, &system), (view, drawn_as))?)
     });
     let drawing = drawing.transpose()?;
     check(&terminal)?;
     let bytes = archive.publish()?;
-    drawing.map(Draft::publish).transpose()?;
+    drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
 
     // Sum up what was done

@@ -12,8 +12,8 @@ use crate::device::engine::Engine;
 use crate::device::{self, Device, check};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
-use crate::files::atomic_file::{Draft, check_files};
-use crate::files::provenance::Origin;
+use crate::files::atomic_file::{AtomicFile, check_files};
+use crate::files::provenance::Provenance;
 use crate::files::reading::split_choice;
 use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::Solver;
@@ -229,19 +229,19 @@ pub fn estimate(args: &EstimateArgs) -> Result<Outcome, Error> {
     let about = "whether the residual met the tolerance";
     arrays.add("converged", arr1(&estimates.converged())).axes("frame").about(about);
     arrays.add_table("slope_table", slope_table(&system));
-    let origin = Origin::new(&command_line(), &plan.describe(&engine).method, &text);
+    let origin = Provenance::new(&command_line(), &plan.describe(&engine).method, &text);
     origin.tolerance(Some(args.tolerance)).note(&mut arrays);
     terminal.writes(output);
-    let mut draft = Draft::new(output)?;
+    let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     let drawing = picture.map(|(path, format)| {
         terminal.writes(path);
-        Draft::holding(path, &draw(args, &system, &estimates, format)?)
+        AtomicFile::holding(path, &draw(args, &system, &estimates, format)?)
     });
     let drawing = drawing.transpose()?;
     check(&terminal)?;
     draft.publish()?;
-    drawing.map(Draft::publish).transpose()?;
+    drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     // Tell it in the form asked for
     let files = [slopes_file.as_path(), output.as_path()];

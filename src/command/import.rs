@@ -7,7 +7,7 @@ use super::summary::{Outcome, align, count, file_json, file_lines};
 use super::telemetry::import_telemetry;
 use crate::error::Error;
 use crate::files::aot::is_telemetry;
-use crate::files::atomic_file::{Draft, check_files};
+use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::model::system::System;
 use crate::model::tiptop::{Imported, ImportedKey, KeyStatus};
 use crate::psf::PsfOptions;
@@ -47,7 +47,7 @@ pub fn import(args: &ImportArgs) -> Result<Outcome, Error> {
     let Some(output) = &args.output else {
         return Ok(Outcome { text: imported.toml.clone(), ..warned(&imported) });
     };
-    Draft::holding(output, imported.toml.as_bytes())?.publish()?;
+    AtomicFile::holding(output, imported.toml.as_bytes())?.publish()?;
     let text = match (args.json, args.quiet) {
         (true, _) => json_of(args, &imported),
         (false, true) => String::new(),

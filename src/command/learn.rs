@@ -10,7 +10,7 @@ use super::summary::{
 use super::value_parsers;
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
-use crate::files::atomic_file::{Draft, check_files};
+use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::reading::split_choice;
 use crate::files::rewriting::Rewriting;
 use crate::model::slopes::ReadSlopes;
@@ -108,17 +108,17 @@ pub fn learn(args: &LearnArgs) -> Result<Outcome, Error> {
     // Write what was learned
     terminal.writes(output);
     let written = told.file(&text)?;
-    let mut draft = Draft::new(output)?;
+    let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| file.write_all(written.as_bytes()))?;
     let drawing = picture.map(|(path, format)| {
         terminal.writes(path);
         let title = format!("learned from {}", short_name(&slopes_file.display().to_string()));
-        Draft::holding(path, &plot_learned(&told.learned, &system, &title, format)?)
+        AtomicFile::holding(path, &plot_learned(&told.learned, &system, &title, format)?)
     });
     let drawing = drawing.transpose()?;
     check(&terminal)?;
     draft.publish()?;
-    drawing.map(Draft::publish).transpose()?;
+    drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     let text = match (args.json, args.quiet) {
         (true, _) => format!("{}\n", told.summary()),

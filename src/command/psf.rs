@@ -9,8 +9,8 @@ use super::value_parsers;
 use crate::device::{Device, Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
-use crate::files::atomic_file::{Draft, check_files};
-use crate::files::provenance::Origin;
+use crate::files::atomic_file::{AtomicFile, check_files};
+use crate::files::provenance::Provenance;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::plot::{
@@ -184,10 +184,10 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
         images.add_to(&mut arrays)?;
     }
     told.add_field(&mut arrays);
-    let origin = Origin::new(&command_line(), &description.method, &text);
+    let origin = Provenance::new(&command_line(), &description.method, &text);
     origin.clone().note(&mut arrays);
     terminal.writes(output);
-    let mut draft = Draft::new(output)?;
+    let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     drop(arrays);
     let scopesim = args.scopesim.as_deref().map(|path| {
@@ -197,19 +197,19 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     let scopesim = scopesim.transpose()?;
     let drawing = picture.map(|(path, format)| {
         terminal.writes(path);
-        Draft::holding(path, &told.draw(format)?)
+        AtomicFile::holding(path, &told.draw(format)?)
     });
     let drawing = drawing.transpose()?;
     let table = args.csv.as_deref().map(|path| {
         terminal.writes(path);
-        Draft::holding(path, told.table().as_bytes())
+        AtomicFile::holding(path, told.table().as_bytes())
     });
     let table = table.transpose()?;
     check(&terminal)?;
     draft.publish()?;
-    scopesim.map(Draft::publish).transpose()?;
-    drawing.map(Draft::publish).transpose()?;
-    table.map(Draft::publish).transpose()?;
+    scopesim.map(AtomicFile::publish).transpose()?;
+    drawing.map(AtomicFile::publish).transpose()?;
+    table.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     Ok(match (args.json, args.quiet) {
         (true, _) => format!("{}\n", told.summary()),
@@ -274,7 +274,7 @@ fn width(seen: &Exposure) -> Option<f64> {
 // Draft of images for ScopeSim
 impl Report<'_> {
     /// A draft of the file for ScopeSim.
-    fn draft_of_field(&self, path: &Path, origin: Origin) -> Result<Draft, Error> {
+    fn draft_of_field(&self, path: &Path, origin: Provenance) -> Result<AtomicFile, Error> {
         let (all, targets) = (self.plan.correction().system().targets(), self.found.targets.len());
         let field = self.plan.options().field;
         let (directions, seen) = match field {
@@ -285,7 +285,7 @@ impl Report<'_> {
         let mut arrays = Arrays::default();
         FieldImages { directions, exposures, field }.add_to(&mut arrays)?;
         origin.note(&mut arrays);
-        let mut draft = Draft::new(path)?;
+        let mut draft = AtomicFile::new(path)?;
         draft.fill(|file| arrays.write(file, ArrayFormat::Fits, self.args.precision))?;
         Ok(draft)
     }

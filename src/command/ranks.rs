@@ -32,14 +32,14 @@ impl RankArgs {
     /// Where the numbers of ranks make no sense, and those of [`Engine::open`].
     pub fn engine(&self, device: Device, precision: Precision) -> Result<Engine, Error> {
         let by_hand = (self.rank, self.ranks, self.meet.clone());
-        let Some(seat) = RankInfo::find(by_hand, &|name| std::env::var(name).ok())? else {
+        let Some(rank_info) = RankInfo::find(by_hand, &|name| std::env::var(name).ok())? else {
             return Engine::open(device, precision);
         };
         let there = probe().driver.map_or(1, |driver| driver.devices.len().max(1));
         let device = match device {
-            Device::Cuda(None) => Device::Cuda(Some(seat.local % there)),
+            Device::Cuda(None) => Device::Cuda(Some(rank_info.local % there)),
             chosen => chosen,
         };
-        Ok(Engine::open(device, precision)?.seated(seat)?)
+        Ok(Engine::open(device, precision)?.with_rank_info(rank_info)?)
     }
 }

@@ -12,8 +12,8 @@ use super::watch::complain;
 use crate::device::{Device, Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
-use crate::files::atomic_file::{Draft, check_files};
-use crate::files::provenance::Origin;
+use crate::files::atomic_file::{AtomicFile, check_files};
+use crate::files::provenance::Provenance;
 use crate::model::system::System;
 use crate::plot::map::{WavefrontMap, plot_wavefront_errors};
 use crate::plot::noise::{check_noise, plot_noise_of_stars};
@@ -188,9 +188,9 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     // Write the reconstruction and its picture
     terminal.writes(output);
     let mut arrays = told.arrays();
-    let origin = Origin::new(&command_line(), &told.plan.describe(&told.engine).method, &text);
+    let origin = Provenance::new(&command_line(), &told.plan.describe(&told.engine).method, &text);
     origin.clone().note(&mut arrays);
-    let mut draft = Draft::new(output)?;
+    let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     drop(arrays);
     let telemetry = match (telemetry, &told.found.reconstructor) {
@@ -203,13 +203,13 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     };
     let drawing = picture.map(|(path, format)| {
         terminal.writes(path);
-        Draft::holding(path, &told.draw(format)?)
+        AtomicFile::holding(path, &told.draw(format)?)
     });
     let drawing = drawing.transpose()?;
     check(&terminal)?;
     draft.publish()?;
-    telemetry.map(Draft::publish).transpose()?;
-    drawing.map(Draft::publish).transpose()?;
+    telemetry.map(AtomicFile::publish).transpose()?;
+    drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     Ok(match (args.json, args.quiet) {
         (true, _) => format!("{}\n", told.summary()),
@@ -548,8 +548,8 @@ fn errors_at_points(
     let mut arrays = Arrays::default();
     add_errors(&mut arrays, &found.errors, "variance of the wavefront's error at its points");
     describe_system(&mut arrays, system);
-    Origin::new(&command_line(), &description.method, text).note(&mut arrays);
-    let mut draft = Draft::new(output)?;
+    Provenance::new(&command_line(), &description.method, text).note(&mut arrays);
+    let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     let draw = |(path, format): (&Path, PictureFormat)| {
         terminal.writes(path);
@@ -561,12 +561,12 @@ fn errors_at_points(
             }
             _ => draw_errors(&found.in_pupil(system)?, (&name, step), format)?,
         };
-        Draft::holding(path, &drawn)
+        AtomicFile::holding(path, &drawn)
     };
     let drawing = picture.map(draw).transpose()?;
     check(&terminal)?;
     draft.publish()?;
-    drawing.map(Draft::publish).transpose()?;
+    drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     let told = (args, plan.measurements(), &found, options.tolerance);
     Ok(match (args.json, args.quiet) {

@@ -10,8 +10,8 @@ use super::value_parsers;
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
-use crate::files::atomic_file::{Draft, check_files};
-use crate::files::provenance::Origin;
+use crate::files::atomic_file::{AtomicFile, check_files};
+use crate::files::provenance::Provenance;
 use crate::model::system::System;
 use crate::tomography::simulation::{SimulationOptions, SimulationPlan};
 use crate::turbulence::arrays::slope_table;
@@ -84,7 +84,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     let seconds = start.elapsed().as_secs_f64();
     // Write what was simulated
     let method = "phase screens by fast Fourier transforms";
-    let origin = Origin::new(&command_line(), method, &text).seed(Some(args.seed));
+    let origin = Provenance::new(&command_line(), method, &text).seed(Some(args.seed));
     let about = (&origin, &system);
     terminal.writes(output);
     let mut drafts = vec![match is_named_telemetry(output) {
@@ -135,8 +135,8 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
 fn draft_of<D: ndarray::Dimension>(
     (name, unit, path): (&str, &str, &Path),
     array: ndarray::ArrayView<f64, D>,
-    (origin, system): (&Origin, &System),
-) -> Result<Draft, Error> {
+    (origin, system): (&Provenance, &System),
+) -> Result<AtomicFile, Error> {
     let format = ArrayFormat::of((name, path), &ArrayFormat::ALL, None)?;
     let mut arrays = Arrays::default();
     arrays.add(name, array).unit(unit);
@@ -144,7 +144,7 @@ fn draft_of<D: ndarray::Dimension>(
         arrays.add_table("slope_table", slope_table(system));
         origin.clone().note(&mut arrays);
     }
-    let mut draft = Draft::new(path)?;
+    let mut draft = AtomicFile::new(path)?;
     draft.fill(|file| arrays.write(file, format, Precision::F64))?;
     Ok(draft)
 }

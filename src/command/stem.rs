@@ -16,9 +16,9 @@ use crate::electrons::sample_file::{Algorithm, SampleFile};
 use crate::electrons::{Beside, Comparison, DetectorError, Finishing, SampleSummary};
 use crate::electrons::{StemMethod, StemPlan, StemReadings};
 use crate::error::{Error, Invalid, accept, positive};
-use crate::files::atomic_file::{Draft, check_distinct, check_files, check_length};
+use crate::files::atomic_file::{AtomicFile, check_distinct, check_files, check_length};
 use crate::files::atomic_file::{check_names, check_outside};
-use crate::files::provenance::Origin;
+use crate::files::provenance::Provenance;
 use crate::files::signal_files::SignalFormat;
 use crate::files::signals::{Sample, Signals};
 use crate::numerics::Precision;
@@ -187,7 +187,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         notes.for_each(|note| complain("note", note));
         if let Some(path) = &args.write_sample {
             check_files(&asked.inputs(args), &[("sample file", path)])?;
-            Draft::holding(path, line.text_beside(path)?.as_bytes())?.publish()?;
+            AtomicFile::holding(path, line.text_beside(path)?.as_bytes())?.publish()?;
             let written = align(&[file_line("output", path, "")]);
             return Ok(if args.quiet { String::new() } else { written });
         }
@@ -210,7 +210,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     for &(role, path) in &outputs {
         match format.filter(|_| role == "output") {
             Some(format) => format.check_output(path)?,
-            None => drop(Draft::new(path)?),
+            None => drop(AtomicFile::new(path)?),
         }
     }
     if let Some(output) = named.filter(|_| format == Some(SignalFormat::Zarr)) {
@@ -290,7 +290,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     match format {
         None => readings.write(output, run.fingerprint)?,
         Some(format) => {
-            let origin = Origin::new(&command_line(), &description.method, file.text());
+            let origin = Provenance::new(&command_line(), &description.method, file.text());
             run.write(&readings, (output, format), picture, origin, &terminal)?;
         }
     }
@@ -470,7 +470,7 @@ impl Run<'_> {
         readings: &StemReadings,
         (output, format): (&Path, SignalFormat),
         picture: Option<(&Path, PictureFormat)>,
-        origin: Origin,
+        origin: Provenance,
         terminal: &Terminal,
     ) -> Result<(), Error> {
         let watch: &dyn Watch = &WithinStage(terminal);
@@ -481,11 +481,11 @@ impl Run<'_> {
         signals.origin(origin)?;
         let drawn = |(path, format)| {
             terminal.writes(path);
-            Draft::holding(path, &self.draw(&signals, format)?)
+            AtomicFile::holding(path, &self.draw(&signals, format)?)
         };
         let drawing = picture.map(drawn).transpose()?;
         signals.write(output, format, self.args.signal.as_deref())?;
-        drawing.map(Draft::publish).transpose().map(|_| ())
+        drawing.map(AtomicFile::publish).transpose().map(|_| ())
     }
 
     /// The readings and what was asked for besides, in the precision `T`.

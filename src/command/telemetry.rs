@@ -8,8 +8,8 @@ use crate::device::Engine;
 use crate::error::Error;
 use crate::files::aot::{Telemetry, TelemetryFile};
 use crate::files::arrays::Precision;
-use crate::files::atomic_file::{Draft, check_files};
-use crate::files::provenance::Origin;
+use crate::files::atomic_file::{AtomicFile, check_files};
+use crate::files::provenance::Provenance;
 use crate::model::control::ControlLoop;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
@@ -53,8 +53,8 @@ impl Loops {
         path: &Path,
         (system, reconstructor): (&System, &Array3<f64>),
         (engine, precision): (&Engine, Precision),
-        origin: Origin,
-    ) -> Result<Draft, Error> {
+        origin: Provenance,
+    ) -> Result<AtomicFile, Error> {
         let commands = match &self.correction {
             Some((correction, _)) => correction.commands(reconstructor, engine)?,
             None => Vec::new(),
@@ -67,7 +67,7 @@ impl Loops {
             None => telemetry.add_reconstructor(system, reconstructor)?,
         }
         telemetry.origin(origin);
-        let mut draft = Draft::new(path)?;
+        let mut draft = AtomicFile::new(path)?;
         draft.fill(|file| telemetry.write(std::io::BufWriter::new(file), precision))?;
         Ok(draft)
     }
@@ -79,12 +79,12 @@ pub fn draft_of_slopes(
     path: &Path,
     system: &System,
     slopes: ArrayView2<f64>,
-    origin: Origin,
-) -> Result<Draft, Error> {
+    origin: Provenance,
+) -> Result<AtomicFile, Error> {
     let mut telemetry = Telemetry::of(system);
     telemetry.add_slopes(system, slopes)?;
     telemetry.origin(origin);
-    let mut draft = Draft::new(path)?;
+    let mut draft = AtomicFile::new(path)?;
     draft.fill(|file| telemetry.write(std::io::BufWriter::new(file), Precision::F64))?;
     Ok(draft)
 }
@@ -103,7 +103,7 @@ pub fn import_telemetry(
     let text = found.with_notes(path);
     let Some(output) = output else { return Ok(text.into()) };
     let system = System::from_toml(&text, &output.display().to_string())?;
-    Draft::holding(output, text.as_bytes())?.publish()?;
+    AtomicFile::holding(output, text.as_bytes())?.publish()?;
     // Say what telemetry was imported
     let (stars, targets) = (system.guide_stars().len(), system.targets().len());
     let slopes = SlopeOrder::new(&system.valid_lenslets()).len();

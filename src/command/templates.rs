@@ -5,7 +5,7 @@
 use super::examples::{self, examples};
 use super::summary::{align, file_line};
 use crate::error::{Error, Invalid};
-use crate::files::atomic_file::Draft;
+use crate::files::atomic_file::AtomicFile;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -91,7 +91,7 @@ pub fn new(args: &NewArgs) -> Result<String, Error> {
         let expected = "a file that does not exist yet; --force overwrites this one";
         return Err(Invalid::new("output", output.display(), expected).into());
     }
-    Draft::holding(output, text.as_bytes())?.publish()?;
+    AtomicFile::holding(output, text.as_bytes())?.publish()?;
     // Say what to do with a template
     if args.quiet {
         return Ok(String::new());

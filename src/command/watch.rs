@@ -133,11 +133,11 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_signal_ends_a_process_that_never_looks() {
-        use crate::files::atomic_file::Draft;
+        use crate::files::atomic_file::AtomicFile;
         const CHILD: &str = "LENSLET_NEVER_LOOKS";
         if let Ok(name) = std::env::var(CHILD) {
             catch_signals();
-            let _draft = Draft::holding(name.as_ref(), b"new").unwrap();
+            let _draft = AtomicFile::holding(name.as_ref(), b"new").unwrap();
             std::fs::write(format!("{name}.ready"), "").unwrap();
             std::thread::sleep(Duration::from_secs(60));
             return;

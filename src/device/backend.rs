@@ -49,7 +49,7 @@ impl Shape {
 }
 // Machine behind the seam
 /// What lies behind a graphics processor: addresses, handles and bytes. Work is queued, and done in the order of its stream.
-pub(crate) trait Machine: Send + Sync {
+pub(crate) trait Backend: Send + Sync {
     /// `cuda:0 (NVIDIA H200)`.
     fn name(&self) -> &str;
     /// Free memory of the device, in bytes.
@@ -348,7 +348,7 @@ impl StreamLock {
 // Opened machine and its queues
 /// A machine with its queues.
 pub(super) struct Opened {
-    pub machine: Box<dyn Machine>,
+    pub machine: Box<dyn Backend>,
     lanes: Mutex<Vec<Arc<Lane>>>,
     /// What was dropped while its thread recorded.
     left: Mutex<Vec<Handle>>,
@@ -373,7 +373,7 @@ pub(super) struct Queue {
 // Open and close a queue
 impl Queue {
     /// The first queue of a machine.
-    pub fn first(machine: impl Machine + 'static) -> Result<Self, Error> {
+    pub fn first(machine: impl Backend + 'static) -> Result<Self, Error> {
         let (lanes, left) = Default::default();
         Self::new(&Arc::new(Opened { machine: Box::new(machine), lanes, left }))
     }
@@ -388,7 +388,7 @@ impl Queue {
     }
 
     /// The turn, the machine, and the number of the stream.
-    pub fn enter(&self) -> (StreamGuard<'_>, &dyn Machine, u64) {
+    pub fn enter(&self) -> (StreamGuard<'_>, &dyn Backend, u64) {
         (self.lane.turns.take(), &*self.device.machine, self.lane.stream)
     }
 }

@@ -4,7 +4,7 @@
 use super::calibration::Speed;
 use super::gpu::Gpu;
 #[cfg(feature = "cuda")]
-use super::rank_group::Crew;
+use super::rank_group::RankGroup;
 #[cfg(feature = "cuda")]
 use super::rendezvous::RankInfo;
 use super::{Device, start_threads, threads};
@@ -33,7 +33,7 @@ pub struct Engine {
     speed: Speed,
     /// The devices as ranks of one computation.
     #[cfg(feature = "cuda")]
-    crew: Arc<Crew>,
+    rank_group: Arc<RankGroup>,
 }
 
 // Steps of an engine
@@ -60,7 +60,7 @@ impl Engine {
             precision,
             speed: Speed::default(),
             #[cfg(feature = "cuda")]
-            crew: Arc::default(),
+            rank_group: Arc::default(),
         }
     }
 
@@ -97,25 +97,25 @@ impl Engine {
     /// # Errors
     /// `Invalid` where it has no device, or more than one.
     #[cfg(feature = "cuda")]
-    pub fn seated(self, seat: RankInfo) -> Result<Self, Invalid> {
+    pub fn with_rank_info(self, rank_info: RankInfo) -> Result<Self, Invalid> {
         let devices = self.devices.len();
         let expected = format!(
             "1, or one graphics processor for each rank (--device cuda), and not {devices}"
         );
-        accept(devices == 1, "ranks", seat.ranks, &expected)?;
-        Ok(Self { crew: Arc::new(Crew::seated(seat)), ..self })
+        accept(devices == 1, "ranks", rank_info.ranks, &expected)?;
+        Ok(Self { rank_group: Arc::new(RankGroup::with_rank_info(rank_info)), ..self })
     }
 
     /// The devices as ranks of one computation.
     #[cfg(feature = "cuda")]
-    pub(crate) fn crew(&self) -> &Crew {
-        &self.crew
+    pub(crate) fn rank_group(&self) -> &RankGroup {
+        &self.rank_group
     }
 
     /// The first rank of this process among those of all, and how many ranks there are; a device is one.
     pub fn place(&self) -> [usize; 2] {
         #[cfg(feature = "cuda")]
-        return self.crew.place(self.devices.len());
+        return self.rank_group.place(self.devices.len());
         #[cfg(not(feature = "cuda"))]
         [0, self.devices.len()]
     }

@@ -1,11 +1,11 @@
 // Tangled from book/src/graphics-processor.md: edit there, or here and run cargo tangle stitch.
 //! A graphics processor as the rest of the crate knows it: buffers, programs, launches, graphs.
 
-pub(crate) mod member;
+pub(crate) mod rank;
 
 // What the seam stands on
 use super::backend::{
-    Handle, Kind, Machine, Opened, Operation, Owned, Pages, Product, Queue, Symmetric, Transforms,
+    Backend, Handle, Kind, Opened, Operation, Owned, Pages, Product, Queue, Symmetric, Transforms,
     Triangular,
 };
 pub use super::backend::{Header, KernelSource, Shape};
@@ -46,7 +46,7 @@ impl fmt::Debug for Gpu {
 
 // Steps of an opened graphics processor
 impl Gpu {
-    pub(super) fn new(machine: impl Machine + 'static) -> Result<Self, Error> {
+    pub(super) fn new(machine: impl Backend + 'static) -> Result<Self, Error> {
         Ok(Self { queue: Arc::new(Queue::first(machine)?) })
     }
 
@@ -55,7 +55,7 @@ impl Gpu {
         self.machine().name()
     }
 
-    fn machine(&self) -> &dyn Machine {
+    fn machine(&self) -> &dyn Backend {
         &*self.queue.device.machine
     }
 
@@ -630,7 +630,7 @@ impl Gpu {
         kernel: &Kernel,
         shape: Shape,
         arguments: &[Argument],
-        launch: impl FnOnce(&dyn Machine, u64, &mut [u64]) -> Result<(), Error>,
+        launch: impl FnOnce(&dyn Backend, u64, &mut [u64]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.own("kernel", &kernel.device)?;
         let mut memory = arguments.iter().filter_map(|argument| argument.memory);

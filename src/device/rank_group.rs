@@ -2,8 +2,8 @@
 //! Ranks at work: a thread for each device of this process, watched by the one that started them.
 
 // What a crew stands on
-use super::gpu::{Gpu, member::Member};
-use super::rendezvous::{Meeting, RankInfo};
+use super::gpu::{Gpu, rank::Rank};
+use super::rendezvous::{RankInfo, Rendezvous};
 use super::{Watch, check};
 use crate::error::Error;
 use std::fmt;
@@ -17,30 +17,30 @@ use std::time::{Duration, Instant};
 // Devices that work together
 /// Devices that work together: those of this process, or one in each of several processes that have met.
 #[derive(Default)]
-pub(crate) struct Crew {
+pub(crate) struct RankGroup {
     /// Where this process sits, if there are several.
-    seat: Option<RankInfo>,
+    rank_info: Option<RankInfo>,
     /// Those of the other processes, once they are wanted.
-    meeting: Mutex<Option<Arc<Meeting>>>,
+    rendezvous: Mutex<Option<Arc<Rendezvous>>>,
     /// Those that have joined before, and have not failed.
-    members: Mutex<Vec<Member>>,
+    members: Mutex<Vec<Rank>>,
 }
 
-impl fmt::Debug for Crew {
+impl fmt::Debug for RankGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Crew").field(&self.seat).finish()
+        f.debug_tuple("Crew").field(&self.rank_info).finish()
     }
 }
 
 // What happens on a thread
 /// What a rank is to do, and what it finds.
-pub(crate) type RankTask<R> = dyn Fn(&Member, &dyn Watch) -> Result<R, Error> + Send + Sync;
+pub(crate) type RankTask<R> = dyn Fn(&Rank, &dyn Watch) -> Result<R, Error> + Send + Sync;
 
 /// What a thread tells.
 enum Event<R> {
     Stage(String),
     Part(String, [usize; 2]),
-    Joined(Member),
+    Joined(Rank),
     Done(usize, Result<R, Error>),
 }
 
@@ -71,30 +71,30 @@ impl<R: Send> Watch for Relay<R> {
 }
 
 // Steps of a crew
-impl Crew {
+impl RankGroup {
     /// The crew of one of several processes.
-    pub(crate) fn seated(seat: RankInfo) -> Self {
-        Self { seat: Some(seat), ..Self::default() }
+    pub(crate) fn with_rank_info(rank_info: RankInfo) -> Self {
+        Self { rank_info: Some(rank_info), ..Self::default() }
     }
 
     /// Whether this is one of several processes.
     pub(crate) fn is_seated(&self) -> bool {
-        self.seat.is_some()
+        self.rank_info.is_some()
     }
 
     /// The first rank of this process, and the number of all, where it has so many devices.
     pub(crate) fn place(&self, devices: usize) -> [usize; 2] {
-        self.seat.as_ref().map_or([0, devices], |seat| [seat.rank, seat.ranks])
+        self.rank_info.as_ref().map_or([0, devices], |rank_info| [rank_info.rank, rank_info.ranks])
     }
 
     /// Where this process meets the others, if there are any; they are waited for once.
-    fn meeting(&self) -> Result<Option<Arc<Meeting>>, Error> {
-        let Some(seat) = &self.seat else { return Ok(None) };
-        let mut meeting = self.meeting.lock().unwrap_or_else(PoisonError::into_inner);
-        if meeting.is_none() {
-            *meeting = Some(Arc::new(Meeting::new(seat.clone())?));
+    fn rendezvous(&self) -> Result<Option<Arc<Rendezvous>>, Error> {
+        let Some(rank_info) = &self.rank_info else { return Ok(None) };
+        let mut rendezvous = self.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
+        if rendezvous.is_none() {
+            *rendezvous = Some(Arc::new(Rendezvous::new(rank_info.clone())?));
         }
-        Ok(meeting.clone())
+        Ok(rendezvous.clone())
     }
 
     // Have all ranks work
@@ -109,24 +109,24 @@ impl Crew {
         watch: &dyn Watch,
         work: &Arc<RankTask<R>>,
     ) -> Result<Vec<R>, Error> {
-        let meeting = self.meeting()?;
-        let meeting = meeting.as_deref();
+        let rendezvous = self.rendezvous()?;
+        let rendezvous = rendezvous.as_deref();
         let failed = |error: Error| {
-            let unheard = meeting.filter(|meeting| meeting.lost().is_none());
-            unheard.into_iter().for_each(|meeting| meeting.give_up(&error.to_string()));
+            let unheard = rendezvous.filter(|rendezvous| rendezvous.lost().is_none());
+            unheard.into_iter().for_each(|rendezvous| rendezvous.give_up(&error.to_string()));
             error
         };
-        meeting.into_iter().for_each(|meeting| meeting.set_over(false));
+        rendezvous.into_iter().for_each(|rendezvous| rendezvous.set_over(false));
         let mut known = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let members = std::mem::take(&mut *known);
         let identifier = match members.is_empty() {
-            true => identifier(gpus, meeting).map_err(failed)?,
+            true => identifier(gpus, rendezvous).map_err(failed)?,
             false => Vec::new(),
         };
         let shift = self.start(gpus, &members, identifier, work).map_err(failed)?;
-        let (found, members) = shift.watched(meeting, watch).map_err(failed)?;
+        let (found, members) = shift.watched(rendezvous, watch).map_err(failed)?;
         *known = members;
-        meeting.into_iter().for_each(|meeting| meeting.set_over(true));
+        rendezvous.into_iter().for_each(|rendezvous| rendezvous.set_over(true));
         Ok(found)
     }
 
@@ -134,7 +134,7 @@ impl Crew {
     fn start<R: Send + 'static>(
         &self,
         gpus: &[Gpu],
-        members: &[Member],
+        members: &[Rank],
         identifier: Vec<u8>,
         work: &Arc<RankTask<R>>,
     ) -> Result<Shift<R>, Error> {
@@ -170,10 +170,10 @@ impl Crew {
 
 // Find an identifier for a group
 /// The identifier of a new group, which rank 0 makes and all others hear.
-fn identifier(gpus: &[Gpu], meeting: Option<&Meeting>) -> Result<Vec<u8>, Error> {
-    match meeting {
-        Some(meeting) if meeting.seat().rank > 0 => meeting.share(None),
-        Some(meeting) => meeting.share(Some(gpus[0].identifier()?)),
+fn identifier(gpus: &[Gpu], rendezvous: Option<&Rendezvous>) -> Result<Vec<u8>, Error> {
+    match rendezvous {
+        Some(rendezvous) if rendezvous.rank_info().rank > 0 => rendezvous.share(None),
+        Some(rendezvous) => rendezvous.share(Some(gpus[0].identifier()?)),
         None => gpus[0].identifier(),
     }
 }
@@ -184,7 +184,7 @@ struct Shift<R> {
     events: Receiver<Event<R>>,
     threads: Vec<JoinHandle<()>>,
     is_stopped: Arc<AtomicBool>,
-    members: Vec<Member>,
+    members: Vec<Rank>,
 }
 
 /// How long threads may take to end when a rank has failed. One that does not is left behind: it waits inside of a library.
@@ -198,9 +198,9 @@ impl<R> Shift<R> {
     /// What all have found, and the members; or the first failure, once the threads have ended or had time for it.
     fn watched(
         mut self,
-        meeting: Option<&Meeting>,
+        rendezvous: Option<&Rendezvous>,
         watch: &dyn Watch,
-    ) -> Result<(Vec<R>, Vec<Member>), Error> {
+    ) -> Result<(Vec<R>, Vec<Rank>), Error> {
         let count = self.threads.len();
         let mut found: Vec<Option<R>> = (0..count).map(|_| None).collect();
         let (mut ended, mut failure) = (vec![false; count], None::<(Instant, Error)>);
@@ -239,7 +239,7 @@ impl<R> Shift<R> {
                 }
             };
             // Stop all when one has failed
-            let lost = || meeting.and_then(Meeting::lost);
+            let lost = || rendezvous.and_then(Rendezvous::lost);
             match (&failure, wrong) {
                 (None, wrong) => {
                     if let Some(error) = wrong.or_else(lost) {
@@ -257,9 +257,9 @@ impl<R> Shift<R> {
             }
         }
         match failure {
-            Some((_, error)) => Err(cause(error, meeting)),
+            Some((_, error)) => Err(cause(error, rendezvous)),
             None => {
-                self.members.sort_by_key(Member::place);
+                self.members.sort_by_key(Rank::place);
                 Ok((found.into_iter().flatten().collect(), self.members))
             }
         }
@@ -269,7 +269,7 @@ impl<R> Shift<R> {
     /// Frees all threads from waiting for others.
     fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
-        self.members.iter().for_each(Member::abort);
+        self.members.iter().for_each(Rank::abort);
     }
 }
 
@@ -290,13 +290,13 @@ fn tells_more(error: &Error) -> bool {
 }
 
 /// What has failed in truth: where something is wrong between ranks, it may be that one was lost.
-fn cause(error: Error, meeting: Option<&Meeting>) -> Error {
-    let Some(meeting) = meeting.filter(|_| is_between(&error)) else { return error };
+fn cause(error: Error, rendezvous: Option<&Rendezvous>) -> Error {
+    let Some(rendezvous) = rendezvous.filter(|_| is_between(&error)) else { return error };
     let until = Instant::now() + NEWS;
-    while meeting.lost().is_none() && Instant::now() < until {
+    while rendezvous.lost().is_none() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(50));
     }
-    meeting.lost().unwrap_or(error)
+    rendezvous.lost().unwrap_or(error)
 }
 
 // Tests of crews
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn ranks_sum_and_one_that_fails_frees_the_others() {
-        let (gpus, crew) = (emulated(3), Crew::default());
+        let (gpus, rank_group) = (emulated(3), RankGroup::default());
         if gpus.is_empty() {
             return;
         }
@@ -317,7 +317,7 @@ mod tests {
             numbers.read()
         });
         for _ in 0..2 {
-            let sums = crew.work(&gpus, &unwatched, &sum).unwrap();
+            let sums = rank_group.work(&gpus, &unwatched, &sum).unwrap();
             assert_eq!(sums, vec![vec![3.0, 3.0]; 3]);
         }
         // Rank 1 does not come to the sum.
@@ -328,16 +328,17 @@ mod tests {
                 Ok(Vec::new())
             }
         });
-        let (start, error) = (Instant::now(), crew.work(&gpus, &unwatched, &broken).unwrap_err());
+        let (start, error) =
+            (Instant::now(), rank_group.work(&gpus, &unwatched, &broken).unwrap_err());
         assert_eq!(error.to_string(), "rank 1 failed: of a test");
         assert!(start.elapsed() < GRACE / 2);
         // All of them join anew.
-        assert_eq!(crew.work(&gpus, &unwatched, &sum).unwrap()[2], [3.0, 3.0]);
+        assert_eq!(rank_group.work(&gpus, &unwatched, &sum).unwrap()[2], [3.0, 3.0]);
         let panics: Arc<RankTask<()>> = Arc::new(|member, _| match member.place()[0] {
             2 => panic!("of a test"),
             _ => member.sum(&member.gpu().upload(&[0.0f64])?),
         });
-        let said = crew.work(&gpus, &unwatched, &panics).unwrap_err().to_string();
+        let said = rank_group.work(&gpus, &unwatched, &panics).unwrap_err().to_string();
         assert!(said.contains("panicked"), "{said}");
     }
 }

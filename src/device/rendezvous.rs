@@ -58,8 +58,8 @@ impl RankInfo {
     /// ```
     /// use lenslet::device::RankInfo;
     /// let by_hand = (Some(1), Some(2), Some("node7:4711".to_string()));
-    /// let seat = RankInfo::find(by_hand, &|_| None)?.expect("two of them");
-    /// assert_eq!((seat.rank, seat.ranks, seat.meet.as_str()), (1, 2, "node7:4711"));
+    /// let rank_info = RankInfo::find(by_hand, &|_| None)?.expect("two of them");
+    /// assert_eq!((rank_info.rank, rank_info.ranks, rank_info.meet.as_str()), (1, 2, "node7:4711"));
     /// assert!(RankInfo::find((None, None, None), &|_| None)?.is_none());
     /// assert!(RankInfo::find((Some(2), Some(2), Some("meet".into())), &|_| None).is_err());
     /// # Ok::<(), lenslet::Error>(())
@@ -71,7 +71,7 @@ impl RankInfo {
         let number = |name: &str| variable(name).and_then(|text| text.parse::<usize>().ok());
         let of = |names: &[&'static str; 4]| {
             let started = number(names[0]).zip(number(names[1]));
-            started.filter(|(_, ranks)| *ranks > 1).map(|seat| (*names, seat))
+            started.filter(|(_, ranks)| *ranks > 1).map(|rank_info| (*names, rank_info))
         };
         let started = STARTERS.iter().find_map(of);
         let by_hand = rank.is_some() || ranks.is_some();
@@ -172,8 +172,8 @@ const CANDIDATES: usize = 128;
 // Processes with lines between them
 /// Processes that have met, each with a line to rank 0 that is kept open.
 #[derive(Debug)]
-pub(crate) struct Meeting {
-    seat: RankInfo,
+pub(crate) struct Rendezvous {
+    rank_info: RankInfo,
     news: Arc<PeerStatus>,
 }
 
@@ -203,7 +203,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 // Options of a meeting
 /// Deadlines of a meeting, and where its secret comes from.
 #[derive(Clone)]
-pub(crate) struct MeetingOptions {
+pub(crate) struct RendezvousOptions {
     /// How long ranks wait for each other.
     patience: Duration,
     /// How long a connection may take to prove itself.
@@ -214,7 +214,7 @@ pub(crate) struct MeetingOptions {
     file: Option<PathBuf>,
 }
 
-impl MeetingOptions {
+impl RendezvousOptions {
     /// The usual deadlines, with the secret of the environment or the user's file.
     fn from_environment() -> Self {
         let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
@@ -230,24 +230,24 @@ impl MeetingOptions {
 const SECRET_VARIABLE: &str = "LENSLET_MEET_SECRET";
 
 // Meet and keep the lines
-impl Meeting {
+impl Rendezvous {
     /// Meets the others: rank 0 waits for them, they look for it.
     ///
     /// # Errors
     /// `Failed` where they do not come within a minute, with those that are missing, or do not agree how many they are.
-    pub(crate) fn new(seat: RankInfo) -> Result<Self, Error> {
-        Self::with(seat, &MeetingOptions::from_environment())
+    pub(crate) fn new(rank_info: RankInfo) -> Result<Self, Error> {
+        Self::with(rank_info, &RendezvousOptions::from_environment())
     }
 
     /// The same with other options.
-    pub(crate) fn with(seat: RankInfo, options: &MeetingOptions) -> Result<Self, Error> {
+    pub(crate) fn with(rank_info: RankInfo, options: &RendezvousOptions) -> Result<Self, Error> {
         let news = Arc::new(PeerStatus::default());
-        let met = match seat.rank {
-            0 => wait_for_all(&seat, options)?,
-            _ => look_for_first(&seat, options)?,
+        let met = match rank_info.rank {
+            0 => wait_for_all(&rank_info, options)?,
+            _ => look_for_first(&rank_info, options)?,
         };
         for (name, line) in met {
-            let failed = |error| failed(&seat, error);
+            let failed = |error| failed(&rank_info, error);
             line.stream().set_write_timeout(Some(SILENCE)).map_err(failed)?;
             lock(&news.lines).push(line.stream().try_clone().map_err(failed)?);
             let news = Arc::clone(&news);
@@ -261,13 +261,13 @@ impl Meeting {
                 thread::sleep(Duration::from_secs(1));
             }
         };
-        start("beat", beat).map_err(|error| failed(&seat, error))?;
-        Ok(Self { seat, news })
+        start("beat", beat).map_err(|error| failed(&rank_info, error))?;
+        Ok(Self { rank_info, news })
     }
 
     /// Where this process sits.
-    pub(crate) fn seat(&self) -> &RankInfo {
-        &self.seat
+    pub(crate) fn rank_info(&self) -> &RankInfo {
+        &self.rank_info
     }
 
     // Share what rank 0 has to say
@@ -281,7 +281,7 @@ impl Meeting {
             let line = format!("share {text}");
             if line.len() >= LONGEST_LINE {
                 let reason = format!("{} bytes do not fit into a line", bytes.len());
-                return Err(failed(&self.seat, reason));
+                return Err(failed(&self.rank_info, reason));
             }
             self.news.say(&line);
             return Ok(bytes);
@@ -294,9 +294,9 @@ impl Meeting {
             }
             let left = until.saturating_duration_since(Instant::now());
             if let Some(reason) = &told.lost {
-                return Err(failed(&self.seat, reason));
+                return Err(failed(&self.rank_info, reason));
             } else if left.is_zero() {
-                return Err(failed(&self.seat, "rank 0 said nothing for a minute"));
+                return Err(failed(&self.rank_info, "rank 0 said nothing for a minute"));
             }
             let waited = self.news.changed.wait_timeout(told, left);
             told = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -306,13 +306,13 @@ impl Meeting {
     // Tell and hear of lost ranks
     /// The error that a rank was lost, if one was.
     pub(crate) fn lost(&self) -> Option<Error> {
-        lock(&self.news.told).lost.as_ref().map(|reason| failed(&self.seat, reason))
+        lock(&self.news.told).lost.as_ref().map(|reason| failed(&self.rank_info, reason))
     }
 
     /// Tells the others that this rank ends, and why.
     pub(crate) fn give_up(&self, reason: &str) {
         let reason = reason.replace('\n', " ");
-        self.news.say(&format!("lost {} ended: {}", name(&self.seat), escaped(&reason)));
+        self.news.say(&format!("lost {} ended: {}", name(&self.rank_info), escaped(&reason)));
     }
 
     /// Says that all is done, or again something to do: a rank that leaves when all is done is not lost.
@@ -322,7 +322,7 @@ impl Meeting {
 }
 
 // Leave a meeting
-impl Drop for Meeting {
+impl Drop for Rendezvous {
     fn drop(&mut self) {
         if self.news.is_over.load(Ordering::Acquire) {
             self.news.say("bye");
@@ -334,8 +334,8 @@ impl Drop for Meeting {
 }
 
 /// The name of this process among the ranks.
-fn name(seat: &RankInfo) -> String {
-    format!("rank {} ({}, process {})", seat.rank, host(), process::id())
+fn name(rank_info: &RankInfo) -> String {
+    format!("rank {} ({}, process {})", rank_info.rank, host(), process::id())
 }
 
 /// The name of this machine.
@@ -344,8 +344,8 @@ fn host() -> String {
 }
 
 /// The error of ranks that do not meet, or part.
-fn failed(seat: &RankInfo, reason: impl std::fmt::Display) -> Error {
-    let what = format!("the meeting of {} ranks at {}", seat.ranks, seat.meet);
+fn failed(rank_info: &RankInfo, reason: impl std::fmt::Display) -> Error {
+    let what = format!("the meeting of {} ranks at {}", rank_info.ranks, rank_info.meet);
     Error::Failed { what, reason: reason.to_string() }
 }
 
@@ -405,19 +405,19 @@ fn read_bytes(text: &str) -> Vec<u8> {
 // Wait for all ranks
 /// Rank 0 listens, and has a line to each of the others when all have come.
 fn wait_for_all(
-    seat: &RankInfo,
-    options: &MeetingOptions,
+    rank_info: &RankInfo,
+    options: &RendezvousOptions,
 ) -> Result<Vec<(String, LineReader)>, Error> {
-    let refuse = |error: io::Error| failed(seat, error);
+    let refuse = |error: io::Error| failed(rank_info, error);
     let until = Instant::now() + options.patience;
-    let (listeners, secret) = listen(seat, options)?;
+    let (listeners, secret) = listen(rank_info, options)?;
     let mut candidates = VecDeque::new();
-    let mut met: Vec<Option<AdmittedRank>> = (1..seat.ranks).map(|_| None).collect();
+    let mut met: Vec<Option<AdmittedRank>> = (1..rank_info.ranks).map(|_| None).collect();
     while met.iter().any(Option::is_none) {
-        serve(seat, (&secret, options.handshake), &mut candidates, &mut met)?;
+        serve(rank_info, (&secret, options.handshake), &mut candidates, &mut met)?;
         accept(&listeners, options.handshake, &mut candidates);
         if Instant::now() >= until {
-            let missing = (1..seat.ranks).filter(|rank| met[rank - 1].is_none());
+            let missing = (1..rank_info.ranks).filter(|rank| met[rank - 1].is_none());
             let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
             let at = listeners.iter().filter_map(|listener| listener.local_addr().ok());
             let at: Vec<String> = at.map(|address| address.to_string()).collect();
@@ -426,12 +426,12 @@ fn wait_for_all(
             let reason = format!(
                 "rank {missing} did not come within {waited} s to {at}, or has not the same secret: see {SECRET_VARIABLE}"
             );
-            return Err(failed(seat, reason));
+            return Err(failed(rank_info, reason));
         }
         thread::sleep(Duration::from_millis(5));
     }
-    if addresses_of(&seat.meet).is_none() {
-        let _ = fs::remove_file(&seat.meet); // all have read it
+    if addresses_of(&rank_info.meet).is_none() {
+        let _ = fs::remove_file(&rank_info.meet); // all have read it
     }
     let welcome = |rank: AdmittedRank| {
         rank.answer(&secret, "welcome")?;
@@ -480,7 +480,7 @@ fn accept(listeners: &[TcpListener], time: Duration, candidates: &mut VecDeque<C
 // Serve connections in turn
 /// Looks once at each connection: admits ranks, closes strangers, and keeps those that may still answer.
 fn serve(
-    seat: &RankInfo,
+    rank_info: &RankInfo,
     (secret, time): (&Secret, Duration),
     candidates: &mut VecDeque<Candidate>,
     met: &mut [Option<AdmittedRank>],
@@ -489,13 +489,13 @@ fn serve(
         let Some(mut candidate) = candidates.pop_front() else { break };
         match candidate.line.poll() {
             Ok(Some(text)) => {
-                let admitted = admit(seat, secret, candidate, &text, met)?;
+                let admitted = admit(rank_info, secret, candidate, &text, met)?;
                 if let Some((rank, admitted)) = admitted {
                     admitted
                         .line
                         .stream()
                         .set_write_timeout(Some(time))
-                        .map_err(|e| failed(seat, e))?;
+                        .map_err(|e| failed(rank_info, e))?;
                     met[rank - 1] = Some(admitted);
                 }
             }
@@ -509,7 +509,7 @@ fn serve(
 // Admit a rank or drop a stranger
 /// The rank that a line proves, with its number; none where it proves nothing.
 fn admit(
-    seat: &RankInfo,
+    rank_info: &RankInfo,
     secret: &Secret,
     candidate: Candidate,
     text: &str,
@@ -526,7 +526,7 @@ fn admit(
     let free = known >= 1 && met.get(known - 1).is_some_and(Option::is_none);
     let (name, numbers) = (escaped(name).to_string(), [candidate.challenge, number.to_string()]);
     let admitted = AdmittedRank { name, line: candidate.line, numbers };
-    if count == Ok(seat.ranks) && free {
+    if count == Ok(rank_info.ranks) && free {
         let accepted = admitted.answer(secret, "accepted");
         return Ok(accepted.ok().map(|()| (known, admitted))); // one that is gone may come again
     }
@@ -535,10 +535,10 @@ fn admit(
         admitted.name,
         escaped(rank),
         escaped(ranks),
-        seat.ranks
+        rank_info.ranks
     );
     let _ = admitted.answer(secret, &format!("refused {reason}")); // it may have gone
-    Err(failed(seat, reason))
+    Err(failed(rank_info, reason))
 }
 
 impl AdmittedRank {
@@ -553,9 +553,12 @@ impl AdmittedRank {
 
 // Listen at the given address only
 /// Sockets that listen at the addresses of a seat, and the secret of the meeting.
-fn listen(seat: &RankInfo, options: &MeetingOptions) -> Result<(Vec<TcpListener>, Secret), Error> {
+fn listen(
+    rank_info: &RankInfo,
+    options: &RendezvousOptions,
+) -> Result<(Vec<TcpListener>, Secret), Error> {
     let given =
-        options.secret.as_deref().map(secret_of).transpose().map_err(|e| failed(seat, e))?;
+        options.secret.as_deref().map(secret_of).transpose().map_err(|e| failed(rank_info, e))?;
     let bind = |addresses: &[SocketAddr]| -> io::Result<Vec<TcpListener>> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         let mut listeners = Vec::new();
@@ -568,15 +571,15 @@ fn listen(seat: &RankInfo, options: &MeetingOptions) -> Result<(Vec<TcpListener>
         if listeners.is_empty() { Err(last) } else { Ok(listeners) }
     };
     let open = || -> io::Result<(Vec<TcpListener>, Secret)> {
-        if let Some(addresses) = addresses_of(&seat.meet) {
+        if let Some(addresses) = addresses_of(&rank_info.meet) {
             let secret = given.map_or_else(|| usual_secret(options.file.as_deref(), true), Ok)?;
             return Ok((bind(&addresses?)?, secret));
         }
-        let listeners = bind(&addresses_of_host(seat.one_machine))?;
-        let secret = write_meeting(Path::new(&seat.meet), &listeners, given)?;
+        let listeners = bind(&addresses_of_host(rank_info.one_machine))?;
+        let secret = write_meeting(Path::new(&rank_info.meet), &listeners, given)?;
         Ok((listeners, secret))
     };
-    open().map_err(|error| failed(seat, format!("rank 0 cannot listen: {error}")))
+    open().map_err(|error| failed(rank_info, format!("rank 0 cannot listen: {error}")))
 }
 
 // Addresses and the usual secret
@@ -654,23 +657,23 @@ fn write_meeting(
 // Look for rank 0
 /// A line to rank 0, when all have come.
 fn look_for_first(
-    seat: &RankInfo,
-    options: &MeetingOptions,
+    rank_info: &RankInfo,
+    options: &RendezvousOptions,
 ) -> Result<Vec<(String, LineReader)>, Error> {
     let until = Instant::now() + options.patience;
     let mut reason = io::Error::other("no address is known");
     while Instant::now() < until {
-        match call_first(seat, options, until) {
+        match call_first(rank_info, options, until) {
             Ok(Answer::Welcome(line)) => return Ok(vec![("rank 0".into(), line)]),
             Ok(Answer::Refused(reason)) => {
-                return Err(failed(seat, format!("refused {}", escaped(&reason))));
+                return Err(failed(rank_info, format!("refused {}", escaped(&reason))));
             }
             Err(error) => reason = error,
         }
         thread::sleep(Duration::from_millis(50));
     }
     let waited = options.patience.as_secs();
-    Err(failed(seat, format!("rank 0 was not found within {waited} s: {reason}")))
+    Err(failed(rank_info, format!("rank 0 was not found within {waited} s: {reason}")))
 }
 
 /// What rank 0 answers in the end.
@@ -681,15 +684,19 @@ enum Answer {
 
 // Call one address of rank 0
 /// Tries the addresses of rank 0 in turn, until one of them answers with its code.
-fn call_first(seat: &RankInfo, options: &MeetingOptions, until: Instant) -> io::Result<Answer> {
+fn call_first(
+    rank_info: &RankInfo,
+    options: &RendezvousOptions,
+    until: Instant,
+) -> io::Result<Answer> {
     let given = options.secret.as_deref().map(secret_of).transpose()?;
-    let (secret, addresses) = match addresses_of(&seat.meet) {
+    let (secret, addresses) = match addresses_of(&rank_info.meet) {
         Some(addresses) => {
             let usual = || usual_secret(options.file.as_deref(), false);
             (given.map_or_else(usual, Ok)?, addresses?)
         }
         None => {
-            let text = read_private_file(Path::new(&seat.meet))?;
+            let text = read_private_file(Path::new(&rank_info.meet))?;
             let mut lines = text.lines();
             let first = lines.next().unwrap_or_default();
             let secret = given.map_or_else(|| secret_of(first), Ok)?;
@@ -699,7 +706,7 @@ fn call_first(seat: &RankInfo, options: &MeetingOptions, until: Instant) -> io::
     };
     let mut found = io::Error::other("no address is known");
     for address in addresses {
-        match join(seat, &secret, address, (options.handshake, until)) {
+        match join(rank_info, &secret, address, (options.handshake, until)) {
             Ok(answer) => return Ok(answer),
             Err(error) => found = io::Error::new(error.kind(), format!("{address}: {error}")),
         }
@@ -710,7 +717,7 @@ fn call_first(seat: &RankInfo, options: &MeetingOptions, until: Instant) -> io::
 // Prove to rank 0 and have it prove
 /// Proves this rank at an address, and waits until all have come.
 fn join(
-    seat: &RankInfo,
+    rank_info: &RankInfo,
     secret: &Secret,
     address: SocketAddr,
     (time, until): (Duration, Instant),
@@ -724,8 +731,8 @@ fn join(
     let challenge = greeting.split_once(' ').filter(|(first, _)| *first == GREETING);
     let (_, challenge) = challenge.ok_or_else(stranger)?;
     // Send the code of this rank
-    let (number, name) = (random_text()?, name(seat));
-    let [rank, ranks] = [seat.rank, seat.ranks].map(|number| number.to_string());
+    let (number, name) = (random_text()?, name(rank_info));
+    let [rank, ranks] = [rank_info.rank, rank_info.ranks].map(|number| number.to_string());
     let code = secret.code(&[GREETING, "join", challenge, &number, &rank, &ranks, &name])?;
     writeln!(line.stream(), "join {rank} {ranks} {number} {code} {name}")?;
     let answer = |text: String| {
@@ -759,7 +766,7 @@ mod tests {
     use std::collections::HashMap;
 
     // Find seats in an environment
-    fn seat(
+    fn rank_info(
         by_hand: (Option<usize>, Option<usize>, Option<&str>),
         set: &[(&str, &str)],
     ) -> Result<Option<RankInfo>, Invalid> {
@@ -779,11 +786,11 @@ mod tests {
             ("SLURM_JOB_ID", "100"),
             ("SLURM_STEP_ID", "2"),
         ];
-        let found = seat(none, &[step, place].concat()).unwrap().unwrap();
+        let found = rank_info(none, &[step, place].concat()).unwrap().unwrap();
         assert_eq!((found.rank, found.ranks, found.local), (3, 4, 1));
         assert_eq!(found.meet, format!("gpu07:{}", 20_000 + 6102));
         // A batch script of Slurm's is one process, whatever the step may have.
-        assert_eq!(seat(none, &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]), Ok(None));
+        assert_eq!(rank_info(none, &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]), Ok(None));
         assert_eq!(first_node("a1,b2"), "a1");
         let open = [
             ("OMPI_COMM_WORLD_RANK", "1"),
@@ -791,13 +798,14 @@ mod tests {
             ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
             ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
         ];
-        let found = seat(none, &open).unwrap().unwrap();
+        let found = rank_info(none, &open).unwrap().unwrap();
         assert!(found.rank == 1 && found.meet.contains("lenslet-meeting-"), "{found:?}");
-        let refused = |by_hand, set: &[(&str, &str)]| seat(by_hand, set).unwrap_err().to_string();
+        let refused =
+            |by_hand, set: &[(&str, &str)]| rank_info(by_hand, set).unwrap_err().to_string();
         // Across machines the place must be told.
         assert!(refused(none, &open[..3]).starts_with("meet = : expected HOST:PORT or a file"));
-        assert_eq!(seat((None, None, Some("a:1")), &open[..3]).unwrap().unwrap().meet, "a:1");
-        assert_eq!(seat(none, &[("PMI_RANK", "0"), ("PMI_SIZE", "1")]), Ok(None));
+        assert_eq!(rank_info((None, None, Some("a:1")), &open[..3]).unwrap().unwrap().meet, "a:1");
+        assert_eq!(rank_info(none, &[("PMI_RANK", "0"), ("PMI_SIZE", "1")]), Ok(None));
         assert!(
             refused((Some(2), Some(2), Some("m")), &[])
                 .starts_with("rank = 2: expected a number from 0 to 1")
@@ -823,9 +831,9 @@ mod tests {
     }
 
     /// The usual deadlines with a secret.
-    fn options(secret: &str) -> MeetingOptions {
+    fn options(secret: &str) -> RendezvousOptions {
         let (patience, handshake, secret) = (PATIENCE, HANDSHAKE, Some(secret.to_string()));
-        MeetingOptions { patience, handshake, secret, file: None }
+        RendezvousOptions { patience, handshake, secret, file: None }
     }
 
     /// An address of the loop at which nothing listens.
@@ -835,9 +843,9 @@ mod tests {
 
     // Meet between threads
     /// Meetings of so many ranks, each by a thread of its own.
-    fn meet(ranks: usize, place: &str) -> Vec<Result<Meeting, Error>> {
+    fn meet(ranks: usize, place: &str) -> Vec<Result<Rendezvous, Error>> {
         let meet =
-            |rank: usize| Meeting::with(place_of([rank, ranks], place), &options("of a test"));
+            |rank: usize| Rendezvous::with(place_of([rank, ranks], place), &options("of a test"));
         thread::scope(|scope| {
             let threads: Vec<_> =
                 (0..ranks).rev().map(|rank| scope.spawn(move || meet(rank))).collect();
@@ -862,14 +870,14 @@ mod tests {
         let file = folder.path().join("meet").display().to_string();
         fs::write(&file, "of another time\n127.0.0.1:9\n").unwrap();
         for place in [file.clone(), free_address()] {
-            let met: Vec<Meeting> = meet(3, &place).into_iter().map(Result::unwrap).collect();
+            let met: Vec<Rendezvous> = meet(3, &place).into_iter().map(Result::unwrap).collect();
             let bytes: Vec<u8> = (0..=255).collect();
             assert_eq!(met[0].share(Some(bytes.clone())).unwrap(), bytes);
             for other in &met[1..] {
                 assert_eq!(other.share(None).unwrap(), bytes);
             }
             // Who has done all leaves quietly; who has not is lost.
-            let [first, second, third] = <[Meeting; 3]>::try_from(met).unwrap();
+            let [first, second, third] = <[Rendezvous; 3]>::try_from(met).unwrap();
             second.set_over(true);
             drop(second);
             thread::sleep(Duration::from_millis(50));
@@ -887,7 +895,7 @@ mod tests {
     fn a_process_that_dies_is_told_by_its_name() {
         const CHILD: &str = "LENSLET_RANK_TO_DIE";
         if let Ok(place) = env::var(CHILD) {
-            let _met = Meeting::new(place_of([1, 3], &place)).unwrap();
+            let _met = Rendezvous::new(place_of([1, 3], &place)).unwrap();
             thread::sleep(Duration::from_secs(60));
             return;
         }
@@ -903,17 +911,17 @@ mod tests {
         let seats = [0, 2].map(|rank| place_of([rank, 3], &place));
         let [first, third] = thread::scope(|scope| {
             seats
-                .map(|seat| scope.spawn(|| Meeting::new(seat).unwrap()))
+                .map(|rank_info| scope.spawn(|| Rendezvous::new(rank_info).unwrap()))
                 .map(|it| it.join().unwrap())
         });
         assert!(first.lost().is_none());
         child.kill().unwrap();
         child.wait().unwrap();
-        for meeting in [&first, &third] {
-            let said = wait_for(|| meeting.lost());
+        for rendezvous in [&first, &third] {
+            let said = wait_for(|| rendezvous.lost());
             assert!(said.contains(&format!("process {}) was lost", child.id())), "{said}");
             assert!(said.contains("rank 1 ("), "{said}");
-            assert!(meeting.share(None).is_err());
+            assert!(rendezvous.share(None).is_err());
         }
     }
 
@@ -924,8 +932,8 @@ mod tests {
         let place = folder.path().join("meet").display().to_string();
         let of = |rank, ranks| place_of([rank, ranks], &place);
         let (first, second) = thread::scope(|scope| {
-            let first = scope.spawn(|| Meeting::new(of(0, 2)).map(drop));
-            let second = scope.spawn(|| Meeting::new(of(1, 3)).map(drop));
+            let first = scope.spawn(|| Rendezvous::new(of(0, 2)).map(drop));
+            let second = scope.spawn(|| Rendezvous::new(of(1, 3)).map(drop));
             (first.join().unwrap(), second.join().unwrap())
         });
         let [first, second] = [first, second].map(|met| met.unwrap_err().to_string());
@@ -938,7 +946,8 @@ mod tests {
     fn strangers_are_dropped_and_the_meeting_goes_on() {
         let address = free_address();
         let place = address.clone();
-        let first = thread::spawn(move || Meeting::with(place_of([0, 2], &place), &options("a")));
+        let first =
+            thread::spawn(move || Rendezvous::with(place_of([0, 2], &place), &options("a")));
         let connect = || {
             let tries = (0..500).find_map(|_| {
                 thread::sleep(Duration::from_millis(5));
@@ -956,11 +965,11 @@ mod tests {
         for bytes in [&endless[..], join.as_bytes(), old.as_bytes(), b"\xff\x1b]0;x\x07\n", b"\n"] {
             let _ = connect().write_all(bytes); // rank 0 may close it at once
         }
-        let hasty = MeetingOptions { patience: Duration::from_secs(1), ..options("b") };
-        let error = Meeting::with(place_of([1, 2], &address), &hasty).unwrap_err().to_string();
+        let hasty = RendezvousOptions { patience: Duration::from_secs(1), ..options("b") };
+        let error = Rendezvous::with(place_of([1, 2], &address), &hasty).unwrap_err().to_string();
         assert!(error.contains("secret") && error.contains(SECRET_VARIABLE), "{error}");
         let start = Instant::now();
-        let second = Meeting::with(place_of([1, 2], &address), &options("a")).unwrap();
+        let second = Rendezvous::with(place_of([1, 2], &address), &options("a")).unwrap();
         assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
         let first = first.join().unwrap().unwrap();
         first.share(Some(vec![1, 2])).unwrap();
@@ -972,10 +981,10 @@ mod tests {
     #[test]
     fn silent_and_slow_connections_hold_neither_end() {
         let second = Duration::from_secs(1);
-        let hasty = MeetingOptions { patience: second, handshake: second / 4, ..options("a") };
+        let hasty = RendezvousOptions { patience: second, handshake: second / 4, ..options("a") };
         let place = free_address();
-        let (start, seat, limits) = (Instant::now(), place_of([0, 2], &place), hasty.clone());
-        let first = thread::spawn(move || Meeting::with(seat, &limits).map(drop));
+        let (start, rank_info, limits) = (Instant::now(), place_of([0, 2], &place), hasty.clone());
+        let first = thread::spawn(move || Rendezvous::with(rank_info, &limits).map(drop));
         thread::sleep(second / 10);
         let (silent, slow) =
             (TcpStream::connect(&place).unwrap(), TcpStream::connect(&place).unwrap());
@@ -1000,7 +1009,7 @@ mod tests {
                 held.collect::<Vec<_>>()
             });
             let start = Instant::now();
-            let error = Meeting::with(place_of([1, 2], &place), &hasty).unwrap_err().to_string();
+            let error = Rendezvous::with(place_of([1, 2], &place), &hasty).unwrap_err().to_string();
             assert!(
                 error.contains("rank 0 was not found within 1 s") && error.contains(expected),
                 "{error}"
@@ -1017,8 +1026,8 @@ mod tests {
             (b"lost a \x1b[31mred\x07 rank\n".to_vec(), r"a \u001b[31mred\u0007 rank"),
         ] {
             let place = free_address();
-            let seat = place_of([0, 2], &place);
-            let first = thread::spawn(move || Meeting::with(seat, &options("a")));
+            let rank_info = place_of([0, 2], &place);
+            let first = thread::spawn(move || Rendezvous::with(rank_info, &options("a")));
             let second = look_for_first(&place_of([1, 2], &place), &options("a")).unwrap();
             let first = first.join().unwrap().unwrap();
             let _ = second[0].1.stream().write_all(&bytes); // rank 0 closes it
@@ -1033,14 +1042,14 @@ mod tests {
     fn the_usual_secret_is_made_once_and_shared() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config/lenslet/meet-secret");
-        let usual = MeetingOptions { secret: None, file: Some(file.clone()), ..options("") };
+        let usual = RendezvousOptions { secret: None, file: Some(file.clone()), ..options("") };
         for _ in 0..2 {
             let before = fs::read_to_string(&file).ok();
             let place = free_address();
             let (first, second) = thread::scope(|scope| {
                 let of = |rank| (place_of([rank, 2], &place), usual.clone());
-                let [first, second] = [of(0), of(1)].map(|(seat, options)| {
-                    scope.spawn(move || Meeting::with(seat, &options).map(drop))
+                let [first, second] = [of(0), of(1)].map(|(rank_info, options)| {
+                    scope.spawn(move || Rendezvous::with(rank_info, &options).map(drop))
                 });
                 (first.join().unwrap(), second.join().unwrap())
             });
@@ -1049,15 +1058,15 @@ mod tests {
             assert!(made.trim().len() == 64 && before.is_none_or(|before| before == made));
         }
         // Secrets that cannot be used
-        let hasty = |secret: Option<&str>, file: Option<&Path>| MeetingOptions {
+        let hasty = |secret: Option<&str>, file: Option<&Path>| RendezvousOptions {
             patience: Duration::from_millis(200),
             handshake: Duration::from_millis(100),
             secret: secret.map(str::to_string),
             file: file.map(Path::to_path_buf),
         };
-        let refused = |rank: usize, options: MeetingOptions| {
+        let refused = |rank: usize, options: RendezvousOptions| {
             let place = free_address();
-            Meeting::with(place_of([rank, 2], &place), &options).unwrap_err().to_string()
+            Rendezvous::with(place_of([rank, 2], &place), &options).unwrap_err().to_string()
         };
         for rank in [0, 1] {
             assert!(refused(rank, hasty(Some(" "), None)).contains("LENSLET_MEET_SECRET is empty"));

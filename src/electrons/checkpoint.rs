@@ -5,7 +5,7 @@
 use super::scan::{StemPlan, StemReadings};
 use crate::device::Engine;
 use crate::error::{Error, Invalid, accept, count};
-use crate::files::atomic_file::Draft;
+use crate::files::atomic_file::AtomicFile;
 use ndarray::{Array2, s};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -56,7 +56,7 @@ impl StemReadings {
             bytes.extend(number.to_le_bytes());
         }
         bytes.extend(sum_over(&bytes, EMPTY).to_le_bytes());
-        Draft::holding(path, &bytes)?.publish().map(|_| ())
+        AtomicFile::holding(path, &bytes)?.publish().map(|_| ())
     }
 
     // Read a checkpoint

@@ -349,9 +349,9 @@ impl StemPlan {
         keep: &mut dyn FnMut(&StemReadings) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.specimen.specimen();
-        let crew = self.crew::<T>(engine, self.followed(readings.places.len())?)?;
+        let followers = self.followers::<T>(engine, self.followed(readings.places.len())?)?;
         // Cores that follow no waves make the slices of the next configuration meanwhile.
-        let ahead = crew.iter().all(|follower| follower.holds()) && self.keeps::<T>();
+        let ahead = followers.iter().all(|follower| follower.holds()) && self.keeps::<T>();
         if readings.done != [0, 0] {
             let all = [SLICES, BEAMS, PROBES];
             let own = all.into_iter().filter(|name| *name != BEAMS || self.shares_beams());
@@ -366,7 +366,7 @@ impl StemPlan {
                     Some(made) => join(made)?,
                     None => self.slices(c, watch)?,
                 };
-                let slices = self.handed_out(slices, &crew, watch)?;
+                let slices = self.handed_out(slices, &followers, watch)?;
                 if ahead && c + 1 < self.configurations() {
                     let make = move || self.slices::<T>(c + 1, watch);
                     next = std::thread::Builder::new().spawn_scoped(scope, make).ok();
@@ -374,7 +374,7 @@ impl StemPlan {
                 if self.shares_beams() {
                     self.stage(BEAMS, c, watch);
                 }
-                let workers = self.waves(&crew, &slices, engine, watch)?;
+                let workers = self.waves(&followers, &slices, engine, watch)?;
                 self.stage(PROBES, c, watch);
                 watch.progress(readings.done[1], readings.places.len());
                 self.configuration(&workers, readings, watch, keep)?;
@@ -469,12 +469,13 @@ impl StemPlan {
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
         let (count, seen) = (self.configurations(), CancelOnly(watch));
-        let crew = self.crew::<T>(engine, self.followed(places.len())?)?;
+        let followers = self.followers::<T>(engine, self.followed(places.len())?)?;
         let mut mean = Array2::zeros((places.len(), self.readings()));
         for c in 0..count {
             watch.part("configuration", c, count);
-            let slices = self.handed_out(self.slices(c, &seen)?, &crew, &seen)?;
-            let found = self.shared(&self.waves(&crew, &slices, engine, &seen)?, places, watch)?;
+            let slices = self.handed_out(self.slices(c, &seen)?, &followers, &seen)?;
+            let found =
+                self.shared(&self.waves(&followers, &slices, engine, &seen)?, places, watch)?;
             mean.zip_mut_with(&found, |mean, x| *mean += (x - *mean) / (c + 1) as f64);
         }
         Ok(mean)
@@ -732,24 +733,24 @@ impl<T: Real> Follower<T> for Cores<'_> {
 // The crew of a scan
 impl StemPlan {
     /// Who follows so many waves.
-    fn crew<'a, T: Real>(
+    fn followers<'a, T: Real>(
         &'a self,
         engine: &Engine,
         waves: usize,
     ) -> Result<Vec<Box<dyn Follower<T> + 'a>>, Error> {
         #[cfg(feature = "cuda")]
-        let mut crew = self.workers_on_device(engine, waves)?;
+        let mut followers = self.workers_on_device(engine, waves)?;
         #[cfg(not(feature = "cuda"))]
-        let (mut crew, _) = (Vec::<Box<dyn Follower<T> + 'a>>::new(), waves);
-        let alone = crew.is_empty();
+        let (mut followers, _) = (Vec::<Box<dyn Follower<T> + 'a>>::new(), waves);
+        let alone = followers.is_empty();
         if alone {
             let what = "a scan on a grid whose sides have other factors than 2, 3, 5 and 7";
             engine.require_cpu(what)?;
         }
         if alone || engine.has_cores() {
-            crew.push(Box::new(Cores { plan: self, alone }));
+            followers.push(Box::new(Cores { plan: self, alone }));
         }
-        Ok(crew)
+        Ok(followers)
     }
 
     // Make slices and hand them out
@@ -783,10 +784,10 @@ impl StemPlan {
     fn handed_out<T: Real>(
         &self,
         mut slices: Slices<T>,
-        crew: &[Box<dyn Follower<T> + '_>],
+        followers: &[Box<dyn Follower<T> + '_>],
         watch: &dyn Watch,
     ) -> Result<Slices<T>, Error> {
-        let holders = || crew.iter().filter(|follower| follower.holds());
+        let holders = || followers.iter().filter(|follower| follower.holds());
         let give = |kind: usize, slice: &Transmission<T>| {
             holders().try_for_each(|follower| follower.take(kind, slice))
         };
@@ -802,7 +803,7 @@ impl StemPlan {
                 |kind, slice| give(kind, &slice),
             )?;
         }
-        if holders().count() == crew.len() {
+        if holders().count() == followers.len() {
             slices.ready.clear();
         }
         Ok(slices)
@@ -812,24 +813,24 @@ impl StemPlan {
     /// The waves of a configuration with these slices.
     fn waves<'s, T: Real>(
         &'s self,
-        crew: &'s [Box<dyn Follower<T> + 's>],
+        followers: &'s [Box<dyn Follower<T> + 's>],
         slices: &'s Slices<T>,
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Vec<Box<dyn Waves + 's>>, Error> {
         let Some((prism, refocus)) = self.prism()? else {
             let through = |follower| Box::new(Through { follower, slices }) as Box<dyn Waves + 's>;
-            return Ok(crew.iter().map(|follower| through(&**follower)).collect());
+            return Ok(followers.iter().map(|follower| through(&**follower)).collect());
         };
         // Who sums the beams
         let beams = (&prism, refocus);
         #[cfg(feature = "cuda")]
-        let workers = self.windows_in_place(crew, slices, beams, engine, watch)?;
+        let workers = self.windows_in_place(followers, slices, beams, engine, watch)?;
         #[cfg(feature = "cuda")]
         if !workers.is_empty() {
             return Ok(workers);
         }
-        let matrices = Arc::new(self.matrices(crew, slices, beams, watch)?);
+        let matrices = Arc::new(self.matrices(followers, slices, beams, watch)?);
         #[cfg(feature = "cuda")]
         let mut workers = self.windows_on_device(engine, &matrices)?;
         #[cfg(not(feature = "cuda"))]
@@ -849,7 +850,7 @@ impl StemPlan {
     /// The S-matrix behind each end, of beams that all followers have shared.
     fn matrices<T: Real>(
         &self,
-        crew: &[Box<dyn Follower<T> + '_>],
+        followers: &[Box<dyn Follower<T> + '_>],
         slices: &Slices<T>,
         (prism, refocus): (&Prism, f64),
         watch: &dyn Watch,
@@ -859,7 +860,7 @@ impl StemPlan {
         let empty = |_: &usize| Array3::zeros((prism.beams(), ny, nx));
         let mut spectra: Vec<Array3<Complex<T>>> = options.ends.iter().map(empty).collect();
         dispatch_in_runs(
-            crew,
+            followers,
             prism.beams(),
             watch,
             |follower| follower.batch(prism.beams()),
@@ -1205,10 +1206,10 @@ pub(super) mod tests {
         let place = [plan.options.scan.place(4)];
         let each: Vec<Array2<f64>> = (0..3)
             .map(|c| {
-                let crew = plan.crew::<f64>(&engine, 1).unwrap();
+                let followers = plan.followers::<f64>(&engine, 1).unwrap();
                 let slices = plan.slices(c, &unwatched).unwrap();
-                let slices = plan.handed_out(slices, &crew, &unwatched).unwrap();
-                let workers = plan.waves(&crew, &slices, &engine, &unwatched).unwrap();
+                let slices = plan.handed_out(slices, &followers, &unwatched).unwrap();
+                let workers = plan.waves(&followers, &slices, &engine, &unwatched).unwrap();
                 plan.shared(&workers, &place, &unwatched).unwrap()
             })
             .collect();

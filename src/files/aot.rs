@@ -4,7 +4,7 @@
 // What telemetry files stand on
 use super::arrays::{Arrays, Entry, Kind, Number, Precision, Values};
 use super::fits::{BLOCK, Cards, Keys, read_keys};
-use super::provenance::Origin;
+use super::provenance::Provenance;
 use super::reading::{ArrayHeader, Unit, Wanted, cut_short};
 use crate::device::refuse_beyond_memory;
 use crate::error::{Error, Invalid};
@@ -230,7 +230,7 @@ impl<'a> Telemetry<'a> {
     }
 
     /// Notes where the file comes from; the text of the system is its [`config`](Self::config).
-    pub fn origin(&mut self, origin: Origin) {
+    pub fn origin(&mut self, origin: Provenance) {
         origin.note(&mut self.images);
         if let Some(Entry { values: Values::Text(text), .. }) = self.images.0.pop() {
             self.config(&text);

@@ -11,7 +11,7 @@ use tempfile::{NamedTempFile, TempDir};
 // Draft of a file
 /// A file in the making, which is removed unless it is published.
 #[derive(Debug)]
-pub struct Draft {
+pub struct AtomicFile {
     file: NamedTempFile,
     target: PathBuf,
     name: PathBuf,
@@ -19,7 +19,7 @@ pub struct Draft {
     listed: ListedFile,
 }
 
-impl Draft {
+impl AtomicFile {
     // Start a draft beside its target
     /// Starts a draft of the file `name`, in the folder where that file shall be.
     ///
@@ -76,18 +76,18 @@ type Accept = fn(&Path) -> io::Result<()>;
 
 /// A folder in the making, which is removed unless it is published.
 #[derive(Debug)]
-pub struct FolderDraft {
+pub struct AtomicFolder {
     folder: TempDir,
     target: PathBuf,
     name: PathBuf,
     accept: Accept,
 }
 
-impl FolderDraft {
+impl AtomicFolder {
     /// Starts a draft of the folder `name`; an older one must be `accept`ed.
     ///
     /// # Errors
-    /// `Write` as in [`Draft::new`], and with what `accept` says.
+    /// `Write` as in [`AtomicFile::new`], and with what `accept` says.
     pub fn new(name: &Path, accept: Accept) -> Result<Self, Error> {
         let refuse = |source| Error::Write { path: name.into(), source };
         let target = target_of(name).map_err(refuse)?;
@@ -343,10 +343,10 @@ pub fn check_names(inputs: &[(&str, &Path)], outputs: &[(&str, &Path)]) -> Resul
 /// Refuses outputs as [`check_names`], and those that cannot be written.
 ///
 /// # Errors
-/// `Invalid`, naming the roles; `Write` as in [`Draft::new`].
+/// `Invalid`, naming the roles; `Write` as in [`AtomicFile::new`].
 pub fn check_files(inputs: &[(&str, &Path)], outputs: &[(&str, &Path)]) -> Result<(), Error> {
     check_names(inputs, outputs)?;
-    outputs.iter().try_for_each(|output| Draft::new(output.1).map(drop))
+    outputs.iter().try_for_each(|output| AtomicFile::new(output.1).map(drop))
 }
 
 // Tests of drafts
@@ -364,11 +364,11 @@ mod tests {
             file.write_all(b"half of the n")?;
             Err(io::Error::from(io::ErrorKind::StorageFull))
         };
-        let failed = Draft::new(&name).and_then(|mut draft| draft.fill(full));
+        let failed = AtomicFile::new(&name).and_then(|mut draft| draft.fill(full));
         assert!(matches!(failed, Err(Error::Write { path, .. }) if path == name));
         assert_eq!(std::fs::read_to_string(&name)?, "old");
         assert_eq!(folder.path().read_dir()?.count(), 1);
-        let published = Draft::new(&name).and_then(|mut draft| {
+        let published = AtomicFile::new(&name).and_then(|mut draft| {
             draft.fill(|file| file.write_all(b"new"))?;
             draft.publish()
         });
@@ -383,7 +383,7 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let absent = folder.path().join("absent/result.npz");
         for name in [folder.path(), &absent, Path::new(""), Path::new(".."), Path::new("/")] {
-            let refused = Draft::new(name);
+            let refused = AtomicFile::new(name);
             assert!(matches!(refused, Err(Error::Write { .. })), "{}", name.display());
         }
         let (one, same) = (folder.path().join("a.npz"), folder.path().join("./a.npz"));
@@ -416,7 +416,7 @@ mod tests {
         assert!(
             check_files(&[], &[("plot", &long)]).is_err_and(|e| e.to_string().starts_with("plot"))
         );
-        assert!(Draft::new(&long).is_err(), "before anything is written");
+        assert!(AtomicFile::new(&long).is_err(), "before anything is written");
         assert_eq!(folder.path().read_dir()?.count(), 0);
         Ok(())
     }
@@ -431,14 +431,14 @@ mod tests {
         symlink("second", name("first"))?;
         symlink(name("file.npz"), name("second"))?;
         symlink("circle", name("circle"))?;
-        let published = Draft::new(&name("first")).and_then(|mut draft| {
+        let published = AtomicFile::new(&name("first")).and_then(|mut draft| {
             draft.fill(|file| file.write_all(b"new"))?;
             draft.publish()
         });
         assert!(published.is_ok() && name("first").is_symlink() && name("second").is_symlink());
         assert_eq!(std::fs::read_to_string(name("file.npz"))?, "new");
         assert!(check_distinct(("plot", &name("second")), ("output", &name("file.npz"))).is_err());
-        assert!(Draft::new(&name("circle")).is_err());
+        assert!(AtomicFile::new(&name("circle")).is_err());
         Ok(())
     }
 
@@ -456,13 +456,13 @@ mod tests {
         let devices =
             ["/dev/stdout", "/dev/full", "/dev/cov.npz", "/proc/cov.npz"].map(PathBuf::from);
         for name in devices.iter().chain([&by_device, &by_process, &link]) {
-            let refused = Draft::new(name).map_err(|error| error.to_string());
+            let refused = AtomicFile::new(name).map_err(|error| error.to_string());
             let expected = "a device or for something that is open: give the name of a file";
             assert!(refused.is_err_and(|said| said.ends_with(expected)), "{}", name.display());
         }
         assert!(check_distinct(("output", &log), ("slopes", &by_device)).is_err());
         let shared = tempfile::Builder::new().tempdir_in("/dev/shm")?;
-        assert!(Draft::new(&shared.path().join("x.npz")).is_ok());
+        assert!(AtomicFile::new(&shared.path().join("x.npz")).is_ok());
         Ok(())
     }
 
@@ -476,7 +476,7 @@ mod tests {
         for mode in [0o600, 0o640, 0o755] {
             std::fs::write(&name, "old")?;
             std::fs::set_permissions(&name, Permissions::from_mode(mode))?;
-            let modes = Draft::new(&name).map(|draft| {
+            let modes = AtomicFile::new(&name).map(|draft| {
                 let before = draft.file.as_file().metadata().map(|file| file.permissions().mode());
                 draft.publish().map(|_| before)
             });
@@ -485,7 +485,7 @@ mod tests {
             assert_eq!([before & 0o7777, after & 0o7777], [mode; 2]);
         }
         std::fs::set_permissions(&name, Permissions::from_mode(0o444))?;
-        let refused = Draft::new(&name).map_err(|error| error.to_string());
+        let refused = AtomicFile::new(&name).map_err(|error| error.to_string());
         assert!(
             refused.is_err_and(|said| said.contains("the file is read-only: make it writable"))
         );
@@ -505,21 +505,21 @@ mod tests {
             move |draft: &Path| std::fs::write(draft.join("data"), text).map(|()| text.len())
         };
         let read = || std::fs::read_to_string(name.join("data"));
-        let mut draft = FolderDraft::new(&name, accept)?;
+        let mut draft = AtomicFolder::new(&name, accept)?;
         assert_eq!(draft.fill(write("one"))?, 3);
         assert!(!name.exists());
         draft.publish()?;
         assert_eq!(read()?, "one");
         let full = |_: &Path| Err::<(), _>(io::Error::from(ErrorKind::StorageFull));
-        assert!(FolderDraft::new(&name, accept)?.fill(full).is_err());
-        let mut draft = FolderDraft::new(&name, accept)?;
+        assert!(AtomicFolder::new(&name, accept)?.fill(full).is_err());
+        let mut draft = AtomicFolder::new(&name, accept)?;
         draft.fill(write("two"))?;
         std::fs::write(name.join("notes"), "mine")?;
         let refused = draft.publish().map_err(|error| error.to_string());
         assert!(refused.is_err_and(|said| said.ends_with("it has notes")));
-        assert!(FolderDraft::new(&name, accept).is_err() && read()? == "one");
+        assert!(AtomicFolder::new(&name, accept).is_err() && read()? == "one");
         std::fs::remove_file(name.join("notes"))?;
-        let mut draft = FolderDraft::new(&name, accept)?;
+        let mut draft = AtomicFolder::new(&name, accept)?;
         draft.fill(write("three"))?;
         draft.publish()?;
         assert_eq!((read()?.as_str(), folder.path().read_dir()?.count()), ("three", 1));
@@ -544,11 +544,11 @@ mod tests {
         let mode = || name.metadata().map(|found| found.permissions().mode() & 0o777);
         for mode_of in [0o700, 0o750] {
             set(mode_of)?;
-            FolderDraft::new(&link, |_| Ok(()))?.publish()?;
+            AtomicFolder::new(&link, |_| Ok(()))?.publish()?;
             assert_eq!((mode()?, link.is_symlink()), (mode_of, true));
         }
         set(0o500)?;
-        assert!(FolderDraft::new(&name, |_| Ok(())).is_err());
+        assert!(AtomicFolder::new(&name, |_| Ok(())).is_err());
         set(0o700)?;
         Ok(())
     }

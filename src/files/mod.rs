@@ -3,7 +3,7 @@
 
 // Modules of files
 pub(crate) mod atomic_file;
-pub use atomic_file::{Draft, FolderDraft, check_distinct, check_files, check_length};
+pub use atomic_file::{AtomicFile, AtomicFolder, check_distinct, check_files, check_length};
 pub use atomic_file::{check_names, check_outside};
 pub(crate) mod arrays;
 pub use arrays::{ArrayFormat, Arrays, Element, Entry, Table, Values};
@@ -11,7 +11,7 @@ pub(crate) mod reading;
 pub use reading::{Unit, read_array, read_array2};
 pub(crate) mod fits;
 pub(crate) mod provenance;
-pub use provenance::Origin;
+pub use provenance::Provenance;
 pub(crate) mod aot;
 pub use aot::{Telemetry, TelemetryFile, is_telemetry};
 pub(crate) mod signals;

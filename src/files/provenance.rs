@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Where a result comes from.
 ///
 /// ```
-/// use lenslet::files::{Arrays, Origin};
+/// use lenslet::files::{Arrays, Provenance};
 /// let text = std::fs::read_to_string("book/systems/small.toml")?;
 /// let mut arrays = Arrays::default();
-/// Origin::new("a notebook", "direct", &text).seed(Some(7)).note(&mut arrays);
+/// Provenance::new("a notebook", "direct", &text).seed(Some(7)).note(&mut arrays);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct Origin {
+pub struct Provenance {
     command: String,
     method: String,
     system: String,
@@ -24,7 +24,7 @@ pub struct Origin {
     seed: Option<u64>,
 }
 
-impl Origin {
+impl Provenance {
     /// What was asked, how it was computed, and the text of the system file.
     pub fn new(command: &str, method: &str, system: &str) -> Self {
         let [command, method, system] = [command, method, system].map(String::from);

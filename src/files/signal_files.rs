@@ -3,7 +3,7 @@
 
 // What files of signals stand on
 use super::arrays::{ArrayFormat, Arrays, Values};
-use super::atomic_file::{Draft, FolderDraft};
+use super::atomic_file::{AtomicFile, AtomicFolder};
 use super::signals::{Axis, Fact, Samples, Signal, Signals};
 use super::zarr::{self, Folder};
 use crate::error::{Error, Invalid, accept};
@@ -42,11 +42,11 @@ impl SignalFormat {
     /// Whether a file or folder of this format can be written under this name, in place of an older one.
     ///
     /// # Errors
-    /// `Write` as in [`Draft::new`], and where the name is that of a folder which this program did not write alone.
+    /// `Write` as in [`AtomicFile::new`], and where the name is that of a folder which this program did not write alone.
     pub fn check_output(self, path: &Path) -> Result<(), Error> {
         match self {
-            Self::Zarr => FolderDraft::new(path, zarr::accept_own_store).map(drop),
-            _ => Draft::new(path).map(drop),
+            Self::Zarr => AtomicFolder::new(path, zarr::accept_own_store).map(drop),
+            _ => AtomicFile::new(path).map(drop),
         }
     }
 
@@ -109,7 +109,7 @@ impl<'a> Signals<'a> {
     ) -> Result<u64, Error> {
         self.check(format, chosen)?;
         if format == SignalFormat::Zarr {
-            let mut draft = FolderDraft::new(path, zarr::accept_own_store)?;
+            let mut draft = AtomicFolder::new(path, zarr::accept_own_store)?;
             let length = draft.fill(|folder| {
                 let mut folder = Folder::new(folder);
                 self.write_zarr(&mut folder)?;
@@ -117,7 +117,7 @@ impl<'a> Signals<'a> {
             })?;
             return draft.publish().map(|()| length);
         }
-        let mut draft = Draft::new(path)?;
+        let mut draft = AtomicFile::new(path)?;
         draft.fill(|file| self.write_into(BufWriter::new(file), format, chosen))?;
         draft.publish()
     }

@@ -4,7 +4,7 @@
 // What signals stand on
 use crate::error::{Error, Invalid, accept, finite, is_ordered, not_negative, positive};
 use crate::files::arrays::{Arrays, Values};
-use crate::files::provenance::Origin;
+use crate::files::provenance::Provenance;
 use ndarray::{CowArray, Dimension, IxDyn};
 use num_complex::{Complex32, Complex64};
 use std::io::{self, Write};
@@ -532,7 +532,7 @@ impl<'a> Signals<'a> {
     ///
     /// # Errors
     /// As [`fact`](Self::fact).
-    pub fn origin(&mut self, origin: Origin) -> Result<(), Invalid> {
+    pub fn origin(&mut self, origin: Provenance) -> Result<(), Invalid> {
         let mut notes = Arrays::default();
         origin.note(&mut notes);
         for entry in notes.0 {

@@ -52,7 +52,7 @@ pub struct ParameterFile {
 
 // Read lines of a parameter file
 /// A key whose value is still a text, of one line or several.
-struct Draft {
+struct SectionDraft {
     key: String,
     line: usize,
     indent: usize,
@@ -74,7 +74,7 @@ impl ParameterFile {
                 continue;
             }
             // Go on with a value
-            if let Some(Draft { text, indent: of_key, .. }) = &mut draft
+            if let Some(SectionDraft { text, indent: of_key, .. }) = &mut draft
                 && indent > *of_key
             {
                 text.push('\n');
@@ -110,7 +110,7 @@ impl ParameterFile {
 
     // Tell a key from its value
     /// The key of a line, and the beginning of its value.
-    fn key(&self, line: usize, indent: usize, content: &str) -> Result<Draft, BadLine> {
+    fn key(&self, line: usize, indent: usize, content: &str) -> Result<SectionDraft, BadLine> {
         let expected = "a key and its value, with = between them";
         let broken = || self.bad(line, "", None, &found(expected, content));
         let (key, text) = content.split_once(['=', ':']).ok_or_else(broken)?;
@@ -126,13 +126,13 @@ impl ParameterFile {
             let path = format!("{}.{key}", section.name);
             return Err(self.bad(line, &path, Some(text), "each key once in a section"));
         }
-        Ok(Draft { key: key.into(), line, indent, text: text.into() })
+        Ok(SectionDraft { key: key.into(), line, indent, text: text.into() })
     }
 
     // Finish a value
     /// Takes the value of a key for what it is in Python.
-    fn finish(&mut self, draft: Option<Draft>) -> Result<(), BadLine> {
-        let (Some(Draft { key, line, text, .. }), Some(section)) =
+    fn finish(&mut self, draft: Option<SectionDraft>) -> Result<(), BadLine> {
+        let (Some(SectionDraft { key, line, text, .. }), Some(section)) =
             (draft, self.sections.last_mut())
         else {
             return Ok(());

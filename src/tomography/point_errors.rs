@@ -14,7 +14,7 @@ use crate::error::{Error, Invalid, accept, count};
 use crate::linear::operator::Operator;
 use crate::linear::solver::Stop;
 use crate::linear::solver::multi_rhs::{
-    Explained, below_eigenvalues, explain_together, solve_together,
+    ExplainedVariance, below_eigenvalues, explain_together, solve_together,
 };
 use crate::model::source::Source;
 use crate::model::system::System;
@@ -252,7 +252,7 @@ struct Job<'a> {
 /// What measurements explain.
 struct Answers {
     /// Of the variance at each point, target by target.
-    explained: Vec<Explained>,
+    explained: Vec<ExplainedVariance>,
     /// Of the covariance of the wavefront there with the tilts of all targets, (T M², tilts).
     with_tilts: Vec<f64>,
 }
@@ -309,14 +309,14 @@ impl Job<'_> {
     fn answers(&self) -> Answers {
         let (points, tilts) = (self.before.len() * self.lit.area.len(), self.tilts());
         let (explained, with_tilts) =
-            (vec![Explained::default(); points], vec![0.0; points * tilts]);
+            (vec![ExplainedVariance::default(); points], vec![0.0; points * tilts]);
         Answers { explained, with_tilts }
     }
 }
 
 impl Answers {
     /// Takes what is known of points from the first on.
-    fn put(&mut self, first: usize, explained: &[Explained], with_tilts: &[f64]) {
+    fn put(&mut self, first: usize, explained: &[ExplainedVariance], with_tilts: &[f64]) {
         let tilts = with_tilts.len() / explained.len();
         self.explained[first..first + explained.len()].copy_from_slice(explained);
         self.with_tilts[first * tilts..first * tilts + with_tilts.len()]
@@ -414,7 +414,7 @@ impl Job<'_> {
         let (lit, before, points) = (self.lit, &self.before[t], self.lit.area.len());
         let (all, own) = (self.tilts(), lit.modes.len() - 1);
         let explained = &answers.explained[t * points..(t + 1) * points];
-        let explained: Array1<f64> = explained.iter().map(Explained::middle).collect();
+        let explained: Array1<f64> = explained.iter().map(ExplainedVariance::middle).collect();
         let variance = &before.variance - &explained;
         let with_tilts = &answers.with_tilts[t * points * all..(t + 1) * points * all];
         let seen = |k: usize| -> Array1<f64> {
@@ -718,14 +718,14 @@ mod tests {
         // Devices refuse what only cores do
         for gpu in test_machines() {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
-            let seat = RankInfo {
+            let rank_info = RankInfo {
                 rank: 1,
                 ranks: 2,
                 meet: "nowhere".into(),
                 local: 0,
                 one_machine: false,
             };
-            let engine = engine.seated(seat).unwrap();
+            let engine = engine.with_rank_info(rank_info).unwrap();
             let told = plan(&good, 0.1).unwrap().run(&engine, &unwatched).unwrap_err().to_string();
             assert!(told.starts_with("ranks = 2: expected 1"), "{told}");
         }

@@ -9,8 +9,8 @@ use crate::device::{Engine, check};
 use crate::electrons::sample_file::SampleFile;
 use crate::electrons::{Micrographs, SampleSummary};
 use crate::error::Error;
-use crate::files::atomic_file::Draft;
-use crate::files::provenance::Origin;
+use crate::files::atomic_file::AtomicFile;
+use crate::files::provenance::Provenance;
 use crate::files::signal_files::SignalFormat;
 use crate::plot::{PictureFormat, ScanPicture, number, plot_scan, short_name};
 use serde_json::json;
@@ -67,7 +67,7 @@ pub fn image(
         plan.keep_potential(&mut signals, engine.precision())?;
     }
     check(&terminal)?;
-    signals.origin(Origin::new(&command_line(), &description.method, file.text()))?;
+    signals.origin(Provenance::new(&command_line(), &description.method, file.text()))?;
     let drawn = |(path, format)| {
         terminal.writes(path);
         let title = format!("{}, {} keV", short_name(&asked.sample), file.beam.energy_kev);
@@ -80,11 +80,11 @@ pub fn image(
             notes,
             counted: false,
         };
-        Draft::holding(path, &plot_scan(&picture, format)?)
+        AtomicFile::holding(path, &plot_scan(&picture, format)?)
     };
     let drawing = asked.picture.map(drawn).transpose()?;
     signals.write(output, format, asked.signal)?;
-    drawing.map(Draft::publish).transpose()?;
+    drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     let seconds = start.elapsed().as_secs_f64();
     Ok(told((asked, output, &summary), &taken, &engine, seconds))

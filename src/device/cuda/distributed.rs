@@ -214,7 +214,7 @@ fn pythons(root: &Path) -> Vec<PathBuf> {
 
 // A rank on CUDA
 /// A device that has joined others: communicator, handle and a grid that is one column of ranks.
-pub(super) struct Rank {
+pub(super) struct CudaRank {
     libraries: &'static Libraries,
     context: sys::CUcontext,
     communicator: Pointer,
@@ -224,9 +224,9 @@ pub(super) struct Rank {
 }
 
 // SAFETY: handles that any thread may use; one at a time does, whose turn the stream is, but for `abort`, which NCCL allows from others.
-unsafe impl Send for Rank {}
+unsafe impl Send for CudaRank {}
 // SAFETY: as above.
-unsafe impl Sync for Rank {}
+unsafe impl Sync for CudaRank {}
 
 // Make an identifier on CUDA
 /// An identifier for ranks that are to join.
@@ -271,7 +271,7 @@ fn driven<T>(call: &'static str, status: Result<T, driver::DriverError>) -> Resu
 }
 
 // Join other ranks
-impl Rank {
+impl CudaRank {
     /// Joins others with a device whose context is current; waits for them.
     pub(super) fn join(
         (device, context, stream): (i32, sys::CUcontext, Stream),
@@ -314,7 +314,7 @@ impl Rank {
 }
 
 // Part from other ranks
-impl Drop for Rank {
+impl Drop for CudaRank {
     fn drop(&mut self) {
         if self.is_aborted.load(Ordering::Acquire) || self.enter().is_err() {
             return;
@@ -338,12 +338,12 @@ impl Drop for Rank {
 // Describe a matrix to the library
 /// A matrix of so many rows and columns, as the library counts them, that lies on all ranks.
 struct Described<'a> {
-    rank: &'a Rank,
+    rank: &'a CudaRank,
     descriptor: Pointer,
 }
 
 // Make a descriptor
-impl Rank {
+impl CudaRank {
     /// Describes `columns` columns, as the library counts, of a matrix whose rows are dealt out; the columns are in blocks of `wide`.
     fn describe(&self, of: &Dealt, [columns, wide]: [usize; 2]) -> Result<Described<'_>, Error> {
         let mut described = Described { rank: self, descriptor: null_mut() };
@@ -383,7 +383,7 @@ fn pointer(address: u64) -> Pointer {
 const LOWER: i32 = 0;
 
 // Lend memory to ranks
-impl Rank {
+impl CudaRank {
     /// Does some work with the bytes that it asks for, on the device and on the host, and waits for it. `calls` names asking and doing.
     fn with_workspace(
         &self,
@@ -412,7 +412,7 @@ impl Rank {
 }
 
 // Work of a rank
-impl Collective for Rank {
+impl Collective for CudaRank {
     // Factorise on several devices
     fn cholesky(&self, stream: u64, of: &Dealt, report: u64) -> Result<(), Error> {
         self.enter()?;
@@ -421,7 +421,7 @@ impl Collective for Rank {
         let (n, a, d, report) =
             (of.order as i64, pointer(of.matrix), described.descriptor, pointer(report));
         let calls = ["cusolverMpPotrf_bufferSize", "cusolverMpPotrf"];
-        // SAFETY: `Member` has checked that the matrix fits its deal; two sizes are written.
+        // SAFETY: `Rank` has checked that the matrix fits its deal; two sizes are written.
         let ask = |device: *mut usize, host: *mut usize| unsafe {
             (solver.cusolverMpPotrf_bufferSize)(handle, LOWER, n, a, 1, 1, d, kind, device, host)
         };
@@ -449,7 +449,7 @@ impl Collective for Rank {
         let (m, b, report) = (count as i64, pointer(rows), pointer(report));
         let (d, e) = (factor.descriptor, sides.descriptor);
         let calls = ["cusolverMpPotrs_bufferSize", "cusolverMpPotrs"];
-        // SAFETY: `Member` has checked that factor and rows fit their deal; two sizes are written.
+        // SAFETY: `Rank` has checked that factor and rows fit their deal; two sizes are written.
         let ask = |device: *mut usize, host: *mut usize| unsafe {
             (solver.cusolverMpPotrs_bufferSize)(
                 handle, LOWER, n, m, a, 1, 1, d, b, 1, 1, e, kind, device, host,
@@ -480,7 +480,7 @@ impl Collective for Rank {
         let mut vectors = [b'V' as c_char, 0];
         let vectors = vectors.as_mut_ptr();
         let calls = ["cusolverMpSyevd_bufferSize", "cusolverMpSyevd"];
-        // SAFETY: `Member` has checked that matrix, values and vectors fit the deal; two sizes are written, and the text is only read.
+        // SAFETY: `Rank` has checked that matrix, values and vectors fit the deal; two sizes are written, and the text is only read.
         let ask = |device: *mut usize, host: *mut usize| unsafe {
             (solver.cusolverMpSyevd_bufferSize)(
                 handle, vectors, LOWER, n, a, 1, 1, d, values, q, 1, 1, d, kind, device, host,

@@ -12,7 +12,7 @@ use self::cusolver::Solver;
 use self::probe::{CudaDevice, Library, probe, require, require_function};
 use super::Device;
 use super::backend::{
-    Collective, Handle, Kind, Machine, Operation, Pages, Product, Transforms, Triangular,
+    Backend, Collective, Handle, Kind, Operation, Pages, Product, Transforms, Triangular,
 };
 use super::gpu::{Gpu, KernelSource, Shape};
 use crate::error::Error;
@@ -200,7 +200,7 @@ impl Cuda {
 }
 
 // CUDA as a machine
-impl Machine for Cuda {
+impl Backend for Cuda {
     // Tell what a CUDA device has
     fn name(&self) -> &str {
         &self.name
@@ -551,7 +551,7 @@ impl Machine for Cuda {
     ) -> Result<Box<dyn Collective>, Error> {
         self.enter()?;
         let mine = (self.handle, self.context, stream_of(stream));
-        let joined = distributed::Rank::join(mine, place, identifier);
+        let joined = distributed::CudaRank::join(mine, place, identifier);
         Ok(Box::new(joined.map_err(|error| self.named(error))?))
     }
 }

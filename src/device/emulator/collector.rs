@@ -1,7 +1,7 @@
 // Tangled from book/src/kernel-builds.md: edit there, or here and run cargo tangle stitch.
 //! A device for tests that does nothing, and notes which programs it is asked for.
 
-use crate::device::backend::{Handle, Machine, Operation, Pages, Transforms};
+use crate::device::backend::{Backend, Handle, Operation, Pages, Transforms};
 use crate::device::gpu::{Gpu, KernelSource, Shape};
 use crate::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ impl Collector {
     }
 }
 
-impl Machine for Collector {
+impl Backend for Collector {
     fn load(&self, source: &KernelSource, options: &[String]) -> Result<u64, Error> {
         let request = (*source, options.to_vec());
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,7 +9,7 @@ mod translation;
 // What the emulator stands on
 use self::translation::{compiler, library};
 use super::backend::{
-    Collective, Handle, Kind, Machine, Operation, Pages, Product, Symmetric, Transforms, Triangular,
+    Backend, Collective, Handle, Kind, Operation, Pages, Product, Symmetric, Transforms, Triangular,
 };
 use super::gpu::{KernelSource, Shape};
 use crate::error::Error;
@@ -532,7 +532,7 @@ fn whole<T: Real>(halves: &[Complex<T>], plan: &Transforms) -> Vec<Complex<T>> {
 }
 
 // Emulator as a machine
-impl Machine for Emulator {
+impl Backend for Emulator {
     fn name(&self) -> &str {
         NAME
     }

@@ -168,7 +168,7 @@ impl StemPlan {
         waves: usize,
         most: u64,
     ) -> Result<Vec<Box<dyn Follower<T> + 'a>>, Error> {
-        let mut crew: Vec<Box<dyn Follower<T> + 'a>> = Vec::new();
+        let mut followers: Vec<Box<dyn Follower<T> + 'a>> = Vec::new();
         let queues = QUEUES * engine.devices().len();
         let factors = self.multislice::<T>()?.factors();
         for gpu in engine.devices() {
@@ -207,7 +207,7 @@ impl StemPlan {
                 };
                 let (passes, probes) = (Arc::clone(&passes), Arc::clone(&spectra));
                 let (slices, takes, room) = (slices.clone(), k == 0, Mutex::new(room));
-                crew.push(Box::new(DeviceWorker {
+                followers.push(Box::new(DeviceWorker {
                     plan: self,
                     queue,
                     passes,
@@ -220,7 +220,7 @@ impl StemPlan {
                 }));
             }
         }
-        Ok(crew)
+        Ok(followers)
     }
 }
 
@@ -478,7 +478,7 @@ impl StemPlan {
     /// `Cancelled`, and those of devices.
     pub(super) fn windows_in_place<'a, T: Real>(
         &'a self,
-        crew: &[Box<dyn Follower<T> + '_>],
+        followers: &[Box<dyn Follower<T> + '_>],
         slices: &Slices<T>,
         (prism, refocus): (&Prism, f64),
         engine: &Engine,
@@ -498,7 +498,7 @@ impl StemPlan {
         gpu.synchronise()?;
         let mut all = true;
         dispatch_in_runs(
-            crew,
+            followers,
             count,
             watch,
             |follower| follower.batch(count),
@@ -684,8 +684,8 @@ mod tests {
         assert!(ample.resident && !least.resident && least.bytes < ample.bytes);
         assert_eq!(plan.layout(16, ample.bytes), ample);
         let engine = Engine::gpus(emulated(1), Precision::F64).unwrap();
-        let crew = plan.workers_on_device::<f64>(&engine, 4).unwrap();
-        assert!(crew.iter().all(|follower| follower.holds()));
+        let followers = plan.workers_on_device::<f64>(&engine, 4).unwrap();
+        assert!(followers.iter().all(|follower| follower.holds()));
         let places: Vec<_> = (5..9).map(|k| plan.options.scan.place(k)).collect();
         let slices = plan.slices(0, &unwatched).unwrap();
         let passing = plan.crew_within::<f64>(&engine, 4, 0).unwrap();
@@ -701,10 +701,10 @@ mod tests {
     fn beams_are_spread_over_devices_without_room() {
         let plan = prism_plan();
         let engine = Engine::cpu(Precision::F64);
-        let crew = plan.crew::<f64>(&engine, 4).unwrap();
+        let followers = plan.followers::<f64>(&engine, 4).unwrap();
         let slices = plan.slices(0, &unwatched).unwrap();
         let (prism, refocus) = plan.prism().unwrap().unwrap();
-        let matrices = plan.matrices(&crew, &slices, (&prism, refocus), &unwatched).unwrap();
+        let matrices = plan.matrices(&followers, &slices, (&prism, refocus), &unwatched).unwrap();
         let places: Vec<_> = (5..9).map(|k| plan.options.scan.place(k)).collect();
         let wanted = read(&plan, &engine);
         for (devices, whole, workers) in [(3, false, 1), (2, true, 4)] {

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 const CG: Solver = Solver::ConjugateGradients;
 
 /// Right-hand sides that are solved together, as rows.
-struct Together<'a> {
+struct MultiRhs<'a> {
     a: &'a dyn Operator<f64>,
     preconditioner: &'a dyn Operator<f64>,
     stop: Stop,
@@ -42,13 +42,13 @@ pub(crate) fn solve_together(
     let norms = b.outer_iter().map(norm).collect::<Result<Vec<f64>, _>>()?;
     let (x, left) = (Array2::zeros(b.dim()), b.clone());
     let iterations = vec![0; b.nrows()];
-    let mut run = Together { a, preconditioner, stop, x, left, norms, iterations, watch };
+    let mut run = MultiRhs { a, preconditioner, stop, x, left, norms, iterations, watch };
     run.sweep_until_all_are_true(b)?;
     Ok([run.x, run.left])
 }
 
 // Sweep until all residuals are true
-impl Together<'_> {
+impl MultiRhs<'_> {
     fn sweep_until_all_are_true(&mut self, b: &Array2<f64>) -> Result<(), Error> {
         let mut before = vec![f64::INFINITY; b.nrows()];
         loop {
@@ -119,7 +119,7 @@ pub(crate) struct Step {
 /// Whether a row is done, by its number and its last step.
 type Rule<'r> = dyn FnMut(usize, Step) -> bool + 'r;
 
-impl Together<'_> {
+impl MultiRhs<'_> {
     /// Runs conjugate gradients for these rows from their residuals, until the rule calls each of them done.
     fn sweep(&mut self, mut rows: Vec<usize>, is_done: &mut Rule) -> Result<(), Error> {
         let (n, many) = (self.a.rows(), rows.len());
@@ -190,7 +190,7 @@ impl Together<'_> {
 // Bound what is not explained
 /// What the steps of conjugate gradients tell of bᵗA⁻¹b, Eqs. [explained variance](https://lenslet.github.io/lenslet/solvers.html#eq-explained-variance) and [upper bound](https://lenslet.github.io/lenslet/solvers.html#eq-upper-bound).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Explained {
+pub(crate) struct ExplainedVariance {
     /// Less than bᵗA⁻¹b.
     pub(crate) variance: f64,
     /// By no more than this.
@@ -200,7 +200,7 @@ pub(crate) struct Explained {
     bound: [f64; 3],
 }
 
-impl Explained {
+impl ExplainedVariance {
     /// What a device tells.
     #[cfg(feature = "cuda")]
     pub(crate) fn told(variance: f64, rest: f64, iterations: usize) -> Self {
@@ -239,18 +239,18 @@ pub(crate) fn explain_together(
     (wholes, least): (&[f64], f64),
     stop: Stop,
     watch: &mut dyn FnMut() -> Result<(), Error>,
-) -> Result<(Vec<Explained>, Array2<f64>), Error> {
+) -> Result<(Vec<ExplainedVariance>, Array2<f64>), Error> {
     let (norms, iterations) = (vec![1.0; b.nrows()], vec![0; b.nrows()]);
     let left = Array2::zeros(b.dim());
-    let mut run = Together { a, preconditioner, stop, x, left, norms, iterations, watch };
+    let mut run = MultiRhs { a, preconditioner, stop, x, left, norms, iterations, watch };
     run.find_residuals(&b);
     // Count what the first guess explains
     let rows = b.outer_iter().zip(run.left.outer_iter()).zip(run.x.outer_iter());
     let begin = |((b, left), x): ((Row, Row), Row)| {
         let variance = b.iter().zip(&left).zip(&x).map(|((b, left), x)| (b + left) * x).sum();
-        Explained { variance, ..Explained::default() }
+        ExplainedVariance { variance, ..ExplainedVariance::default() }
     };
-    let mut found: Vec<Explained> = rows.map(begin).collect();
+    let mut found: Vec<ExplainedVariance> = rows.map(begin).collect();
     let open = run.left.outer_iter().enumerate();
     let open = open.filter(|(_, left)| left.iter().any(|left| *left != 0.0));
     let open = open.map(|(k, _)| k).collect();
@@ -267,7 +267,7 @@ pub(crate) fn explain_together(
 type Row<'a> = ndarray::ArrayView1<'a, f64>;
 
 // Refuse what is not explained
-impl Explained {
+impl ExplainedVariance {
     /// Refuses what is not explained to a tolerance of what is left of the whole.
     pub(crate) fn check(&self, whole: f64, tolerance: f64) -> Result<(), Error> {
         let share = self.rest / (whole - self.variance);
@@ -353,7 +353,7 @@ pub(crate) fn below_eigenvalues(
     let mut ritz = Ritz::default();
     let left = Array1::from(patternless(a.rows())).insert_axis(Axis(0));
     let (x, norms, iterations) = (Array2::zeros((1, a.rows())), vec![1.0], vec![0]);
-    let mut run = Together { a, preconditioner, stop, x, left, norms, iterations, watch };
+    let mut run = MultiRhs { a, preconditioner, stop, x, left, norms, iterations, watch };
     run.sweep(vec![0], &mut |_, step| ritz.add(step))?;
     Ok(ritz.below())
 }

@@ -12,7 +12,7 @@ use crate::linear::interpolation::gpu::LayersGpu;
 use crate::linear::operator::gpu::DeviceOperator;
 use crate::linear::operator::gpu::modes::ModesGpu;
 use crate::linear::solver::Stop;
-use crate::linear::solver::multi_rhs::Explained;
+use crate::linear::solver::multi_rhs::ExplainedVariance;
 use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::linear::toeplitz::gpu::transforms::Choices;
 use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Tuning};
@@ -108,7 +108,7 @@ fn in_precision<T: Real>(
     })?;
     let mut answers = job.answers();
     for (strip, rows) in strips.iter().zip(found) {
-        let rows: Vec<(Vec<Explained>, Vec<f64>)> = rows;
+        let rows: Vec<(Vec<ExplainedVariance>, Vec<f64>)> = rows;
         for (row, (explained, with_tilts)) in rows.iter().enumerate() {
             answers.put(strip.first(row), explained, with_tilts);
         }
@@ -140,7 +140,7 @@ impl<T: Real> Explainer<T> {
         strip: &Strip,
         row: usize,
         watch: &dyn Watch,
-    ) -> Result<(Vec<Explained>, Vec<f64>), Error> {
+    ) -> Result<(Vec<ExplainedVariance>, Vec<f64>), Error> {
         let first = strip.first(row);
         self.ways.iter().try_for_each(|way| way.points(first, &self.systems))?;
         self.remove_unseen()?;

@@ -6,7 +6,7 @@ use super::gpu::{HostColumns, RIDGE};
 use super::{ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::collective::BlockCyclic;
 use crate::device::cuda::distributed::require_several;
-use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, KernelSource, Shape, member::Member};
+use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, KernelSource, Shape, rank::Rank};
 use crate::device::headers::REAL;
 use crate::device::rank_group::RankTask;
 use crate::device::{Watch, check, engine::Engine};
@@ -28,7 +28,7 @@ impl ReconstructorPlan {
     /// Why the devices of an engine do not invert together; nothing where they do, or there is only one.
     pub(super) fn why_alone(&self, engine: &Engine) -> Option<String> {
         let ([_, ranks], devices) = (engine.place(), engine.devices());
-        if devices.is_empty() || (ranks == 1 && !engine.crew().is_seated()) {
+        if devices.is_empty() || (ranks == 1 && !engine.rank_group().is_seated()) {
             return None;
         }
         if self.method == Inversion::Iterative {
@@ -38,7 +38,7 @@ impl ReconstructorPlan {
             return Some(format!("{} slopes are too few to be dealt out", self.measurements));
         }
         // Look at the libraries and the size
-        if engine.crew().is_seated() {
+        if engine.rank_group().is_seated() {
             return None;
         }
         let is_new = |k: usize| !devices[..k].iter().any(|gpu| gpu.is_same_device(&devices[k]));
@@ -60,14 +60,14 @@ impl ReconstructorPlan {
     // Tell whether ranks share the work
     /// Whether the devices of an engine, or those of several processes, invert together.
     pub(super) fn is_shared(&self, engine: &Engine) -> bool {
-        let several = engine.place()[1] > 1 || engine.crew().is_seated();
+        let several = engine.place()[1] > 1 || engine.rank_group().is_seated();
         several && !engine.devices().is_empty() && self.why_alone(engine).is_none()
     }
 
     // Refuse what several processes cannot share
     /// Refuses several processes for what one has to do alone.
     pub(super) fn check_ranks(&self, engine: &Engine) -> Result<(), Invalid> {
-        let why = engine.crew().is_seated().then(|| self.why_alone(engine)).flatten();
+        let why = engine.rank_group().is_seated().then(|| self.why_alone(engine)).flatten();
         let refuse = |why| Invalid::new("ranks", engine.place()[1], format!("1, as {why}"));
         why.map_or(Ok(()), |why| Err(refuse(why)))
     }
@@ -127,7 +127,7 @@ impl ReconstructorPlan {
                 Arc::new(move |member, watch| plan.part::<f32>(member, &truth, watch))
             }
         };
-        let found = engine.crew().work(engine.devices(), watch, &work)?;
+        let found = engine.rank_group().work(engine.devices(), watch, &work)?;
         Ok(found.into_iter().flatten().next())
     }
 
@@ -135,7 +135,7 @@ impl ReconstructorPlan {
     /// What one rank does of the inversion, in the precision T; rank 0 has the results.
     fn part<T: Real>(
         &self,
-        member: &Member,
+        member: &Rank,
         truth: &Array2<f64>,
         watch: &dyn Watch,
     ) -> Result<Option<Inverted>, Error> {
@@ -229,7 +229,7 @@ impl ReconstructorPlan {
     /// The errors by the factor of the bordered matrix, where this is rank 0; nothing elsewhere.
     fn errors_of_border<T: Real>(
         &self,
-        member: &Member,
+        member: &Rank,
         unit: f64,
         watch: &dyn Watch,
     ) -> Result<Option<Inverted>, Error> {
@@ -288,7 +288,7 @@ impl ReconstructorPlan {
     /// C_tt less products of rows, on rank 0; elsewhere nothing. Where each rank has some columns of the factors, all add up.
     fn errors_by_ranks<T: Real>(
         &self,
-        (member, truth): (&Member, &Array2<f64>),
+        (member, truth): (&Rank, &Array2<f64>),
         pairs: &[[&Buffer<T>; 2]],
         unit: f64,
         watch: &dyn Watch,
@@ -315,7 +315,7 @@ const PIECE: usize = 1 << 26;
 
 /// All columns of some rows, of which each rank has those of its deal, times `unit` on rank 0; elsewhere nothing.
 fn collected<T: Real>(
-    member: &Member,
+    member: &Rank,
     deal: &BlockCyclic,
     rows: BufferView<T>,
     unit: f64,
@@ -517,17 +517,21 @@ mod tests {
             let said = plan.describe(&engine);
             assert!(said.method.contains("worth sharing"), "{}", said.method);
             // Rows of an iteration are no matrix for several processes to share.
-            let seat = RankInfo {
+            let rank_info = RankInfo {
                 rank: 1,
                 ranks: 2,
                 meet: "nowhere".into(),
                 local: 0,
                 one_machine: false,
             };
-            let seated = Engine::gpus(engine.devices()[..1].to_vec(), Precision::F64).unwrap();
+            let with_rank_info =
+                Engine::gpus(engine.devices()[..1].to_vec(), Precision::F64).unwrap();
             let alone =
                 ReconstructorPlan::new(&pair(2e-14, 0.0), options.method(Inversion::Iterative));
-            let told = alone.unwrap().run(&seated.seated(seat).unwrap(), &unwatched).unwrap_err();
+            let told = alone
+                .unwrap()
+                .run(&with_rank_info.with_rank_info(rank_info).unwrap(), &unwatched)
+                .unwrap_err();
             let words = "ranks = 2: expected 1, as method = \"iterative\"";
             assert!(told.to_string().starts_with(words), "{told}");
             let later = ReconstructorPlan::new(&twins, options.delay(0.01).keep(true)).unwrap();

@@ -2,7 +2,7 @@
 //! Conjugate gradients for many right-hand sides at once, on a device.
 
 // What systems side by side stand on
-use super::{Explained, Ritz, Step, aims, patternless};
+use super::{ExplainedVariance, Ritz, Step, aims, patternless};
 use crate::device::gpu::{Argument, Buffer, Gpu, Graph, Kernel, Shape};
 use crate::error::Error;
 use crate::linear::operator::gpu::DeviceOperator;
@@ -140,7 +140,7 @@ impl<T: Real> SideBySide<T> {
         (wholes, least): (&[f64], f64),
         stop: &Stop,
         watch: &mut dyn FnMut() -> Result<(), Error>,
-    ) -> Result<Vec<Explained>, Error> {
+    ) -> Result<Vec<ExplainedVariance>, Error> {
         let ask = |whole: &f64| if *whole > 0.0 { [stop.tolerance, *whole] } else { NOTHING };
         let asked: Vec<[f64; 2]> = wholes.iter().map(ask).collect();
         self.work.multiply_solution(false)?;
@@ -266,8 +266,8 @@ impl SystemProgress {
     }
 
     /// What is explained of a whole, if that is enough; nothing of a right-hand side that is zero.
-    fn explained(&self, whole: f64, tolerance: f64) -> Result<Explained, Error> {
-        let found = Explained::told(self.variance, self.rest, self.iterations);
+    fn explained(&self, whole: f64, tolerance: f64) -> Result<ExplainedVariance, Error> {
+        let found = ExplainedVariance::told(self.variance, self.rest, self.iterations);
         match self.fault {
             [0.0, _] => found.check(whole, tolerance)?,
             [_, 0.0] => (),

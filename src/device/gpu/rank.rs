@@ -12,7 +12,7 @@ use std::sync::Arc;
 // A device among others
 /// A graphics processor that has joined others as one of several ranks. All of them do the same calls in the same order.
 #[derive(Clone)]
-pub(crate) struct Member {
+pub(crate) struct Rank {
     gpu: Gpu,
     group: Arc<dyn Collective>,
     place: [usize; 2],
@@ -32,15 +32,15 @@ impl Gpu {
     ///
     /// # Errors
     /// As [`Gpu::identifier`], and `Cuda` where a library refuses.
-    pub(crate) fn join(&self, place: [usize; 2], identifier: &[u8]) -> Result<Member, Error> {
+    pub(crate) fn join(&self, place: [usize; 2], identifier: &[u8]) -> Result<Rank, Error> {
         let (_turn, machine, stream) = self.queue.enter();
         let group = machine.join(stream, place, identifier)?.into();
-        Ok(Member { gpu: self.clone(), group, place })
+        Ok(Rank { gpu: self.clone(), group, place })
     }
 }
 
 // Steps of a member
-impl Member {
+impl Rank {
     /// The device.
     pub(crate) fn gpu(&self) -> &Gpu {
         &self.gpu
