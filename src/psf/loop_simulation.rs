@@ -57,7 +57,7 @@ impl LoopSimulation {
     /// lenslet. Other options of an image are not used, nor is a field.
     ///
     /// # Errors
-    /// As for the [plan of images](crate::psf::ImagingPlan::new) and for [`Simulation::with_options`].
+    /// As for the [plan of images](crate::psf::PsfPlan::new) and for [`Simulation::with_options`].
     pub fn new(system: &System, options: &PsfOptions, per_lenslet: usize) -> Result<Self, Error> {
         options.image.check()?;
         options.control.as_ref().map_or(Ok(()), ControlLoop::check)?;

@@ -516,7 +516,7 @@ impl PsfResult {
 pub struct PsfResult {
     /// Those of all targets.
     pub targets: Vec<TargetImage>,
-    /// Those of the directions of a field, by rows; of the images themselves only the middle, unless the plan keeps [all](ImagingPlan::whole_field).
+    /// Those of the directions of a field, by rows; of the images themselves only the middle, unless the plan keeps [all](PsfPlan::whole_field).
     pub field: Vec<TargetImage>,
     /// The image without correction at the first wavelength.
     pub uncorrected: PointSpread,
