@@ -1,4 +1,5 @@
-//! Runs the loop of a small system in simulated worlds and draws what a camera sees beside what is foretold, into the folder that is given.
+//! Simulates the loop of a small system in many turbulence realisations, and draws the star's profile and the parts of the
+//! residual wavefront next to the computed ones, into the given folder.
 
 use lenslet::device::{Engine, unwatched};
 use lenslet::psf::{
@@ -12,10 +13,10 @@ use std::{error::Error, path::Path, path::PathBuf};
 
 const SYSTEM: &str = "book/systems/small-moao.toml";
 
-/// Worlds, unless the second argument says how many.
+/// Number of turbulence realisations, unless the second argument gives another.
 const REALISATIONS: u64 = 150;
 
-/// The target that is looked at: the one off the axis.
+/// The target of the figures: the one off the axis.
 const TARGET: usize = 1;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -41,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     bars(&realisations, budget, &folder.join("loop-monte-carlo-budget.svg"))
 }
 
-/// A mean over worlds and its standard error.
+/// A mean over realisations and its standard error.
 fn mean(values: impl Iterator<Item = f64>) -> [f64; 2] {
     let values: Vec<f64> = values.collect();
     let count = values.len() as f64;
@@ -56,23 +57,23 @@ fn tell(realisations: &[LoopFrame], budget: &Budget, image: &PointSpread) {
     for (j, part) in LoopFrame::PARTS.iter().enumerate() {
         let told = budget.terms()[j].variance * 1e18;
         for k in j..3 {
-            let by = |seen: fn(&LoopFrame) -> &[[f64; 3]; 3]| of(&|turbulence| 1e18 * seen(turbulence)[j][k]);
+            let by = |seen: fn(&LoopFrame) -> &[[f64; 3]; 3]| of(&|one| 1e18 * seen(one)[j][k]);
             let ([slopes, e], [eye, f]) = (by(|seen| &seen.by_slopes), by(|seen| &seen.by_eye));
             let other = LoopFrame::PARTS[k];
             println!(
-                "{part} {other}: truth sensor {slopes:.0} ± {e:.0}, eye {eye:.0} ± {f:.0}, budget {told:.0}"
+                "{part} {other}: truth sensor {slopes:.0} ± {e:.0}, direct fit {eye:.0} ± {f:.0}, budget {told:.0}"
             );
         }
     }
-    let [whole, error] = of(&|turbulence| 1e18 * turbulence.variance());
+    let [whole, error] = of(&|one| 1e18 * one.variance());
     println!("whole {whole:.0} ± {error:.0}, budget {:.0}", 1e18 * budget.total().powi(2));
-    let [strehl, error] = of(&|turbulence| turbulence.transfers[0].strehl());
-    println!("Strehl {strehl:.4} ± {error:.4}, foretold {:.4}", image.strehl);
+    let [strehl, error] = of(&|one| one.transfers[0].strehl());
+    println!("Strehl {strehl:.4} ± {error:.4}, computed {:.4}", image.strehl);
 }
 
-/// The profile of the star: foretold, and seen.
+/// Profile of the star: computed, and the mean over realisations.
 fn profile(realisations: &[LoopFrame], image: &PointSpread, path: &Path) -> Result<(), Box<dyn Error>> {
-    let seen = |turbulence: &LoopFrame| turbulence.transfers[0].point_spread(image.pixel, 97);
+    let seen = |one: &LoopFrame| one.transfers[0].point_spread(image.pixel, 97);
     let images = realisations.iter().map(seen).collect::<Result<Vec<_>, _>>()?;
     let rings: Vec<_> = images.iter().map(PointSpread::rings).collect();
     let mas = |radius: f64| 1e3 * radius / ARCSEC;
@@ -88,15 +89,15 @@ fn profile(realisations: &[LoopFrame], image: &PointSpread, path: &Path) -> Resu
         .log_y()
         .x_range(-10.0, 720.0)
         .y_range(3e-4, 1.0)
-        .line("foretold", curve)
-        .points_with_errors(&format!("mean of {} worlds", realisations.len()), points);
+        .line("computed", curve)
+        .points_with_errors(&format!("mean of {} realisations", realisations.len()), points);
     Ok(figure.save(path)?)
 }
 
-/// The terms of the budget, and the parts in the worlds as a truth sensor and an eye tell them.
+/// Terms of the budget, and the parts of the simulated residual by the truth sensor and by a direct fit.
 fn bars(realisations: &[LoopFrame], budget: &Budget, path: &Path) -> Result<(), Box<dyn Error>> {
     let parts = |of: fn(&LoopFrame) -> &[[f64; 3]; 3]| {
-        let part = |k: usize| mean(realisations.iter().map(|turbulence| of(turbulence)[k][k]))[0];
+        let part = |k: usize| mean(realisations.iter().map(|one| of(one)[k][k]))[0];
         let mut found = Budget::default();
         for (k, term) in budget.terms().iter().enumerate() {
             found = found.with(&term.name, part(k))?;
@@ -106,7 +107,7 @@ fn bars(realisations: &[LoopFrame], budget: &Budget, path: &Path) -> Result<(), 
     let [sensor, eye] = [parts(|seen| &seen.by_slopes)?, parts(|seen| &seen.by_eye)?];
     let whole = mean(realisations.iter().map(LoopFrame::variance))[0].sqrt();
     let bars =
-        [("foretold", budget), ("worlds, by a truth sensor", &sensor), ("worlds, by eye", &eye)];
-    let title = format!("all that is left in the worlds: {:.0} nm", 1e9 * whole);
+        [("computed", budget), ("loop, by truth sensor", &sensor), ("loop, by direct fit", &eye)];
+    let title = format!("simulated residual wavefront: {:.0} nm", 1e9 * whole);
     Ok(std::fs::write(path, plot_budgets(&bars, &title, PictureFormat::Svg)?)?)
 }

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use rustfft::FftPlanner;
 use std::{env, f64::consts::PI, path::PathBuf};
 
-// World that the sensor looks at
+// Two layers and two laser stars
 /// Errors of any kind, with their message.
 pub type Failure = Box<dyn std::error::Error>;
 
@@ -66,8 +66,8 @@ impl Screen {
     }
 }
 
-// Draw the phases of both stars
-/// The phases of both stars on the pupil's grid; real and imaginary parts are two independent worlds.
+// Generate the phases of both stars
+/// The phases of both stars on the pupil's grid; real and imaginary parts are two independent realisations.
 fn phases(screens: &[Screen], seed: u64) -> [Vec<Complex64>; 2] {
     let mut random = StdRng::seed_from_u64(seed);
     let mut normal = || -> f64 { StandardNormal.sample(&mut random) };
@@ -130,7 +130,7 @@ const fn entry(p: usize, q: usize, a: usize, b: usize, i: isize, j: isize) -> En
     Entry { pair: [p, q], axes: [a, b], lag: [i, j] }
 }
 
-/// What is compared; the first is the variance.
+/// The entries that are compared; the first is the variance.
 pub const ENTRIES: [Entry; 12] = [
     // Entries of single star and pair
     entry(0, 0, 0, 0, 0, 0),
@@ -147,8 +147,8 @@ pub const ENTRIES: [Entry; 12] = [
     entry(1, 0, 1, 0, 1, -2),
 ];
 
-// Averages over many worlds
-/// Mean and standard error of each entry of [`ENTRIES`] over `2 × draws` worlds, rad².
+// Averages over many realisations
+/// Mean and standard error of each entry of [`ENTRIES`] over `2 × draws` realisations, rad².
 pub fn simulate(draws: u64, seed: u64) -> Result<Vec<(f64, f64)>, Failure> {
     let stars = stars()?;
     let screens = LAYERS.map(|layer| Screen::new(layer, &stars));
@@ -165,17 +165,16 @@ pub fn simulate(draws: u64, seed: u64) -> Result<Vec<(f64, f64)>, Failure> {
         (0..draws).into_par_iter().flat_map_iter(realisation).collect();
     let n = realisations.len() as f64;
     let statistics = |k: usize| {
-        let mean = realisations.iter().map(|turbulence| turbulence[k]).sum::<f64>() / n;
+        let mean = realisations.iter().map(|one| one[k]).sum::<f64>() / n;
         let scatter =
-            realisations.iter().map(|turbulence| (turbulence[k] - mean).powi(2)).sum::<f64>()
-                / (n - 1.0);
+            realisations.iter().map(|one| (one[k] - mean).powi(2)).sum::<f64>() / (n - 1.0);
         (mean, (scatter / n).sqrt())
     };
     Ok((0..ENTRIES.len()).map(statistics).collect())
 }
 
 // Mean product of two slopes
-/// ⟨s_a^p(x) s_b^q(x + ρ)⟩ over the lenslets of one world; `slopes[star][axis]`.
+/// ⟨s_a^p(x) s_b^q(x + ρ)⟩ over the lenslets of one realisation; `slopes[star][axis]`.
 fn average(slopes: &[[Vec<f64>; 2]; 2], entry: Entry) -> f64 {
     let first = &slopes[entry.pair[0]][entry.axes[0]];
     let second = &slopes[entry.pair[1]][entry.axes[1]];

@@ -88,7 +88,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void back_along_rows(
     transform<1, ROWS, TEAM, false>(work, roots, load, store);
 }
 
-/// The same along the columns of planes (w, LENGTH, nx).
+/// Turns columns of planes (w, LENGTH, nx) of frequencies, each times a factor, into samples, in place.
 extern "C" __global__ __launch_bounds__(TEAM) void back_along_columns(
     Complex *planes, const Complex *__restrict__ factors, const Complex *__restrict__ roots, int nx
 ) {

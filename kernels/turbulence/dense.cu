@@ -409,7 +409,7 @@ __device__ void add_panel(const T *panel, const PlaceOnPanel &place, double sign
 }
 
 // Fill a block from its lines
-/// The same as `dense_block`, from lines that begin at `first_row` and are those of `line_rows` rows.
+/// Covariances of two sensors' slopes, arranged as by `dense_block`, by lines for `line_rows` rows of lenslets from `first_row` on.
 extern "C" __global__ void __launch_bounds__(128, 6) tabled_block(
     const TableView *views, int layers, const double *centres, const int *first, const int *second,
     int columns, int pitch, int height, const double *tables, const PlaceOnPanel *along,

@@ -51,7 +51,7 @@ impl Piece {
         Self { method, lenslets, shared, stages }
     }
 
-    /// The same piece, so many times as wide.
+    /// Scales the numbers of lenslets across the sensors by `times`.
     fn scaled(self, times: f64) -> Self {
         let lenslets = self.lenslets.map(|lenslets| (times * lenslets as f64).round() as usize);
         Self { lenslets, ..self }
@@ -145,7 +145,7 @@ pub fn measure(engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measured>, Erro
     }
 }
 
-/// The same by some pieces, each of which is run twice.
+/// Measures the kinds of work by some pieces, each of which is run twice.
 fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measured>, Error> {
     let mut measured = Vec::new();
     watch.stage(STAGE, "");

@@ -41,7 +41,7 @@ pub struct Case {
     pub name: String,
     /// Median time of the original, milliseconds.
     pub original: f64,
-    /// The same without its leftover copy, where that was measured.
+    /// Median time of the original without its leftover copy, milliseconds, where it was measured.
     pub stripped: Option<f64>,
     /// Times of cuBLAS with the dense matrix, in double and single precision, where a product was measured beside it.
     pub dense: Option<[f64; 2]>,
@@ -54,17 +54,17 @@ pub struct Case {
 // Times of the original program
 /// Milliseconds of the original for the slope covariance of one star, as it is and without its leftover copy.
 const ORIGINAL_SLOPES: [f64; 2] = [77.0, 1.985];
-/// The same for 6 stars and 10 layers.
+/// Milliseconds of the original for the slope covariance of 6 stars and 10 layers, as it is and without its leftover copy.
 const ORIGINAL_MANY_SLOPES: [f64; 2] = [3095.0, 366.7];
-/// Of the wavefront with one star.
+/// Milliseconds of the original for the wavefront covariance of one star.
 const ORIGINAL_WAVEFRONT: f64 = 1.02;
-/// Of the wavefront with 6 stars and 10 layers, at infinity and at 90 km.
+/// Milliseconds of the original for the wavefront covariance of 6 stars and 10 layers, at infinity and at 90 km.
 const ORIGINAL_MANY_WAVEFRONTS: [f64; 2] = [27.1, 58.5];
-/// Of the product of one star, for [`ARRAYS`].
+/// Milliseconds of the original for the product of one star, for [`ARRAYS`].
 const ORIGINAL_PRODUCTS: [f64; 5] = [0.0139, 0.0159, 0.0225, 0.0380, 0.0337];
-/// Of the product of 12 × 12 blocks.
+/// Milliseconds of the original for the product of 12 × 12 blocks.
 const ORIGINAL_MANY_PRODUCTS: f64 = 0.0747;
-/// Of the estimate with 6 stars, to a residual of 5e-2, without noise.
+/// Milliseconds of the original for the estimate with 6 stars, to a residual of 5e-2, without noise.
 const ORIGINAL_ESTIMATE: f64 = 13.1;
 
 // Bounds of a case
@@ -120,7 +120,7 @@ fn median(
 }
 
 // Take the median of many runs
-/// The same for work that is recorded as a graph.
+/// The median over batches of the mean time of `work` recorded as a graph, in milliseconds.
 fn median_of_graph(
     gpu: &Gpu,
     repeat: u32,

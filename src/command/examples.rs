@@ -7,7 +7,7 @@ pub fn examples(two: [&str; 2]) -> String {
     format!("Examples:\n  {}\n  {}", two[0], two[1])
 }
 
-/// The same after other words.
+/// Words and then two examples as the end of a help.
 pub fn words_and_examples(words: &str, two: [&str; 2]) -> String {
     format!("{words}\n\n{}", examples(two))
 }

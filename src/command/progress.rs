@@ -621,7 +621,7 @@ mod tests {
     image = { wavelengths = [1.65e-6], pixel = 20.0, pixels = 32 }
     ";
 
-    /// The same with two natural stars of one lattice.
+    /// The text of a system with two natural stars that share a lattice.
     fn alike() -> String {
         let one = SYSTEM.replace("height = 90e3, ", "");
         one.replace(", lenslets = 4, rotation = 8", "")

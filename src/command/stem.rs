@@ -606,7 +606,7 @@ fn compared_errors(comparison: &Comparison) -> String {
     lines.iter().map(|(name, errors)| format!("  {name:width$}  {errors}\n")).collect()
 }
 
-/// The same as JSON.
+/// Comparison of PRISM with multislice as JSON.
 fn compared_json(comparison: &Comparison) -> Value {
     let error = |error: &DetectorError| {
         json!({

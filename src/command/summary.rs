@@ -35,7 +35,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The same with further warnings; a text in JSON has all of them in a list.
+    /// Adds warnings; a text in JSON gets a list of all of them.
     pub fn warned(mut self, warnings: Vec<String>) -> Self {
         self.warnings.extend(warnings);
         if let Ok(Value::Object(mut object)) = serde_json::from_str(&self.text)
@@ -78,7 +78,7 @@ pub struct Summary<'a> {
 /// Bound of the direct method's error, in units of the variance for slopes, of the largest entry for wavefronts.
 const DIRECT_ERROR: f64 = 1e-10;
 
-/// The same where a graphics processor computed in single precision.
+/// Bound of the error of a graphics processor in single precision, in the units of [`DIRECT_ERROR`].
 const SINGLE_ERROR: f64 = 2e-6;
 
 /// The sampling of the spectral method, for slopes and wavefront.

@@ -457,7 +457,7 @@ pub(crate) fn low_bytes(system: &System, pitch: f64) -> u64 {
     matrices.saturating_add(tables.saturating_mul(2)).saturating_mul(8)
 }
 
-/// The same where the matrices are there one at a time: that of the stars, or that of a target with them.
+/// Memory of the low covariances with one matrix at a time, bytes: that of the stars, or that of a target with them.
 pub(crate) fn low_bytes_of_each(system: &System, pitch: f64) -> u64 {
     let [matrices, tables] = sizes(system, pitch);
     let one = system.to_builder().targets(system.targets().first().copied()).build();

@@ -115,7 +115,7 @@ impl Mirror {
         self.influence.at(None, offset)
     }
 
-    /// The same of one actuator, the number of a position.
+    /// Height of the influence function of one `actuator`, by the index of its position, at an `offset` \[m\] from it.
     ///
     /// # Panics
     /// If there is no such actuator.

@@ -606,9 +606,9 @@ mod tests {
         assert!((0..2).all(|t| apart[t] > 1.2 * ground[t]), "{apart:?} {ground:?}");
     }
 
-    // Simulated worlds confirm a correction
+    // Simulated realisations confirm a correction
     #[test]
-    fn simulated_worlds_confirm_a_correction() {
+    fn simulated_realisations_confirm_a_correction() {
         const REALISATIONS: usize = 60;
         let system = system(4e-14);
         let correction =

@@ -28,7 +28,7 @@ pub struct SharedOptions {
     pub by_cause: bool,
     /// Whether it is told what a shape leaves where it is for, by which anisoplanatism is measured, Eq. [own and elsewhere](https://lenslet.github.io/lenslet/anisoplanatism.html#eq-own-and-elsewhere).
     pub own: bool,
-    /// How many targets the mirrors are for, from the first on, if each has its own; the others look at the nearest one's.
+    /// How many targets the mirrors are for, from the first on, if each has its own; the others are corrected by the mirror of the nearest.
     pub mirrors: usize,
 }
 
@@ -137,8 +137,8 @@ impl Correction {
     }
 }
 
-// Sums that are looked at
-/// A sum as it is looked at.
+// Borrowed views of sums
+/// Borrowed view of a sum over targets.
 pub(crate) fn viewed<'s>(sum: &'s OwnedSum) -> Sum<'s> {
     sum.iter().map(|(t, part)| (*t, part.view())).collect()
 }
@@ -419,7 +419,7 @@ impl Correction {
         told.stages.push(stage);
     }
 
-    /// The most memory that [`shared`](Self::shared) mirrors take, and one target that looks at them.
+    /// Largest memory that [`shared`](Self::shared) mirrors occupy, together with the residual towards one target.
     pub fn memory_of_shared(
         &self,
         plan: &ReconstructorPlan,
@@ -579,9 +579,9 @@ mod tests {
         assert!((0..2).all(|t| shared[t].diag().sum() > each[t].diag().sum()));
     }
 
-    // Simulated worlds confirm anisoplanatism
+    // Simulated realisations confirm anisoplanatism
     #[test]
-    fn simulated_worlds_confirm_anisoplanatism() {
+    fn simulated_realisations_confirm_anisoplanatism() {
         const REALISATIONS: usize = 120;
         let (system, cores) = (lopsided(), Engine::default());
         let correction = correction(&system, Ltao, &[(6, 0.0)]);

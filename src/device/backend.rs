@@ -97,7 +97,7 @@ pub(crate) trait Backend: Send + Sync {
         shape: Shape,
         arguments: &mut [u64],
     ) -> Result<(), Error>;
-    /// The same for a kernel that waits by itself for the work before it, and may get ready earlier.
+    /// Queues a launch of a kernel that waits by itself for the work before it, and may get ready earlier.
     fn launch_early(
         &self,
         stream: u64,

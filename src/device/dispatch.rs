@@ -357,7 +357,7 @@ impl<'a, I: Iterator> Queue<'a, I> {
 }
 
 // Gather results in their order
-/// As [`dispatch`], with a sink that keeps everything: the results are in the items' order.
+/// Computes all items, as [`dispatch`] does, and returns their results in the items' order.
 ///
 /// # Errors
 /// Those of [`dispatch`].

@@ -64,12 +64,12 @@ impl Engine {
         }
     }
 
-    /// The same devices, with the cores of this machine beside them.
+    /// Adds the cores of this machine to the devices.
     pub fn with_cores(self) -> Self {
         Self { cores: true, ..self }
     }
 
-    /// The same, of which plans foretell the time by this speed: of a thread, or where there are devices of one of them.
+    /// Sets the speed by which plans estimate times: that of one device, or of a thread where there are no devices.
     pub fn with_speed(self, speed: Speed) -> Self {
         Self { speed, ..self }
     }

@@ -60,7 +60,7 @@ impl Gpu {
     }
 
     // Open another queue on the same device
-    /// The same device with another queue; work in the two of them is done in any order, or at the same time.
+    /// Another queue of this device; work in the two queues is done in any order, or at the same time.
     ///
     /// # Errors
     /// `Cuda` where the device refuses.
@@ -354,7 +354,7 @@ impl<'a, T: Pod> BufferView<'a, T> {
     }
 
     // Part as another queue sees it
-    /// The same part, copied by another queue of the device.
+    /// Makes another queue of the device copy this part.
     ///
     /// # Errors
     /// `Foreign` where that is another device.

@@ -92,7 +92,7 @@ impl Stage {
         there.then_some(Self { name: "start", seconds: START_OF_LIBRARIES })
     }
 
-    /// The same stage where one core has to do a piece alone, which takes so many seconds by the built-in rates.
+    /// Raises the time to that of a piece that one core computes alone, in so many seconds by the built-in rates; devices have no such piece.
     pub fn with_piece(self, alone: &[(CostKind, f64)], engine: &Engine) -> Self {
         let piece = if engine.devices().is_empty() { engine.speed().seconds(alone) } else { 0.0 };
         Self { seconds: self.seconds.max(piece), ..self }

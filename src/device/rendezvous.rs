@@ -239,7 +239,7 @@ impl Rendezvous {
         Self::with(rank_info, &RendezvousOptions::from_environment())
     }
 
-    /// The same with other options.
+    /// Meets the other ranks, with these options.
     pub(crate) fn with(rank_info: RankInfo, options: &RendezvousOptions) -> Result<Self, Error> {
         let news = Arc::new(PeerStatus::default());
         let met = match rank_info.rank {

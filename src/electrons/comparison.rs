@@ -68,7 +68,7 @@ impl StemPlan {
     }
 
     // The same scan by multislice
-    /// The same scan by multislice, without patterns, if it is one by PRISM and `count` places shall be compared.
+    /// Multislice plan of a scan by PRISM, without patterns, for a comparison of `count` probes.
     ///
     /// # Errors
     /// `Invalid` for another method, or no places.

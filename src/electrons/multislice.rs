@@ -111,7 +111,7 @@ impl<T: Real> Multislice<T> {
         Self { grid, wavelength, interaction, thickness, tilt, along, propagator }.tilted(tilt)
     }
 
-    /// The same in the frame of a beam tilted by `tilt` \[mrad\], x and y, Eq. [tilted propagator](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-propagator).
+    /// Tilts the beam by `tilt` \[mrad\], x and y; waves are then in the frame of the beam, Eq. [tilted propagator](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-propagator).
     ///
     /// # Errors
     /// `Invalid` where the tilt is not finite.
@@ -123,7 +123,7 @@ impl<T: Real> Multislice<T> {
         self.propagator = self.propagator();
         Ok(self)
     }
-    /// The same through a specimen that is tilted by `tilt` \[mrad\], x and y, in a straight beam, Eq. [tilted specimen](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-specimen).
+    /// Tilts the specimen by `tilt` \[mrad\], x and y, in a straight beam, Eq. [tilted specimen](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-specimen).
     ///
     /// # Errors
     /// `Invalid` where the tilt is not below a right angle.

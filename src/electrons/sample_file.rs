@@ -265,7 +265,7 @@ impl SampleFile {
         Ok(tiled.specimen().clone())
     }
 
-    /// The same without its atoms, which are made when they are needed.
+    /// The specimen that the file describes, at rest, whose atoms are made when they are needed, and what is reported of it.
     ///
     /// # Errors
     /// As [`specimen`](Self::specimen).

@@ -780,7 +780,7 @@ impl StemPlan {
         Ok(Slices { ready, ..slices })
     }
 
-    /// The same, given to all who have room for them, and no longer kept if these are all.
+    /// Gives the slices to all followers with memory for them; the host keeps its copies unless all followers have them.
     fn handed_out<T: Real>(
         &self,
         mut slices: Slices<T>,

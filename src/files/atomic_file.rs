@@ -165,7 +165,7 @@ fn exchange(draft: &Path, target: &Path) -> io::Result<()> {
     exchange_in_steps(draft, target)
 }
 
-/// The same in three steps; if the second fails, the first is taken back.
+/// Exchanges the names of two files or folders in three steps; if the second step fails, the first is undone.
 fn exchange_in_steps(draft: &Path, target: &Path) -> io::Result<()> {
     let mut third = draft.as_os_str().to_owned();
     third.push(".old");

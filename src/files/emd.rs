@@ -305,7 +305,7 @@ impl Steps {
         Self { scan: size(scan), pattern: size(pattern) }
     }
 
-    /// The same under the names of py4DSTEM.
+    /// Sizes of pixels and their units, under the names of py4DSTEM.
     fn facts(&self) -> [(&'static str, Fact); 4] {
         let ((scan, scan_unit), (pattern, pattern_unit)) = (&self.scan, &self.pattern);
         [

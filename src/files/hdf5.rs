@@ -112,7 +112,7 @@ fn layout(address: Address, bytes: u64) -> Vec<u8> {
     body
 }
 
-/// The same for numbers that are cut into chunks of a shape, each of which follows the one before it.
+/// The message of kind 8: numbers in chunks of a shape, each of which follows the one before it.
 fn layout_in_chunks(address: Address, chunk: &[usize], bytes: usize) -> Vec<u8> {
     let largest = chunk.iter().copied().fold(bytes, usize::max);
     let width = (usize::BITS - largest.leading_zeros()).div_ceil(8) as usize; // bytes of each side, no more than needed

@@ -133,27 +133,27 @@ impl Key {
     }
 
     // Set a part of a declaration
-    /// The same, which must be given.
+    /// Makes the key required.
     pub const fn required(self) -> Self {
         Self { default: KeyDefault::Required, ..self }
     }
 
-    /// The same with a default, in TOML.
+    /// Adds the default value, as TOML.
     pub const fn default(self, value: &'static str) -> Self {
         Self { default: KeyDefault::Value(value), ..self }
     }
 
-    /// The same with words for what holds where it is left out.
+    /// Adds words for what holds where the key is left out.
     pub const fn otherwise(self, words: &'static str) -> Self {
         Self { default: KeyDefault::Words(words), ..self }
     }
 
-    /// The same with limits.
+    /// Sets the limits of the value.
     pub const fn range(self, range: KeyRange) -> Self {
         Self { range, ..self }
     }
 
-    /// The same with a chapter.
+    /// Sets the chapter that explains the key.
     pub const fn chapter(self, chapter: &'static str) -> Self {
         Self { chapter, ..self }
     }
@@ -191,22 +191,22 @@ impl KeyRange {
         Self { low, high, excluded: [false; 2], infinite: false, note: "" }
     }
 
-    /// The same without the lowest number.
+    /// Excludes the lowest number.
     pub const fn above(self) -> Self {
         Self { excluded: [true, self.excluded[1]], ..self }
     }
 
-    /// The same without the highest number.
+    /// Excludes the highest number.
     pub const fn below(self) -> Self {
         Self { excluded: [self.excluded[0], true], ..self }
     }
 
-    /// The same and infinity.
+    /// Allows infinity beyond the highest number.
     pub const fn or_infinite(self) -> Self {
         Self { infinite: true, ..self }
     }
 
-    /// The same with something else that is asked.
+    /// Adds a note with a further condition or exception.
     pub const fn note(self, note: &'static str) -> Self {
         Self { note, ..self }
     }

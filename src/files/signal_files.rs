@@ -25,7 +25,7 @@ pub enum SignalFormat {
     Zspy,
     /// Zarr in a folder, a group for each signal: `.zarr`.
     Zarr,
-    /// The same in an archive: `.zarr.zip`.
+    /// Zarr in an archive, a group for each signal: `.zarr.zip`.
     ZarrZip,
     /// One signal as a stack of images: `.mrc`.
     Mrc,

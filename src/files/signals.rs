@@ -83,7 +83,7 @@ impl Axis {
         let axis = Self::new(name, "", [0.0, 1.0], false)?;
         Ok(Self { labels: labels.iter().map(ToString::to_string).collect(), ..axis })
     }
-    /// The same axis, whose places are known by another `name` and `unit`, too, as so many times the first measure.
+    /// Adds a second measure of the axis with its `name` and `unit`, `factor` times the first.
     ///
     /// # Errors
     /// `Invalid` for a name that is none, or a factor that is not greater than 0.
@@ -246,7 +246,7 @@ impl Samples<'_> {
     }
 
     // Look at samples in another order
-    /// The same numbers with their axes in another order.
+    /// A view of the numbers with their axes in another order.
     pub(super) fn permuted(&self, order: &[usize]) -> Samples<'_> {
         each_type!(self, array => Sample::samples(array.view().permuted_axes(order).into()))
     }

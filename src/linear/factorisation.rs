@@ -24,7 +24,7 @@ fn columns_mut(rows: &mut Array2<f64>) -> MatMut<'_, f64> {
     MatMut::from_column_major_slice_mut(values, n, m)
 }
 
-/// The same to read.
+/// The transpose of an array, as read-only columns.
 fn columns<S: Data<Elem = f64>>(rows: &ArrayBase<S, Ix2>) -> MatRef<'_, f64> {
     let (m, n) = rows.dim();
     let values = rows.as_slice().unwrap_or_else(|| unreachable!("arrays are row by row here"));

@@ -40,7 +40,7 @@ enum Form {
 
 // Take noise that can be
 impl Noise {
-    /// The same `variance` \[rad²\] for every slope.
+    /// Equal `variance` \[rad²\] for every slope.
     ///
     /// # Errors
     /// `Invalid` where it is negative, infinite or NaN.
@@ -61,7 +61,7 @@ impl Noise {
     }
 
     // Take noise of most lenslets
-    /// The same `variance` \[rad²\] for the slopes of most of so many valid lenslets, but for the `others`, in their order.
+    /// Equal `variance` \[rad²\] for the slopes of most of `lenslets` valid lenslets, and the variances of the `others`, in their order.
     ///
     /// # Errors
     /// As for [`uniform`](Self::uniform).

@@ -497,13 +497,13 @@ impl Sky {
     }
 }
 
-/// Right ascension and declination of a source \[degrees\], if both are told.
+/// Right ascension and declination of a source \[degrees\], if both are given.
 fn equatorial(star: &RowOf) -> Result<Option<[f64; 2]>, Error> {
     let both = star.number("RIGHT_ASCENSION")?.zip(star.number("DECLINATION")?);
     Ok(both.map(|(ra, dec)| [ra, dec]))
 }
 
-/// The same of the first target.
+/// Right ascension and declination of the first target \[degrees\], if both are given.
 fn centre(file: &TelemetryFile) -> Result<Option<[f64; 2]>, Error> {
     for star in file.table("AOT_SOURCES") {
         if star.text("TYPE")? == Some("Science Star") {

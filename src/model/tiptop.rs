@@ -474,7 +474,7 @@ impl Order<'_> {
         section.check(&key, positive("", rate))
     }
 
-    /// The same, noted as a key of the system file.
+    /// Frames in a second of these sensors, where the loop has another rate; the notes then name their key of the system file.
     fn noted_rate(self, notes: &mut Notes) -> Result<Option<f64>, BadLine> {
         let rate = self.own_rate(notes)?;
         if let (Some(section), Some(_)) = (self.file.section("RTC"), rate) {

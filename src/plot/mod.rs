@@ -556,7 +556,7 @@ pub(crate) fn paint_levels<DB: DrawingBackend>(
     paint(area, &STATIONS, |x, y| 0.5 + 0.5 * level(x, y))
 }
 
-/// The same with other colours, for levels from 0 to 1.
+/// Fills an area with colours between the `stations` for levels from 0 to 1, given the shares of width and height; NaN is dark.
 pub(crate) fn paint<DB: DrawingBackend>(
     area: &Area<DB>,
     stations: &[u32],
@@ -568,7 +568,7 @@ pub(crate) fn paint<DB: DrawingBackend>(
     paint_colours(area, |x, y| colour(level(x, y)))
 }
 
-/// The same with any colours.
+/// Fills an area with the colours of a function of the shares of its width and of its height, upwards.
 pub(crate) fn paint_colours<DB: DrawingBackend>(
     area: &Area<DB>,
     colour: impl Fn(f64, f64) -> RGBColor,
@@ -595,7 +595,7 @@ pub(crate) fn paint_bar<DB: DrawingBackend>(
     paint_bar_of(area, &STATIONS, Scale { ends: -1.0..1.0, ticks }, label)
 }
 
-/// The same with other colours, over the ends of a scale.
+/// Paints a bar of colours between the `stations` over the ends of a scale, with its ticks and a `label` of quantity and unit.
 pub(crate) fn paint_bar_of<DB: DrawingBackend>(
     area: &Area<DB>,
     stations: &[u32],

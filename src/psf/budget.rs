@@ -101,7 +101,7 @@ impl BudgetTerm {
 pub struct Budget(Vec<BudgetTerm>);
 
 impl Budget {
-    /// The same with one more term, by its variance \[m²\].
+    /// Adds a term by its variance \[m²\].
     ///
     /// # Errors
     /// `Invalid` where the variance is negative or not finite.
@@ -111,7 +111,7 @@ impl Budget {
         Ok(self)
     }
 
-    /// The same with one more term, whose variance \[m²\] is negative where it is a covariance of others that reduces their sum.
+    /// Adds a term by its signed variance \[m²\], which is negative for a covariance of other terms that reduces their sum.
     ///
     /// # Errors
     /// `Invalid` where the variance is not finite.

@@ -30,7 +30,7 @@ pub(crate) enum Strokes<'s> {
 }
 
 impl Strokes<'_> {
-    /// The same in the memory of the host; of so many actuators.
+    /// The covariance of the strokes of so many actuators, m², (a, a), in the memory of the host.
     fn here(&self, actuators: usize) -> Result<Cow<'_, Array2<f64>>, Error> {
         #[cfg(not(feature = "cuda"))]
         let _ = actuators; // there are no devices
@@ -145,7 +145,7 @@ impl<'a> Exposures<'a> {
         Self::with(Some(actuators), (aperture, telescope), &none, (image, diameter), engine)
     }
 
-    /// The same, with a structure function \[m²\] that all wavefronts have in common, and perhaps without a mirror.
+    /// Exposures with a structure function \[m²\] that all wavefronts have in common, with a mirror or without one.
     pub(crate) fn with(
         actuators: Option<Actuators<'a>>,
         (aperture, telescope): (&'a Aperture, TelescopeTransfer),
@@ -361,7 +361,7 @@ impl Exposures<'_> {
         self.images_of(&Strokes::Here(Cow::Borrowed(strokes)))
     }
 
-    /// The same of strokes that are anywhere.
+    /// The images of strokes whose covariance is on the host or on a device, one for each wavelength.
     pub(crate) fn images_of(&mut self, strokes: &Strokes) -> Result<Vec<PointSpread>, Error> {
         if self.there.is_none() {
             let whole = &self.common + &self.structure(strokes)?;

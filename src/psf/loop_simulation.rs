@@ -1,7 +1,7 @@
 // Tangled from book/src/loop-monte-carlo.md: edit there, or here and run cargo tangle stitch.
 //! Simulation of the loop in turbulence realisations: screens, sensors, reconstructor, mirrors, and the images of the residual wavefronts.
 
-// What a loop in worlds stands on
+// Imports of the simulated loop
 use crate::correction::{Correction, Projector};
 use crate::device::{Engine, Stage, Watch, Workers, gather, unwatched};
 use crate::error::{Error, Invalid, accept};
@@ -23,7 +23,7 @@ use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
 use num_complex::Complex64;
 use std::f64::consts::PI;
 
-// Loop in simulated worlds
+// Simulated loop and its matrices
 /// A loop in simulated turbulence.
 pub struct LoopSimulation {
     simulation: Simulation,
@@ -51,7 +51,7 @@ pub struct LoopSimulation {
     targets: usize,
 }
 
-// Prepare a loop for its worlds
+// Prepare a simulated loop
 impl LoopSimulation {
     /// The loop of a system with the mirrors, the delay and the wavelengths of `options`, with so many squares of the pupil's grid to each
     /// lenslet. Other options of an image are not used, nor is a field.
@@ -98,7 +98,7 @@ impl LoopSimulation {
         let shapes = system.targets().iter().map(towards).collect();
         let mirror = std::slice::from_ref(correction.pupil_mirror());
         let pupil_shapes = shapes_towards(mirror, &system.targets()[0], &positions);
-        // Fit strokes to wavefronts by eye
+        // Fit strokes directly to the wavefront
         let share = &light / light.sum();
         let pistons = share.dot(&pupil_shapes);
         let roots = light.mapv(f64::sqrt).insert_axis(Axis(1));
@@ -137,7 +137,7 @@ impl LoopSimulation {
     }
 }
 
-// Run the loop in a world
+// Run the loop in one realisation
 impl LoopSimulation {
     /// Residual wavefronts of all targets in the turbulence realisation of a seed.
     ///
@@ -162,26 +162,18 @@ impl LoopSimulation {
         self.measure_residuals(&turbulence, (frames - 1) as f64 + self.control.delay, &held)
     }
 
-    // Average what is seen in a frame
-    /// What is seen on average over a frame that starts at a frame, without noise.
+    // Average slopes and wavefronts over a frame
+    /// Slopes without noise and wavefronts, averaged over the frame that starts at `start`, in frames.
     fn exposure(&self, turbulence: &EvolvingTurbulence, start: f64) -> TurbulenceFrame {
         let looks = NODES.map(|node| self.at(turbulence, start + node));
         let share = 1.0 / NODES.len() as f64;
-        let front = |t: usize| {
-            looks
-                .iter()
-                .map(|measure_residuals| &measure_residuals.fronts[t] * share)
-                .fold(None, added)
-        };
-        let slopes = looks
-            .iter()
-            .map(|measure_residuals| &measure_residuals.slopes * share)
-            .fold(None, added);
+        let front = |t: usize| looks.iter().map(|frame| &frame.fronts[t] * share).fold(None, added);
+        let slopes = looks.iter().map(|frame| &frame.slopes * share).fold(None, added);
         let fronts = (0..self.targets).filter_map(front).collect();
         TurbulenceFrame { slopes: slopes.unwrap_or_default(), fronts }
     }
 
-    /// What is seen at a time, in frames.
+    /// Slopes without noise and wavefronts at a time, in frames.
     fn at(&self, turbulence: &EvolvingTurbulence, frames: f64) -> TurbulenceFrame {
         let time = frames / self.control.rate;
         let fronts = turbulence.wavefronts(time);
@@ -192,7 +184,7 @@ impl LoopSimulation {
         }
     }
 
-    /// The best strokes for a target, to its truth sensor and to an eye.
+    /// Best strokes for a target without delay, by its truth sensor and by the direct fit.
     fn best(&self, seen: &TurbulenceFrame, t: usize) -> [Array1<f64>; 2] {
         let m = self.by_slopes.ncols();
         let first = seen.slopes.len() - (self.targets - t) * m;
@@ -270,8 +262,8 @@ impl<'a> Strokes<'a> {
     }
 }
 
-// See what the loop leaves
-/// Times in units of a frame at which exposures and holds are looked at: the nodes of Gauss's rule.
+// Measure the residual of a loop
+/// Times, in units of a frame, at which exposures and holds are sampled: the nodes of Gauss's rule.
 const NODES: [f64; 2] = [0.211_324_865_405_187_1, 0.788_675_134_594_812_9];
 
 /// Slopes, rad, and the wavefronts of the targets at the lit points, m, at one time of a turbulence realisation.
@@ -288,30 +280,30 @@ fn added(sum: Option<Array1<f64>>, next: Array1<f64>) -> Option<Array1<f64>> {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LoopFrame {
-    /// Mean products over the pupil, without pistons, of the parts of Eq. [parts of what is left](https://lenslet.github.io/lenslet/loop-monte-carlo.html#eq-parts-of-what-is-left) in the order of [`PARTS`](Self::PARTS), m²: by
-    /// what a truth sensor holds for best.
+    /// Mean products over the pupil, without pistons, of the parts of Eq. [parts of what is left](https://lenslet.github.io/lenslet/loop-monte-carlo.html#eq-parts-of-what-is-left) in the order of [`PARTS`](Self::PARTS),
+    /// with the best strokes by a truth sensor \[m²\].
     pub by_slopes: [[f64; 3]; 3],
-    /// The same by what is best at every point of the pupil.
+    /// Mean products with the best strokes by a direct fit to the wavefront at every point of the pupil \[m²\].
     pub by_eye: [[f64; 3]; 3],
-    /// The structure function \[m²\] of what is left, on the displacements of the telescope.
+    /// Structure function of the residual wavefront \[m²\], on the displacements of the telescope.
     pub structure: Array2<f64>,
-    /// What passes at each wavelength; its odd part is left out.
+    /// Optical transfer function at each wavelength, without its odd part.
     pub transfers: Vec<OpticalTransfer>,
 }
 
 impl LoopFrame {
-    /// What the parts are due to.
+    /// Names of the parts.
     pub const PARTS: [&'static str; 3] = ["tomography", "fitting", "bandwidth"];
 
-    /// The variance of what is left \[m²\]: the sum of all products.
+    /// Variance of the residual wavefront \[m²\]: the sum of all products.
     pub fn variance(&self) -> f64 {
         self.by_eye.iter().flatten().sum()
     }
 }
 
 impl LoopSimulation {
-    // Look at the hold of strokes
-    /// Looks at a hold from a frame on, with the strokes of the sensors and behind them those that are best.
+    // Average the residual over a hold
+    /// Averages over the hold that starts at `start`, in frames, with the strokes `held` by the loop, followed by the best strokes.
     fn measure_residuals(
         &self,
         turbulence: &EvolvingTurbulence,
@@ -414,7 +406,7 @@ impl LoopSimulation {
 }
 
 // Check a budget by simulation
-/// What simulated loops leave of a target's wavefront: means over realisations, with their standard errors.
+/// Residual wavefront error and Strehl ratios of a target in simulated loops: means over realisations, with their standard errors.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Simulated {
@@ -494,7 +486,7 @@ impl LoopSimulation {
     }
 }
 
-// Tests of loops in worlds
+// Tests of simulated loops
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -506,7 +498,7 @@ mod tests {
     use crate::tomography::reconstructor::ReconstructorOptions;
     use rayon::prelude::*;
 
-    // Pose lopsided loops in worlds
+    // Set up lopsided simulated loops
     /// Three stars of unlike noise around two targets, the second turned and the third coarser; two layers and a wind in each.
     fn lopsided() -> System {
         let layer = |altitude, fraction, speed, direction| Layer {
@@ -551,7 +543,7 @@ mod tests {
         PsfOptions { reconstructor, correction, control: Some(control), image, field: None }
     }
 
-    // Means over worlds
+    // Means over turbulence realisations
     /// The first realisations of a simulation.
     fn run(simulation: &LoopSimulation, count: u64) -> Vec<Vec<LoopFrame>> {
         (1..=count).into_par_iter().map(|seed| simulation.realisation(seed).unwrap()).collect()
@@ -566,9 +558,9 @@ mod tests {
         [mean, square.sqrt() / count]
     }
 
-    // Run an open loop in worlds
+    // Compare a simulated open loop with a budget
     #[test]
-    fn an_open_loop_in_worlds_leaves_what_is_foretold() {
+    fn a_simulated_open_loop_has_the_computed_residual() {
         let control = ControlLoop { kind: LoopKind::Open, rate: 150.0, gain: 0.5, delay: 2.0 };
         let (system, options) = (lopsided(), options(CorrectionMode::Moao, control));
         let plan = PsfPlan::new(&system, options.clone()).unwrap();
@@ -583,7 +575,7 @@ mod tests {
             let [tomography, error] = of(&|seen| seen.by_slopes[0][0]);
             let gap = tomography - terms[0].variance;
             assert!(gap.abs() < 4.0 * error && error < 0.05 * tomography, "{t}: {gap:e} {error:e}");
-            // Hold fitting and bandwidth against worlds
+            // Compare fitting and bandwidth with simulated loops
             let [fitting, error] = of(&|seen| seen.by_eye[1][1]);
             let share = fitting / terms[1].variance;
             assert!((0.8..1.0).contains(&share) && error < 0.02 * fitting, "{t}: fitting {share}");
@@ -593,13 +585,13 @@ mod tests {
                 (0.95..1.2).contains(&share) && error < 0.05 * bandwidth,
                 "{t}: bandwidth {share}"
             );
-            // What an eye holds for best leaves nothing that a mirror could make.
+            // The residual of a direct fit contains nothing that the mirror could correct.
             assert!(realisations.iter().all(|seen| seen[t].by_eye[1][0].abs() < 1e-6 * fitting));
             assert!(realisations.iter().all(|seen| seen[t].by_eye[1][2].abs() < 1e-6 * fitting));
-            // What is not guessed cannot be late.
+            // Turbulence that is not estimated cannot be late.
             let [both, error] = of(&|seen| seen.by_eye[0][2]);
             assert!(both < -4.0 * error && both > -0.2 * bandwidth, "{t}: {both:e} ± {error:e}");
-            // Hold the image against worlds
+            // Compare the image with simulated loops
             let [whole, error] = of(&LoopFrame::variance);
             let share = told.budget.total().powi(2) / whole;
             assert!((0.95..1.2).contains(&share) && error < 0.05 * whole, "{t}: whole {share}");
@@ -628,9 +620,9 @@ mod tests {
         }
     }
 
-    // Run a closed loop in worlds
+    // Noise gain of a simulated closed loop
     #[test]
-    fn a_closed_loop_in_worlds_has_the_gain_of_its_noise() {
+    fn a_simulated_closed_loop_has_the_noise_gain() {
         let control = ControlLoop { kind: LoopKind::Closed, rate: 600.0, gain: 0.3, delay: 1.5 };
         let mut star = lopsided().guide_stars()[0].clone();
         star.noise = Noise::uniform(6e-13).unwrap();

@@ -66,7 +66,7 @@ impl Aperture {
     }
 
     // Pupil as wide as its grid
-    /// The same on just as many squares as the pupil is wide, its edges by area.
+    /// A pupil on a grid of `samples` × `samples` squares that is as wide as the pupil, with edges by area.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -237,7 +237,7 @@ impl Aperture {
 
 // Lay a pupil on other squares
 impl Aperture {
-    /// The same pupil on `samples` × `samples` squares of side `step` \[m\] around its axis, each with the mean of the light that it covers.
+    /// The pupil resampled to `samples` × `samples` squares of side `step` \[m\] around its axis, each with the mean of the light that it covers.
     ///
     /// # Errors
     /// `Invalid` where there are none or too many squares, their side is no length, or they are all dark.
@@ -429,7 +429,7 @@ impl OpticalTransfer {
         Ok(Self { values, step, wavelength, reach, perfect: telescope.values.sum() })
     }
 
-    /// The same with a further factor, a function of the displacement \[m\] that is the same at −ρ.
+    /// Multiplies the transfer by a further factor, an even function of the displacement \[m\].
     pub fn times(mut self, factor: impl Fn([f64; 2]) -> f64 + Sync) -> Self {
         let (points, step) = (self.values.nrows(), self.step);
         Zip::indexed(&mut self.values).par_for_each(|(j, i), value| {

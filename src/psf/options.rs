@@ -257,7 +257,7 @@ impl CameraOptions {
 pub struct Exposure {
     /// The image of a star.
     pub image: PointSpread,
-    /// The same of a perfect wavefront.
+    /// The image of a star with a perfect wavefront.
     pub perfect: PointSpread,
     /// Its full widths at half maximum; `None` where it is wider than half the field.
     pub width: Option<Width>,

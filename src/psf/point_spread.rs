@@ -179,7 +179,7 @@ impl OpticalTransfer {
 }
 
 impl Quarter {
-    /// As [`OpticalTransfer::ensquared`].
+    /// Shares of the light in boxes of these sides \[rad\] around the star, Eq. [energy](https://lenslet.github.io/lenslet/point-spread.html#eq-energy).
     pub(super) fn ensquared(&self, sides: &[f64]) -> Result<Vec<f64>, Invalid> {
         let each = |&side: &f64| {
             let width = self.in_fields("ensquared", side, 1.0)?;
@@ -290,7 +290,7 @@ impl OpticalTransfer {
 }
 
 impl Quarter {
-    /// As [`OpticalTransfer::width`].
+    /// Full widths of the image at half its maximum, Eq. [half maximum](https://lenslet.github.io/lenslet/point-spread.html#eq-half-maximum).
     pub(super) fn width(&self) -> Result<Width, Error> {
         let mut reach = 1.2 * self.field / self.even.nrows() as f64;
         while reach < 0.5 * self.field {

@@ -107,7 +107,7 @@ impl Plane {
         map
     }
 
-    /// The same on the whole plane, its point 0 at \[n/2, n/2\].
+    /// The map of a real spectrum on the whole plane, (n, n), with its point 0 at \[n/2, n/2\].
     fn whole(&self, power: &Array2<f64>) -> Array2<f64> {
         let (n, half) = (self.n, self.half());
         let scale = 1.0 / (n * n) as f64;

@@ -179,7 +179,7 @@ impl Crystal {
         Ok(tiled.whole.into_inner().unwrap_or_else(|| unreachable!("the specimen was made")))
     }
 
-    /// The same without its atoms, which are made when they are needed.
+    /// The specimen of `tile` cells along its x, y and z, for electrons along `beam`; its atoms are made when they are needed.
     ///
     /// # Errors
     /// `Invalid` where the cell has no right angles (then [`cut`](Self::cut) finds one that has), for a tile of 0, for more than 2³¹ atoms, and as [`Specimen::new`].

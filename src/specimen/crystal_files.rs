@@ -635,7 +635,7 @@ mod tests {
     }
 
     // Atoms on each other are refused in all formats
-    /// The same crystal in the three formats, with two atoms at these places in units of the sides, and their occupancies.
+    /// A crystal in three file formats, with two atoms at `a` and `b`, in units of the sides, whose occupancies are `shares`.
     fn formats(
         a: [f64; 3],
         b: [f64; 3],

@@ -54,7 +54,7 @@ impl CovarianceMatrices {
     }
 
     // Compute the three on an engine
-    /// The same on an engine: where it has devices, they compute what is averaged over lenslets, in their precision.
+    /// The three covariance matrices, rad², computed on an engine: its devices, if any, average over lenslets in its precision.
     ///
     /// # Errors
     /// As [`of`](Self::of), and what a device says.

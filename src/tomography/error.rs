@@ -379,9 +379,9 @@ mod tests {
         assert!((error.rms - 1e-7 * 2f64.sqrt()).abs() < 1e-13 && error.rms_without_tilt < 1e-12);
     }
 
-    // Simulated worlds confirm the error
+    // Simulated realisations confirm the error
     #[test]
-    fn simulated_worlds_confirm_the_error() {
+    fn simulated_realisations_confirm_the_error() {
         let (delay, wind) = (0.02, [2e-5, -3.5e-5]);
         let system = blown(&system(4e-14), wind, delay);
         let options = ReconstructorOptions::default();
@@ -406,20 +406,20 @@ mod tests {
         // Compare what is left in each case
         let all = left(&system, &cases, &modes, wind);
         for (case, left) in cases.iter().zip(&all) {
-            hold_to_worlds(case, left, &system);
+            compare_with_realisations(case, left, &system);
         }
         let gain = all[3].fold(0.0, |sum, x| sum + x * x) / all[2].fold(0.0, |sum, x| sum + x * x);
         assert!(gain > 1.1, "{gain}");
     }
 
-    // Cases of a simulated world
+    // Cases of a simulated reconstruction
     /// A reconstructor of all targets, and the errors, (T, m, m), that are claimed for it.
     struct Case<'a> {
         rows: &'a Array2<f64>,
         errors: &'a Array3<f64>,
-        /// Whether the truth is that of later.
+        /// Whether the true slopes are those after the delay.
         late: bool,
-        /// Whether modes of the measurements mean nothing.
+        /// Whether the removed modes of the measurements are offset.
         blind: bool,
     }
 
@@ -435,8 +435,8 @@ mod tests {
     }
 
     // What reconstructors leave of simulated truths
-    /// What each case leaves of the true slopes, (draws, T m). The truth sensors look at the same air as further stars,
-    /// without noise; and those of later look where the wind comes from.
+    /// Errors of the true slopes in each case, (realisations, T m). The truth sensors are further stars in the same
+    /// realisation, without noise; those after the delay point upwind.
     fn left(
         system: &System,
         cases: &[Case],
@@ -456,7 +456,7 @@ mod tests {
             Simulation::new(&system.to_builder().guide_stars(stars).build().unwrap()).unwrap();
         let (m, n) = cases[0].rows.dim();
         let mut all = vec![Array2::zeros((REALISATIONS, m)); cases.len()];
-        // Measure and reconstruct in each world
+        // Measure and reconstruct in each realisation
         for realisation in 0..REALISATIONS {
             let slopes =
                 Array1::from(turbulence.realisation(realisation as u64 + 1).slopes.to_vec());
@@ -477,13 +477,13 @@ mod tests {
     }
 
     // Compare variances of what is left
-    fn hold_to_worlds(case: &Case, left: &Array2<f64>, system: &System) {
+    fn compare_with_realisations(case: &Case, left: &Array2<f64>, system: &System) {
         let (targets, m, _) = case.errors.dim();
         for t in 0..targets {
             let left = left.slice(s![.., t * m..(t + 1) * m]);
             let expected = case.errors.index_axis(Axis(0), t).to_owned();
             let measured = left.t().dot(&left) / REALISATIONS as f64;
-            // A variance from so many draws is right to √(2/draws); the mean over slopes is better.
+            // A variance from n realisations has a relative standard error of √(2/n); that of the mean over slopes is smaller.
             let bar = (2.0 / REALISATIONS as f64).sqrt();
             let ratio = measured.diag().sum() / expected.diag().sum();
             assert!((ratio - 1.0).abs() < 0.05, "{ratio}");

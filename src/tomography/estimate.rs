@@ -679,7 +679,7 @@ impl<T: Real> EstimatorCpu<T> {
         rayon::scope(|_| self.estimate_frames(slopes, warm, watch))
     }
 
-    /// The same, by one of the threads that share the products.
+    /// Estimates the wavefronts of the frames in the rows of `slopes`, on one of the threads that share the products.
     fn estimate_frames(
         &self,
         slopes: ArrayView2<f64>,
@@ -825,7 +825,7 @@ pub(crate) mod tests {
     }
 
     // Make a mixed system
-    /// The same with two large stars at `height`, a laser star on nine lenslets, and a natural one on four that are turned.
+    /// A system with two large stars at `height`, a laser star on 3 × 3 lenslets and a rotated natural star on 2 × 2 lenslets.
     pub(crate) fn mixed(height: &str) -> System {
         let system = system([height, "80e3"], 0.0);
         let mut stars = system.guide_stars().to_vec();
@@ -840,7 +840,7 @@ pub(crate) mod tests {
     }
 
     // Make a system with streaked noise
-    /// The same system, with noise of the first star that is drawn out, more from lenslet to lenslet.
+    /// A system whose first star has elongated noise, which differs from lenslet to lenslet.
     pub(crate) fn streaked(system: &System) -> System {
         let mut stars = system.guide_stars().to_vec();
         let lenslets = system.valid_lenslets()[0].iter().filter(|valid| **valid).count();
@@ -853,7 +853,7 @@ pub(crate) mod tests {
     }
 
     // Make a system with stars that are blind to modes
-    /// The same system, with a star that tells neither tilt nor focus and one whose tilt has errors.
+    /// A system with one star that measures neither tilt nor focus, and another whose tilt has errors.
     pub(crate) fn blinded(system: &System) -> System {
         let mut stars = system.guide_stars().to_vec();
         (stars[0].tip_tilt, stars[0].focus) = (TipTilt::Removed, Focus::Removed);

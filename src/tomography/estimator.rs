@@ -69,7 +69,7 @@ impl EstimatePlan {
         Ok(Self(posed, method, reason))
     }
 
-    /// The same plan for another number of frames, for which another method may be the faster one.
+    /// Sets the number of frames, for which another method may be the faster one.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -80,8 +80,8 @@ impl EstimatePlan {
         )
     }
 
-    /// The same plan for an engine: where the choice is left to it, the method that is faster there; iterations where a device lacks the
-    /// library that a factor needs.
+    /// Fits the plan to an engine: chooses the faster method where the choice is left to the plan, and iterations where a device lacks
+    /// the library that a factor needs.
     ///
     /// # Errors
     /// As for [`new`](Self::new).

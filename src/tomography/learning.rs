@@ -732,7 +732,7 @@ impl LearnPlan {
     }
 
     // Ask the plan of learning
-    /// The same for so many frames.
+    /// Sets the number of frames for which the plan estimates memory and time.
     pub fn frames(self, frames: usize) -> Self {
         Self { frames, ..self }
     }

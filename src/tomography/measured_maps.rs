@@ -94,7 +94,7 @@ impl MapLayout {
         self.average_projected(pair, covariance.view())
     }
 
-    /// The same of slopes that have lost the modes.
+    /// The map of a pair of stars, (2, 2, lags, lags) one after the other, by a covariance of slopes whose modes are already removed.
     fn average_projected(&self, pair: &MapPair, covariance: ArrayView2<f64>) -> Array1<f64> {
         let [firsts, others] = pair.stars.map(|star| self.order.lenslets(star));
         let mut map = Array1::zeros(pair.len());

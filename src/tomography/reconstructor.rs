@@ -72,44 +72,44 @@ impl Default for ReconstructorOptions {
 }
 
 impl ReconstructorOptions {
-    /// The same by another method.
+    /// Sets the method of inversion.
     pub fn method(self, method: Inversion) -> Self {
         Self { method, ..self }
     }
 
     // Choose what is kept
-    /// The same, with the covariances kept or not.
+    /// Sets whether the covariances are kept.
     pub fn keep(self, keep: bool) -> Self {
         Self { keep, ..self }
     }
 
-    /// The same with another tolerance of iterations.
+    /// Sets the largest relative residual of a row, where iterations invert.
     pub fn tolerance(self, tolerance: f64) -> Self {
         Self { tolerance, ..self }
     }
 
-    /// The same with the errors alone, or with the reconstructor, too.
+    /// Sets whether only the errors are wanted, without the reconstructor.
     pub fn errors_only(self, errors_only: bool) -> Self {
         Self { errors_only, ..self }
     }
 
-    /// The same for another truth.
+    /// Sets the truth: the slopes of a truth sensor, or the wavefront.
     pub fn truth(self, truth: Truth) -> Self {
         Self { truth, ..self }
     }
 
-    /// The same with another filter.
+    /// Sets the filter of eigenvalues, as a share of the largest.
     pub fn filter(self, filter: f64) -> Self {
         Self { filter, ..self }
     }
 
     // Choose a delay and prediction
-    /// The same for a truth that is so many seconds later than the measurements.
+    /// Sets the delay \[s\] of the truth after the measurements.
     pub fn delay(self, delay: f64) -> Self {
         Self { delay, ..self }
     }
 
-    /// The same with prediction over the delay or without.
+    /// Sets whether the reconstructor predicts over the delay.
     pub fn predict(self, predict: bool) -> Self {
         Self { predict, ..self }
     }
@@ -288,7 +288,7 @@ impl ReconstructorPlan {
         self.filter_above(if single { f32::EPSILON.into() } else { f64::EPSILON })
     }
 
-    /// The same for a relative rounding error.
+    /// The filter of eigenvalues, as a share of the largest, for a relative rounding error.
     fn filter_above(&self, rounding: f64) -> f64 {
         self.options.filter.max(self.measurements as f64 * rounding)
     }

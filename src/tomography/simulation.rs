@@ -65,7 +65,7 @@ struct Frequencies {
 const MOST: usize = 50_000;
 
 impl Frequencies {
-    /// The frequencies for a layer of `outer_scale` that is seen over `reach` by footprints of `side`, all in metres.
+    /// The frequencies for a layer of `outer_scale` that footprints of `side` sample over `reach`, all in metres.
     fn new(sampling: &Sampling, outer_scale: f64, reach: f64, side: f64) -> Self {
         // Width of a frequency cell
         let knee = 2.0 / side + 1.0 / outer_scale;
@@ -116,7 +116,7 @@ fn derivatives(at: &Array1<f64>, x: &[f64], factor: impl Fn(f64) -> f64) -> Arra
 }
 
 // Simulated layer of turbulence
-/// A layer: the deviations of its coefficients, and all that looks at it.
+/// A layer: the standard deviations of its coefficients, and the waves of every star and target.
 struct Screen {
     /// The frequencies along an axis, m⁻¹, and the velocity of the layer, m/s.
     at: Array1<f64>,
@@ -216,7 +216,7 @@ impl Turned {
     }
 
     // Weights along a turned axis
-    /// How the slope of lenslet \[row, column\] along an axis of the sensor weighs the coefficients of the phase, (2n, 2n).
+    /// Weights of the phase's coefficients in the slope of lenslet \[row, column\] along an axis of the sensor, (2n, 2n).
     fn weights(&self, axis: usize, [j, i]: [usize; 2]) -> Option<Array2<f64>> {
         let [x, y] = &self.waves;
         let lenslets = x.nrows().isqrt();
@@ -268,7 +268,7 @@ impl Screen {
         Self { at: at.clone(), velocity: layer.velocity(), deviations, averaged, stars, targets }
     }
 
-    // Draw the layer once
+    // Generate a realisation of the layer
     /// The normal numbers of the layer's coefficients, (2n, 2n).
     fn normal(&self, seed: u64) -> Array2<f64> {
         let mut random = StdRng::seed_from_u64(seed);
@@ -342,7 +342,7 @@ impl Screen {
 
     /// Deviations of the layers that a quantity depends on, and its weights of the coefficients.
     fn weights(&self, quantity: Quantity) -> Option<(&Array2<f64>, Weights<'_>)> {
-        // Look up the waves of a look
+        // Look up the waves of a quantity
         let (deviations, [rows, columns], [j, i]) = match quantity {
             Quantity::Slope { star, axis, lenslet } => match self.stars.get(star)? {
                 Footprints::Straight { mean, slope } => {
@@ -375,7 +375,7 @@ fn wavefront_points(system: &System) -> Vec<f64> {
     system.phase().map_or_else(Vec::new, points)
 }
 
-/// The widest distance along an axis between points of a layer that are looked at in so many seconds, and the smallest footprint's side, metres.
+/// Widest distance along an axis between points of a layer that are sampled within `lasting` seconds, and side of the smallest footprint, metres.
 fn extent(system: &System, layer: &Layer, lasting: f64) -> [f64; 2] {
     let stars = system.guide_stars().iter();
     let sides = stars.clone().map(|star| star.sensor.footprint([0, 0], layer.altitude).side);
@@ -411,7 +411,7 @@ fn spread(normal: &Array2<f64>, deviations: &Array2<f64>) -> Array2<f64> {
     coefficients
 }
 
-// Weights of a single look
+// Weights of a simulated quantity
 /// Weights of the coefficients in one simulated quantity.
 enum Weights<'a> {
     /// By products of waves along y and along x, 2n each.
@@ -433,7 +433,7 @@ impl Weights<'_> {
 }
 
 // Simulation of a system
-/// A simulated number: a slope or a value of a wavefront.
+/// A simulated quantity: a slope or a value of a wavefront.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
     /// The slope along `axis` (0 for x) of lenslet \[row, column\] of a guide star, without noise.
@@ -496,7 +496,7 @@ pub struct Realisation {
 
 impl Simulation {
     // Prepare the simulation of a system
-    /// A simulation with the default sampling. Without targets or a grid of points its draws have no wavefronts.
+    /// A simulation with the default sampling. Without targets or a grid of points its realisations have no wavefronts.
     ///
     /// An infinite outer scale is replaced by 1e10 times the widest distance seen at the layer; the pistons of wavefronts are then
     /// large and have no meaning.
@@ -514,14 +514,14 @@ impl Simulation {
         Self::with_options(system, SimulationOptions::default().sampling(*sampling))
     }
 
-    /// A simulation with the sampling of its options, with turbulence that evolves for as long as they say; errors as before.
+    /// A simulation with the sampling of its options, and turbulence that evolves over their duration; errors as before.
     pub fn with_options(system: &System, options: SimulationOptions) -> Result<Self, Error> {
         let plan = SimulationPlan::new(system, options)?;
         plan.check(&Engine::default())?;
         plan.prepare(&unwatched)
     }
 
-    // Draw one world
+    // Generate realisations from a seed
     /// The first frame of a seed: the same for the same seed, whatever the number of threads.
     ///
     /// ```
@@ -561,7 +561,7 @@ impl Simulation {
         self.turbulence_of_frame(seed, 0)
     }
 
-    /// The turbulence of one of the frames of a seed; at the time 0 what [`realisation_of_frame`](Self::realisation_of_frame) gives.
+    /// The evolving turbulence of one of the frames of a seed; at the time 0, that of [`realisation_of_frame`](Self::realisation_of_frame).
     pub fn turbulence_of_frame(&self, seed: u64, frame: u64) -> EvolvingTurbulence<'_> {
         let mut random = stream(seed, frame);
         let seeded: Vec<_> =
@@ -572,7 +572,7 @@ impl Simulation {
     }
 
     // Covariance that the simulation has
-    /// The covariance of two numbers of the draws, turbulence alone: rad², m rad, or m². It is exact, not an average over draws.
+    /// Covariance of two simulated quantities, turbulence alone: rad², m rad, or m². It is exact, not an average over realisations.
     ///
     /// `None` where the system has no such lenslet or point.
     pub fn covariance(&self, first: Quantity, second: Quantity) -> Option<f64> {
@@ -590,7 +590,7 @@ impl Simulation {
     }
 }
 
-// World under the wind
+// Turbulence that the wind moves
 /// A turbulence realisation that the wind moves.
 pub struct EvolvingTurbulence<'a> {
     simulation: &'a Simulation,
@@ -629,14 +629,14 @@ impl EvolvingTurbulence<'_> {
         sum
     }
 
-    // Look at all layers at once
-    /// What there is of each layer, in their order.
+    // Evaluate all layers in parallel
+    /// The `quantity` of each layer, in the order of the layers.
     fn layers<T: Send>(&self, quantity: impl Fn(&Screen, &Array2<f64>) -> T + Sync) -> Vec<T> {
         let layers = self.simulation.screens.par_iter().zip(&self.normals).with_max_len(1);
         layers.map(|(screen, normal)| quantity(screen, normal)).collect()
     }
 
-    // Draw noise for an exposure
+    // Generate noise for an exposure
     /// The noise of another exposure, in the order of the slopes, rad.
     pub fn noise(&mut self) -> Vec<f64> {
         let Simulation { order, noise, .. } = self.simulation;
@@ -680,8 +680,8 @@ pub struct SimulationPlan {
     frequencies: Vec<usize>,
 }
 
-// Wishes and results of a simulation
-/// What is to be simulated.
+// Options and results of a simulation
+/// Options of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct SimulationOptions {
@@ -725,7 +725,7 @@ impl SimulationOptions {
     }
 }
 
-/// Worlds, measured.
+/// Simulated slopes and wavefronts of all frames.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Simulated {
     /// Slopes with their noise, (frames, n), in the order of [`SlopeOrder`], rad.
@@ -872,7 +872,7 @@ impl SimulationPlan {
         })
     }
 
-    // Draw all frames of a plan
+    // Simulate all frames of a plan
     /// Simulates all frames.
     ///
     /// # Errors
@@ -899,7 +899,7 @@ impl SimulationPlan {
 }
 
 // Stages of a simulation
-/// The stages of a simulation, as a watcher is told.
+/// Names of the stages of a simulation.
 const LAYERS: &str = "layers";
 const FRAMES: &str = "frames";
 
@@ -984,7 +984,7 @@ mod tests {
     }
 
     // Tests of simulated covariances
-    // Hold the simulated covariance against exact values
+    // Compare simulated covariances with exact values
     #[test]
     fn simulated_covariances_are_exact_to_a_thousandth() {
         for (height, outer_scale, disc) in
@@ -1040,8 +1040,8 @@ mod tests {
         hold_to_the_dense_form(&turned, 131);
     }
 
-    // Hold covariances to the dense form
-    /// Holds covariances of a system of two stars against the dense form, one in `every` of each row and column.
+    // Compare covariances with the dense form
+    /// Compares covariances of a system of two stars with the dense form, one in `every` of each row and column.
     fn hold_to_the_dense_form(system: &System, every: usize) {
         let simulation = Simulation::new(system).unwrap();
         let order = simulation.order();
@@ -1073,7 +1073,7 @@ mod tests {
         }
     }
 
-    // Hold sensors turned alike to exact values
+    // Compare sensors turned alike with exact values
     #[test]
     fn sensors_that_are_turned_alike_agree_with_their_toeplitz_form() {
         let rest = system(90e3, 25.0, 0.0);
@@ -1128,8 +1128,8 @@ mod tests {
         }
     }
 
-    // Tests of drawn worlds
-    // Draw turned slopes as announced
+    // Tests of turbulence realisations
+    // Compare turned slopes with their covariance
     #[test]
     fn turned_slopes_are_drawn_as_announced() {
         let rest = system(90e3, 8.0, 0.0);
@@ -1147,13 +1147,12 @@ mod tests {
             axis,
             lenslet: order.lenslets(star)[k],
         };
-        // Hold each pair of turned slopes
+        // Compare each pair of turned slopes
         for (one, other) in places.iter().flat_map(|&one| places.map(|other| (one, other))) {
             let announced =
                 |one, other| simulation.covariance(quantity(one), quantity(other)).unwrap();
             let at = |place: (usize, usize, usize)| order.index(place.0, place.1, place.2);
-            let products =
-                realisations.iter().map(|turbulence| turbulence[at(one)] * turbulence[at(other)]);
+            let products = realisations.iter().map(|slopes| slopes[at(one)] * slopes[at(other)]);
             let mean = products.sum::<f64>() / realisations.len() as f64;
             let (expected, scale) =
                 (announced(one, other), announced(one, one) * announced(other, other));
@@ -1189,9 +1188,9 @@ mod tests {
         }
     }
 
-    // Reproduce worlds and their noise
+    // Reproduce realisations and their noise
     #[test]
-    fn worlds_depend_on_their_seed_alone_and_noise_on_the_star() {
+    fn realisations_depend_on_their_seed_alone_and_noise_on_the_star() {
         let noisy = system(90e3, 25.0, 0.0);
         let mut stars = noisy.guide_stars().to_vec();
         stars.iter_mut().for_each(|star| star.noise = Noise::uniform(0.0).unwrap());
@@ -1258,7 +1257,7 @@ mod tests {
         assert!((0.5..1.7).contains(&ratio), "{ratio}");
     }
 
-    // Draw correlated noise in blocks
+    // Generate correlated noise in blocks
     #[test]
     fn noise_of_a_lenslet_has_its_block() {
         let rest = system(90e3, 25.0, 0.0);
@@ -1271,7 +1270,7 @@ mod tests {
         let quiet = rest.to_builder().guide_stars(stars).build().unwrap();
         let [noisy, quiet] = [noisy, quiet].map(|system| Simulation::new(&system).unwrap());
         let (mut sums, mut count) = ([0.0; 3], 0.0);
-        // Sum the squares of drawn noise
+        // Sum the squares of noise
         for seed in 0..20 {
             let (with, without) = (noisy.realisation(seed).slopes, quiet.realisation(seed).slopes);
             let noise: Vec<f64> =
@@ -1293,9 +1292,9 @@ mod tests {
         }
     }
 
-    // Look at worlds under the wind
+    // Move turbulence with the wind
     #[test]
-    fn the_wind_carries_worlds_along() {
+    fn the_wind_moves_turbulence() {
         let rest = system(f64::INFINITY, 25.0, 0.0);
         let layer = |altitude, direction| Layer {
             wind_speed: 25.0,

@@ -352,7 +352,7 @@ impl Table {
         Some(Self::through(grid, values.collect()))
     }
 
-    /// The same function times `share`.
+    /// Table of the function multiplied by `share`.
     fn times(&self, share: f64) -> Self {
         let scaled = self.coefficients.iter().map(|powers| powers.map(|value| share * value));
         Self { grid: PanelGrid(self.grid.0.clone()), coefficients: scaled.collect() }

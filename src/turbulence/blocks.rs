@@ -44,7 +44,7 @@ impl LatticeGroups {
         Self::of_at_most(FEW, groups, order)
     }
 
-    /// The same with so many slopes at most that have no lattice.
+    /// The sets of a system's `groups`, in which at most `few` slopes have no lattice.
     fn of_at_most(few: usize, groups: &Groups, order: &SlopeOrder) -> Self {
         let count = |q: usize| 2 * order.lenslets(q).len();
         let slopes = |members: &[usize]| members.iter().map(|&q| count(q)).sum::<usize>();

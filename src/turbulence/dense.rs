@@ -328,7 +328,7 @@ impl<'a> Block<'a> {
         [[xx, xy], [xy, yy]]
     }
 
-    /// The same of two stars that are turned against each other.
+    /// The covariance of lenslets of two stars that are rotated against each other: rows are components of the first, columns of the second; rad².
     fn of_turned(
         layers: &[(f64, TurnedAverage, [&Footprints; 2])],
         turn: &Turn,
@@ -466,7 +466,7 @@ pub(crate) fn square(
     Ok(matrix)
 }
 
-/// The same, wherever the matrix is kept, without what lies below the diagonal.
+/// The upper triangle of the slope covariance matrix of some sensors, wherever `compute` keeps it.
 pub(crate) fn half_square<R>(
     atmosphere: &Atmosphere,
     (sensors, valid): (&[Sensor], &[Array2<bool>]),
@@ -834,7 +834,7 @@ fn check_memory(what: impl Fn() -> String, numbers: u64) -> Result<(), Error> {
     refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), what)
 }
 
-/// The same, with tables of the phase that are kept for other covariances.
+/// The slope covariance between two sets of sensors, rad², with tables of the phase that are kept for other covariances.
 #[cfg(feature = "factorise")]
 pub(crate) fn between_with_tables(
     atmosphere: &Atmosphere,

@@ -318,8 +318,8 @@ fn see_edges(fall: &Fall, [first, second]: [&Edges; 2], seen: &mut Vec<f64>) {
 /// The covariance matrix of the slopes of any sensors by the formula of four points, [midpoint covariance](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-midpoint-covariance), in the order of
 /// [`SlopeOrder`](crate::model::SlopeOrder), rad².
 ///
-/// As [`dense::slope_covariance`](super::dense::slope_covariance) with other numbers: slopes are differences of the phase between
-/// midpoints of edges, along the axes of the pupil also where a sensor is turned, and derivatives by the pupil's coordinate.
+/// Arguments and shape are those of [`dense::slope_covariance`](super::dense::slope_covariance). Slopes are differences of the phase
+/// between midpoints of edges, along the axes of the pupil also for a rotated sensor, and derivatives by the pupil's coordinate.
 ///
 /// # Errors
 /// Those of [`dense::slope_covariance`](super::dense::slope_covariance).

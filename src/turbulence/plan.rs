@@ -209,7 +209,7 @@ impl SlopeCovariancePlan {
     }
 
     // Compute the slopes as planned
-    /// The same without asking for the memory, on behalf of a larger plan that has asked.
+    /// The slope covariance of all pairs of guide stars, rad², without the check of memory, which a larger plan has made.
     pub(crate) fn compute(
         &self,
         engine: &Engine,
@@ -349,7 +349,7 @@ impl WavefrontCovariancePlan {
     }
 
     // Compute the wavefronts as planned
-    /// The same without asking for the memory, on behalf of a larger plan that has asked.
+    /// The wavefront–slope covariance of all targets and guide stars, m rad, without the check of memory, which a larger plan has made.
     pub(crate) fn compute(
         &self,
         engine: &Engine,

@@ -58,7 +58,7 @@ impl Projector {
         Ok(strokes)
     }
 
-    /// The same in the memory of the device, by rows, as uneven as rounding made it.
+    /// C_vv, (a, a), m², by rows in the memory of the device, symmetric but for rounding errors.
     ///
     /// # Errors
     /// `Invalid` where the matrix is not of the slopes of the truth sensor; what the device says.

@@ -261,7 +261,7 @@ fn told(call: &'static str, status: i32) -> Result<(), Error> {
     }
 }
 
-/// The same for a call of the driver.
+/// The result of a call of the driver, with its status as an error; the device gets its name later.
 fn driven<T>(call: &'static str, status: Result<T, driver::DriverError>) -> Result<T, Error> {
     status.map_err(|error| Error::Cuda {
         call,

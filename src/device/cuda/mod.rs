@@ -131,7 +131,7 @@ impl Cuda {
     }
 
     // Name the errors of other libraries
-    /// The same for the other libraries.
+    /// The result of a call of another library; its error names the device and the status.
     fn library<T, E: std::fmt::Debug>(
         &self,
         call: &'static str,

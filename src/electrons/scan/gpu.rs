@@ -161,7 +161,7 @@ impl StemPlan {
         self.crew_within(engine, waves, u64::MAX)
     }
 
-    /// The same where each device may take so many bytes, or what is free.
+    /// The queues of all devices of an engine, for so many waves, within at most `most` bytes of each device's free memory.
     fn crew_within<'a, T: Real>(
         &'a self,
         engine: &Engine,
@@ -410,7 +410,7 @@ struct WindowsThere<'a, T> {
 
 // Share the beams of a matrix
 impl StemPlan {
-    /// Who sums the beams of these matrices on the devices of an engine; nobody where there are no kernels for the window.
+    /// Workers that sum the beams of these matrices on the devices of an engine; none where there are no kernels for the window.
     ///
     /// # Errors
     /// `Memory` where the beams do not fit on all devices together, and those of devices.
@@ -434,7 +434,7 @@ impl StemPlan {
         (size_of::<Complex<T>>() * planes / 8 * 9) as u64
     }
 
-    /// The same, with all beams on each device, or with some of them on each.
+    /// Workers that sum the beams of these matrices on the devices: with all beams on each device if `whole`, otherwise with a share on each.
     fn windows_shared<'a, T: Real>(
         &'a self,
         devices: &[Gpu],

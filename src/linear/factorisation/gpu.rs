@@ -143,7 +143,7 @@ impl<T: Real> EigenGpu<T> {
         Self::of(gpu, (values, matrix), order, filter)
     }
 
-    /// The same from eigenvalues, ascending, and their eigenvectors, one a row, of which `width` columns are here.
+    /// The decomposition by ascending eigenvalues and their eigenvectors, one a row, of which `width` columns are on this device.
     ///
     /// # Errors
     /// What the device says.

@@ -136,7 +136,7 @@ impl<T: Real> BlockToeplitzGpu<T> {
         Self::placed(gpu, parts, symmetric, (tuning, None))
     }
 
-    /// The same with inputs at given places of vectors of some length; the transpose leaves alone what is nowhere.
+    /// The matrix of these parts, with inputs at given positions of vectors of some length; the transpose leaves other elements unchanged.
     pub(crate) fn placed(
         gpu: &Gpu,
         parts: &Parts,
@@ -153,7 +153,7 @@ impl<T: Real> BlockToeplitzGpu<T> {
     }
 
     // Add a diagonal on a device
-    /// The same with these elements added on the diagonal, such as the variance of noise, at no further launch.
+    /// Adds these elements to the diagonal, such as the variance of noise, without a further launch.
     ///
     /// # Errors
     /// `Invalid` where the matrix is not square, or the elements are not as many as its rows.

@@ -113,7 +113,7 @@ impl ExposureInputs<'_> {
         }))
     }
 
-    /// The same for numbers of one precision.
+    /// The camera of a device, in one precision.
     fn on<T: Real>(&self, gpu: &Gpu) -> Result<ExposuresGpu<T>, Error> {
         let stationary = match self.found {
             Some(StructureFunctionOf::Stationary(here)) => Some(StationaryGpu::new(gpu, here)?),

@@ -42,7 +42,7 @@ impl<T: Real> SolverGpu<T> {
     }
 
     // Join an operator and its preconditioner
-    /// The same, if the operators go together.
+    /// A solver with kernels between the transforms; `None` where the two operators do not work by transforms of the same lattices.
     pub(crate) fn joined(
         a: &Arc<BlockToeplitzGpu<T>>,
         p: &Arc<CirculantGpu<T>>,

@@ -37,7 +37,7 @@ impl<T: Real> CirculantGpu<T> {
         Self::placed(gpu, groups, (&places, length), tuning)
     }
 
-    /// The same with the slopes of each star at given places of vectors of some length; what is nowhere is left alone.
+    /// The preconditioner for vectors of some length with the slopes of each star at given positions; other elements are left unchanged.
     pub(crate) fn placed(
         gpu: &Gpu,
         groups: &[Group],

@@ -78,7 +78,7 @@ impl PointErrorsPlan {
 
 // Explain on devices
 impl Job<'_> {
-    /// As [`explain_on_host`](Self::explain_on_host), on the devices of an engine.
+    /// Explains the variances of all points on the devices of an engine, in its precision.
     pub(super) fn explain_on_device(
         &self,
         model: &Model,

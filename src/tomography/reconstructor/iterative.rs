@@ -194,7 +194,7 @@ struct Numbers {
 }
 
 impl ReconstructorPlan {
-    /// The same plan for an engine: by iterations, where the choice is left to it, and the dense matrices do not fit.
+    /// Fits the plan to an engine: iterates where the choice is left to the plan and the dense matrices do not fit.
     pub fn fitted(self, engine: &Engine) -> Self {
         let open = self.options.method == Inversion::Auto && self.method == Inversion::Cholesky;
         let possible = open && !self.options.keep && self.compressed().is_ok();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     // Iterations are chosen and refused
-    /// The same system with a wind.
+    /// A system with a wind of 12 m/s in each layer.
     fn windy(system: &System) -> System {
         let air = system.atmosphere();
         let mut layers = air.layers().to_vec();
@@ -342,7 +342,7 @@ mod tests {
         system.to_builder().atmosphere(air).build().unwrap()
     }
 
-    /// The same with one target and a truth of a single row for each axis, as the emulated device is slow.
+    /// A system with one target and a truth of a single row for each axis, as the emulated device is slow.
     fn few(system: &System) -> System {
         let (one, target) = (LensletArray::new(1, 3.5).unwrap(), system.targets()[..1].to_vec());
         system.to_builder().targets(target).truth_sensor(Some(one)).build().unwrap()

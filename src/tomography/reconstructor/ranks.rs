@@ -193,7 +193,7 @@ impl ReconstructorPlan {
         alone && self.method == Inversion::Cholesky
     }
 
-    /// The same, where several ranks share the work.
+    /// Whether several ranks share the matrix with a border.
     pub(super) fn has_border(&self, engine: &Engine) -> bool {
         self.is_bordered() && self.is_shared(engine)
     }

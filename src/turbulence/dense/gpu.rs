@@ -435,7 +435,7 @@ impl<T: Real> DeviceTables<T> {
     }
 
     // Fill a part by tables
-    /// The same of two sensors that are tabulated, with the lenslets of both on the device, and so many columns.
+    /// Queues the covariances of two sensors by tables, over `unit`; the lenslets of both are on the device, `columns` of the second.
     fn fill_by_tables(
         &self,
         tabled: &Tabled,

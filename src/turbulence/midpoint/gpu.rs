@@ -246,7 +246,7 @@ pub(crate) fn bytes(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     tables + 4 * 8 * (2 * most).pow(2) + (1 << 20)
 }
 
-/// The same with a piece of the matrix.
+/// Bytes that tables, a block's sums and a piece of the matrix take on a device, for some sensors under an atmosphere.
 pub(crate) fn bytes_with_piece(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     bytes(atmosphere, sensors) + 2 * 8 * PIECE as u64
 }

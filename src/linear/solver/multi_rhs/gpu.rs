@@ -32,7 +32,7 @@ const NOTHING: [f64; 2] = [-1.0, 0.0];
 
 impl<T: Real> SideBySide<T> {
     // Make room for systems side by side
-    /// For as many right-hand sides as `a` and the preconditioner have vectors one behind the other.
+    /// A solver for as many right-hand sides as `a` and the preconditioner have vectors one behind the other.
     ///
     /// # Errors
     /// `Invalid` where the operators are not square or differ in size; `Memory` where the vectors do not fit; what the device says.
@@ -45,7 +45,7 @@ impl<T: Real> SideBySide<T> {
         Self::of(work, method)
     }
 
-    /// The same by a method, whose iteration is recorded here.
+    /// A solver by this method, whose iteration is recorded here.
     pub(crate) fn of(work: SolverWorkspace<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
         method.iterate(&work)?;
         let iteration = work.a.gpu().record(|| method.iterate(&work))?;

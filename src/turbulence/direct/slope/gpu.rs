@@ -126,7 +126,7 @@ pub fn memory<T: Real>(problem: &SlopeProblem, pairs: usize) -> u64 {
     PhaseTables::<T>::bytes() + bytes::<T>(problem.layers().len(), problem.lags(), pairs)
 }
 
-/// The same beside the tables, by the layers and the displacements along an axis.
+/// Bytes of a device's memory that so many pairs take besides the tables, by the layers and the displacements along an axis.
 pub(crate) fn bytes<T: Real>(layers: usize, lags: usize, pairs: usize) -> u64 {
     let values = 3 * lags.pow(2) * size_of::<T>();
     let views = layers * pairs.min(batch::<T>(layers));
@@ -273,7 +273,7 @@ pub fn pair_covariances<T: Real>(
     shared::<T>(problem, gpus, false, watch)
 }
 
-/// The same on an engine, by all its workers and in its precision; cores compute in double precision.
+/// Slope covariance of the pairs of a problem, in their order, rad², by all workers of an engine in its precision; cores use double.
 ///
 /// # Errors
 /// As for [`pair_covariances`].
