@@ -19,7 +19,7 @@ use plotters::prelude::*;
 /// `Invalid` where there is no image, a number is not finite, or the decades are not from 1 to 20.
 ///
 /// ```
-/// use lenslet::{image::Aperture, model::Pupil, plot::{PictureFormat, plot_profiles}};
+/// use lenslet::{psf::Aperture, model::Pupil, plot::{PictureFormat, plot_profiles}};
 /// let telescope = Aperture::across(&Pupil::new(8.0, 0.2)?, &[], 32)?.transfer(64)?;
 /// let image = telescope.alone(1.65e-6)?.point_spread(2e-8, 41)?;
 /// let picture = plot_profiles(&[("perfect", &image)], "by hand", 4, PictureFormat::Svg)?;
@@ -65,7 +65,7 @@ pub fn plot_profiles(
 /// `Invalid` where there is no budget or no term, their terms are not the same, or a number is not finite.
 ///
 /// ```
-/// use lenslet::{image::Budget, plot::{PictureFormat, plot_budgets}};
+/// use lenslet::{psf::Budget, plot::{PictureFormat, plot_budgets}};
 /// let budget = Budget::default().with("fitting", 9e-16)?.with("noise", 16e-16)?;
 /// let picture = plot_budgets(&[("on the axis", &budget)], "by hand", PictureFormat::Svg)?;
 /// assert!(String::from_utf8_lossy(&picture).contains("fitting"));

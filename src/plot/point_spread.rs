@@ -18,7 +18,7 @@ use plotters::prelude::*;
 /// `Invalid` where there is no image, or the decades are not from 1 to 20.
 ///
 /// ```
-/// use lenslet::{image::Aperture, model::Pupil, plot::{PictureFormat, plot_stars}};
+/// use lenslet::{psf::Aperture, model::Pupil, plot::{PictureFormat, plot_stars}};
 /// let telescope = Aperture::across(&Pupil::new(8.0, 0.2)?, &[], 32)?.transfer(64)?;
 /// let image = telescope.alone(1.65e-6)?.point_spread(2e-8, 41)?;
 /// let picture = plot_stars(&[("perfect", &image)], "by hand", 4, PictureFormat::Svg)?;

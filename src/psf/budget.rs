@@ -16,7 +16,7 @@ impl TelescopeTransfer {
     /// `Invalid` where the structure function has another shape or is not finite.
     ///
     /// ```
-    /// use lenslet::{image::Aperture, model::Pupil};
+    /// use lenslet::{psf::Aperture, model::Pupil};
     /// let telescope = Aperture::across(&Pupil::new(8.0, 0.0)?, &[], 64)?.transfer(128)?;
     /// let kolmogorov = telescope.on_grid(|[x, y]| 6.88388 * x.hypot(y).powf(5.0 / 3.0));
     /// let exact = 1.03242 * 8f64.powf(5.0 / 3.0);

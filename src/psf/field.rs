@@ -19,7 +19,7 @@ use crate::units::ARCSEC;
 /// A square of directions around the axis: the table `[field]` of a system file.
 ///
 /// ```
-/// use lenslet::{image::Field, units::ARCSEC};
+/// use lenslet::{psf::Field, units::ARCSEC};
 /// let field = Field { size: 60.0 * ARCSEC, step: 20.0 * ARCSEC };
 /// assert_eq!((field.across(), field.directions()?.len()), (4, 16));
 /// assert!((field.offsets()[0] / ARCSEC + 30.0).abs() < 1e-9);

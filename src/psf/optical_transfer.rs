@@ -35,7 +35,7 @@ impl Aperture {
     /// `Invalid` where there are none or too many squares, they do not hold the pupil, or a vane is impossible.
     ///
     /// ```
-    /// use lenslet::{image::{Aperture, Edges}, model::Pupil};
+    /// use lenslet::{psf::{Aperture, Edges}, model::Pupil};
     /// let pupil = Pupil::new(8.0, 0.25)?;
     /// let aperture = Aperture::new(&pupil, &[], 41, 0.2, Edges::Area)?;
     /// let exact = std::f64::consts::PI * (16.0 - 1.0);
@@ -373,7 +373,7 @@ impl TelescopeTransfer {
     /// `Invalid` where the structure function has another shape or is not finite, or a wavelength is none.
     ///
     /// ```
-    /// use lenslet::{image::Aperture, model::Pupil};
+    /// use lenslet::{psf::Aperture, model::Pupil};
     /// let telescope = Aperture::across(&Pupil::new(8.0, 0.2)?, &[], 64)?.transfer(128)?;
     /// // A wavefront that is wrong by 100 nm rms, independently from point to point.
     /// let wrong = telescope.on_grid(|rho| if rho == [0.0, 0.0] { 0.0 } else { 2e-14 });

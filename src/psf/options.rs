@@ -125,7 +125,7 @@ impl CameraOptions {
     /// The first line of the tables that makes no sense.
     ///
     /// ```
-    /// use lenslet::{image::CameraOptions, units::ARCSEC};
+    /// use lenslet::{psf::CameraOptions, units::ARCSEC};
     /// let options = CameraOptions::from_toml("image = { pixel = 4.0, wavelengths = [1.25e-6, 2.2e-6] }", "s.toml")?;
     /// assert_eq!((options.pixel, options.wavelengths.len()), (Some(4e-3 * ARCSEC), 2));
     /// let wrong = CameraOptions::from_toml("[image]\nwavelengths = [1e-6, -2e-6]", "s.toml").unwrap_err();
@@ -274,7 +274,7 @@ impl CameraOptions {
     /// pupil is sampled.
     ///
     /// ```
-    /// use lenslet::{image::{Aperture, CameraOptions}, model::Pupil, units::ARCSEC};
+    /// use lenslet::{psf::{Aperture, CameraOptions}, model::Pupil, units::ARCSEC};
     /// let telescope = Aperture::across(&Pupil::new(8.0, 0.14)?, &[], 128)?.transfer(256)?;
     /// let mut options = CameraOptions::default();
     /// (options.pixels, options.ensquared) = (33, vec![0.08 * ARCSEC]);

@@ -90,7 +90,7 @@ impl OpticalTransfer {
     /// in which the transfer function is sampled.
     ///
     /// ```
-    /// use lenslet::{image::Aperture, model::Pupil};
+    /// use lenslet::{psf::Aperture, model::Pupil};
     /// let telescope = Aperture::across(&Pupil::new(8.0, 0.0)?, &[], 64)?.transfer(128)?;
     /// let perfect = telescope.alone(1.6e-6)?;
     /// // Half a pixel of λ/2D off the axis, and in Airy's first dark ring.
@@ -278,7 +278,7 @@ impl OpticalTransfer {
     /// `Failed` where the image is wider than half the [`field`](Self::field).
     ///
     /// ```
-    /// use lenslet::{image::Aperture, model::Pupil};
+    /// use lenslet::{psf::Aperture, model::Pupil};
     /// let telescope = Aperture::across(&Pupil::new(8.0, 0.0)?, &[], 128)?.transfer(256)?;
     /// let width = telescope.alone(1.6e-6)?.width()?;
     /// assert!((width.mean() / (1.029 * 1.6e-6 / 8.0) - 1.0).abs() < 1e-3); // Airy's pattern

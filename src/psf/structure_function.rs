@@ -115,7 +115,7 @@ impl Actuators<'_> {
     /// `Invalid` where the covariance is not that of these actuators or not finite, or they stand without any regularity.
     ///
     /// ```
-    /// use lenslet::{image::{Actuators, Aperture}, model::Pupil};
+    /// use lenslet::{psf::{Actuators, Aperture}, model::Pupil};
     /// let telescope = Aperture::across(&Pupil::new(4.0, 0.0)?, &[], 40)?.transfer(80)?;
     /// let positions: Vec<_> = (0..81).map(|k| [(k % 9) as f64 - 4.0, (k / 9) as f64 - 4.0].map(|x| 0.5 * x)).collect();
     /// let gauss = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.16).exp();
