@@ -14,10 +14,12 @@ use lenslet::turbulence::{
 use ndarray::{Array1, Axis};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-/// The engines of this machine's graphics processors, in both precisions; none, with a word about it, where there are none.
+/// The engines of this machine's graphics processors, in both precisions; none, with a message, where there are none, unless
+/// `LENSLET_REQUIRE_CUDA` is set.
 fn engines() -> Vec<Engine> {
     match Engine::open(Device::Cuda(None), Precision::F64) {
         Ok(found) => [Precision::F64, Precision::F32].map(|p| of(found.devices(), p)).into(),
+        Err(reason) if std::env::var_os("LENSLET_REQUIRE_CUDA").is_some() => panic!("{reason}"),
         Err(reason) => {
             eprintln!("skipped: {reason}");
             Vec::new()
@@ -188,7 +190,8 @@ fn random_problems_are_those_of_the_processor() {
         let (slopes_on_host, waves_on_host) = compute(&Engine::cpu(Precision::F64));
         for engine in &engines {
             let (slopes_on_device, waves_on_device) = compute(engine);
-            let of_slopes = difference(slopes_on_device.values().iter(), slopes_on_host.values().iter());
+            let of_slopes =
+                difference(slopes_on_device.values().iter(), slopes_on_host.values().iter());
             let lattices = [&waves_on_device, &waves_on_host].map(|waves| &waves.lattices()[0]);
             let of_waves = difference(lattices[0].iter(), lattices[1].iter());
             println!("{seed}, {}: {of_slopes:.1e} {of_waves:.1e}", engine.name());

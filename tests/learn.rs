@@ -57,8 +57,11 @@ fn a_system_is_learned_from_its_slopes() -> Checked {
     let system = System::from_file(run.path("learned.toml"))?;
     let (air, stars) = (system.atmosphere(), system.guide_stars());
     assert!((air.fried_parameter() / 0.15 - 1.0).abs() < 0.15, "{air:?}");
-    assert!((air.layers()[1].altitude - 4000.0).abs() < 600.0, "{air:?}");
-    assert!(stars.iter().all(|star| star.noise.mean() < 1.5e-13), "{text}");
+    // The start is 500 m too low, and takes the second star to have no noise.
+    assert!((air.layers()[1].altitude - 4000.0).abs() < 300.0, "{air:?}");
+    for (star, noise) in stars.iter().zip([2e-14, 1e-14]) {
+        assert!((star.noise.mean() / noise - 1.0).abs() < 0.5, "{text}");
+    }
     assert!(stars[1].sensor.shift != [0.0; 2] && stars[0].noise != stars[1].noise, "{text}");
     assert_eq!((stars[0].sensor.shift, system.targets().len()), ([0.0; 2], 1));
     assert!(fs::read_to_string(run.path("learned.svg"))?.contains("learned from slopes.npy"));

@@ -3,8 +3,8 @@
 use crate::allocation::peak;
 use lenslet::correction::CorrectionMode;
 use lenslet::device::{Engine, Memory, unwatched};
-use lenslet::psf::{ErrorTerm, Field, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::model::{Atmosphere, Layer, System};
+use lenslet::psf::{ErrorTerm, Field, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::tomography::{EstimateOptions, EstimatePlan, SimulationOptions, SimulationPlan};
 use lenslet::turbulence::{CovarianceOptions, CovariancePlan, Form, Method};
 

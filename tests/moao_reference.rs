@@ -19,8 +19,8 @@
 
 use lenslet::correction::{Mirror, Projector};
 use lenslet::device::{Engine, unwatched};
-use lenslet::psf::{Actuators, Aperture};
 use lenslet::model::{GuideStar, MirrorDesign, Noise, Spacing, System};
+use lenslet::psf::{Actuators, Aperture};
 use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
 use lenslet::units::ARCSEC;
 use ndarray::{Array2, Axis};

@@ -6,7 +6,7 @@ use lenslet::model::{
     Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, Noise, PhaseGrid, Pupil, SlopeNoise,
     SlopeOrder, Source, System,
 };
-use lenslet::tomography::{Realisation, EstimateOptions, EstimatePlan, Simulation};
+use lenslet::tomography::{EstimateOptions, EstimatePlan, Realisation, Simulation};
 use lenslet::turbulence::direct::wavefront::wavefront_covariance;
 use lenslet::turbulence::{dense, wavefront_problem};
 use ndarray::{Array2, Array3};
@@ -98,9 +98,10 @@ fn errors(realisations: &[Realisation], estimates: &[Array3<f64>]) -> Vec<Vec<[f
 fn estimate(system: &System, realisations: &[Realisation], sign: f64) -> Vec<Array3<f64>> {
     let plan = EstimatePlan::new(system, EstimateOptions::default()).unwrap();
     let estimator = plan.run(&Engine::default(), &unwatched).unwrap();
-    let slopes = Array2::from_shape_fn((realisations.len(), realisations[0].slopes.len()), |(frame, k)| {
-        sign * realisations[frame].slopes[k]
-    });
+    let slopes =
+        Array2::from_shape_fn((realisations.len(), realisations[0].slopes.len()), |(frame, k)| {
+            sign * realisations[frame].slopes[k]
+        });
     let estimates = estimator.estimate(slopes.view(), false, &unwatched).unwrap();
     estimates.wavefront.outer_iter().map(|frame| frame.to_owned()).collect()
 }
@@ -117,7 +118,8 @@ fn statistics(values: impl Iterator<Item = f64> + Clone) -> [f64; 2] {
 fn hold_to_account(system: &System, seed: u64) {
     const REALISATIONS: u64 = 400;
     let simulation = Simulation::new(system).unwrap();
-    let realisations: Vec<Realisation> = (0..REALISATIONS).map(|k| simulation.realisation(seed + k)).collect();
+    let realisations: Vec<Realisation> =
+        (0..REALISATIONS).map(|k| simulation.realisation(seed + k)).collect();
     let right = errors(&realisations, &estimate(system, &realisations, 1.0));
     let [predicted, with_less_noise] = predict(system);
     for (t, predicted) in predicted.iter().enumerate() {
@@ -148,8 +150,9 @@ fn hold_to_account(system: &System, seed: u64) {
         wrong.push(("along the layer", &along_layer, 1.0));
     }
     for (name, system, sign) in wrong {
-        // What is wrong by much shows in fewer worlds.
-        let realisations = if name == "along the layer" { &realisations[..] } else { &realisations[..100] };
+        // What is wrong by much shows in fewer realisations.
+        let realisations =
+            if name == "along the layer" { &realisations[..] } else { &realisations[..100] };
         let wrong = errors(realisations, &estimate(system, realisations, sign));
         for t in 0..predicted.len() {
             let excess = wrong.iter().zip(&right).map(|(wrong, right)| wrong[t][1] - right[t][1]);

@@ -85,7 +85,8 @@ fn short_outer_scales_have_closed_forms() {
             let [natural, laser] = [star(), laser].map(|star| [Sensor::at_rest(star, array)]);
             let (all, gradient) = ([array.valid(None, Default::default())], ConeGradient::Pupil);
             let dense =
-                dense::between(&air, (&natural, &all), (&laser, &all), gradient, &unwatched).unwrap();
+                dense::between(&air, (&natural, &all), (&laser, &all), gradient, &unwatched)
+                    .unwrap();
             let across = 2.0 * second / side.powi(4);
             for (column, expected) in [(0, variance), (1, -0.5 * variance), (2, across)] {
                 let error = (dense[[0, column]] / PER_RADIAN.powi(2) - expected) / variance;
@@ -150,7 +151,8 @@ fn wavefronts(disc_radius: f64) -> Vec<Vec<f64>> {
     let (grid, valid) = (system.wavefront_grid().unwrap(), system.valid_lenslets());
     let (air, points) = (system.atmosphere(), (targets, grid, pitch));
     let (sensors, gradient) = (system.sensors(), ConeGradient::Pupil);
-    let dense = dense::wavefront_slope(air, points, &sensors, &valid, gradient, &unwatched).unwrap();
+    let dense =
+        dense::wavefront_slope(air, points, &sensors, &valid, gradient, &unwatched).unwrap();
     let covariances = plan.run(&Engine::default(), &unwatched).unwrap();
     let directly = direct::wavefront::covariance(&problem, &unwatched).unwrap();
     let flat = |lattices: &[ndarray::Array5<f64>]| lattices.iter().flatten().copied().collect();
@@ -279,7 +281,8 @@ fn long_outer_scales_end_in_a_power_law() {
         let air = air(vec![Layer::new(0.0, 1.0, outer_scale)]);
         let array = LensletArray::new(20, pitch).unwrap();
         let problem = SlopeProblem::new(&air, &array, &[star()], ConeGradient::Pupil).unwrap();
-        let slopes = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &unwatched).unwrap();
+        let slopes =
+            SlopeCovariancePlan::direct(problem).run(&Engine::default(), &unwatched).unwrap();
         let kolmogorov = 0.162_242_8 * (2.0 * PI * PER_RADIAN).powi(2) * pitch.powf(-1.0 / 3.0);
         let less = 1.0 - slopes.variance() / kolmogorov;
         let part = (pitch / outer_scale).cbrt();

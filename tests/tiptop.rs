@@ -1,8 +1,8 @@
 //! Parameter files of TIPTOP as system files: what is written of each example, and the command that writes it.
 
 use crate::cli::{Checked, Run};
-use lenslet::psf::PsfOptions;
 use lenslet::model::{Imported, System};
+use lenslet::psf::PsfOptions;
 use std::path::PathBuf;
 
 const EXAMPLES: [&str; 5] = ["ERIS_LGS", "HarmoniLTAO_1", "MAVIS", "MORFEO", "MUSE_LTAO"];
@@ -101,8 +101,7 @@ fn directions_of_optimisation_are_no_images() -> Checked {
     let told: serde_json::Value = serde_json::from_slice(&plan.stdout)?;
     assert!(told.to_string().contains("images of 9 targets"), "{told}");
     // A target in a direction of the optimisation has its weight, the others of the file have none.
-    let options =
-        PsfOptions::from_toml(&std::fs::read_to_string(run.path("mavis.toml"))?, "m")?;
+    let options = PsfOptions::from_toml(&std::fs::read_to_string(run.path("mavis.toml"))?, "m")?;
     let correction = lenslet::correction::Correction::new(&system, &options.correction)?;
     assert_eq!((correction.targets(), correction.system().targets().len()), (9, 37));
     Ok(())

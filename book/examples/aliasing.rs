@@ -2,11 +2,11 @@
 
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
 use lenslet::device::{Engine, unwatched};
-use lenslet::psf::{ErrorTerm, CameraOptions, PsfOptions, PsfPlan};
 use lenslet::model::{
     Atmosphere, GuideStar, Layer, LensletArray, MirrorDesign, Pupil, Source, Spacing, System,
 };
 use lenslet::plot::Figure;
+use lenslet::psf::{CameraOptions, ErrorTerm, PsfOptions, PsfPlan};
 use lenslet::tomography::ReconstructorOptions;
 use plotters::prelude::*;
 use std::f64::consts::PI;

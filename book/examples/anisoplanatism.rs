@@ -2,9 +2,9 @@
 
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
 use lenslet::device::{Engine, unwatched};
-use lenslet::psf::{ErrorTerm, CameraOptions, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::model::{MirrorDesign, Source, Spacing, System};
 use lenslet::plot::Figure;
+use lenslet::psf::{CameraOptions, ErrorTerm, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
 use lenslet::units::ARCSEC;
 use std::f64::consts::PI;

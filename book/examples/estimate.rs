@@ -17,7 +17,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let turbulence = Simulation::new(&keck)?.realisation(2026);
     let slopes = ndarray::aview1(&turbulence.slopes).insert_axis(Axis(0));
     let plan = EstimatePlan::new(&keck, EstimateOptions::default())?;
-    let estimates = plan.run(&Engine::default(), &unwatched)?.estimate(slopes, false, &unwatched)?;
+    let estimates =
+        plan.run(&Engine::default(), &unwatched)?.estimate(slopes, false, &unwatched)?;
 
     let truth = turbulence.wavefronts.slice(s![TARGET, .., ..]).to_owned();
     let estimate = estimates.wavefront.slice(s![0, TARGET, .., ..]).to_owned();

@@ -1,10 +1,10 @@
 //! Draws the figures of the chapters on the image into the folder that is given.
 
+use lenslet::model::Pupil;
+use lenslet::plot::{Figure, PictureFormat, plot_stars};
 use lenslet::psf::{
     Actuators, Aperture, Budget, CameraOptions, OpticalTransfer, TelescopeTransfer,
 };
-use lenslet::model::Pupil;
-use lenslet::plot::{Figure, PictureFormat, plot_stars};
 use lenslet::turbulence::VonKarman;
 use lenslet::units::ARCSEC;
 use ndarray::Array2;

@@ -5,7 +5,7 @@ use lenslet::device::unwatched;
 use lenslet::linear::{LeastSquares, Residuals};
 use lenslet::model::{Atmosphere, Layer, System};
 use lenslet::plot::{PictureFormat, plot_learned};
-use lenslet::tomography::{LearnOptions, LearnPlan, Simulation, ParameterGroup};
+use lenslet::tomography::{LearnOptions, LearnPlan, ParameterGroup, Simulation};
 use ndarray::{Array1, Array2, arr1, arr2};
 use plotters::prelude::*;
 use std::{error::Error, path::Path, path::PathBuf};
@@ -138,8 +138,11 @@ fn learned(folder: &Path) -> Drawn {
     let layers = layers.map(|(h, fraction)| Layer::new(h, fraction, 25.0)).to_vec();
     let start = truth.to_builder().atmosphere(Atmosphere::new(0.2, 500e-9, layers)?);
     let start = start.guide_stars(stars).build()?;
-    let options =
-        LearnOptions::default().fit([ParameterGroup::Strengths, ParameterGroup::Altitudes, ParameterGroup::Shifts]);
+    let options = LearnOptions::default().fit([
+        ParameterGroup::Strengths,
+        ParameterGroup::Altitudes,
+        ParameterGroup::Shifts,
+    ]);
     let learned = LearnPlan::new(&start, options)?.run(slopes.view(), &unwatched)?;
     let title = "learned from 1000 frames of two stars";
     Ok(std::fs::write(

@@ -2,11 +2,11 @@
 //! residual wavefront next to the computed ones, into the given folder.
 
 use lenslet::device::{Engine, unwatched};
-use lenslet::psf::{
-    Budget, ErrorTerm, PsfOptions, PsfPlan, LoopSimulation, PointSpread, LoopFrame,
-};
 use lenslet::model::System;
 use lenslet::plot::{Figure, PictureFormat, plot_budgets};
+use lenslet::psf::{
+    Budget, ErrorTerm, LoopFrame, LoopSimulation, PointSpread, PsfOptions, PsfPlan,
+};
 use lenslet::units::ARCSEC;
 use rayon::prelude::*;
 use std::{error::Error, path::Path, path::PathBuf};
@@ -72,7 +72,11 @@ fn tell(realisations: &[LoopFrame], budget: &Budget, image: &PointSpread) {
 }
 
 /// Profile of the star: computed, and the mean over realisations.
-fn profile(realisations: &[LoopFrame], image: &PointSpread, path: &Path) -> Result<(), Box<dyn Error>> {
+fn profile(
+    realisations: &[LoopFrame],
+    image: &PointSpread,
+    path: &Path,
+) -> Result<(), Box<dyn Error>> {
     let seen = |one: &LoopFrame| one.transfers[0].point_spread(image.pixel, 97);
     let images = realisations.iter().map(seen).collect::<Result<Vec<_>, _>>()?;
     let rings: Vec<_> = images.iter().map(PointSpread::rings).collect();

@@ -2,12 +2,12 @@
 
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
 use lenslet::device::{Engine, unwatched};
-use lenslet::psf::{ErrorTerm, CameraOptions, PsfOptions, PsfPlan, LoopSimulation};
 use lenslet::model::{
     Atmosphere, ControlLoop, GuideStar, Layer, LensletArray, LoopKind, MirrorDesign, Pupil, Source,
     Spacing, System,
 };
 use lenslet::plot::Figure;
+use lenslet::psf::{CameraOptions, ErrorTerm, LoopSimulation, PsfOptions, PsfPlan};
 use lenslet::tomography::ReconstructorOptions;
 use lenslet::units::ARCSEC;
 use std::{error::Error, f64::consts::PI, path::PathBuf};

@@ -1,6 +1,6 @@
 //! Draws cells of atoms, cut, turned and trembling, into the folder that is given.
 
-use lenslet::specimen::{Atom, Crystal, Cut, Element, BeamDirection, Phonons, Slicing, Specimen};
+use lenslet::specimen::{Atom, BeamDirection, Crystal, Cut, Element, Phonons, Slicing, Specimen};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::{env, error::Error, path::Path, path::PathBuf};

@@ -34,7 +34,8 @@ fn one_star() -> (SlopeCovariance, Vec<Array2<bool>>) {
         let stars = [system.guide_stars()[0].sensor.source];
         let (atmosphere, gradient) = (system.atmosphere(), system.cone_gradient());
         let problem = SlopeProblem::new(atmosphere, &array, &stars, gradient)?;
-        let covariance = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &unwatched)?;
+        let covariance =
+            SlopeCovariancePlan::direct(problem).run(&Engine::default(), &unwatched)?;
         Ok((covariance, vec![Array2::from_elem((40, 40), true)]))
     };
     must(make())

@@ -3,10 +3,10 @@
 
 use crate::device::{engine::Engine, gpu::on_none};
 use crate::error::Error;
-use crate::tomography::estimate::{EstimateOptions, Frames, Model, Posed};
+use crate::tomography::estimate::{EstimateOptions, Frames, Model, PosedEstimate};
 use crate::tomography::inversion::Inversion;
 
-pub(super) fn on_devices(_posed: &Posed, _engine: &Engine) -> Vec<u64> {
+pub(super) fn on_devices(_posed: &PosedEstimate, _engine: &Engine) -> Vec<u64> {
     Vec::new()
 }
 
