@@ -3,8 +3,8 @@
 
 #include "device/real.cuh"
 
-/// The part of the factor from a row and column on, its columns as rows: column k of the `width` that are here is `slopes[k]`, and the
-/// first of the corner is `from`; below the diagonal there is nothing. A thread for a column, and a row of blocks for a row.
+/// The lower right corner of the factor, with its columns as rows: column k of the `width` columns of this rank is `slopes[k]`, and the
+/// first in the corner is `from`; entries below the diagonal are zero. A thread for a column, and a row of blocks for a row.
 extern "C" __global__ void take_corner(
     const real *matrix, const int *slopes, real *corner, int width, int from, int first, int order
 ) {

@@ -6,10 +6,10 @@
 #include "turbulence/phase.cuh"
 #include "turbulence/places.cuh"
 
-// View by two sensors in a kernel
+// Layer pair in the dense kernel
 constexpr int RULES = 6, PANEL = 10;
 
-/// A layer as two sensors see it; lengths in metres.
+/// Layer pair: parameters of a layer for two sensors; lengths in metres.
 struct View {
     /// Axes of the second sensor along those of the first: x in terms of (x, y), then y.
     double turn[4];
@@ -282,11 +282,11 @@ extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
     put(sum, second + 4 * column, row, pitch, height, values);
 }
 
-// View by tables in a kernel
+// Layer pair with tables in kernels
 /// Coefficients of a polynomial, and numbers of a panel of a line: for each power xx, xy and yy.
 constexpr int POWERS = 10, PANEL_OF_LINE = 3 * POWERS;
 
-/// A layer as two sensors with parallel footprints see it; lengths in metres.
+/// Layer pair of two sensors with parallel footprints; lengths in metres.
 struct TableView {
     /// As in `View`.
     double turn[4];

@@ -5,7 +5,7 @@
 #include "turbulence/hessian.cuh"
 #include "turbulence/phase.cuh"
 
-// View of a layer in a kernel
+// Layer pair in the direct kernels
 constexpr int NEAR_LAGS = 8, WINDOW = 32;
 constexpr int LINES = NEAR_LAGS + 2, EDGES = 2 * LINES * (LINES - 1);
 
@@ -14,7 +14,7 @@ struct Window {
     int row, rows, column, columns;
 };
 
-/// A layer as one pair of sources sees it; lengths in metres.
+/// Layer pair: parameters of a layer for a pair of sources; lengths in metres.
 struct View {
     double x, y, side, strength, outer_scale;
     Phase phase;
@@ -67,11 +67,11 @@ __device__ void walk(
     }
 }
 
-// Integrate all edges of the views
+// Integrate all edges of layer pairs
 constexpr int NODES = 10, SLOTS = 12, PARTS = SLOTS * WALKERS, EDGES_OF_BLOCK = 8;
 
-/// Integrals (views, EDGES, 3) along the edges around the near lags; blocks along x for edges,
-/// along y for views.
+/// Integrals (layer pairs, EDGES, 3) along the edges around the near lags; blocks along x for
+/// edges, along y for layer pairs.
 extern "C" __global__ void integrate_edges(
     const View *views, const double *falls, const double *half_means, const double *rule,
     double *edges
@@ -114,8 +114,8 @@ extern "C" __global__ void integrate_edges(
 }
 
 // Combine edges into near lags
-// Edges of a view by row and column
-/// The edges of a view, three numbers each, as they are numbered.
+// Edges of a window by row and column
+/// The edges of a layer pair, three integrals each, in the order of their numbers.
 struct Lattice {
     const double *edges;
 
@@ -209,9 +209,9 @@ __device__ void gauss_average(
     for (int c = 0; c < 3; ++c) covariance[c] = sum[c];
 }
 
-// Fill the windows of all views
-/// Exact covariances (views, 3, WINDOW, WINDOW) within the far windows, rad^2; blocks along x:
-/// rows, along y: views.
+// Fill the windows of all layer pairs
+/// Exact covariances (layer pairs, 3, WINDOW, WINDOW) within the far windows, rad^2; blocks along
+/// x: rows, along y: layer pairs.
 extern "C" __global__ void fill_windows(
     const View *views, const double *edges, const real *slopes, const double *rules, real *windows
 ) {

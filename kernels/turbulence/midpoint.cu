@@ -5,8 +5,8 @@
 #include "numerics/radial_table.cuh"
 #include "turbulence/places.cuh"
 
-// View of midpoints in a kernel
-/// A layer as two sensors see it; lengths in metres.
+// Layer pair in the midpoint kernels
+/// Layer pair: parameters of a layer for two sensors; lengths in metres.
 struct View {
     /// Centres of the lenslets [0, 0], and steps along a row and along a column, of the first and the second.
     double corners[2][2], steps[2][2][2];

@@ -166,13 +166,13 @@ __device__ inline void gauss_mean(
     mean[1] = (real)0.25 * sum_y;
 }
 
-// View of a layer on the device
-/// First row and column, rows and columns of a rectangle, and the place in its list of the first.
+// Layer pair in the wavefront kernels
+/// First row and column, rows and columns of a rectangle, and the index of its first entry in a list.
 struct Frame {
     int row, column, rows, columns, first;
 };
 
-/// A layer as a target and a guide star see it: lag (j, i) lies at (x + i step, y + j step);
+/// Layer pair: parameters of a layer for a target and a guide star. Lag (j, i) is at (x + i step, y + j step);
 /// metres, and for the strength m rad per rad^2 m^-1.
 struct View {
     double x, y, step, side;
@@ -180,7 +180,7 @@ struct View {
     double strength;
     Frame corners, middle;
 };
-/// The view that place k of a list belongs to: of the pieces around `corners` or of the `middle`.
+/// The layer pair of entry k of a list: of the pieces around `corners` or of the means of the `middle`.
 template <Frame View::*FRAME>
 __device__ inline const View &view_of(const View *views, int count, int k) {
     int low = 0, high = count - 1;
@@ -248,7 +248,7 @@ __device__ inline void average_middle(
     else gauss_mean<true>(reference, slopes, discs, rules, side, distance / side, x, y, mean);
 }
 
-/// Pieces of the near lags and means of the middle lags of all views, so many of each list.
+/// Pieces of the near lags and means of the middle lags of all layer pairs, so many of each list.
 extern "C" __global__ __launch_bounds__(128, 5) void wavefront_close(
     const View *views, int count, const double *falls, const Stretch<double> *fall_discs,
     const double *rule, int oversampling, double *pieces, int all_pieces, const real *slopes,

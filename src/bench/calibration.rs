@@ -1,7 +1,7 @@
 // Tangled from book/src/calibration.md: edit there, or here and run cargo tangle stitch.
-//! How fast this machine is, measured by small pieces of the work that plans foretell, and kept in the user's cache.
+//! Calibration of this machine: run times of small reconstructors, compared with their plans, and stored in the user's cache.
 
-// What a calibration stands on
+// Imports of a calibration
 use super::reconstruct::time_stages;
 use crate::device::cuda::probe::probe;
 use crate::device::{CostKind, Engine, Speed, Watch, WithinStage, cache, processor_name, threads};
@@ -22,14 +22,14 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 // Pieces of a calibration
-/// A small reconstructor whose stages show how fast a machine is.
+/// A small reconstructor whose stages measure the paces of a machine.
 struct Piece {
     method: Inversion,
-    /// Lenslets across the sensors of stars, and of the truth.
+    /// Lenslets across the sensors of the guide stars, and across the truth sensor.
     lenslets: [usize; 2],
     /// Whether all stars share a lattice.
     shared: bool,
-    /// Stages, by their names in the plan, that consist of a kind of work.
+    /// Stages with one kind of cost, by their names in the plan.
     stages: &'static [(&'static str, CostKind)],
 }
 
@@ -73,7 +73,7 @@ const ON_DEVICES: [Piece; 3] = [
     Piece::new(Inversion::Iterative, [64, 6], true, &[ITERATED]),
 ];
 
-// Pose the system of a piece
+// System of a piece
 impl Piece {
     fn system(&self) -> Result<System, Invalid> {
         let [lenslets, truth] = self.lenslets;
@@ -104,33 +104,33 @@ impl Piece {
     }
 }
 
-// What was measured of a kind
-/// The times of the stages of one kind of work.
+// Run times by kind of cost
+/// Measured and planned run times of the stages with one kind of cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Measured {
-    /// Name of the kind.
+    /// Name of the kind of cost.
     pub kind: &'static str,
-    /// Seconds that were found.
+    /// Measured run time [s].
     pub found: f64,
-    /// Seconds that are planned by the built-in rates.
+    /// Run time [s] by the built-in rates.
     pub planned: f64,
 }
 
 impl Measured {
-    /// The pace of the machine in this kind of work.
+    /// Pace of the machine for this kind of cost.
     pub fn pace(&self) -> f64 {
         self.found / self.planned
     }
 }
 
-// Measure the kinds of work
-/// The stage of these measurements, as a watcher is told.
+// Measure the kinds of cost
+/// Name of the stage of a calibration, for the watcher.
 pub const STAGE: &str = "speed of this machine";
 
-/// Measures the machine of an engine: how long a thread of it, or one of its devices, takes for each kind of work.
+/// Calibrates the machine of an engine: run times of one of its threads, or of one of its devices, for each kind of cost.
 ///
 /// # Errors
-/// `Cancelled` where the watcher wants to stop; what a device says, and `Memory` where the pieces do not fit.
+/// `Cancelled` where the watcher stops it; errors of a device, and `Memory` where the pieces do not fit.
 pub fn measure(engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measured>, Error> {
     match engine.devices() {
         [] => {
@@ -145,7 +145,7 @@ pub fn measure(engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measured>, Erro
     }
 }
 
-/// Measures the kinds of work by some pieces, each of which is run twice.
+/// Measures the kinds of cost of some pieces, each of which runs twice.
 fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measured>, Error> {
     let mut measured = Vec::new();
     watch.stage(STAGE, "");
@@ -158,7 +158,7 @@ fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measu
             (|watch: &dyn Watch| plan.run(engine, watch).map(drop), WithinStage(watch));
         let runs = (0..2).map(|_| Ok(time_stages(run, &within)?.1));
         let runs = runs.collect::<Result<Vec<_>, Error>>()?;
-        // Compare found and planned times
+        // Compare measured and planned times
         for &(name, kind) in piece.stages {
             let of_run = |run: &Vec<(String, f64)>| -> f64 {
                 run.iter().filter(|(stage, _)| stage == name).map(|(_, seconds)| seconds).sum()
@@ -172,11 +172,11 @@ fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measu
     Ok(measured)
 }
 
-// Make a speed of a calibration
-/// The speed that was measured, dated now.
+// Make a speed from a calibration
+/// Speed from a calibration, dated now.
 ///
 /// # Errors
-/// `Invalid` where a time is none.
+/// `Invalid` where a pace is not positive and finite.
 pub fn speed(measured: &[Measured]) -> Result<Speed, Invalid> {
     let pace = |kind: CostKind| {
         let found = measured.iter().find(|measured| measured.kind == kind.name());
@@ -185,7 +185,7 @@ pub fn speed(measured: &[Measured]) -> Result<Speed, Invalid> {
     Speed::measured(today(), pace)
 }
 
-/// What was measured on an engine of some name, as lines.
+/// Table of a calibration of an engine, one line for each kind of cost.
 pub fn table(measured: &[Measured], engine: &str) -> String {
     let mut table = format!("Speed of {engine}, against the built-in rates.\n");
     table += "kind               found      planned     pace\n";
@@ -196,8 +196,8 @@ pub fn table(measured: &[Measured], engine: &str) -> String {
     table
 }
 
-// Where a speed is kept
-/// Where the speed of a machine is kept.
+// File of a calibration
+/// File of the calibration of a machine in the user's cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     file: PathBuf,
@@ -205,12 +205,12 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Where that of an engine is kept, if the user has a cache.
+    /// File for an engine, if the user has a cache.
     pub fn of(engine: &Engine) -> Option<Self> {
         cache::folder().map(|folder| Self::within(&folder, engine))
     }
 
-    /// Where it is kept in a folder.
+    /// File for an engine in a folder.
     pub fn within(folder: &Path, engine: &Engine) -> Self {
         Self::keyed(folder, key(engine))
     }
@@ -221,13 +221,13 @@ impl Kept {
         Self { file: folder.join(format!("speed-{:016x}.json", hasher.finish())), key }
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 }
 
-/// All that a measured speed depends on.
+/// Everything that a calibration depends on.
 fn key(engine: &Engine) -> String {
     let built = if cfg!(debug_assertions) { "debug" } else { "release" };
     let version = env!("CARGO_PKG_VERSION");
@@ -241,12 +241,12 @@ fn key(engine: &Engine) -> String {
     format!("lenslet {version}, {built}, {machine}")
 }
 
-// Read a kept speed
-/// Bytes that are read of a file at most.
+// Read a stored calibration
+/// Maximum number of bytes that are read from a file.
 const LONGEST_FILE: u64 = 1 << 20;
 
 impl Kept {
-    /// The speed that was kept, if its file is whole and of this key.
+    /// Stored speed, if the file is complete and has this key.
     pub fn speed(&self) -> Option<Speed> {
         if !self.file.is_file() {
             return None;
@@ -265,12 +265,12 @@ impl Kept {
     }
 }
 
-// Keep a measured speed
+// Store a calibration
 impl Kept {
-    /// Keeps a speed, whole or not at all.
+    /// Stores a speed; the file is complete or absent.
     ///
     /// # Errors
-    /// Why the file cannot be written.
+    /// Reason why the file cannot be written.
     pub fn keep(&self, speed: &Speed) -> io::Result<()> {
         let paces: serde_json::Map<String, Value> = CostKind::ALL
             .map(|(kind, name)| (name.into(), json!(speed.pace(kind))))
@@ -280,7 +280,7 @@ impl Kept {
         cache::keep(&self.file, &[format!("{content:#}\n").as_bytes()])
     }
 
-    /// What to say where it could not be kept.
+    /// Message for a speed that could not be stored.
     pub fn cannot_keep(&self, error: io::Error) -> String {
         format!("the speed of this machine is not kept in {}: {error}", self.file.display())
     }
@@ -318,7 +318,7 @@ mod tests {
             fs::write(&kept.file, content.replacen(from, to, 1)).unwrap();
             assert_eq!(kept.speed(), None, "{to}");
         }
-        // Files that no speed fits
+        // Files that hold no calibration
         fs::write(&kept.file, format!("{content}{}", " ".repeat(2 << 20))).unwrap();
         assert_eq!(kept.speed(), None, "2 MiB");
         fs::File::create(&kept.file).unwrap().set_len(1 << 40).unwrap();
@@ -368,7 +368,7 @@ mod tests {
         let found = speed(&measured).unwrap();
         assert_eq!(found.pace(CostKind::Integrals), measured[0].pace());
         assert_eq!((found.pace(CostKind::Factors), found.date().is_some()), (1.0, true));
-        // A plan by what was found foretells what was found.
+        // A plan with the calibrated rates reproduces the measured run times.
         let plan =
             ReconstructorPlan::new(&tiny[0].system().unwrap(), ReconstructorOptions::default());
         let plan = plan.unwrap();

@@ -136,8 +136,8 @@ fn ask_for_modes<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     Ok(())
 }
 
-// What a compiler says of a kernel
-/// What a kernel takes: bytes spilled, registers, bytes of stack and of shared memory.
+// Resources of a compiled kernel
+/// Resources of a kernel: bytes spilled, registers, bytes of stack and of shared memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Usage {
     spilled: usize,
@@ -147,7 +147,7 @@ struct Usage {
 }
 
 // Kernels of a log
-/// The kernels of a log with what they take.
+/// The kernels of a log with their resources.
 fn usages(log: &str) -> Vec<(String, Usage)> {
     let mut found: Vec<(String, Usage)> = Vec::new();
     for line in log.lines() {
@@ -173,8 +173,8 @@ fn number_before(line: &str, unit: &str) -> Option<usize> {
 /// Generations of devices: the oldest that CUDA 13 knows, and those after it.
 const GENERATIONS: [(i32, i32); 4] = [(7, 5), (8, 0), (9, 0), (12, 0)];
 
-// Ask the compiler once
-/// What the compiler says of a source for a device, now or when it was first asked.
+// Get the compiler's log once
+/// The compiler's log of a source for a generation, from the cache or from the compiler.
 fn log_of(
     source: &gpu::KernelSource,
     options: &[String],
@@ -205,7 +205,7 @@ fn every_kernel_compiles_for_every_generation() {
         .par_iter()
         .map(|((source, options), device)| log_of(source, options, *device))
         .collect();
-    // Judge what the compiler said
+    // Check the compiler's logs
     let (mut worst, mut spills) = (BTreeMap::<_, (Usage, String)>::new(), Vec::new());
     for (((source, options), (major, minor)), log) in builds.iter().zip(logs) {
         let log = log.unwrap();

@@ -62,7 +62,7 @@ pub struct LearnArgs {
 }
 
 // Learn a system from a file
-/// Learns what the arguments ask for; returns what to print.
+/// Learns a system as the arguments request; returns the text to print.
 pub fn learn(args: &LearnArgs) -> Result<Outcome, Error> {
     // Check the files of learning
     let plot = args.plot.as_deref();
@@ -160,8 +160,8 @@ fn of_file(error: Error, path: &Path) -> Error {
     }
 }
 
-// What there is to tell of learning
-/// All that there is to tell.
+// Report of the command learn
+/// The results of the command, with what is needed to report them.
 struct Report<'a> {
     args: &'a LearnArgs,
     /// Of the slopes, and of the system.
@@ -176,7 +176,7 @@ impl Report<'_> {
         self.args.fit.contains(&unknown)
     }
 
-    /// What looks odd.
+    /// Warnings that the command prints.
     fn warnings(&self) -> Vec<String> {
         let (learned, maps) = (&self.learned, &self.learned.maps);
         let mut warnings = Vec::new();
@@ -287,7 +287,7 @@ impl Report<'_> {
         Err(failed("the tables of the file are written in a way that cannot be changed".into()))
     }
 
-    // Tell values and doubts at the top
+    // Write values and warnings at the top
     fn header(&self) -> String {
         let maps = &self.learned.maps;
         let mut lines = vec![
@@ -341,11 +341,11 @@ impl Report<'_> {
 }
 
 // Write numbers with their errors
-/// The first and the last line of what a file of learning tells at its top.
+/// The first and the last line of the block of comments at the top of a learned system file.
 const HEADER: &str = "Learned by lenslet";
 const END: &str = "End of what was learned.";
 
-/// A text without what an earlier learning told at its top.
+/// A text without the block of comments of an earlier run at its top.
 fn without_header(text: &str) -> &str {
     let (begin, end) = (format!("# {HEADER}"), format!("# {END}\n"));
     match text.find(&end) {
@@ -376,7 +376,7 @@ fn with_error(value: f64, error: Option<f64>, unit: &str) -> String {
     format!("({:.places$} ± {:.places$})e{power}{unit}", value / scale, error / scale)
 }
 
-// Tell of learning in lines
+// Report learned values in lines
 impl Report<'_> {
     fn lines(&self) -> String {
         let (learned, maps) = (&self.learned, &self.learned.maps);
@@ -412,7 +412,7 @@ impl Report<'_> {
     }
 }
 
-// Tell of learning in json
+// Report learned values as JSON
 impl Report<'_> {
     fn summary(&self) -> Value {
         let (learned, maps) = (&self.learned, &self.learned.maps);

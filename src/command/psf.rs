@@ -218,20 +218,20 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     })
 }
 
-// What there is to tell of images
-/// All that there is to tell.
+// Report of the command psf
+/// The results of the command, with what is needed to report them.
 struct Report<'a> {
     args: &'a PsfArgs,
     system: &'a System,
     plan: &'a PsfPlan,
     engine: &'a Engine,
     found: &'a PsfResult,
-    /// Of each target, if loops were simulated.
+    /// Means over simulated loops of each target, if they are requested.
     simulated: &'a [Simulated],
     seconds: f64,
 }
 
-/// What simulated loops leave of all targets, if that is asked for.
+/// Residual errors of all targets in simulated loops, if they are requested.
 fn simulated(
     args: &PsfArgs,
     system: &System,
@@ -271,9 +271,9 @@ fn width(seen: &Exposure) -> Option<f64> {
     seen.width.map(|width| mas(width.mean()))
 }
 
-// Draft of images for ScopeSim
+// Images for ScopeSim before they are published
 impl Report<'_> {
-    /// A draft of the file for ScopeSim.
+    /// The file for ScopeSim, complete but not yet published.
     fn draft_of_field(&self, path: &Path, origin: Provenance) -> Result<AtomicFile, Error> {
         let (all, targets) = (self.plan.correction().system().targets(), self.found.targets.len());
         let field = self.plan.options().field;
@@ -334,7 +334,7 @@ fn stacked(maps: &[Array2<f64>]) -> ArrayD<f64> {
     stack(Axis(0), &views).unwrap_or_else(|_| unreachable!("of one field")).into_dyn()
 }
 
-// Tell of images in lines
+// Report images in lines
 impl Report<'_> {
     fn lines(&self) -> String {
         let (stars, n) =
@@ -371,7 +371,7 @@ impl Report<'_> {
     }
 }
 
-// Tell of fields and of targets
+// Report fields and targets in lines
 impl Report<'_> {
     // Files written beside images
     /// Files that are written beside the images.
@@ -442,7 +442,7 @@ impl Report<'_> {
     }
 }
 
-// Tell of images in json
+// Report images as JSON
 impl Report<'_> {
     fn summary(&self) -> Value {
         let (image, image_field) = (&self.plan.options().image, &self.plan.options().field);
@@ -474,7 +474,7 @@ impl Report<'_> {
         })
     }
 
-    /// All targets, with what simulated loops leave of them.
+    /// All targets, with their residual errors in simulated loops.
     fn targets(&self) -> Vec<Value> {
         let targets = self.system.targets().iter().zip(&self.found.targets).enumerate();
         let each = targets.map(|(t, (source, seen))| {
@@ -496,8 +496,8 @@ impl Report<'_> {
     }
 }
 
-// Tell of the contrast around targets
-/// What there is to tell of a target: that of its direction, and the contrast around it at each wavelength.
+// Report the contrast around targets
+/// A target as JSON: the values of its direction, and the contrast around it at each wavelength.
 fn with_contrast(source: &Source, seen: &TargetImage) -> Value {
     let contrast = |exposure: &Exposure| {
         let rings = exposure.image.rings();
@@ -527,7 +527,7 @@ fn of_check(simulated: &Simulated, realisations: u32) -> Value {
 }
 
 // One direction in json
-/// What there is to tell of one direction.
+/// One direction as JSON.
 fn told_of(source: &Source, seen: &TargetImage) -> Value {
     let [x, y] = source.direction();
     let exposures = &seen.exposures;
@@ -548,7 +548,7 @@ fn told_of(source: &Source, seen: &TargetImage) -> Value {
     })
 }
 
-// Tell of images in a table
+// Report images in a table
 impl Report<'_> {
     /// All directions as comma-separated values.
     fn table(&self) -> String {

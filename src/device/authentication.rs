@@ -1,5 +1,5 @@
 // Tangled from book/src/meetings.md: edit there, or here and run cargo tangle stitch.
-//! The secret that the ranks of a meeting share, the codes that prove it, and lines of text with deadlines.
+//! The secret that the ranks of a rendezvous share, the codes that prove it, and lines of text with deadlines.
 
 // What authentication depends on
 use hmac::{Hmac, Mac};

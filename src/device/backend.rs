@@ -1,7 +1,7 @@
 // Tangled from book/src/graphics-processor.md: edit there, or here and run cargo tangle stitch.
-//! What lies behind the seam: a machine, its queues of work, and who may use them when.
+//! Interface of a device: the `Backend` trait, its queues of work, and the locks of their streams.
 
-// What machines stand on
+// What backends depend on
 use crate::error::Error;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -47,8 +47,8 @@ impl Shape {
         Self { grid: [threads.div_ceil(block), y, z], block, shared: 0 }
     }
 }
-// Machine behind the seam
-/// What lies behind a graphics processor: addresses, handles and bytes. Work is queued, and done in the order of its stream.
+// Backend of a graphics processor
+/// Implementation of a device, in terms of addresses, handles and bytes. Work is queued, and done in the order of its stream.
 pub(crate) trait Backend: Send + Sync {
     /// `cuda:0 (NVIDIA H200)`.
     fn name(&self) -> &str;
@@ -56,7 +56,7 @@ pub(crate) trait Backend: Send + Sync {
     fn available_memory(&self) -> Result<u64, Error>;
     /// Bytes of shared memory that a block may have.
     fn shared_memory(&self) -> usize;
-    // Memory of a machine
+    // Memory of a backend
     /// The address of so many new bytes.
     fn allocate(&self, bytes: usize) -> Result<u64, Error>;
     /// Bytes of the host that the device can copy by itself.
@@ -65,7 +65,7 @@ pub(crate) trait Backend: Send + Sync {
     fn write(&self, stream: u64, address: u64, bytes: &[u8]) -> Result<(), Error>;
     /// Copies to the host, when all work of a stream is done.
     fn read(&self, stream: u64, address: u64, bytes: &mut [u8]) -> Result<(), Error>;
-    // Streams of a machine
+    // Streams of a backend
     /// A new stream.
     fn open_stream(&self) -> Result<u64, Error>;
     /// Waits until all work of a stream is done.
@@ -84,7 +84,7 @@ pub(crate) trait Backend: Send + Sync {
     }
     /// Milliseconds on the device from one mark to another, both reached.
     fn milliseconds(&self, marks: [u64; 2]) -> Result<f64, Error>;
-    // Programs of a machine
+    // Programs of a backend
     /// The handle of a compiled program; the same source and options are compiled once.
     fn load(&self, source: &KernelSource, options: &[String]) -> Result<u64, Error>;
     /// The handle of a kernel of a program.
@@ -107,7 +107,7 @@ pub(crate) trait Backend: Send + Sync {
     ) -> Result<(), Error> {
         self.launch(stream, kernel, shape, arguments)
     }
-    // Operations and recordings of a machine
+    // Recordings and plans of a backend
     /// What a Fourier transform of some size needs, for one stream.
     fn plan(&self, stream: u64, transforms: &Transforms) -> Result<u64, Error>;
     /// Queues an operation.
@@ -118,15 +118,15 @@ pub(crate) trait Backend: Send + Sync {
     fn end_recording(&self, stream: u64) -> Result<u64, Error>;
     /// Queues all that was recorded.
     fn replay(&self, stream: u64, graph: u64) -> Result<(), Error>;
-    /// Gives something back. All work that may use it is done, and no stream records.
+    /// Releases a handle. All work that may use it is done, and no stream records.
     fn forget(&self, thing: Handle);
-    // Machines that join others
-    /// What ranks know each other by, made by one of them.
+    // Backends that join as ranks
+    /// Identifier of a new group of ranks; one of them makes it and gives it to the others.
     fn identifier(&self) -> Result<Vec<u8>, Error> {
         let reason = "it cannot join others".into();
         Err(Error::Device { device: self.name().into(), reason })
     }
-    /// Joins others as a rank of so many, with work in a stream; waits for them.
+    /// Joins other backends as a rank of so many, with work in a stream; waits for them.
     fn join(
         &self,
         _stream: u64,
@@ -139,7 +139,7 @@ pub(crate) trait Backend: Send + Sync {
 }
 
 // What ranks do together
-/// What machines do that have joined: all of them do the same calls in the same order, and each call waits until it is done.
+/// Collective operations of joined ranks: all of them make the same calls in the same order, and each call waits until it is done.
 /// Reports are an `int` on the device, 0 where all is well.
 pub(crate) trait Collective: Send + Sync {
     /// A symmetric matrix becomes its factor of Cholesky.
@@ -163,7 +163,7 @@ pub(crate) trait Collective: Send + Sync {
 }
 
 // Matrix that ranks share
-/// A symmetric matrix, order × order, of which each rank has some columns of each row, dealt out block by block.
+/// A symmetric matrix, order × order, in a block-cyclic layout: each rank has some blocks of columns of each row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Dealt {
     pub double: bool,
@@ -176,9 +176,9 @@ pub(crate) struct Dealt {
 }
 
 // Pages of the host
-/// Pinned memory of the host, given back when it is dropped. While the device copies, nobody may look at it.
+/// Pinned memory of the host, released when it is dropped. While the device copies, no thread may read or write it.
 pub(crate) trait Pages: Send + Sync {
-    /// Where it begins, for the machine.
+    /// Address of its first byte, for the backend.
     fn address(&self) -> u64;
     /// Its bytes.
     fn bytes(&self) -> &[u8];
@@ -186,7 +186,7 @@ pub(crate) trait Pages: Send + Sync {
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
-// Operations that a machine does
+// Operations of a backend
 /// Something that is queued and is no launch. Addresses are of the device unless they are called `host`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Operation {
@@ -294,16 +294,16 @@ impl Transforms {
     }
 }
 
-// Turns of threads
-/// Lets one thread at a time use a stream.
+// Lock of a stream
+/// Lock of a stream, which the thread that holds it may acquire again.
 #[derive(Default)]
 struct StreamLock {
-    /// Who has the turn, and how often it was taken.
+    /// The thread that holds the lock, and how often it has acquired it.
     holder: Mutex<Option<(ThreadId, usize)>>,
     free: Condvar,
 }
 
-/// The turn of a thread, given back when it is dropped.
+/// Guard of a stream's lock, which it releases when it is dropped.
 pub(super) struct StreamGuard<'a>(&'a StreamLock);
 
 impl Drop for StreamGuard<'_> {
@@ -317,9 +317,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-// Take and give back a turn
+// Acquire and release a stream
 impl StreamLock {
-    /// Waits until no other thread has the turn, and takes it once more.
+    /// Waits until no other thread holds the lock, and acquires it once more.
     fn take(&self) -> StreamGuard<'_> {
         let me = std::thread::current().id();
         let mut holder = lock(&self.holder);
@@ -330,7 +330,7 @@ impl StreamLock {
         StreamGuard(self)
     }
 
-    /// Gives it back once; another thread may have it when it was given back as often as taken.
+    /// Releases the lock once; another thread can acquire it after as many releases as acquisitions.
     fn give_back(&self) {
         let mut holder = lock(&self.holder);
         *holder = holder.and_then(|(me, times)| (times > 1).then_some((me, times - 1)));
@@ -345,16 +345,16 @@ impl StreamLock {
     }
 }
 
-// Opened machine and its queues
-/// A machine with its queues.
+// Opened backend and its queues
+/// An opened backend with its queues.
 pub(super) struct Opened {
     pub machine: Box<dyn Backend>,
     lanes: Mutex<Vec<Arc<Lane>>>,
-    /// What was dropped while its thread recorded.
+    /// Handles that were dropped while their thread recorded, to be released later.
     left: Mutex<Vec<Handle>>,
 }
 
-/// A stream, and who may use it.
+/// A stream and its lock.
 struct Lane {
     stream: u64,
     turns: StreamLock,
@@ -372,7 +372,7 @@ pub(super) struct Queue {
 
 // Open and close a queue
 impl Queue {
-    /// The first queue of a machine.
+    /// The first queue of a backend.
     pub fn first(machine: impl Backend + 'static) -> Result<Self, Error> {
         let (lanes, left) = Default::default();
         Self::new(&Arc::new(Opened { machine: Box::new(machine), lanes, left }))
@@ -387,7 +387,7 @@ impl Queue {
         Ok(Self { device: Arc::clone(device), lane, kept: Mutex::default() })
     }
 
-    /// The turn, the machine, and the number of the stream.
+    /// Acquires the lock; the guard, the backend, and the number of the stream.
     pub fn enter(&self) -> (StreamGuard<'_>, &dyn Backend, u64) {
         (self.lane.turns.take(), &*self.device.machine, self.lane.stream)
     }
@@ -407,7 +407,7 @@ impl Drop for Queue {
 
 // Record and keep what is used
 impl Queue {
-    /// Starts to record; the turn is the caller's until the recording ends.
+    /// Starts to record; the caller holds the lock of the stream until the recording ends.
     pub fn record(&self) -> Result<Recording<'_>, Error> {
         let (turn, machine, stream) = self.enter();
         machine.begin_recording(stream)?;
@@ -460,8 +460,8 @@ impl Drop for Recording<'_> {
     }
 }
 
-// What a machine holds for us
-/// Something that a machine holds, by its address or handle.
+// Handles of a backend
+/// Address or handle of memory, a plan, a graph, a mark or a stream of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handle {
     Memory(u64),
@@ -472,7 +472,7 @@ pub(crate) enum Handle {
 }
 
 impl Handle {
-    /// Its address or handle.
+    /// The address or number.
     pub(crate) fn number(self) -> u64 {
         match self {
             Self::Memory(number)
@@ -484,8 +484,8 @@ impl Handle {
     }
 }
 
-// What is given back when it is dropped
-/// Something that is given back when it is dropped, after all work that may use it.
+// Handle that is released when it is dropped
+/// Handle that is released when it is dropped, after all work that may use it.
 pub(super) struct Owned {
     pub device: Arc<Opened>,
     pub thing: Handle,
@@ -498,13 +498,13 @@ impl Drop for Owned {
 }
 
 impl Opened {
-    // Give things back when all queues are empty
-    /// Something of this machine, to be given back when it is dropped.
+    // Release handles when all queues are empty
+    /// Owns a handle of this backend, which is released when the owner is dropped.
     pub fn own(self: &Arc<Self>, thing: Handle) -> Owned {
         Owned { device: Arc::clone(self), thing }
     }
 
-    /// Gives something back, and all that was laid aside; lays it aside while the thread records.
+    /// Releases a handle, and all that were set aside; sets it aside while the thread records.
     pub fn give_back(&self, thing: Option<Handle>) {
         if let Some(mark @ Handle::Mark(_)) = thing {
             return self.machine.forget(mark);

@@ -1,25 +1,25 @@
 // Tangled from book/src/speed.md: edit there, or here and run cargo tangle stitch.
-//! How fast a machine does each kind of work.
+//! Calibration of run times: the pace of a machine for each kind of cost.
 
 use crate::error::{Invalid, accept};
 use std::fmt;
 
-// Kinds of work
-/// A kind of work: what of a machine decides how long it takes.
+// Six kinds of cost
+/// Kind of cost: the resource of a machine that limits the run time of a computation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CostKind {
-    /// Products of large matrices: multiplications with additions, as many as the machine can do at a time.
+    /// Products of large matrices: multiplications with additions, limited by arithmetic throughput.
     Products,
-    /// Cholesky's factor of a large matrix, half of which is products, and solutions by it.
+    /// Cholesky's factor of a large matrix, half of which is products, and solutions with it.
     Factors,
-    /// Eigenvectors of a large matrix, which is read as often as it has rows.
+    /// Eigenvectors of a large matrix, which is read as many times as it has rows.
     Eigenvectors,
-    /// Sums over nodes, tables and special functions: one number after the other.
+    /// Sums over nodes, tables and special functions, computed one number after another.
     Integrals,
-    /// Numbers that are written and read, and hardly computed.
+    /// Reading and writing of numbers with little computation, limited by memory bandwidth.
     Memory,
-    /// Fourier transforms, and what stands between them.
+    /// Fourier transforms, and the element-wise operations between them.
     Transforms,
 }
 
@@ -40,8 +40,8 @@ impl CostKind {
     }
 }
 
-// Paces of a machine
-/// How long a machine takes for each kind of work, as a multiple of the time by the built-in rates.
+// Paces by kind of cost
+/// Speed of a machine: its pace for each kind of cost, the run time as a multiple of that by the built-in rates.
 ///
 /// ```
 /// use lenslet::device::{Engine, Speed, CostKind};
@@ -54,21 +54,21 @@ impl CostKind {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Speed {
-    /// By kind, in the order of [`CostKind::ALL`].
+    /// Paces by kind of cost, in the order of [`CostKind::ALL`].
     paces: [f64; CostKind::ALL.len()],
     date: Option<String>,
 }
 
 impl Default for Speed {
-    /// That of the machines of the built-in rates.
+    /// Speed of the machines on which the built-in rates were measured: all paces are 1.
     fn default() -> Self {
         Self { paces: [1.0; CostKind::ALL.len()], date: None }
     }
 }
 
-// Make a speed of what was measured
+// Make a speed from measured paces
 impl Speed {
-    /// What was measured at some date: the pace of each kind.
+    /// Speed from a calibration at some date, with the pace of each kind of cost.
     ///
     /// # Errors
     /// `Invalid` where a pace is not positive and finite.
@@ -80,19 +80,19 @@ impl Speed {
         Ok(Self { paces, date: Some(date) })
     }
 
-    /// When it was measured, if it was.
+    /// Date of the calibration; none for the built-in rates.
     pub fn date(&self) -> Option<&str> {
         self.date.as_deref()
     }
 
-    /// The pace of a kind of work.
+    /// Pace of a kind of cost.
     pub fn pace(&self, kind: CostKind) -> f64 {
         self.paces[kind as usize]
     }
 }
 
 impl fmt::Display for Speed {
-    /// Where it comes from.
+    /// Source of the paces: `built in`, or `measured` with the date.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.date {
             Some(date) => write!(f, "measured {date}"),
@@ -101,9 +101,9 @@ impl fmt::Display for Speed {
     }
 }
 
-// Seconds of some work
+// Run time from costs
 impl Speed {
-    /// How long one thread, or one device, takes for work of some kinds, each given in seconds by the built-in rates; seconds.
+    /// Run time [s] of one thread, or of one device, from the costs of each kind, in seconds by the built-in rates.
     pub fn seconds(&self, work: &[(CostKind, f64)]) -> f64 {
         work.iter().map(|&(kind, seconds)| self.pace(kind) * seconds).sum()
     }

@@ -1,13 +1,14 @@
 // Tangled from book/src/several-devices.md: edit there, or here and run cargo tangle stitch.
-//! Columns of a matrix that are dealt out to several ranks, block after block.
+//! Block-cyclic layout of the columns of a matrix over several ranks.
 
-// What a deal stands on
+// Imports of block-cyclic layouts
 use crate::numerics::real::Real;
 use ndarray::{ArrayViewMut1, s};
 use std::ops::Range;
 
-// Columns that a rank keeps
-/// The columns of a matrix by rows that one of several ranks keeps: blocks of them are dealt out in turn, and stand side by side.
+// Block-cyclic layout of columns
+/// Block-cyclic layout of a matrix by rows: the columns that one of several ranks stores. Blocks of columns go to the ranks in turn,
+/// and the blocks of a rank are contiguous in its part of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockCyclic {
     columns: usize,
@@ -16,12 +17,12 @@ pub(crate) struct BlockCyclic {
     ranks: usize,
 }
 
-/// Columns of the largest block: large enough for products of matrices, small enough to be dealt out evenly.
+/// Columns of the largest block: large enough for efficient products of matrices, small enough for an even distribution.
 const BLOCK: usize = 2048;
 
-// Deal columns out to ranks
+// Make a block-cyclic layout
 impl BlockCyclic {
-    /// The deal of a matrix of so many columns for one of `ranks` ranks.
+    /// Layout of a matrix of so many columns for one of `ranks` ranks.
     ///
     /// # Panics
     /// If there is no such rank.
@@ -31,18 +32,18 @@ impl BlockCyclic {
         Self { columns, block, rank, ranks }
     }
 
-    /// All columns, kept by one.
+    /// Layout of all columns on one rank.
     pub(crate) fn whole(columns: usize) -> Self {
         Self { columns, block: columns.max(1), rank: 0, ranks: 1 }
     }
 
-    /// What another rank keeps.
+    /// Layout of the same matrix for another rank.
     pub(crate) fn of(self, rank: usize) -> Self {
         assert!(rank < self.ranks, "rank {rank} of {}", self.ranks);
         Self { rank, ..self }
     }
 
-    // Count what a rank keeps
+    // Count the columns of a rank
     /// All columns of the matrix.
     pub(crate) fn columns(&self) -> usize {
         self.columns
@@ -53,27 +54,27 @@ impl BlockCyclic {
         self.block
     }
 
-    /// How many columns the rank keeps.
+    /// Number of columns that the rank stores.
     pub(crate) fn count(&self) -> usize {
         self.tiles().map(|tile| tile.len()).sum()
     }
 
     // Find the columns of a rank
-    /// The columns that the rank keeps, block by block; block k begins at column `k * block` of what it keeps.
+    /// Columns that the rank stores, block by block; block k begins at column `k * block` of the rank's part.
     pub(crate) fn tiles(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let Self { columns, block, rank, ranks } = *self;
         let starts = (rank * block..columns).step_by(block * ranks);
         starts.map(move |start| start..(start + block).min(columns))
     }
 
-    /// Where the rank keeps a column, if it does, Eq. [dealt](https://lenslet.github.io/lenslet/several-devices.html#eq-dealt).
+    /// Position of a column in the rank's part, if the rank stores it, Eq. [dealt](https://lenslet.github.io/lenslet/several-devices.html#eq-dealt).
     pub(crate) fn place(&self, column: usize) -> Option<usize> {
         let Self { block, rank, ranks, .. } = *self;
         let (turn, within) = (column / block, column % block);
         (turn % ranks == rank).then_some(turn / ranks * block + within)
     }
 
-    /// Puts what the rank keeps of a row, times `unit`, into its places of the row.
+    /// Copies the rank's part of a row, times `unit`, to the columns of the row that it belongs to.
     pub(crate) fn put<T: Real>(&self, mut row: ArrayViewMut1<f64>, kept: &[T], unit: f64) {
         for (tile, kept) in self.tiles().zip(kept.chunks(self.block)) {
             let places = row.slice_mut(s![tile]);
@@ -81,13 +82,13 @@ impl BlockCyclic {
         }
     }
 
-    /// Whether each rank keeps something.
+    /// Whether each of `ranks` ranks stores at least one column.
     pub(crate) fn serves_all(columns: usize, ranks: usize) -> bool {
         Self::new(columns, [ranks - 1, ranks]).count() > 0
     }
 }
 
-// Tests of deals
+// Tests of block-cyclic layouts
 #[cfg(test)]
 mod tests {
     use super::*;

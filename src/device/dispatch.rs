@@ -1,5 +1,5 @@
 // Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
-//! One queue of pieces, those who work on them, a sink for what they find, and whoever watches.
+//! A queue of pieces, the workers that compute them, a sink for their results, and a watcher.
 
 // What the dispatcher stands on
 use super::memory::{available_memory, free_address_space};
@@ -10,7 +10,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 // Watch a computation and stop it
-/// Who watches a computation; told and asked from any thread.
+/// Watcher of a computation, which receives its progress and can cancel it; called from any thread.
 ///
 /// ```
 /// use lenslet::prelude::*;
@@ -82,9 +82,9 @@ pub fn check(watch: &dyn Watch) -> Result<(), Error> {
 }
 
 // Part of a larger stage
-/// Watches one part of a stage for somebody who watches the whole.
+/// Watcher of one part of a stage, which reports to the watcher of the whole.
 pub struct Part<'a> {
-    /// Who watches the stage.
+    /// The watcher of the stage.
     pub whole: &'a dyn Watch,
     /// Pieces of the parts before this one.
     pub before: usize,
@@ -143,8 +143,8 @@ impl Watch for StageParts<'_> {
     }
 }
 
-// Those who work on pieces
-/// Who computes: the cores of this machine, devices, or both. A `W` is what one of them computes with.
+// Workers that compute the pieces
+/// Workers of a computation: the cores of this machine, devices, or both. A `W` holds what one of them computes with.
 #[derive(Debug)]
 pub struct Workers<'a, W> {
     /// What all cores compute with, if they take part.

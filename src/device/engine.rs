@@ -14,7 +14,7 @@ use crate::numerics::real::Precision;
 use std::sync::Arc;
 
 // Engines of computations
-/// Where something is computed, and in which precision.
+/// The cores and devices of a computation, and its precision.
 ///
 /// ```
 /// use lenslet::device::{Device, Engine};
@@ -29,7 +29,7 @@ pub struct Engine {
     cores: bool,
     devices: Vec<Gpu>,
     precision: Precision,
-    /// Of one of the devices, or of a thread where there is none.
+    /// Speed of one of the devices, or of a thread where there is none.
     speed: Speed,
     /// The devices as ranks of one computation.
     #[cfg(feature = "cuda")]
@@ -44,7 +44,7 @@ impl Engine {
         Self::of(true, Vec::new(), precision)
     }
 
-    /// Graphics processors alone; one that is there twice takes two pieces at a time.
+    /// Graphics processors alone; one that is listed twice computes two pieces at a time.
     ///
     /// # Errors
     /// `Invalid` where there is none.
@@ -90,9 +90,9 @@ impl Engine {
         }
     }
 
-    // Sit down with other processes
-    /// The engine of one of several processes, each with one device: they compute a reconstructor together, and rank 0 has it. They
-    /// meet when they begin.
+    // Join other processes
+    /// Engine of one of several processes, each with one device: they compute one reconstructor, which rank 0 returns. Their
+    /// rendezvous takes place when the computation begins.
     ///
     /// # Errors
     /// `Invalid` where it has no device, or more than one.
@@ -112,7 +112,7 @@ impl Engine {
         &self.rank_group
     }
 
-    /// The first rank of this process among those of all, and how many ranks there are; a device is one.
+    /// First rank of this process, and the number of ranks of all processes; each device is a rank.
     pub fn place(&self) -> [usize; 2] {
         #[cfg(feature = "cuda")]
         return self.rank_group.place(self.devices.len());
@@ -120,7 +120,7 @@ impl Engine {
         [0, self.devices.len()]
     }
 
-    // Tell the workers of an engine
+    // Workers of an engine
     /// Whether the cores of this machine take part.
     pub fn has_cores(&self) -> bool {
         self.cores
@@ -131,7 +131,7 @@ impl Engine {
         &self.devices
     }
 
-    /// Whether each graphics processor that takes part has so many bytes free.
+    /// Whether each graphics processor that takes part has so many bytes of free memory.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.devices.iter().all(|gpu| gpu.refuse_beyond_memory(bytes, "").is_ok())
     }
@@ -141,7 +141,7 @@ impl Engine {
         self.precision
     }
 
-    /// How fast one of its threads is, or where it has devices one of them.
+    /// Speed of one of its devices, or of one of its threads where it has none.
     pub fn speed(&self) -> &Speed {
         &self.speed
     }
@@ -165,7 +165,7 @@ impl Engine {
     }
 
     // Refuse what runs on the processor only
-    /// Refuses a graphics processor for `what`.
+    /// Rejects a graphics processor for the computation `what`.
     ///
     /// # Errors
     /// `Device`.

@@ -478,14 +478,14 @@ impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
         let pending = self.pending.get_mut().unwrap_or_else(PoisonError::into_inner);
         if pending.drain(..).any(|mark| mark.wait().is_err()) {
-            // The device has failed, and may still hold the pages: they are not given back.
+            // The device has failed, and may still use the pages: they are not released.
             std::mem::forget(std::mem::replace(&mut self.pages, Box::new(NoPages)));
         }
     }
 }
 
 // Pages that are none
-/// What is left of pages that were not given back.
+/// Placeholder for pages that are leaked, because they could not be released.
 struct NoPages;
 
 impl Pages for NoPages {
@@ -999,7 +999,7 @@ impl Gpu {
     }
 }
 
-// Machines for the tests
+// Devices for the tests
 /// So many emulated devices; none where there is no compiler.
 #[cfg(test)]
 pub(crate) fn emulated(count: usize) -> Vec<Gpu> {
@@ -1007,7 +1007,7 @@ pub(crate) fn emulated(count: usize) -> Vec<Gpu> {
     emulators.map(|it| Gpu::new(it).unwrap()).collect()
 }
 
-/// The emulated device and all CUDA devices of this machine; says on the standard error what there is not.
+/// The emulated device and all CUDA devices of this machine; prints on the standard error why there are none.
 #[cfg(test)]
 pub(crate) fn test_machines() -> Vec<Gpu> {
     let mut gpus = emulated(1);
@@ -1122,7 +1122,7 @@ mod tests {
         }
     }
 
-    // Check that foreign things are refused
+    // Check that foreign buffers are refused
     #[test]
     fn what_belongs_to_another_device_is_refused() {
         for (here, there) in test_machines().into_iter().zip(test_machines()) {

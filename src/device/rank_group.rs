@@ -1,7 +1,7 @@
 // Tangled from book/src/meetings.md: edit there, or here and run cargo tangle stitch.
-//! Ranks at work: a thread for each device of this process, watched by the one that started them.
+//! Rank groups: a thread for each device of this process, watched by the thread that started them.
 
-// What a crew stands on
+// Imports of a rank group
 use super::gpu::{Gpu, rank::Rank};
 use super::rendezvous::{RankInfo, Rendezvous};
 use super::{Watch, check};
@@ -14,15 +14,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-// Devices that work together
-/// Devices that work together: those of this process, or one in each of several processes that have met.
+// Devices of a rank group
+/// Devices that share a computation: those of this process, or one in each of several processes.
 #[derive(Default)]
 pub(crate) struct RankGroup {
-    /// Where this process sits, if there are several.
+    /// Rank info of this process, if there are several processes.
     rank_info: Option<RankInfo>,
-    /// Those of the other processes, once they are wanted.
+    /// Rendezvous with the other processes, from the first computation on.
     rendezvous: Mutex<Option<Arc<Rendezvous>>>,
-    /// Those that have joined before, and have not failed.
+    /// Ranks that have joined in an earlier computation without a failure.
     members: Mutex<Vec<Rank>>,
 }
 
@@ -32,11 +32,11 @@ impl fmt::Debug for RankGroup {
     }
 }
 
-// What happens on a thread
-/// What a rank is to do, and what it finds.
+// Events of a thread
+/// The computation of a rank, with its result.
 pub(crate) type RankTask<R> = dyn Fn(&Rank, &dyn Watch) -> Result<R, Error> + Send + Sync;
 
-/// What a thread tells.
+/// An event that a thread reports.
 enum Event<R> {
     Stage(String),
     Part(String, [usize; 2]),
@@ -45,7 +45,7 @@ enum Event<R> {
 }
 
 // Relay stages to the watcher
-/// Tells of stages, and asks whether to stop.
+/// Reports stages to the watching thread, and returns whether to stop.
 struct Relay<R> {
     to: Sender<Event<R>>,
     tells: bool,
@@ -55,7 +55,7 @@ struct Relay<R> {
 impl<R: Send> Watch for Relay<R> {
     fn stage(&self, name: &str, _pieces: &str) {
         if self.tells {
-            let _ = self.to.send(Event::Stage(name.into())); // nobody listens when all has ended
+            let _ = self.to.send(Event::Stage(name.into())); // there is no receiver after the end
         }
     }
 
@@ -70,9 +70,9 @@ impl<R: Send> Watch for Relay<R> {
     }
 }
 
-// Steps of a crew
+// Steps of a rank group
 impl RankGroup {
-    /// The crew of one of several processes.
+    /// Rank group of one of several processes.
     pub(crate) fn with_rank_info(rank_info: RankInfo) -> Self {
         Self { rank_info: Some(rank_info), ..Self::default() }
     }
@@ -82,12 +82,12 @@ impl RankGroup {
         self.rank_info.is_some()
     }
 
-    /// The first rank of this process, and the number of all, where it has so many devices.
+    /// First rank of this process, and the number of ranks, where it has so many devices.
     pub(crate) fn place(&self, devices: usize) -> [usize; 2] {
         self.rank_info.as_ref().map_or([0, devices], |rank_info| [rank_info.rank, rank_info.ranks])
     }
 
-    /// Where this process meets the others, if there are any; they are waited for once.
+    /// Rendezvous with the other processes, if there are any; the first call waits for them.
     fn rendezvous(&self) -> Result<Option<Arc<Rendezvous>>, Error> {
         let Some(rank_info) = &self.rank_info else { return Ok(None) };
         let mut rendezvous = self.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,12 +97,12 @@ impl RankGroup {
         Ok(rendezvous.clone())
     }
 
-    // Have all ranks work
-    /// Has each device do its part of some work, and gives what each of this process has found, in their order. When one fails, or a
-    /// rank of another process is lost, the others are freed from waiting for it.
+    // Run a task on all ranks
+    /// Runs `work` on each rank, and returns the results of the ranks of this process, in their order. When one fails, or a
+    /// rank of another process is lost, the others are aborted.
     ///
     /// # Errors
-    /// The first failure; that a rank was lost, by its name; `Cancelled`.
+    /// The first failure; the loss of a rank, with its name; `Cancelled`.
     pub(crate) fn work<R: Send + 'static>(
         &self,
         gpus: &[Gpu],
@@ -169,7 +169,7 @@ impl RankGroup {
 }
 
 // Find an identifier for a group
-/// The identifier of a new group, which rank 0 makes and all others hear.
+/// The identifier of a new group, which rank 0 makes and shares with all others.
 fn identifier(gpus: &[Gpu], rendezvous: Option<&Rendezvous>) -> Result<Vec<u8>, Error> {
     match rendezvous {
         Some(rendezvous) if rendezvous.rank_info().rank > 0 => rendezvous.share(None),
@@ -178,8 +178,8 @@ fn identifier(gpus: &[Gpu], rendezvous: Option<&Rendezvous>) -> Result<Vec<u8>, 
     }
 }
 
-// Threads at work
-/// Threads at work for one computation.
+// Threads of a computation
+/// The threads of one computation.
 struct Shift<R> {
     events: Receiver<Event<R>>,
     threads: Vec<JoinHandle<()>>,
@@ -187,15 +187,15 @@ struct Shift<R> {
     members: Vec<Rank>,
 }
 
-/// How long threads may take to end when a rank has failed. One that does not is left behind: it waits inside of a library.
+/// Time for threads to end after a rank has failed. A thread that takes longer is abandoned: it waits inside a library.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// How long to wait for the news that a rank was lost, when a library says that something is wrong between ranks.
+/// Time to wait for the peer status to report a lost rank, after a library has reported an error between ranks.
 const NEWS: Duration = Duration::from_secs(5);
 
-// Watch threads at work
+// Watch the threads of a computation
 impl<R> Shift<R> {
-    /// What all have found, and the members; or the first failure, once the threads have ended or had time for it.
+    /// The results of all threads, and the ranks; or the first failure, once the threads have ended or their time is over.
     fn watched(
         mut self,
         rendezvous: Option<&Rendezvous>,
@@ -221,7 +221,7 @@ impl<R> Shift<R> {
                     self.members.push(member);
                     continue;
                 }
-                // Note who has ended and how
+                // Store the result of a thread
                 Ok(Event::Done(k, done)) => {
                     ended[k] = true;
                     match done {
@@ -265,31 +265,31 @@ impl<R> Shift<R> {
         }
     }
 
-    // Free threads from waiting
-    /// Frees all threads from waiting for others.
+    // Stop threads that wait
+    /// Stops all threads, and aborts their collective operations.
     fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
         self.members.iter().for_each(Rank::abort);
     }
 }
 
-/// The error of a thread that told nothing.
+/// The error of a thread that ended without a result.
 fn panicked() -> Error {
     Error::Failed { what: "a rank".into(), reason: "its thread has panicked".into() }
 }
 
 // Find the cause of a failure
-/// Whether an error is that something is wrong between ranks, which may be for an error of another.
+/// Whether an error is one between ranks, which the failure of another rank may have caused.
 fn is_between(error: &Error) -> bool {
     matches!(error, Error::Cuda { call, .. } if call.starts_with("nccl") || call.starts_with("cusolverMp"))
 }
 
-/// Whether an error is one of its own, and not that of a rank that was stopped.
+/// Whether an error is specific, and not that of a rank that was stopped.
 fn tells_more(error: &Error) -> bool {
     !is_between(error) && !matches!(error, Error::Cancelled)
 }
 
-/// What has failed in truth: where something is wrong between ranks, it may be that one was lost.
+/// The cause of a failure: after an error between ranks, it may be the loss of a rank.
 fn cause(error: Error, rendezvous: Option<&Rendezvous>) -> Error {
     let Some(rendezvous) = rendezvous.filter(|_| is_between(&error)) else { return error };
     let until = Instant::now() + NEWS;
@@ -299,7 +299,7 @@ fn cause(error: Error, rendezvous: Option<&Rendezvous>) -> Error {
     rendezvous.lost().unwrap_or(error)
 }
 
-// Tests of crews
+// Tests of rank groups
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,7 +320,7 @@ mod tests {
             let sums = rank_group.work(&gpus, &unwatched, &sum).unwrap();
             assert_eq!(sums, vec![vec![3.0, 3.0]; 3]);
         }
-        // Rank 1 does not come to the sum.
+        // Rank 1 does not take part in the sum.
         let broken: Arc<RankTask<Vec<f64>>> = Arc::new(|member, _| match member.place()[0] {
             1 => Err(Error::Failed { what: "rank 1".into(), reason: "of a test".into() }),
             _ => {
@@ -332,7 +332,7 @@ mod tests {
             (Instant::now(), rank_group.work(&gpus, &unwatched, &broken).unwrap_err());
         assert_eq!(error.to_string(), "rank 1 failed: of a test");
         assert!(start.elapsed() < GRACE / 2);
-        // All of them join anew.
+        // All ranks join again.
         assert_eq!(rank_group.work(&gpus, &unwatched, &sum).unwrap()[2], [3.0, 3.0]);
         let panics: Arc<RankTask<()>> = Arc::new(|member, _| match member.place()[0] {
             2 => panic!("of a test"),

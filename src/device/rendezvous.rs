@@ -1,7 +1,7 @@
 // Tangled from book/src/meetings.md: edit there, or here and run cargo tangle stitch.
-//! Where the ranks of several processes meet, tell each other what they have to know, and notice when one of them is lost.
+//! Rendezvous of the ranks of several processes: they connect to rank 0, share the identifier, and detect the loss of a rank.
 
-// What meetings stand on
+// Imports of a rendezvous
 use super::authentication::{
     LONGEST_LINE, LineReader, Secret, random_text, read_private_file, write_private_file,
 };
@@ -15,24 +15,24 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
-// Seat of a process
-/// Which rank a process is, of how many, and where they meet.
+// Rank info of a process
+/// Rank of a process, number of ranks, and the address of their rendezvous.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankInfo {
-    /// Its number, from 0; rank 0 has the results.
+    /// Its rank, from 0; rank 0 has the results.
     pub rank: usize,
-    /// How many processes there are.
+    /// Number of processes.
     pub ranks: usize,
-    /// `HOST:PORT`, where rank 0 listens, or a file that all can read, in which rank 0 says where.
+    /// `HOST:PORT` at which rank 0 listens, or a file that all ranks can read, to which rank 0 writes its addresses.
     pub meet: String,
-    /// Its number among those of its machine, which chooses its device.
+    /// Its number among the processes of its machine, which selects its device.
     pub local: usize,
     /// Whether a start program reports that all ranks run on this machine.
     pub one_machine: bool,
 }
 
-// Names that start programs use
-/// What a start program calls rank, number of ranks, number on the machine, and number of ranks of the machine.
+// Variables of start programs
+/// Variables of a start program: rank, number of ranks, rank on the machine, and number of ranks on the machine.
 const STARTERS: [[&str; 4]; 3] = [
     [
         "OMPI_COMM_WORLD_RANK",
@@ -44,16 +44,16 @@ const STARTERS: [[&str; 4]; 3] = [
     ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"],
 ];
 
-// Find the seat of a process
-/// Processes of a meeting at most.
+// Find the rank info of a process
+/// Maximum number of processes of a rendezvous.
 const MOST_RANKS: usize = 1 << 16;
 
 impl RankInfo {
-    /// The seat that is given by hand, or by the environment of `mpirun` or `srun`; none where a process is alone. `variable` reads the
+    /// Rank info from arguments, or from the environment of `mpirun` or `srun`; none where a process is alone. `variable` reads the
     /// environment.
     ///
     /// # Errors
-    /// Where something is missing, or the numbers make no sense.
+    /// Where an argument is missing, or the numbers are inconsistent.
     ///
     /// ```
     /// use lenslet::device::RankInfo;
@@ -98,7 +98,7 @@ impl RankInfo {
 }
 
 // Rank and number of ranks
-/// The rank and how many there are, as told by hand or by who has started them; nothing where a process is alone.
+/// Rank and number of ranks, from arguments or from a start program; none where a process is alone.
 fn numbers(
     by_hand: [Option<usize>; 2],
     started: Option<Started>,
@@ -117,11 +117,11 @@ fn numbers(
     }
 }
 
-// Meet without being told where
+// Derive the address of a rendezvous
 /// A start program's names, rank and ranks.
 type Started = ([&'static str; 4], (usize, usize));
 
-/// Where ranks meet that were started together: on the first node of a step of Slurm's, or on their one machine.
+/// Address of the rendezvous of ranks that were started together: on the first node of a step of Slurm, or on their common machine.
 fn meeting_place(
     started: Option<Started>,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -137,7 +137,7 @@ fn meeting_place(
         let port = 20_000 + (61 * of("SLURM_JOB_ID") + of("SLURM_STEP_ID")) % 12_000;
         return Ok(format!("{first}:{port}"));
     }
-    // Meet in a file of the machine
+    // Rendezvous in a file of the machine
     if variable(names[3]) != Some(ranks.to_string()) {
         return Err(Invalid::new("meet", "", wanted));
     }
@@ -148,7 +148,7 @@ fn meeting_place(
     Ok(env::temp_dir().join(format!("lenslet-meeting-{starter}")).display().to_string())
 }
 
-/// The first of a list of nodes as Slurm writes it: `gpu[07-09,12],login1` begins with `gpu07`.
+/// The first of a list of nodes in Slurm's notation: `gpu[07-09,12],login1` begins with `gpu07`.
 fn first_node(list: &str) -> String {
     let first = list.split(',').next().unwrap_or(list);
     match first.split_once('[') {
@@ -160,62 +160,62 @@ fn first_node(list: &str) -> String {
     }
 }
 
-// Ranks that have met
-/// How long ranks wait for each other, how long one may be silent before it is lost, and how long a connection may take to prove itself.
+// Timeouts of a rendezvous
+/// Timeouts: for all ranks to connect, for a rank that sends nothing before it is lost, and for a connection to authenticate itself.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(20);
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Connections that may be open before they have proved themselves; the oldest is closed for one more.
+/// Connections that may be open without authentication; the oldest is closed for one more.
 const CANDIDATES: usize = 128;
 
-// Processes with lines between them
-/// Processes that have met, each with a line to rank 0 that is kept open.
+// Processes with open connections
+/// A rendezvous of several processes, each with an open connection to rank 0.
 #[derive(Debug)]
 pub(crate) struct Rendezvous {
     rank_info: RankInfo,
     news: Arc<PeerStatus>,
 }
 
-/// What a process hears.
+/// Status of the other ranks, as received by a process.
 #[derive(Debug, Default)]
 struct PeerStatus {
     told: Mutex<Announced>,
     changed: Condvar,
-    /// Lines to others; all of them for rank 0, to which others have one.
+    /// Connections: those to all other ranks on rank 0, that to rank 0 on the others.
     lines: Mutex<Vec<TcpStream>>,
-    /// Whether all is done that was to be done.
+    /// Whether the computation has ended.
     is_over: AtomicBool,
 }
 
-/// What rank 0 has to say to all, and who was lost and why.
+/// Bytes that rank 0 shares with all ranks, and the loss of a rank with its reason.
 #[derive(Debug, Default)]
 struct Announced {
     shared: Option<Vec<u8>>,
     lost: Option<String>,
 }
 
-/// A lock, also of what a thread held when it panicked.
+/// Locks, also after a thread panicked with the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-// Options of a meeting
-/// Deadlines of a meeting, and where its secret comes from.
+// Options of a rendezvous
+/// Deadlines of a rendezvous, and the source of its secret.
 #[derive(Clone)]
 pub(crate) struct RendezvousOptions {
-    /// How long ranks wait for each other.
+    /// Timeout for all ranks to connect.
     patience: Duration,
-    /// How long a connection may take to prove itself.
+    /// Timeout for the authentication of a connection.
     handshake: Duration,
-    /// The secret, where the user has given one.
+    /// The secret, where the user sets one.
     secret: Option<String>,
     /// The file of the secret otherwise.
     file: Option<PathBuf>,
 }
 
 impl RendezvousOptions {
-    /// The usual deadlines, with the secret of the environment or the user's file.
+    /// The default deadlines, with the secret of the environment or of the user's file.
     fn from_environment() -> Self {
         let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         let folder = variable("XDG_CONFIG_HOME").map(PathBuf::from);
@@ -229,17 +229,17 @@ impl RendezvousOptions {
 /// The variable of the environment that holds the secret.
 const SECRET_VARIABLE: &str = "LENSLET_MEET_SECRET";
 
-// Meet and keep the lines
+// Connect and keep the connections
 impl Rendezvous {
-    /// Meets the others: rank 0 waits for them, they look for it.
+    /// Connects the ranks: rank 0 waits for the others, and they connect to it.
     ///
     /// # Errors
-    /// `Failed` where they do not come within a minute, with those that are missing, or do not agree how many they are.
+    /// `Failed` where ranks are missing after a minute, with their numbers, or where their numbers of ranks differ.
     pub(crate) fn new(rank_info: RankInfo) -> Result<Self, Error> {
         Self::with(rank_info, &RendezvousOptions::from_environment())
     }
 
-    /// Meets the other ranks, with these options.
+    /// Connects the ranks, with these options.
     pub(crate) fn with(rank_info: RankInfo, options: &RendezvousOptions) -> Result<Self, Error> {
         let news = Arc::new(PeerStatus::default());
         let met = match rank_info.rank {
@@ -265,16 +265,16 @@ impl Rendezvous {
         Ok(Self { rank_info, news })
     }
 
-    /// Where this process sits.
+    /// Rank info of this process.
     pub(crate) fn rank_info(&self) -> &RankInfo {
         &self.rank_info
     }
 
-    // Share what rank 0 has to say
-    /// The bytes of rank 0, for all ranks.
+    // Share bytes of rank 0
+    /// Shares bytes of rank 0 with all ranks.
     ///
     /// # Errors
-    /// `Failed` where a rank is lost, or rank 0 says nothing for a minute.
+    /// `Failed` where a rank is lost, or rank 0 sends nothing for a minute.
     pub(crate) fn share(&self, bytes: Option<Vec<u8>>) -> Result<Vec<u8>, Error> {
         if let Some(bytes) = bytes {
             let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -303,32 +303,32 @@ impl Rendezvous {
         }
     }
 
-    // Tell and hear of lost ranks
-    /// The error that a rank was lost, if one was.
+    // Report and notice lost ranks
+    /// The error of the loss of a rank, if one was lost.
     pub(crate) fn lost(&self) -> Option<Error> {
         lock(&self.news.told).lost.as_ref().map(|reason| failed(&self.rank_info, reason))
     }
 
-    /// Tells the others that this rank ends, and why.
+    /// Sends the others the reason why this rank ends.
     pub(crate) fn give_up(&self, reason: &str) {
         let reason = reason.replace('\n', " ");
         self.news.say(&format!("lost {} ended: {}", name(&self.rank_info), escaped(&reason)));
     }
 
-    /// Says that all is done, or again something to do: a rank that leaves when all is done is not lost.
+    /// Sets whether the computation has ended: a rank that leaves after the end is not lost.
     pub(crate) fn set_over(&self, is_over: bool) {
         self.news.is_over.store(is_over, Ordering::Release);
     }
 }
 
-// Leave a meeting
+// Leave a rendezvous
 impl Drop for Rendezvous {
     fn drop(&mut self) {
         if self.news.is_over.load(Ordering::Acquire) {
             self.news.say("bye");
         }
         for line in lock(&self.news.lines).drain(..) {
-            let _ = line.shutdown(Shutdown::Write); // a line that is broken is as good as one that is closed
+            let _ = line.shutdown(Shutdown::Write); // a broken connection need not be closed
         }
     }
 }
@@ -343,7 +343,7 @@ fn host() -> String {
     sysinfo::System::host_name().unwrap_or_else(|_| "localhost".into())
 }
 
-/// The error of ranks that do not meet, or part.
+/// The error of a rendezvous that fails, or of a lost rank.
 fn failed(rank_info: &RankInfo, reason: impl std::fmt::Display) -> Error {
     let what = format!("the meeting of {} ranks at {}", rank_info.ranks, rank_info.meet);
     Error::Failed { what, reason: reason.to_string() }
@@ -354,9 +354,9 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()
     thread::Builder::new().name(name.into()).spawn(work).map(drop)
 }
 
-// Listen to one line
+// Listen to one connection
 impl PeerStatus {
-    /// Says something to all that one has a line to; whoever does not hear is found lost by who listens.
+    /// Sends a line on all connections; the listening threads detect those that are broken.
     fn say(&self, text: &str) {
         let longest = LONGEST_LINE - 1;
         let end = (0..=longest.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
@@ -365,7 +365,7 @@ impl PeerStatus {
         }
     }
 
-    /// Hears what one other says, until it leaves or is lost.
+    /// Receives the lines of another rank, until it leaves or is lost.
     fn listen(&self, name: &str, mut line: LineReader) {
         loop {
             let text = match line.next(Instant::now() + SILENCE) {
@@ -384,8 +384,8 @@ impl PeerStatus {
         }
     }
 
-    // Note who was lost
-    /// Notes who was lost, unless another was before, and tells all.
+    // Store the loss of a rank
+    /// Stores the loss of a rank, unless it is not the first, and notifies all.
     fn lose(&self, reason: String) {
         if !self.is_over.load(Ordering::Acquire) {
             lock(&self.told).lost.get_or_insert_with(|| reason.clone());
@@ -396,14 +396,14 @@ impl PeerStatus {
 }
 
 // Read bytes from their text
-/// Bytes from their text.
+/// Bytes from hexadecimal digits.
 fn read_bytes(text: &str) -> Vec<u8> {
     let digit = |k: usize| text.get(k..k + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     (0..text.len()).step_by(2).filter_map(digit).collect()
 }
 
 // Wait for all ranks
-/// Rank 0 listens, and has a line to each of the others when all have come.
+/// Listens as rank 0, and returns the connections to all other ranks when they are complete.
 fn wait_for_all(
     rank_info: &RankInfo,
     options: &RendezvousOptions,
@@ -440,8 +440,8 @@ fn wait_for_all(
     met.into_iter().flatten().map(welcome).collect::<io::Result<_>>().map_err(refuse)
 }
 
-// Connections that have proved nothing
-/// A connection that was sent a challenge and has not answered it.
+// Connections without authentication
+/// A connection that has not yet answered its challenge.
 struct Candidate {
     line: LineReader,
     challenge: String,
@@ -449,7 +449,7 @@ struct Candidate {
     until: Instant,
 }
 
-/// A rank that has proved itself: what it calls itself, and the numbers of both ends.
+/// An authenticated rank: its name, and the random numbers of both ends.
 struct AdmittedRank {
     name: String,
     line: LineReader,
@@ -459,7 +459,7 @@ struct AdmittedRank {
 /// The first word of rank 0.
 const GREETING: &str = concat!("lenslet-", env!("CARGO_PKG_VERSION"));
 
-/// Accepts what has come, and sends each connection a challenge. Beyond a number of them the oldest is closed.
+/// Accepts new connections, and sends each a challenge. Beyond `CANDIDATES` connections the oldest is closed.
 fn accept(listeners: &[TcpListener], time: Duration, candidates: &mut VecDeque<Candidate>) {
     let come = listeners
         .iter()
@@ -478,7 +478,7 @@ fn accept(listeners: &[TcpListener], time: Duration, candidates: &mut VecDeque<C
 }
 
 // Serve connections in turn
-/// Looks once at each connection: admits ranks, closes strangers, and keeps those that may still answer.
+/// Polls each connection once: admits ranks, closes strangers, and keeps those that may still answer.
 fn serve(
     rank_info: &RankInfo,
     (secret, time): (&Secret, Duration),
@@ -507,7 +507,7 @@ fn serve(
 }
 
 // Admit a rank or drop a stranger
-/// The rank that a line proves, with its number; none where it proves nothing.
+/// The rank that a line authenticates, with its number; none where it does not.
 fn admit(
     rank_info: &RankInfo,
     secret: &Secret,
@@ -528,7 +528,7 @@ fn admit(
     let admitted = AdmittedRank { name, line: candidate.line, numbers };
     if count == Ok(rank_info.ranks) && free {
         let accepted = admitted.answer(secret, "accepted");
-        return Ok(accepted.ok().map(|()| (known, admitted))); // one that is gone may come again
+        return Ok(accepted.ok().map(|()| (known, admitted))); // a rank whose connection broke may connect again
     }
     let reason = format!(
         "{} came as rank {} of {}, where {} are to meet, each once",
@@ -552,7 +552,7 @@ impl AdmittedRank {
 }
 
 // Listen at the given address only
-/// Sockets that listen at the addresses of a seat, and the secret of the meeting.
+/// Sockets that listen at the addresses of a rendezvous, and its secret.
 fn listen(
     rank_info: &RankInfo,
     options: &RendezvousOptions,
@@ -583,18 +583,18 @@ fn listen(
 }
 
 // Addresses and the usual secret
-/// The addresses of `HOST:PORT`; nothing where a file is meant.
+/// The addresses of `HOST:PORT`; none for a file.
 fn addresses_of(meet: &str) -> Option<io::Result<Vec<SocketAddr>>> {
     host_and_port(meet).map(|_| Ok(meet.to_socket_addrs()?.collect()))
 }
 
-/// The two parts of `HOST:PORT`; nothing where a file is meant.
+/// The two parts of `HOST:PORT`; none for a file.
 fn host_and_port(meet: &str) -> Option<(&str, u16)> {
     let (host, port) = meet.rsplit_once(':')?;
     Some((host, port.parse().ok()?)).filter(|_| !host.is_empty() && !host.contains('/'))
 }
 
-/// The secret of a text that the user has given.
+/// The secret from a text of the user.
 fn secret_of(text: &str) -> io::Result<Secret> {
     let empty = || io::Error::other(format!("{SECRET_VARIABLE} is empty: give it a secret text"));
     Secret::of(text).ok_or_else(empty)
@@ -628,8 +628,8 @@ fn usual_secret(file: Option<&Path>, wanted: bool) -> io::Result<Secret> {
     Secret::of(&text).ok_or_else(|| named(io::Error::other("the file is empty")))
 }
 
-// Write the file of a meeting
-/// The loop of this machine, and the addresses of its name unless all ranks are on it; the system chooses the ports.
+// Write the file of a rendezvous
+/// The loopback address, and the addresses of the host name unless all ranks are on this machine; the system chooses the ports.
 fn addresses_of_host(one_machine: bool) -> Vec<SocketAddr> {
     let named = (host(), 0).to_socket_addrs().into_iter().flatten();
     let named = named.filter(|address| !one_machine && !address.ip().is_loopback());
@@ -639,7 +639,7 @@ fn addresses_of_host(one_machine: bool) -> Vec<SocketAddr> {
     addresses
 }
 
-/// Writes the file of a meeting: its secret, unless one is given, and the addresses.
+/// Writes the file of a rendezvous, with a new secret and the addresses; returns the given secret, or else the new one.
 fn write_meeting(
     file: &Path,
     listeners: &[TcpListener],
@@ -654,8 +654,8 @@ fn write_meeting(
     given.map_or_else(|| secret_of(&text), Ok)
 }
 
-// Look for rank 0
-/// A line to rank 0, when all have come.
+// Connect to rank 0
+/// The connection to rank 0, when all ranks have connected.
 fn look_for_first(
     rank_info: &RankInfo,
     options: &RendezvousOptions,
@@ -676,7 +676,7 @@ fn look_for_first(
     Err(failed(rank_info, format!("rank 0 was not found within {waited} s: {reason}")))
 }
 
-/// What rank 0 answers in the end.
+/// The final answer of rank 0.
 enum Answer {
     Welcome(LineReader),
     Refused(String),
@@ -714,8 +714,8 @@ fn call_first(
     Err(found)
 }
 
-// Prove to rank 0 and have it prove
-/// Proves this rank at an address, and waits until all have come.
+// Authenticate both ends of a connection
+/// Authenticates this rank at an address, and waits until all ranks have connected.
 fn join(
     rank_info: &RankInfo,
     secret: &Secret,
@@ -759,13 +759,13 @@ fn no_answer(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), reason)
 }
 
-// Tests of meetings
+// Tests of a rendezvous
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    // Find seats in an environment
+    // Find rank infos in an environment
     fn rank_info(
         by_hand: (Option<usize>, Option<usize>, Option<&str>),
         set: &[(&str, &str)],
@@ -789,7 +789,7 @@ mod tests {
         let found = rank_info(none, &[step, place].concat()).unwrap().unwrap();
         assert_eq!((found.rank, found.ranks, found.local), (3, 4, 1));
         assert_eq!(found.meet, format!("gpu07:{}", 20_000 + 6102));
-        // A batch script of Slurm's is one process, whatever the step may have.
+        // A batch script of Slurm is one process, whatever the number of tasks.
         assert_eq!(rank_info(none, &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]), Ok(None));
         assert_eq!(first_node("a1,b2"), "a1");
         let open = [
@@ -802,7 +802,7 @@ mod tests {
         assert!(found.rank == 1 && found.meet.contains("lenslet-meeting-"), "{found:?}");
         let refused =
             |by_hand, set: &[(&str, &str)]| rank_info(by_hand, set).unwrap_err().to_string();
-        // Across machines the place must be told.
+        // Across machines the address must be given.
         assert!(refused(none, &open[..3]).starts_with("meet = : expected HOST:PORT or a file"));
         assert_eq!(rank_info((None, None, Some("a:1")), &open[..3]).unwrap().unwrap().meet, "a:1");
         assert_eq!(rank_info(none, &[("PMI_RANK", "0"), ("PMI_SIZE", "1")]), Ok(None));
@@ -825,24 +825,24 @@ mod tests {
     }
 
     // Ranks and options of tests
-    /// A rank of so many at a place.
+    /// Rank info with an address.
     fn place_of([rank, ranks]: [usize; 2], meet: &str) -> RankInfo {
         RankInfo { rank, ranks, meet: meet.to_string(), local: rank, one_machine: false }
     }
 
-    /// The usual deadlines with a secret.
+    /// The default deadlines with a secret.
     fn options(secret: &str) -> RendezvousOptions {
         let (patience, handshake, secret) = (PATIENCE, HANDSHAKE, Some(secret.to_string()));
         RendezvousOptions { patience, handshake, secret, file: None }
     }
 
-    /// An address of the loop at which nothing listens.
+    /// A loopback address at which no process listens.
     fn free_address() -> String {
         TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
     }
 
-    // Meet between threads
-    /// Meetings of so many ranks, each by a thread of its own.
+    // Rendezvous between threads
+    /// The rendezvous of several ranks, each in a thread of its own.
     fn meet(ranks: usize, place: &str) -> Vec<Result<Rendezvous, Error>> {
         let meet =
             |rank: usize| Rendezvous::with(place_of([rank, ranks], place), &options("of a test"));
@@ -876,7 +876,7 @@ mod tests {
             for other in &met[1..] {
                 assert_eq!(other.share(None).unwrap(), bytes);
             }
-            // Who has done all leaves quietly; who has not is lost.
+            // A rank that leaves after the end is not lost; one that leaves earlier is.
             let [first, second, third] = <[Rendezvous; 3]>::try_from(met).unwrap();
             second.set_over(true);
             drop(second);
@@ -941,7 +941,7 @@ mod tests {
         assert!(second.contains("refused rank 1 ("), "{second}");
     }
 
-    // Strangers at the door of a meeting
+    // Strangers that connect to a rendezvous
     #[test]
     fn strangers_are_dropped_and_the_meeting_goes_on() {
         let address = free_address();
@@ -1037,7 +1037,7 @@ mod tests {
         }
     }
 
-    // Secrets of a meeting
+    // Secrets of a rendezvous
     #[test]
     fn the_usual_secret_is_made_once_and_shared() {
         let folder = tempfile::tempdir().unwrap();

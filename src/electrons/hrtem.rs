@@ -21,8 +21,8 @@ pub fn plane_wave<T: Real>(grid: &WaveGrid) -> Array3<Complex<T>> {
     wave
 }
 
-// How a lens images
-/// A lens that images the exit wave of a plane wave.
+// Optics of plane-wave imaging
+/// Optics of HRTEM: the lens that images the exit wave of a plane wave, its coherence, and the tilt of the beam.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HrtemOptics {
     /// The electrons.
@@ -137,7 +137,7 @@ impl HrtemOptics {
         Ok(weighted.fold(Array2::zeros(images.raw_dim().remove_axis(Axis(0))), |a, b| a + b))
     }
 
-    // Refuse lenses that make no sense
+    // Check the optics of a lens
     /// Refuses what is not finite, negative spreads, and an aperture that is none.
     fn check(&self) -> Result<(), Invalid> {
         self.aberrations.check()?;

@@ -22,8 +22,8 @@ use num_complex::{Complex, Complex64};
 /// Bytes of transmissions that are held at a time, at most.
 const HELD: u64 = 1 << 30;
 
-// What is asked of micrographs
-/// What is asked of images of a plane wave, besides the specimen.
+// Options of plane-wave images
+/// Options of images of a plane wave: all but the specimen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MicrographOptions {
     /// Samples of a wave.
@@ -49,14 +49,14 @@ pub struct MicrographOptions {
 }
 
 // The plan of micrographs
-/// Images of a plane wave that have been posed.
+/// Plan of the images of a plane wave.
 pub struct MicrographPlan {
     specimen: TiledSpecimen,
     options: MicrographOptions,
 }
 
 impl MicrographPlan {
-    /// Poses the images of a specimen.
+    /// Plans the images of a specimen.
     ///
     /// # Errors
     /// `Invalid` for whatever does not fit together: a grid or slices that are not the specimen's, an element without scattering factors, a lens that is none, ends that do not rise or lie behind the last slice, no
@@ -85,7 +85,7 @@ impl MicrographPlan {
     }
 
     // What micrographs are made with
-    /// What was asked.
+    /// The options of the images.
     pub fn options(&self) -> &MicrographOptions {
         &self.options
     }

@@ -8,8 +8,8 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempDir};
 
-// Draft of a file
-/// A file in the making, which is removed unless it is published.
+// File that is published atomically
+/// A file that appears whole or not at all: it has a temporary name, and is removed unless it is published.
 #[derive(Debug)]
 pub struct AtomicFile {
     file: NamedTempFile,
@@ -20,8 +20,8 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    // Start a draft beside its target
-    /// Starts a draft of the file `name`, in the folder where that file shall be.
+    // Start an atomic file beside its target
+    /// Creates a temporary file in the folder of the file `name`, whose place it takes when it is published.
     ///
     /// # Errors
     /// `Write` where the folder does not exist or cannot be written, `name` is not that of a file, or the file is read-only.
@@ -34,8 +34,8 @@ impl AtomicFile {
         Ok(Self { file, target, name: name.into(), listed })
     }
 
-    // Hold bytes in a draft
-    /// A draft that holds these bytes.
+    // Hold bytes in an atomic file
+    /// An atomic file with these bytes as its contents, not yet published.
     ///
     /// # Errors
     /// `Write` as in [`new`](Self::new) and [`fill`](Self::fill).
@@ -45,8 +45,8 @@ impl AtomicFile {
         Ok(draft)
     }
 
-    // Fill and publish the draft
-    /// Fills the draft; nothing is visible yet.
+    // Fill and publish an atomic file
+    /// Writes the contents by a function that is given the temporary file; nothing is visible under the target's name yet.
     ///
     /// # Errors
     /// `Write` with what `fill` says, or where the disk is full.
@@ -56,7 +56,7 @@ impl AtomicFile {
         filled.map_err(|source| Error::Write { path: self.name.clone(), source })
     }
 
-    /// Gives the draft its name, in place of an older file; returns its length in bytes.
+    /// Renames the temporary file to its target, in place of an older file; returns its length in bytes.
     ///
     /// # Errors
     /// `Write` where the rename fails; an older file is then still there.
@@ -70,11 +70,11 @@ impl AtomicFile {
     }
 }
 
-// Draft of a folder
+// Folder that is published atomically
 /// Whether an older folder may be replaced.
 type Accept = fn(&Path) -> io::Result<()>;
 
-/// A folder in the making, which is removed unless it is published.
+/// A folder that appears whole or not at all: it has a temporary name, and is removed unless it is published.
 #[derive(Debug)]
 pub struct AtomicFolder {
     folder: TempDir,
@@ -84,7 +84,7 @@ pub struct AtomicFolder {
 }
 
 impl AtomicFolder {
-    /// Starts a draft of the folder `name`; an older one must be `accept`ed.
+    /// Creates a temporary folder beside the folder `name`; an older one of that name must be `accept`ed.
     ///
     /// # Errors
     /// `Write` as in [`AtomicFile::new`], and with what `accept` says.
@@ -96,7 +96,7 @@ impl AtomicFolder {
         Ok(Self { folder, target, name: name.into(), accept })
     }
 
-    /// Fills the draft by a function that is given its path; nothing is visible yet.
+    /// Writes the contents by a function that is given the temporary path; nothing is visible under the target's name yet.
     ///
     /// # Errors
     /// `Write` with what `fill` says.
@@ -105,8 +105,8 @@ impl AtomicFolder {
         filled.map_err(|source| Error::Write { path: self.name.clone(), source })
     }
 
-    // Publish the draft of a folder
-    /// Gives the draft its name, in place of an older folder or file.
+    // Publish an atomic folder
+    /// Renames the temporary folder to its target, in place of an older folder or file.
     ///
     /// # Errors
     /// `Write` where that fails or the older folder is not accepted any more; it is then still there.
@@ -349,12 +349,12 @@ pub fn check_files(inputs: &[(&str, &Path)], outputs: &[(&str, &Path)]) -> Resul
     outputs.iter().try_for_each(|output| AtomicFile::new(output.1).map(drop))
 }
 
-// Tests of drafts
+// Tests of atomic files
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // Fail in the middle of a draft
+    // Fail while an atomic file is written
     #[test]
     fn a_draft_that_fails_leaves_the_old_file() -> io::Result<()> {
         let folder = tempfile::tempdir()?;

@@ -1,12 +1,12 @@
 // Tangled from book/src/origin.md: edit there, or here and run cargo tangle stitch.
-//! What a file says about where it comes from.
+//! Provenance of results: the command, method, system, version and date that a file records.
 
 use crate::files::arrays::{Arrays, Values};
 use ndarray::arr0;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-// Origin of a result
-/// Where a result comes from.
+// Provenance of a result
+/// Provenance of a result: the command, the method, the text of the system file, and where they apply a tolerance and a seed.
 ///
 /// ```
 /// use lenslet::files::{Arrays, Provenance};
@@ -25,24 +25,24 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    /// What was asked, how it was computed, and the text of the system file.
+    /// A provenance of the command line, the method of computation, and the text of the system file.
     pub fn new(command: &str, method: &str, system: &str) -> Self {
         let [command, method, system] = [command, method, system].map(String::from);
         Self { command, method, system, tolerance: None, seed: None }
     }
 
-    /// Tells how far the numbers can be trusted; an infinite error tells nothing.
+    /// Adds the error bound of the numbers; an infinite one is left out.
     pub fn tolerance(self, tolerance: Option<f64>) -> Self {
         Self { tolerance: tolerance.filter(|error| error.is_finite()), ..self }
     }
 
-    /// Tells the seed of what was drawn.
+    /// Adds the seed of the random numbers.
     pub fn seed(self, seed: Option<u64>) -> Self {
         Self { seed, ..self }
     }
 
-    // Note the origin in a file
-    /// Adds all this to what goes into a file, with program, version and date.
+    // Note the provenance in a file
+    /// Adds the provenance to the arrays of a file, with program, version and date.
     pub fn note(self, arrays: &mut Arrays) {
         let (program, version) = (env!("CARGO_PKG_NAME").to_string(), env!("CARGO_PKG_VERSION"));
         arrays.note("program", Values::Text(program));
@@ -61,15 +61,15 @@ impl Provenance {
     }
 }
 
-// Time of day and date
-/// Now, or what shall count as now.
+// Date and time of day
+/// The present time, or that of `SOURCE_DATE_EPOCH`.
 fn now() -> SystemTime {
     let fixed = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
     let fixed = fixed.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
     fixed.unwrap_or_else(SystemTime::now)
 }
 
-/// The date and the time of day, as [`date`] tells them.
+/// The present date and time of day, as [`date`] formats them.
 pub(crate) fn today() -> String {
     date(now())
 }
@@ -95,7 +95,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year + 400 * era + i64::from(calendar <= 2), calendar, of_month)
 }
 
-// Tests of origins
+// Tests of the provenance
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,19 +14,19 @@ use crate::units::{ARCSEC, DEGREE};
 use std::f64::consts::PI;
 
 // What is imported
-/// A system of TIPTOP's as a system file, and what became of each key.
+/// A system of TIPTOP's as a system file, with the status of each key.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Imported {
     /// The text of the system file, with comments; those at its end name the keys that are not used.
     pub toml: String,
-    /// What became of each key of the parameter file, in its order.
+    /// Status of each key of the parameter file, in the file's order.
     pub keys: Vec<ImportedKey>,
     /// What the system file describes otherwise than the parameter file, in words, and how much that matters.
     pub warnings: Vec<String>,
 }
 
-/// A key of a parameter file and what became of it.
+/// A key of a parameter file, with its status.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ImportedKey {
@@ -36,19 +36,19 @@ pub struct ImportedKey {
     pub line: usize,
     /// Its value as it was written.
     pub value: String,
-    /// What became of it.
+    /// Its status.
     pub fate: KeyStatus,
 }
 
-// What becomes of a key
-/// What becomes of a key.
+// Status of an imported key
+/// Status of an imported key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyStatus {
-    /// It is in these keys of the system file.
+    /// Converted to these keys of the system file.
     Converted(String),
-    /// It is not used, for this reason.
+    /// Not used, for this reason.
     NotUsed(String),
-    /// TIPTOP does not document it, and so we do not know what it means.
+    /// Not documented by TIPTOP, so that its meaning is unknown.
     Unknown,
 }
 
@@ -93,7 +93,7 @@ struct TelescopeSection {
     pupil: Pupil,
     zenith_angle: f64,
     air: Atmosphere,
-    /// From what the Fried parameter is.
+    /// The seeing or Fried parameter at the zenith from which that of the air is computed, in words.
     origin: String,
     outer_scale: f64,
 }
@@ -123,7 +123,7 @@ fn airmass(zenith_angle: f64) -> f64 {
 }
 
 // Air of a section
-/// The air along the line of sight, and the words for where its Fried parameter is from; Eq. [oblique air](https://lenslet.github.io/lenslet/tiptop-files.html#eq-oblique-air).
+/// The air along the line of sight, and in words the value at the zenith from which its Fried parameter is computed; Eq. [oblique air](https://lenslet.github.io/lenslet/tiptop-files.html#eq-oblique-air).
 fn read_air(section: &Section, airmass: f64) -> Result<(Atmosphere, String), BadLine> {
     let wavelength = section.optional("Wavelength", METRES)?.unwrap_or(500e-9);
     let seeing: Option<f64> = section.optional("Seeing", "an angle in arcsec")?;
@@ -1042,11 +1042,11 @@ fn nanometres(x: f64) -> String {
     format!("{nano}e-9")
 }
 
-// Keys of TIPTOP and their fates
-/// Keys, and where they go, or after a minus why they are not used.
+// Keys of TIPTOP and their status
+/// Keys, with those to which they are converted, or after a minus the reason why they are not used.
 type Fates = &'static [(&'static [&'static str], &'static str)];
 
-// Fates of keys about the telescope
+// Status of keys about the telescope
 const TELESCOPE: Fates = &[
     (&["TelescopeDiameter"], "telescope.diameter"),
     (&["ObscurationRatio"], "telescope.obstruction"),
@@ -1072,7 +1072,7 @@ const TELESCOPE: Fates = &[
     (&["TechnicalFoV"], "-mirrors are as wide as the beams of all targets"),
 ];
 
-// Fates of keys about air and sources
+// Status of keys about air and sources
 const ATMOSPHERE: Fates = &[
     (&["Seeing", "r0_value", "r0_Value"], "atmosphere.r0"),
     (&["Wavelength"], "atmosphere.wavelength"),
@@ -1084,7 +1084,7 @@ const ATMOSPHERE: Fates = &[
     (&["testWindspeed", "oneWindSpeed"], "-each layer has a wind of its own"),
 ];
 
-// Fates of keys about sources
+// Status of keys about sources
 const SOURCES_SCIENCE: Fates = &[
     (&["Wavelength"], "image.wavelengths"),
     (&["Zenith"], "target.zenith"),
@@ -1105,7 +1105,7 @@ const SOURCES_LO: Fates = &[
     (&["Height"], "-natural stars are at infinity"),
 ];
 
-// Fates of keys about sensors
+// Status of keys about sensors
 const SENSOR: Fates = &[
     (&["WfsType"], "guide_star, whose sensors are Shack–Hartmann's"),
     (&["NumberLenslets"], "lenslet_array.lenslets, guide_star.lenslets"),
@@ -1129,7 +1129,7 @@ const SENSOR: Fates = &[
     (&["addAliasError"], "-what a sensor takes for tilt is in the covariances"),
 ];
 
-// Fates of keys about cameras
+// Status of keys about cameras
 const CAMERA: Fates = &[
     (&["PixelScale"], "image.pixel"),
     (&["FieldOfView"], "image.pixels"),
@@ -1140,7 +1140,7 @@ const CAMERA: Fates = &[
     (&["Transmittance", "Dispersion"], PERFECT),
 ];
 
-// Fates of keys about mirrors and loops
+// Status of keys about mirrors and loops
 const MIRRORS: Fates = &[
     (&["DmPitchs"], "mirror.pitch"),
     (&["DmHeights"], "mirror.altitude"),
@@ -1154,7 +1154,7 @@ const MIRRORS: Fates = &[
     (&["AoArea"], "-a mirror corrects a square of frequencies"),
 ];
 
-// Fates of keys about loops
+// Status of keys about loops
 const LOOPS: Fates = &[
     (&["LoopGain_HO"], "loop.gain"),
     (&["SensorFrameRate_HO"], "loop.rate"),
@@ -1192,7 +1192,7 @@ const LIGHT: [&str; 8] = [
 const AIMS: [&str; 3] = ["OptimizationZenith", "OptimizationAzimuth", "OptimizationWeight"];
 
 // Sections and their keys
-/// What is known of the keys of a section.
+/// Status of the documented keys of a section.
 fn fates_of(section: &str) -> Fates {
     match section {
         "telescope" => TELESCOPE,
@@ -1209,7 +1209,7 @@ fn fates_of(section: &str) -> Fates {
     }
 }
 
-/// What was found while a file was read.
+/// Notes on keys, and warnings, that are collected while a file is read.
 #[derive(Default)]
 struct Notes {
     fates: Vec<(String, KeyStatus)>,
@@ -1218,7 +1218,7 @@ struct Notes {
 
 impl Notes {
     // Take notes of keys
-    /// Notes that a key of a section is converted to this.
+    /// Notes that a key of a section is converted to the key `to`.
     fn converted(&mut self, section: &Section, key: &str, to: &str) {
         self.fates.push((format!("{}.{key}", section.name), KeyStatus::Converted(to.into())));
     }
@@ -1243,8 +1243,8 @@ impl Notes {
         self.unused(section, &keys, reason);
     }
 
-    // Tell the fates of all keys
-    /// What became of each key of a file.
+    // List the status of all keys
+    /// Status of each key of a file.
     fn fates(&self, file: &ParameterFile) -> Vec<ImportedKey> {
         let told = |section: &Section, entry: &Entry| {
             let key = format!("{}.{}", section.name, entry.key);
@@ -1260,8 +1260,8 @@ impl Notes {
     }
 }
 
-// What is known of a key
-/// What is known of a key, whatever else is in the file.
+// Documented status of a key
+/// Status of a key that does not depend on other keys of the file.
 fn documented(section: &str, entry: &Entry) -> KeyStatus {
     let known = fates_of(section).iter().find(|(keys, _)| keys.contains(&entry.key.as_str()));
     let Some((_, place)) = known else { return KeyStatus::Unknown };
@@ -1466,7 +1466,7 @@ mod tests {
         assert_eq!(aimed(eris), ("scao".into(), 1, String::new()));
     }
 
-    // Each key has its fate
+    // Each key has a status
     #[test]
     fn each_key_is_converted_or_named() {
         for text in [

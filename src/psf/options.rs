@@ -1,7 +1,7 @@
 // Tangled from book/src/image-options.md: edit there, or here and run cargo tangle stitch.
-//! What is asked of an image, and the way from structure functions to images.
+//! Camera options, and images from structure functions.
 
-// What image options stand on
+// What camera options stand on
 use crate::correction::fitting::WavefrontSpectrum;
 #[cfg(feature = "files")]
 use crate::error::finite;
@@ -22,25 +22,26 @@ use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
 
-// Terms and structures by name
-/// A term of the error that is computed.
+// Error terms and structure-function models
+/// A term of the residual wavefront error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorTerm {
-    /// What the reconstructor gets wrong of what the mirror could correct, noise and aliasing included.
+    /// Tomographic error: the error of the reconstructor within what the mirror can correct, noise and aliasing included.
     Tomography,
-    /// What sensors fold, and with it the noise: both apart from the rest of the tomographic error.
+    /// Aliasing error, and with it the noise, both separated from the rest of the tomographic error.
     Aliasing,
-    /// What a mirror leaves elsewhere beyond what it leaves where it is for: apart from the rest of the tomographic error.
+    /// Anisoplanatism: the residual beyond that in the directions for which the mirror is optimised, separated from the rest of
+    /// the tomographic error.
     Anisoplanatism,
-    /// What the mirror cannot form.
+    /// Fitting error: what the mirror cannot form.
     Fitting,
-    /// What comes too late.
+    /// Servo-lag error.
     Bandwidth,
 }
 
 impl ErrorTerm {
-    /// All by the names that a system file has for them.
+    /// All terms, by their names in a system file.
     pub const NAMES: [(&'static str, Self); 5] = [
         ("tomography", Self::Tomography),
         ("fitting", Self::Fitting),
@@ -55,25 +56,25 @@ impl ErrorTerm {
     }
 }
 
-/// How the structure function of a mirror's error is computed.
+/// Model of the structure function of the tomographic error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum StructureFunctionModel {
-    /// The mean over the pupil, by modes.
+    /// The exact mean over the pupil, by modes.
     #[default]
     Exact,
-    /// As if errors depended on the separation of actuators alone, as other codes do.
+    /// The stationary approximation of other codes: covariances depend on the separation of actuators alone.
     Stationary,
 }
 
 impl StructureFunctionModel {
-    /// Both by the names that a system file has for them.
+    /// Both models, by their names in a system file.
     pub const NAMES: [(&'static str, Self); 2] =
         [("exact", Self::Exact), ("stationary", Self::Stationary)];
 }
 
-// Options of an image
-/// What is asked of an image.
+// Options of the camera
+/// Options of the camera: wavelengths, pixels, and the errors that enter its images.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CameraOptions {
@@ -85,17 +86,17 @@ pub struct CameraOptions {
     pub pixels: usize,
     /// The errors that enter; `None` for all that the method can compute.
     pub terms: Option<Vec<ErrorTerm>>,
-    /// How the structure function of the tomographic error is computed.
+    /// Model of the structure function of the tomographic error.
     pub structure: StructureFunctionModel,
     /// Rms of an extra error \[m\].
     pub extra: f64,
-    /// Rms of the image's place along each axis \[rad\].
+    /// Rms image motion along each axis \[rad\].
     pub jitter: f64,
-    /// Sides of the boxes that ensquared energy is told for \[rad\].
+    /// Sides of the boxes in which ensquared energy is computed \[rad\].
     pub ensquared: Vec<f64>,
     /// Vanes of the telescope's spider.
     pub vanes: Vec<Vane>,
-    /// What the telescope lets through, in place of its disc, hole and vanes.
+    /// Transmission of the pupil, in place of the telescope's disc, central obstruction and vanes.
     pub mask: Option<Aperture>,
 }
 
@@ -158,7 +159,7 @@ impl CameraOptions {
     }
 }
 
-// Read the terms of an image
+// Read the error terms of images
 /// The terms that a table names, if it does.
 #[cfg(feature = "files")]
 fn terms(table: &Table) -> Result<Option<Vec<ErrorTerm>>, Error> {
@@ -178,7 +179,7 @@ fn terms(table: &Table) -> Result<Option<Vec<ErrorTerm>>, Error> {
     Ok(Some(terms))
 }
 
-// Check options of an image
+// Check options of the camera
 /// The widest pixel, rad.
 const WIDEST: f64 = PI / 180.0;
 
@@ -251,7 +252,7 @@ impl CameraOptions {
 }
 
 // Expose for all wavelengths
-/// An image and what is read from it.
+/// An image, with its width and ensquared energies.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Exposure {
@@ -261,7 +262,7 @@ pub struct Exposure {
     pub perfect: PointSpread,
     /// Its full widths at half maximum; `None` where it is wider than half the field.
     pub width: Option<Width>,
-    /// The share of the light in each of the boxes that were asked for.
+    /// The share of the light in each of the boxes of the options.
     pub ensquared: Vec<f64>,
 }
 
@@ -428,7 +429,7 @@ impl TelescopeTransfer {
     }
 }
 
-// Tests of image options
+// Tests of camera options
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 // Tangled from book/src/system-images.md: edit there, or here and run cargo tangle stitch.
-//! Images of a system's targets, from its description to what a camera sees.
+//! Plan of the point-spread functions of a system's targets.
 
-// What images of a system stand on
+// What the PSF plan stands on
 use crate::correction::in_band_covariance::{LOW, low_bytes, low_covariances, low_seconds};
 use crate::correction::loop_covariances::LOOP;
 use crate::correction::shared_mirrors::{CAUSES, SharedOptions};
@@ -32,15 +32,15 @@ use crate::units::ARCSEC;
 use ndarray::{Array2, ArrayView2, Axis};
 use std::borrow::Cow;
 
-// What a system file says of images
-/// What is asked of the images of a system: how slopes are reconstructed, which mirrors correct, how fast, and what a camera shows.
+// PSF options of a system file
+/// Options of the point-spread functions of a system: reconstructor, mirrors, control loop, camera and field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PsfOptions {
     /// The table `[reconstructor]`.
     pub reconstructor: ReconstructorOptions,
     /// The tables `[correction]` and `[[mirror]]`.
     pub correction: CorrectionOptions,
-    /// The table `[loop]`; without it nothing comes too late.
+    /// The table `[loop]`; without it there is no servo-lag error.
     pub control: Option<ControlLoop>,
     /// The table `[image]`.
     pub image: CameraOptions,
@@ -70,8 +70,8 @@ impl PsfOptions {
     }
 }
 
-// Images of a system as planned
-/// The images of a system's targets, as they will be computed.
+// Plan of the point-spread functions
+/// Plan of the point-spread functions towards a system's targets.
 #[derive(Debug, Clone)]
 pub struct PsfPlan {
     options: PsfOptions,
@@ -83,13 +83,13 @@ pub struct PsfPlan {
     targets: usize,
     /// Whether images of the field are kept.
     whole_field: bool,
-    /// What is asked of mirrors, if targets share them.
+    /// Options of mirrors that targets share, if they do.
     shared: Option<SharedOptions>,
     /// The terms of the error.
     terms: Vec<ErrorTerm>,
     /// Why they are added as independent variances, if they are.
     independent: Option<String>,
-    /// How many targets mirrors are for, if each has its own.
+    /// The number of targets for which mirrors are optimised, if each has its own.
     mirrors: usize,
 }
 
@@ -222,7 +222,7 @@ fn noise_gain(options: &PsfOptions) -> f64 {
 }
 
 impl PsfPlan {
-    // Pose the images of a system
+    // Plan the images of a system
     /// The plan for the images of all targets of a `system`.
     ///
     /// # Errors
@@ -329,7 +329,7 @@ impl PsfPlan {
         self.independent.as_deref()
     }
 
-    // Getters of planned images
+    // Getters of the PSF plan
     /// The correction.
     pub fn correction(&self) -> &Correction {
         &self.correction
@@ -340,12 +340,12 @@ impl PsfPlan {
         &self.reconstruction
     }
 
-    /// What is asked of the images.
+    /// The options of the images.
     pub fn options(&self) -> &PsfOptions {
         &self.options
     }
 
-    /// The same plan, which keeps the images of a field's directions, and not only what is read from them.
+    /// Sets whether the images of a field's directions are kept, and not only their Strehl ratios, widths and budgets.
     pub fn whole_field(self, whole_field: bool) -> Self {
         Self { whole_field, ..self }
     }
@@ -361,7 +361,7 @@ impl PsfPlan {
     }
 }
 
-// Describe planned images
+// Describe the PSF plan
 /// The stages in which a mirror's shapes are made ready, and in which images are made of errors.
 const MIRROR: &str = "mirror";
 const IMAGES: &str = "images";
@@ -487,19 +487,19 @@ impl PsfPlan {
     }
 }
 
-// What a system's images are
-/// What a camera sees of a target.
+// Results of the PSF plan
+/// The images of a target, with its error budget.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TargetImage {
-    /// The image at each wavelength, with what is read from it.
+    /// The image at each wavelength, with its width and ensquared energies.
     pub exposures: Vec<Exposure>,
     /// The errors of the wavefront by their causes.
     pub budget: Budget,
 }
 
 impl PsfResult {
-    /// What is read from each direction of a field, (n, n), axis 0 along y.
+    /// Map of a value over the directions of a field, (n, n), axis 0 along y.
     ///
     /// # Panics
     /// If it is another field.
@@ -510,7 +510,7 @@ impl PsfResult {
     }
 }
 
-/// The images of a system.
+/// The point-spread functions of a system.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PsfResult {
@@ -524,10 +524,11 @@ pub struct PsfResult {
 
 // Expose all targets
 // What targets have of their own
-/// What targets have of their own, by its name in a budget.
+/// The errors of strokes of a target, by their names in a budget.
 type OwnErrors = Vec<(&'static str, Strokes<'static>)>;
 
-/// The same with the number of the mirrors' shape, and C_vv of the tomographic error where that is for, if anisoplanatism is told apart.
+/// The errors of a target. If anisoplanatism is a separate term, with the number of the mirrors' shape and C_vv of the tomographic error in the
+/// direction for which that shape is optimised.
 struct TargetErrors<'a> {
     own: OwnErrors,
     reference: Option<(usize, &'a Array2<f64>)>,
@@ -778,7 +779,7 @@ impl PsfPlan {
     }
 
     // Structure functions of all terms
-    /// What is the same for all targets: the sum of structure functions, m², and its parts in a budget.
+    /// The terms that are the same for all targets: the sum of their structure functions, m², and their budget.
     fn common(&self, telescope: &TelescopeTransfer) -> Result<(Array2<f64>, Budget), Error> {
         let (air, pitch) =
             (self.correction.system().atmosphere(), self.correction.pupil_mirror().fitting_pitch());
@@ -811,7 +812,7 @@ impl PsfPlan {
         Ok(structures)
     }
 
-    /// Exposures of what is added to the structure function that all targets have in common.
+    /// Exposures of structure functions that are added to the common one of all targets.
     fn exposures<'a>(
         &'a self,
         actuators: Option<Actuators<'a>>,
@@ -860,7 +861,7 @@ fn tell_apart(budget: &Budget, reference: f64) -> Result<Budget, Invalid> {
     Ok(told)
 }
 
-// Tests of images of a system
+// Tests of the PSF plan
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -870,7 +871,7 @@ mod tests {
     use crate::model::{Atmosphere, GuideStar, Layer, LensletArray, LoopKind, Pupil, Source};
     use crate::units::ARCSEC;
 
-    // Pose images in a test
+    // Plan images in a test
     fn small() -> System {
         System::from_file("book/systems/small-moao.toml").unwrap()
     }
@@ -933,7 +934,7 @@ mod tests {
         assert!(exact.uncorrected.strehl < 0.2 * strehl(&exact.targets[1]));
     }
 
-    // Tell a budget by its causes
+    // Separate a budget by its causes
     /// What a budget says of a cause, m².
     fn of(budget: &Budget, name: &str) -> f64 {
         budget.terms().iter().find(|term| term.name == name).map_or(f64::NAN, |term| term.variance)

@@ -109,8 +109,8 @@ impl Crystal {
     }
 }
 
-// Ways that electrons fly
-/// The axis of a cell along which electrons fly.
+// Directions of the beam by name
+/// Direction of the electron beam, along an axis of the crystal's cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BeamDirection {
     /// Along +x.
@@ -129,7 +129,7 @@ pub enum BeamDirection {
 }
 
 impl BeamDirection {
-    /// All by the names that a sample file has for them.
+    /// All directions, by their names in a sample file.
     pub const NAMES: [(&'static str, Self); 6] = [
         ("+x", Self::PlusX),
         ("-x", Self::MinusX),
@@ -139,7 +139,7 @@ impl BeamDirection {
         ("-z", Self::MinusZ),
     ];
 
-    /// The axis that becomes the third, and whether electrons fly towards its positive end.
+    /// The axis that becomes the third, and whether the beam points towards its positive end.
     fn axis(self) -> (usize, bool) {
         match self {
             Self::PlusX => (0, true),
@@ -165,7 +165,7 @@ pub struct TiledSpecimen {
 
 // A specimen from a crystal
 impl Crystal {
-    /// The specimen of `tile` cells along its x, y and z, through which electrons fly along `beam` of the crystal's cell, with all its atoms.
+    /// The specimen of `tile` cells along its x, y and z, for a beam along `beam` of the crystal's cell, with all its atoms.
     ///
     /// # Errors
     /// As [`tiled`](Self::tiled), and `Invalid` for more atoms than the available memory holds.
@@ -203,7 +203,7 @@ impl Crystal {
         Ok(TiledSpecimen { cell, tile, atoms, whole: OnceLock::new() })
     }
 
-    // Turn the cell until electrons fly down
+    // Turn the cell to the direction of the beam
     /// The sides of the turned cell \[Å\], and its atoms.
     fn turned(&self, beam: BeamDirection) -> ([f64; 3], Vec<Atom>) {
         let lengths = self.lattice.map(norm);

@@ -247,8 +247,8 @@ impl Cut {
 
 // Cut a crystal along a zone axis
 impl Crystal {
-    /// The smallest cell with right angles whose third side is along the lattice vector `zone` in units of the file's sides; electrons that
-    /// fly along −z meet the zone axis head on. Two of its sides may have a cosine of up to `strain`, and the crystal is sheared until they have none.
+    /// The smallest cell with right angles whose third side is along the lattice vector `zone` in units of the file's sides, for a beam along −z,
+    /// antiparallel to the zone axis. Two of its sides may have a cosine of up to `strain`, and the crystal is sheared until they have none.
     ///
     /// # Errors
     /// `Invalid` for a zone of zeros or a strain that is not between 0 and 0.1, and where there are no such sides within 200 Å or four sides of a large cell.

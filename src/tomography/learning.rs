@@ -22,8 +22,8 @@ use ndarray::{Array1, Array2, ArrayView2, s};
 use std::fmt::{self, Display};
 use std::ops::Range;
 
-// Numbers that can be learned
-/// A group of numbers that are learned or kept.
+// Groups of learned parameters
+/// A group of parameters that are fitted together or kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParameterGroup {
     /// The strength of each layer: Fried parameter and fractions.
@@ -41,7 +41,7 @@ pub enum ParameterGroup {
 }
 
 // Numbers that a fit moves
-/// A number that is learned.
+/// A parameter of the fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameter {
     /// The strength of a layer, in units of r0^(−5/3) of the system that learning starts from.
@@ -60,9 +60,9 @@ pub enum Parameter {
     Noise(usize, usize),
 }
 
-// Names of what is learned
+// Names of groups and parameters
 impl ParameterGroup {
-    /// All of them, by their names.
+    /// All groups with their names.
     pub const NAMES: [(&'static str, Self); 6] = [
         ("strengths", Self::Strengths),
         ("altitudes", Self::Altitudes),
@@ -77,7 +77,7 @@ impl ParameterGroup {
         Self::NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
     }
 
-    /// The numbers of the group in a system.
+    /// The parameters of the group in a system.
     fn parameters(self, system: &System) -> Vec<Parameter> {
         let layers = system.atmosphere().layers();
         let stars = system.guide_stars().len();
@@ -110,18 +110,18 @@ impl Display for Parameter {
 }
 
 // A system as a set of numbers
-/// A guess at what is to be learned.
+/// The current values of all parameters of a fit.
 #[derive(Debug, Clone)]
 struct FitState {
-    /// Their fractions are strengths.
+    /// The layers; their fractions are strengths.
     layers: Vec<Layer>,
     sensors: Vec<Sensor>,
-    /// xx, xy and yy of each star, rad².
+    /// Noise covariance of each star's slopes, rad²: xx, xy and yy.
     noise: Vec<[f64; 3]>,
 }
 
 impl FitState {
-    // A guess from a system
+    // The state of a fit from a system
     fn of(system: &System) -> Self {
         let mean = |star: &GuideStar, q: usize| {
             let lenslets = system.valid_lenslets()[q].iter().filter(|valid| **valid).count();
@@ -137,7 +137,7 @@ impl FitState {
         }
     }
 
-    /// The guess with one outer scale of all layers: their geometric mean, weighted by strength.
+    /// The state with one outer scale for all layers: their geometric mean, weighted by strength.
     fn with_one_outer_scale(mut self) -> Self {
         let sum: f64 = self.layers.iter().map(|layer| layer.fraction).sum();
         let logs = self.layers.iter().map(|layer| layer.fraction / sum * layer.outer_scale.ln());
@@ -150,7 +150,7 @@ impl FitState {
     }
 
     // Get and set one number
-    /// The number that a fit changes.
+    /// The value of a parameter, as the fit varies it.
     fn get(&self, parameter: Parameter) -> f64 {
         match parameter {
             Parameter::Strength(l) => self.layers[l].fraction,
@@ -214,7 +214,7 @@ impl FitState {
         if self.get(parameter) + step > high { -step } else { step }
     }
 
-    /// What counts as a large error of a number.
+    /// The standard error of a parameter beyond which a warning is reported.
     fn size(&self, parameter: Parameter) -> f64 {
         let sensor = |q: usize| &self.sensors[q];
         let edge = |q: usize| 2.0 / sensor(q).array.lenslets() as f64;
@@ -229,7 +229,7 @@ impl FitState {
 }
 
 // Maps that a system would measure
-/// What all guesses have in common.
+/// The system, maps and valid lenslets that all states of a fit share.
 #[derive(Debug, Clone)]
 struct Geometry {
     system: System,
@@ -437,14 +437,14 @@ fn are_turned([first, second]: [Sensor; 2]) -> bool {
 }
 
 // Derivatives of the maps
-/// The maps of a guess against those that were measured.
+/// The model of a fit: the maps of its current state, compared with the measured ones.
 struct Model<'a> {
     geometry: &'a Geometry,
     parameters: &'a [Parameter],
     bounds: &'a [[f64; 2]],
     measured: &'a Array1<f64>,
     weights: &'a Weights,
-    /// The guess last looked at, with the maps of its layers, by pairs: all for strength 1.
+    /// The state that was evaluated last, with the maps of its layers, by pairs, all for strength 1.
     guess: FitState,
     units: Vec<Vec<Unit>>,
     /// The maps of each star's noise, xx, xy and yy, with the star's own pair.
@@ -491,7 +491,7 @@ impl Model<'_> {
         gather(Workers::cores(&self.geometry), wanted, &CancelOnly(self.watch), map)
     }
 
-    /// Looks at other parameters.
+    /// Evaluates the maps for other parameters.
     fn look_at(&mut self, parameters: &[f64]) -> Result<(), Error> {
         let known = !self.units.is_empty()
             && self.parameters.iter().zip(parameters).all(|(key, u)| self.guess.get(*key) == *u);
@@ -523,7 +523,7 @@ impl Model<'_> {
         Ok(())
     }
 
-    // Join the maps of a guess
+    // Sum the maps of a fit state
     /// Γ(β), Eq. [learned maps](https://lenslet.github.io/lenslet/learning.html#eq-learned-maps).
     fn maps(&self) -> Array1<f64> {
         let mut sum = Array1::zeros(self.geometry.layout.len());
@@ -578,7 +578,7 @@ impl Model<'_> {
     }
 
     // Slopes that are known
-    /// How the map of a layer and a pair changes with a number, where the map has told it.
+    /// The derivative of the map of a layer and a pair by a parameter, where it came with the map.
     fn slope(&self, key: Parameter, l: usize, pair: usize) -> Option<Array1<f64>> {
         let Slopes { moved, turned } = self.units[l][pair].slopes.as_ref()?;
         let stars = self.geometry.layout.pairs()[pair].stars;
@@ -601,7 +601,7 @@ impl Model<'_> {
     }
 }
 
-// A guess as residuals
+// Residuals and derivatives of a fit state
 impl Residuals for Model<'_> {
     fn residuals(&mut self, parameters: &[f64]) -> Result<Array1<f64>, Error> {
         self.look_at(parameters)?;
@@ -654,17 +654,17 @@ impl Residuals for Model<'_> {
     }
 }
 // The plan of learning
-/// What is to be learned.
+/// Options of a fit of turbulence and sensors to measured slopes.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LearnOptions {
-    /// Which numbers are learned; noise always is.
+    /// The parameter groups that are fitted; noise always is.
     pub fit: Vec<ParameterGroup>,
     /// The most steps of the fit.
     pub steps: usize,
 }
 
-/// How a system will be learned from slopes.
+/// Plan of a fit of a system to measured slopes.
 ///
 /// ```
 /// use lenslet::{device::unwatched, model::System, tomography::{LearnOptions, LearnPlan}};
@@ -752,7 +752,7 @@ impl LearnPlan {
         self.geometry.layout.order().len()
     }
 
-    /// The numbers that are learned, those of the noise behind the others.
+    /// The fitted parameters, those of the noise after the others.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
@@ -924,7 +924,7 @@ impl Default for LearnOptions {
 }
 
 impl LearnOptions {
-    /// Asks for other numbers.
+    /// Sets the parameter groups that are fitted.
     pub fn fit(self, fit: impl IntoIterator<Item = ParameterGroup>) -> Self {
         Self { fit: fit.into_iter().collect(), ..self }
     }
@@ -1069,15 +1069,15 @@ fn weights_of(maps: &SlopeMaps) -> Result<Array1<f64>, Invalid> {
 // Errors from shifted frames
 /// How the errors of the maps move what was fitted.
 struct Spread {
-    /// Covariance of the numbers; none where the maps are not measured.
+    /// Covariance of the parameters; none where the maps are not measured.
     covariance: Option<Array2<f64>>,
     /// The sum of squares over its expectation.
     misfit: Option<f64>,
     /// The largest misfit that chance explains.
     limit: f64,
-    /// Combinations of numbers that the maps do not tell, and such that they hardly tell.
+    /// Combinations of parameters that the maps do not determine, and those that they determine poorly.
     blind: [Vec<Vec<f64>>; 2],
-    /// The numbers that take part in the fit.
+    /// The parameters that take part in the fit.
     free: Vec<usize>,
 }
 
@@ -1114,33 +1114,33 @@ fn misfit_limit(residuals: &Array2<f64>) -> f64 {
     (3.0 * spread).exp().max(1.2)
 }
 
-/// Eigenvalues of the normal matrix below this share of the largest are hardly told.
+/// Share of the largest eigenvalue of the normal matrix below which a combination of parameters is poorly determined.
 const HARDLY: f64 = 1e-3;
 
-// What cannot be told
-/// Something that the slopes do not tell.
+// Warnings about a fit
+/// Warning about a fit: a parameter, or a combination of parameters, that the slopes do not determine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FitWarning {
-    /// The best value is at a bound.
+    /// The fitted value is at a bound.
     Bound(Parameter, f64),
-    /// It has no effect on the slopes.
+    /// A parameter without an effect on the slopes.
     Idle(Parameter),
-    /// Its error is as large as itself, or as a lenslet for the placement of a sensor.
+    /// A parameter whose standard error exceeds its value, or, for the placement of a sensor, a lenslet.
     Vague(Parameter),
-    /// A combination, with its parts, that has no effect at all.
+    /// A combination of parameters, with their coefficients, that has no effect on the slopes.
     Blind(Vec<(Parameter, f64)>),
-    /// A combination that has hardly any effect.
+    /// A combination of parameters that has almost no effect on the slopes.
     Hardly(Vec<(Parameter, f64)>),
-    /// Two numbers whose errors have this correlation.
+    /// Two parameters whose errors have this correlation.
     Tied([Parameter; 2], f64),
 }
 
-/// Correlations of errors that are told.
+/// Absolute correlation of two errors beyond which a warning is reported.
 const TIED: f64 = 0.95;
 
-// Gather all doubts
+// Collect the warnings about a fit
 impl FitWarning {
-    /// All that is in doubt about a fit.
+    /// All warnings about a fit.
     fn all(plan: &LearnPlan, guess: &FitState, fitted: &Fitted, spread: &Spread) -> Vec<Self> {
         let keys = &plan.parameters;
         let told = |key: &Parameter| !matches!(key, Parameter::Noise(..));
@@ -1168,7 +1168,7 @@ impl FitWarning {
 }
 
 impl Spread {
-    /// Numbers whose errors are tied, the noise left out.
+    /// Pairs of parameters with strongly correlated errors, without those of the noise.
     fn ties(&self, keys: &[Parameter]) -> Vec<FitWarning> {
         let Some(all) = &self.covariance else { return Vec::new() };
         let mut ties = Vec::new();
@@ -1185,7 +1185,7 @@ impl Spread {
     }
 }
 
-// Say a doubt
+// Print a fit warning
 impl Display for FitWarning {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let names = |parts: &[(Parameter, f64)]| {
@@ -1214,10 +1214,10 @@ impl Display for FitWarning {
 
 // What was learned
 // A value with its error
-/// A value with its standard error, if that could be told.
+/// A fitted value, with its standard error if the slopes determine it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LearnedValue {
-    /// What it is.
+    /// The parameter.
     pub parameter: Parameter,
     /// The value, in SI units.
     pub value: f64,
@@ -1231,7 +1231,7 @@ pub struct LearnedValue {
 pub struct Learned {
     /// The system with what was learned in it.
     pub system: System,
-    /// All numbers of the fit; the errors of what was not told are missing.
+    /// All parameters of the fit; those that the slopes do not determine have no error.
     pub values: Vec<LearnedValue>,
     /// The Fried parameter \[m\] and its error.
     pub fried_parameter: (f64, Option<f64>),
@@ -1239,7 +1239,7 @@ pub struct Learned {
     pub fractions: Vec<(f64, Option<f64>)>,
     /// The mean noise of each star's slopes, rad², and its error; negative where there is less in the zero lag than turbulence explains.
     pub noise: Vec<(f64, Option<f64>)>,
-    /// What could not be told.
+    /// Warnings about parameters that the slopes do not determine.
     pub warnings: Vec<FitWarning>,
     /// The maps that it was learned from.
     pub maps: SlopeMaps,
@@ -1606,7 +1606,7 @@ mod tests {
         for part in 0..4 {
             let own = slopes.slice(s![200 * part..200 * (part + 1), ..]);
             let learned = learning.run(own, &unwatched).unwrap();
-            // Stars this near to each other hardly tell a turn of both.
+            // Stars this close to each other hardly determine a common rotation.
             let both = [Parameter::Rotation(0), Parameter::Rotation(1)];
             let is_that = |warning: &FitWarning| matches!(warning, FitWarning::Tied(keys, _) if *keys == both);
             assert!(
@@ -1704,7 +1704,7 @@ mod tests {
         );
     }
 
-    // What cannot be told is said
+    // Combinations without an effect are reported
     #[test]
     fn layers_that_look_alike_are_named() {
         let truth = system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0);
@@ -1721,7 +1721,7 @@ mod tests {
             told.contains("more strength of layer") && told.ends_with("no effect at all"),
             "{told}"
         );
-        // Layers a fifth of a lenslet apart are hardly told apart.
+        // Layers a fifth of a lenslet apart can hardly be separated.
         let near = system(0.15, [0.5, 0.3, 0.2], [3000.0, 3300.0], 20.0);
         let learned = learn(&near, &near, &[ParameterGroup::Strengths]);
         assert!(matches!(&learned.warnings[..], [FitWarning::Hardly(parts)] if parts.len() == 2));
@@ -1747,7 +1747,7 @@ mod tests {
         let blind = with(&truth, together);
         let learned = learn(&blind, &blind, &[ParameterGroup::Altitudes]);
         assert!(learned.warnings.contains(&FitWarning::Idle(Parameter::Altitude(1))));
-        // A bound says that it is one, and noise alone has no profile.
+        // A warning about a bound names it, and slopes of noise alone have no profile.
         let bound = FitWarning::Bound(Parameter::Strength(1), 0.0).to_string();
         assert_eq!(bound, "strength of layer 1: at the bound of 0");
         let refused =

@@ -1,16 +1,16 @@
 // Tangled from book/src/sets.md: edit there, or here and run cargo tangle stitch.
-//! Sensors in sets: those of each lattice with many slopes, and the few slopes of all others.
+//! Lattice groups: the sensors of each lattice with many slopes, and one unstructured group of all others.
 
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Groups;
 use ndarray::Array2;
 use std::ops::Range;
 
-// Sets of sensors
-/// The most slopes that are taken together without a lattice.
+// Lattice groups of sensors
+/// Largest number of slopes in the unstructured group.
 const FEW: usize = 256;
 
-/// The sensors of a system in sets: one for each lattice with many slopes, then one of all others, if there are any.
+/// Lattice groups of a system's sensors: one for each lattice with many slopes, then an unstructured one of all others, if there are any.
 ///
 /// ```
 /// use lenslet::model::{LensletArray, Sensor, SlopeOrder, Source};
@@ -32,19 +32,19 @@ const FEW: usize = 256;
 pub struct LatticeGroups {
     members: Vec<Vec<usize>>,
     lattices: usize,
-    /// Where the slopes of each sensor stand in the vector of all.
+    /// Indices of each sensor's slopes in the vector of all slopes.
     places: Vec<Range<usize>>,
 }
 
-// Steps of the sets
+// Methods of the lattice groups
 impl LatticeGroups {
-    // Take small groups together
-    /// The sets of a system's `groups`, whose slopes are in this order.
+    // Join small lattices into one group
+    /// Lattice groups of a system whose `groups` share a lattice each, and whose slopes are in this order.
     pub fn new(groups: &Groups, order: &SlopeOrder) -> Self {
         Self::of_at_most(FEW, groups, order)
     }
 
-    /// The sets of a system's `groups`, in which at most `few` slopes have no lattice.
+    /// Lattice groups of a system, with at most `few` slopes in the unstructured one.
     fn of_at_most(few: usize, groups: &Groups, order: &SlopeOrder) -> Self {
         let count = |q: usize| 2 * order.lenslets(q).len();
         let slopes = |members: &[usize]| members.iter().map(|&q| count(q)).sum::<usize>();
@@ -60,7 +60,7 @@ impl LatticeGroups {
             }
             small.extend(members.iter().copied());
         }
-        // List large groups and then the others
+        // List the large lattices, then the unstructured group
         small.sort_unstable();
         let is_large = |members: &&[usize]| !small.contains(&members[0]);
         let large = groups.members().filter(is_large).map(<[usize]>::to_vec);
@@ -71,93 +71,93 @@ impl LatticeGroups {
         let places = (0..sensors).map(|q| order.index(q, 0, 0)..order.index(q, 0, 0) + count(q));
         Self { members, lattices, places: places.collect() }
     }
-    // Look up sets and their members
-    /// The numbers of a set's sensors, ascending.
+    // Look up groups and their sensors
+    /// The numbers of a group's sensors, ascending.
     pub fn members(&self, set: usize) -> &[usize] {
         &self.members[set]
     }
 
-    /// How many sets share a lattice each; they come first.
+    /// Number of groups whose sensors share a lattice; they come first.
     pub fn lattices(&self) -> usize {
         self.lattices
     }
 
-    /// The number of the set without a lattice, if there is one.
+    /// Index of the unstructured group, if there is one.
     pub fn few(&self) -> Option<usize> {
         (self.members.len() > self.lattices).then_some(self.lattices)
     }
 
-    /// The numbers of all sets.
+    /// Indices of all groups.
     pub fn all(&self) -> Range<usize> {
         0..self.members.len()
     }
-    // Look up pairs and places of sets
-    /// Two sets at a time, the first before the second.
+    // Look up pairs and slopes of groups
+    /// All pairs of two groups, by their indices, the lower one first.
     pub fn pairs(&self) -> Vec<[usize; 2]> {
         self.all().flat_map(|a| (a + 1..self.members.len()).map(move |b| [a, b])).collect()
     }
 
-    /// The set of each sensor.
+    /// Index of each sensor's group.
     pub fn of_sensors(&self) -> Vec<usize> {
         let set = |q| self.members.iter().position(|members| members.contains(&q)).unwrap_or(0);
         (0..self.places.len()).map(set).collect()
     }
 
-    /// Where the slopes of a set's sensors stand in the vector of all.
+    /// Indices of the slopes of a group's sensors in the vector of all slopes, a range for each sensor.
     pub fn places(&self, set: usize) -> Vec<Range<usize>> {
         self.members[set].iter().map(|&q| self.places[q].clone()).collect()
     }
 
-    /// How many slopes a set has.
+    /// Number of slopes of a group.
     pub fn slopes(&self, set: usize) -> usize {
         self.members[set].iter().map(|&q| self.places[q].len()).sum()
     }
 
-    /// What belongs to a set's sensors in a list that has one of each.
+    /// The elements of a group's sensors in a list with one element for each sensor.
     pub(crate) fn pick<V: Clone>(&self, set: usize, all: &[V]) -> Vec<V> {
         self.members[set].iter().map(|&q| all[q].clone()).collect()
     }
 }
 
-// Covariances beside the lattices
-/// The covariances of slopes that have no lattice, rad².
+// Cross blocks of the covariance
+/// Dense blocks of the slope covariance matrix: those between lattice groups, and that of the unstructured group, rad².
 #[derive(Debug, Clone)]
 pub struct CrossBlocks {
-    /// The sets of sensors.
+    /// The lattice groups of the sensors.
     pub sets: LatticeGroups,
-    /// Of the set without a lattice with itself, if there is one.
+    /// Covariance of the unstructured group's slopes, if there is one.
     pub few: Option<Array2<f64>>,
-    /// Of the slopes of one set, as rows, with those of another, as columns, in the order of [`LatticeGroups::pairs`].
+    /// Covariances of the slopes of one group, as rows, with those of another, as columns, in the order of [`LatticeGroups::pairs`].
     pub between: Vec<Array2<f64>>,
 }
 
 // Names of arrays in blocks
-/// The covariance of the slopes of a set that shares a lattice, in a file.
+/// Name in a file of the slope covariance of a group with a lattice.
 pub(crate) fn slopes_name(set: usize) -> String {
     format!("slope_slope_{set}")
 }
 
-/// The covariance of the slopes of the set without a lattice, in a file.
+/// Name in a file of the slope covariance of the unstructured group.
 pub(crate) fn few_name(set: usize) -> String {
     format!("slope_slope_dense_{set}")
 }
 
-/// The covariance of the slopes of two sets, in a file.
+/// Name in a file of the covariance of the slopes of two groups.
 pub(crate) fn between_name([first, second]: [usize; 2]) -> String {
     format!("slopes_between_{first}_{second}")
 }
 
-/// The covariance of wavefronts with a set that shares a lattice with them, in a file; `k` counts the lattices of layers.
+/// Name in a file of the covariance of wavefronts with a group that shares a lattice with them; `k` counts the lattices of layers.
 pub(crate) fn wavefront_name(layered: bool, set: usize, k: usize) -> String {
     if layered { format!("wavefront_slope_{set}_{k}") } else { format!("wavefront_slope_{set}") }
 }
 
-/// The covariance of wavefronts with a set that shares no lattice with them, in a file.
+/// Name in a file of the covariance of wavefronts with a group that shares no lattice with them.
 pub(crate) fn wavefront_few_name(set: usize) -> String {
     format!("wavefront_slope_dense_{set}")
 }
 
-// Tests of sets
+// Tests of the lattice groups
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(members(25), [vec![0, 2], vec![3], vec![4], vec![1]]);
         assert_eq!(members(26), [vec![0, 2], vec![4], vec![1, 3]]);
         assert_eq!(members(1000), [vec![0, 2], vec![1, 3, 4]]);
-        // Look up what the sets hold
+        // Look up pairs, sensors and slopes of the groups
         let sets = sets(26);
         assert_eq!((sets.lattices(), sets.few(), sets.all()), (2, Some(2), 0..3));
         assert_eq!(sets.pairs(), [[0, 1], [0, 2], [1, 2]]);

@@ -1,7 +1,7 @@
 // Tangled from book/src/cuda-machine.md: edit there, or here and run cargo tangle stitch.
-//! Dense matrices taken apart by cuSOLVER, in its 64-bit form. Its errors bear no device's name yet.
+//! Dense factorisations by cuSOLVER, in its 64-bit form. Its errors do not contain the name of the device; the backend adds it.
 
-// What factorisations on CUDA stand on
+// Imports of factorisations on CUDA
 use crate::device::backend::Symmetric;
 use crate::error::Error;
 use cudarc::cusolver::sys::{self, cudaDataType, cusolverStatus_t};
@@ -11,21 +11,21 @@ use std::fmt::Debug;
 use std::ptr::null_mut;
 
 // Handle of cuSOLVER
-/// A handle of cuSOLVER on a stream, and the parameters that its 64-bit functions ask for.
+/// A handle of cuSOLVER on a stream, and the parameters of its 64-bit functions.
 pub(super) struct Solver {
     handle: sys::cusolverDnHandle_t,
     parameters: sys::cusolverDnParams_t,
     stream: CUstream,
 }
 
-// SAFETY: handles that any thread may use; one at a time does, whose turn the stream is.
+// SAFETY: any thread may use these handles; only the thread that holds the lock of the stream does.
 unsafe impl Send for Solver {}
 // SAFETY: as above.
 unsafe impl Sync for Solver {}
 
 impl Drop for Solver {
     fn drop(&mut self) {
-        // SAFETY: both were made with this structure and belong to it; a null handle is refused with a status, of no use to anybody here.
+        // SAFETY: both were made with this structure and belong to it; a null handle only gives an error status, which is ignored.
         unsafe {
             let _ = sys::cusolverDnDestroyParams(self.parameters);
             let _ = sys::cusolverDnDestroy(self.handle);
@@ -34,7 +34,7 @@ impl Drop for Solver {
 }
 
 // Open cuSOLVER on a stream
-/// What a call has answered, as an error of ours.
+/// The result of a call of cuSOLVER, with its status as an error.
 fn told<T, E: Debug>(call: &'static str, status: Result<T, E>) -> Result<T, Error> {
     status.map_err(|error| Error::Cuda {
         call,
@@ -58,8 +58,8 @@ impl Solver {
         Ok(solver)
     }
 
-    // Lend memory to a factorisation
-    /// Does some work of cuSOLVER with the bytes that it asks for, on the device and on the host. `calls` names asking and doing.
+    // Allocate workspace for a factorisation
+    /// Runs a function of cuSOLVER with its workspace, on the device and on the host. `calls` names the query of the sizes and the function.
     fn with_workspace(
         &self,
         calls: [&'static str; 2],
@@ -69,12 +69,12 @@ impl Solver {
         let (mut device, mut host) = (0, 0);
         told(calls[0], ask(&mut device, &mut host).result())?;
         let mut on_host = vec![0u8; host];
-        // SAFETY: the stream is that of this handle; the memory is given back below, in the order of the stream.
+        // SAFETY: the stream is that of this handle; the memory is freed below, in the order of the stream.
         let lent = unsafe { driver::malloc_async(self.stream, device.max(1)) };
         let lent = told("cuMemAllocAsync", lent)?;
         let memory = [lent as usize as *mut c_void, on_host.as_mut_ptr().cast()];
         let status = work(memory, [device, host]);
-        // SAFETY: allocated above on this stream, and given back once.
+        // SAFETY: allocated above on this stream, and freed once.
         let freed = unsafe { driver::free_async(lent, self.stream) };
         // SAFETY: as above.
         let done =
@@ -85,7 +85,7 @@ impl Solver {
     }
 
     // Take Cholesky's factor on CUDA
-    /// Queues Cholesky's factor in the place of its matrix.
+    /// Queues Cholesky's factorisation, which overwrites the matrix by its factor.
     pub fn cholesky(&self, of: &Symmetric) -> Result<(), Error> {
         let (solver, parameters, kind) = (self.handle, self.parameters, kind(of.double));
         let (n, a) = (of.order as i64, of.matrix as usize as *mut c_void);
@@ -119,7 +119,7 @@ impl Solver {
         })
     }
     // Find eigenvectors on CUDA
-    /// Queues eigenvectors in the place of their matrix.
+    /// Queues an eigendecomposition, which overwrites the matrix by its eigenvectors.
     pub fn eigenvectors(&self, of: &Symmetric, values: u64) -> Result<(), Error> {
         let (solver, parameters, kind) = (self.handle, self.parameters, kind(of.double));
         let [a, w] = [of.matrix, values].map(|address| address as usize as *mut c_void);

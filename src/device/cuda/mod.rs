@@ -1,5 +1,5 @@
 // Tangled from book/src/cuda-machine.md: edit there, or here and run cargo tangle stitch.
-//! CUDA behind the seam: each method is a call of NVIDIA's libraries, whose status becomes an error with its name.
+//! The CUDA backend: each method is a call of NVIDIA's libraries, whose status becomes an error with the name of the call.
 #![allow(unsafe_code)]
 
 pub(crate) mod compiler;
@@ -7,7 +7,7 @@ mod cusolver;
 pub(crate) mod distributed;
 pub mod probe;
 
-// What CUDA stands on
+// Imports of the CUDA backend
 use self::cusolver::Solver;
 use self::probe::{CudaDevice, Library, probe, require, require_function};
 use super::Device;
@@ -23,10 +23,10 @@ use std::ffi::{CString, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 // Open the devices of a name
-/// Opens the devices that a name stands for: all of the machine for `cuda`, one for `cuda:K`.
+/// Opens the devices of a name: all of the machine for `cuda`, one for `cuda:K`.
 ///
 /// # Errors
-/// `Device` with the reason where there is none, or the name is `cpu`.
+/// `Device` with the reason where there is no such device, or the name is `cpu`.
 pub fn open(device: Device) -> Result<Vec<Gpu>, Error> {
     let refuse = |reason: String| Error::Device { device: device.to_string(), reason };
     let Device::Cuda(ordinal) = device else {
@@ -43,7 +43,7 @@ pub fn open(device: Device) -> Result<Vec<Gpu>, Error> {
 }
 
 // One device and its context
-/// A device, its primary context, and what was made in it.
+/// A device, its primary context, and the programs, handles and plans made in it.
 struct Cuda {
     name: String,
     capability: (i32, i32),
@@ -57,7 +57,7 @@ struct Cuda {
     blas: Mutex<HashMap<u64, usize>>,
     /// Handles of cuSOLVER by their stream.
     solvers: Mutex<HashMap<u64, Arc<Solver>>>,
-    /// What each plan of cuFFT transforms, and whether in double precision.
+    /// Kind of transform of each plan of cuFFT, and whether it is in double precision.
     plans: Mutex<HashMap<u64, (Kind, bool)>>,
 }
 
@@ -66,8 +66,8 @@ unsafe impl Send for Cuda {}
 // SAFETY: as above; the maps have locks of their own.
 unsafe impl Sync for Cuda {}
 
-// Open and give back a device
-/// A map of the machine, also after a thread panicked with it.
+// Lock maps of a backend
+/// Locks a map of the backend, also after a thread panicked with it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -98,15 +98,15 @@ impl Cuda {
     }
 }
 
-// Give a device back
+// Release a device of CUDA
 impl Drop for Cuda {
     fn drop(&mut self) {
         if self.enter().is_err() {
             return;
         }
         let programs = self.programs.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: each handle was made by this machine, and nothing holds it any more: buffers, programs, graphs and plans keep
-        // the machine alive. A status is of no use to anybody here.
+        // SAFETY: each handle was made by this backend, and nothing uses it any more: buffers, programs, graphs and plans keep
+        // the backend alive. The status cannot be reported here.
         unsafe {
             for (_, program) in programs.drain() {
                 let _ = driver::module::unload(program as usize as sys::CUmodule);
@@ -117,7 +117,7 @@ impl Drop for Cuda {
 }
 
 // Make calls and name their errors
-/// The error of a driver's call on the device of this name.
+/// The error of a call of the driver on the device of this name.
 fn failed(device: &str, call: &'static str, error: DriverError) -> Error {
     let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
     let text = text.unwrap_or_else(|_| "unknown error".into());
@@ -143,9 +143,9 @@ impl Cuda {
     }
 
     // Make the context current
-    /// Makes the context that of the calling thread.
+    /// Makes the context current in the calling thread.
     fn enter(&self) -> Result<(), Error> {
-        // SAFETY: the context was retained when the machine was opened.
+        // SAFETY: the context was retained when the device was opened.
         self.call("cuCtxSetCurrent", unsafe { driver::ctx::set_current(self.context) })
     }
 
@@ -159,7 +159,7 @@ impl Cuda {
         }
     }
 
-    /// Refuses where a library, or a function of it, is missing.
+    /// Returns an error where a library, or a function of it, is missing.
     fn require(&self, found: Result<(), probe::NoCuda>) -> Result<(), Error> {
         found.map_err(|none| Error::Device { device: self.name.clone(), reason: none.to_string() })
     }
@@ -175,22 +175,22 @@ fn event_of(handle: u64) -> sys::CUevent {
 }
 
 // Limits of launches and of drivers
-/// Bytes of shared memory that a launch may have without asking.
+/// Bytes of shared memory that a launch may use by default.
 const SHARED: usize = 48 << 10;
 
-/// The oldest driver that can tell times.
+/// The oldest driver that supports timing.
 const TIMING: (i32, i32) = (12, 8);
 
 /// The oldest driver that can record early launches.
 const EARLY: (i32, i32) = (12, 3);
 
 impl Cuda {
-    /// A kernel that may have so many bytes of shared memory.
+    /// A kernel, allowed to use so many bytes of shared memory.
     fn with_shared(&self, kernel: u64, bytes: usize) -> Result<sys::CUfunction, Error> {
         let kernel = kernel as usize as sys::CUfunction;
         if bytes > SHARED {
             let limit = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: the kernel belongs to a program of this machine.
+            // SAFETY: the kernel belongs to a program of this backend.
             let set =
                 unsafe { driver::function::set_function_attribute(kernel, limit, bytes as i32) };
             self.call("cuFuncSetAttribute", set)?;
@@ -199,9 +199,9 @@ impl Cuda {
     }
 }
 
-// CUDA as a machine
+// The backend of CUDA
 impl Backend for Cuda {
-    // Tell what a CUDA device has
+    // Properties of a CUDA device
     fn name(&self) -> &str {
         &self.name
     }
@@ -219,7 +219,7 @@ impl Backend for Cuda {
     // Allocate and copy on CUDA
     fn allocate(&self, bytes: usize) -> Result<u64, Error> {
         self.enter()?;
-        // SAFETY: the address is given back once, by `forget`.
+        // SAFETY: the address is released once, by `forget`.
         self.call("cuMemAlloc", unsafe { driver::malloc_sync(bytes) })
     }
 
@@ -242,7 +242,7 @@ impl Backend for Cuda {
     // Pin memory of the host
     fn pin(&self, bytes: usize) -> Result<Box<dyn Pages>, Error> {
         self.enter()?;
-        // SAFETY: as many bytes as were asked for, or an error; given back once, when the pages are dropped.
+        // SAFETY: as many bytes as requested, or an error; released once, when the pages are dropped.
         let start = unsafe { driver::malloc_host(bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
         let start = self.call("cuMemHostAlloc", start)?.cast::<u8>();
         // SAFETY: the bytes were just allocated.
@@ -284,7 +284,7 @@ impl Backend for Cuda {
         self.call("cuEventSynchronize", unsafe { driver::event::synchronize(event_of(mark)) })
     }
 
-    // Tell times on CUDA
+    // Measure times on CUDA
     fn require_clock(&self) -> Result<(), Error> {
         if self.version >= TIMING {
             return Ok(());
@@ -330,7 +330,7 @@ impl Backend for Cuda {
     fn kernel(&self, program: u64, name: &str) -> Result<u64, Error> {
         self.enter()?;
         let name = self.library("cuModuleGetFunction", CString::new(name))?;
-        // SAFETY: the program was loaded by this machine, and is unloaded with it.
+        // SAFETY: the program was loaded by this backend, and is unloaded with it.
         let kernel =
             unsafe { driver::module::get_function(program as usize as sys::CUmodule, name) };
         Ok(self.call("cuModuleGetFunction", kernel)? as usize as u64)
@@ -351,7 +351,7 @@ impl Backend for Cuda {
             arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
         let (block, shared) = ((shape.block as u32, 1, 1), shape.shared as u32);
         let stream = stream_of(stream);
-        // SAFETY: who launches gives the kernel's own arguments; the driver reads as many bytes of each as the kernel declares, at
+        // SAFETY: the caller gives the arguments that the kernel declares; the driver reads as many bytes of each as declared, at
         // most eight, and copies them.
         let status = unsafe {
             driver::launch_kernel(kernel, (x, y, z), block, shared, stream, &mut pointers)
@@ -425,7 +425,7 @@ impl Backend for Cuda {
     fn replay(&self, stream: u64, graph: u64) -> Result<(), Error> {
         self.enter()?;
         let (graph, stream) = (graph as usize as sys::CUgraphExec, stream_of(stream));
-        // SAFETY: the graph was recorded by this machine, and keeps the buffers that it uses.
+        // SAFETY: the graph was recorded by this backend, and keeps the buffers that it uses.
         self.call("cuGraphLaunch", unsafe { driver::graph::launch(graph, stream) })
     }
 
@@ -441,12 +441,12 @@ impl Backend for Cuda {
             }
             // Copy within CUDA and to pinned memory
             Operation::Copy { from, to: there, bytes } => {
-                // SAFETY: both parts lie in their buffers.
+                // SAFETY: both ranges are within their buffers.
                 let status = unsafe { driver::memcpy_dtod_async(there, from, bytes, to) };
                 self.call("cuMemcpyDtoDAsync", status)
             }
             Operation::Send { host, to: there, bytes } => {
-                // SAFETY: pinned memory of this length, which nobody changes or gives back before the copy is done.
+                // SAFETY: pinned memory of this length, which is neither changed nor released before the copy is done.
                 let status = unsafe {
                     let host = std::slice::from_raw_parts(host as usize as *const u8, bytes);
                     driver::memcpy_htod_async(there, host, to)
@@ -454,7 +454,7 @@ impl Backend for Cuda {
                 self.call("cuMemcpyHtoDAsync", status)
             }
             Operation::Fetch { from, host, bytes } => {
-                // SAFETY: pinned memory of this length, at which nobody looks before the copy is done.
+                // SAFETY: pinned memory of this length, which is not read before the copy is done.
                 let status = unsafe {
                     let host = std::slice::from_raw_parts_mut(host as usize as *mut u8, bytes);
                     driver::memcpy_dtoh_async(host, from, to)
@@ -472,7 +472,7 @@ impl Backend for Cuda {
                 self.multiply_vector(stream, double, shape, [matrix, x, y])
             }
             Operation::Multiply(ref product) => self.multiply(stream, product),
-            // Take a matrix apart on CUDA
+            // Factorise a matrix on CUDA
             Operation::Cholesky(ref of) => {
                 self.solver(stream)?.cholesky(of).map_err(|error| self.named(error))
             }
@@ -499,7 +499,7 @@ impl Backend for Cuda {
         let plan = self.library("cufftCreate", result::create())?;
         let made = self.make_plan(plan, stream, transforms, kind);
         if made.is_err() {
-            // SAFETY: the plan was just made, and nobody else knows it.
+            // SAFETY: the plan was just made, and is used nowhere else.
             let _ = unsafe { result::destroy(plan) };
         }
         made?;
@@ -507,12 +507,12 @@ impl Backend for Cuda {
         Ok(plan as u64)
     }
 
-    // Give things back to CUDA
+    // Release handles of CUDA
     fn forget(&self, thing: Handle) {
         if self.enter().is_err() {
             return;
         }
-        // SAFETY: each thing was made by this machine, is given back once, and no work uses it. A status is of no use to anybody here.
+        // SAFETY: each handle was made by this backend, is released once, and no work uses it. The status cannot be reported here.
         unsafe {
             let _ = match thing {
                 Handle::Memory(address) => driver::free_sync(address),
@@ -557,7 +557,7 @@ impl Backend for Cuda {
 }
 
 // Pinned pages of CUDA
-/// Pinned memory. Whoever holds it holds the machine too, and therefore the context.
+/// Pinned memory. Its owner also keeps the backend alive, and therefore the context.
 struct Pinned {
     context: sys::CUcontext,
     start: *mut u8,
@@ -569,14 +569,14 @@ unsafe impl Send for Pinned {}
 // SAFETY: as above; bytes are changed through an exclusive reference only.
 unsafe impl Sync for Pinned {}
 
-// Answers of pinned pages
+// Methods of pinned pages
 impl Pages for Pinned {
     fn address(&self) -> u64 {
         self.start as usize as u64
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: allocated with this length; `gpu::Pinned` waits for the device's copies before it looks.
+        // SAFETY: allocated with this length; `gpu::Pinned` waits for the device's copies before it reads.
         unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
     }
 
@@ -588,7 +588,7 @@ impl Pages for Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: allocated by `pin`, and no copy is left; a status is of no use to anybody here.
+        // SAFETY: allocated by `pin`, and no copy is pending; the status cannot be reported here.
         let _ = unsafe {
             driver::ctx::set_current(self.context)
                 .and_then(|()| driver::free_host(self.start.cast()))
@@ -597,7 +597,7 @@ impl Drop for Pinned {
 }
 
 // Functions of cuBLAS by their sizes
-/// Calls a function of cuBLAS with sizes in 32 bits where they fit, else its form for 64.
+/// Calls a function of cuBLAS with 32-bit sizes where they fit, else its form with 64-bit sizes.
 macro_rules! by_size {
     ([$($size:ident),+], $short:path | $wide:path, ($($argument:expr),+ $(,)?)) => {
         if are_short(&[$($size),+]) {
@@ -616,7 +616,7 @@ fn are_short(sizes: &[i64]) -> bool {
 
 // Operations of CUDA's libraries
 impl Cuda {
-    /// Gives an empty plan its transforms and its stream.
+    /// Sets the transforms and the stream of an empty plan.
     fn make_plan(
         &self,
         plan: cufft::sys::cufftHandle,
@@ -629,7 +629,7 @@ impl Cuda {
         let (rank, batch) = (lengths.len() as i32, transforms.batch as i64);
         let (lengths, none) = (lengths.as_mut_ptr(), std::ptr::null_mut());
         // Make many transforms by cuFFT
-        // SAFETY: there are as many lengths as the rank says, read only during the call; no embedding is given.
+        // SAFETY: there are as many lengths as the rank of the transform, read only during the call; no embedding is given.
         let made = unsafe {
             result::make_plan_many64(plan, rank, lengths, none, 1, 0, none, 1, 0, kind, batch)
         };
@@ -647,7 +647,7 @@ impl Cuda {
         let direction = if kind == Kind::Inverse { 1 } else { -1 };
         let plan = plan as cufft::sys::cufftHandle;
         let [from, to] = [from, to].map(|address| address as usize as *mut c_void);
-        // SAFETY: the plan was made by this machine, and `Gpu::transform` has checked that the fields are as many as it transforms.
+        // SAFETY: the plan was made by this backend, and `Gpu::transform` has checked the number of fields.
         let status = unsafe {
             match (kind, double) {
                 (Kind::Forward | Kind::Inverse, true) => {
@@ -792,7 +792,7 @@ impl Cuda {
     }
 
     // Make a handle of cuBLAS
-    /// The handle of cuBLAS on a stream, after a look whether the library can count to these sizes.
+    /// The handle of cuBLAS on a stream, after a check that the library supports these sizes.
     fn blas(
         &self,
         stream: u64,
@@ -815,7 +815,7 @@ impl Cuda {
         // SAFETY: handle and stream are ours; the handle is destroyed with its stream.
         let status = unsafe { cublas::result::set_stream(blas, stream_of(stream).cast()) };
         if status.is_err() {
-            // SAFETY: the handle was made above and nobody else knows it.
+            // SAFETY: the handle was made above and is used nowhere else.
             let _ = unsafe { cublas::result::destroy_handle(blas) };
         }
         self.library("cublasSetStream", status)?;

@@ -1,5 +1,5 @@
 // Tangled from book/src/kernel-builds.md: edit there, or here and run cargo tangle stitch.
-//! A device for tests that does nothing, and notes which programs it is asked for.
+//! A backend for tests that computes nothing, and records the programs that it is asked to load.
 
 use crate::device::backend::{Backend, Handle, Operation, Pages, Transforms};
 use crate::device::gpu::{Gpu, KernelSource, Shape};
@@ -7,10 +7,10 @@ use crate::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A source with the options that it is compiled with.
+/// A source with its compiler options.
 pub(crate) type Request = (KernelSource, Vec<String>);
 
-/// The programs that `work` asks a device for, each once.
+/// The programs that `work` loads on a device, each once.
 ///
 /// # Errors
 /// Those of `work`.
@@ -23,7 +23,7 @@ pub(crate) fn requests(
     Ok(noted.lock().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
-// Machine that does nothing
+// Backend that computes nothing
 #[derive(Default)]
 struct Collector {
     noted: Arc<Mutex<Vec<Request>>>,

@@ -1,12 +1,12 @@
 // Tangled from book/src/emulated-device.md: edit there, or here and run cargo tangle stitch.
-//! A device for tests: kernels made by the machine's C++ compiler, run on the processor and watched.
+//! An emulated device for tests: kernels compiled by the system's C++ compiler run on the processor, with every access checked.
 #![allow(unsafe_code)]
 
 pub(crate) mod collector;
 mod ranks;
 mod translation;
 
-// What the emulator stands on
+// Imports of the emulator
 use self::translation::{compiler, library};
 use super::backend::{
     Backend, Collective, Handle, Kind, Operation, Pages, Product, Symmetric, Transforms, Triangular,
@@ -25,17 +25,17 @@ use std::time::Instant;
 use std::{env, slice};
 
 // Programs of this process
-/// The file of a library, or why there is none; and the library, loaded for each set.
+/// The file of a library, or the reason why there is none; and the library as loaded for each set.
 struct Program {
     key: (KernelSource, Vec<String>),
     file: OnceLock<Result<PathBuf, String>>,
     loaded: Mutex<BTreeMap<usize, &'static Library>>,
 }
 
-/// All programs of this process; a handle is a place in the list.
+/// All programs of this process; a handle is an index of the list.
 static PROGRAMS: Mutex<Vec<&'static Program>> = Mutex::new(Vec::new());
 
-/// A lock that a failed test left is as good as any other.
+/// Locks, also after a test failed with the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -56,7 +56,7 @@ fn load(source: &KernelSource, options: &[String]) -> Result<usize, Error> {
 }
 
 impl Program {
-    /// The file of its library, made by who asks first.
+    /// The file of its library, compiled by the first caller.
     fn file(&self) -> Result<&Path, Error> {
         let made = self.file.get_or_init(|| library(&self.key.0, &self.key.1));
         made.as_deref().map_err(|reason| failed("compile", reason))
@@ -86,7 +86,7 @@ impl Program {
 /// The number of a set of libraries that belongs to one emulator, until that is dropped.
 struct LibrarySet(usize);
 
-/// Sets that belong to somebody.
+/// Sets in use.
 static TAKEN: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
 impl Default for LibrarySet {
@@ -111,7 +111,7 @@ fn failed(call: &'static str, reason: impl ToString) -> Error {
     Error::Cuda { call, device: NAME.into(), reason: reason.to_string() }
 }
 
-/// What it says where only a library of the maker's would do.
+/// The error of an operation that needs a library of the vendor.
 fn no_eigenvectors() -> Error {
     failed("eigenvectors", "only a library finds them")
 }
@@ -148,7 +148,7 @@ impl Allocation {
         }
     }
 
-    // Look at the guards
+    // Check the guards
     fn start(&self) -> usize {
         self.base + GUARD
     }
@@ -158,14 +158,14 @@ impl Allocation {
     }
 
     fn is_intact(&self) -> bool {
-        // SAFETY: both guards belong to the allocation, and kernels run only while nobody looks.
+        // SAFETY: both guards belong to the allocation, and no kernel runs during the check.
         let guards = [self.base, self.start() + self.bytes]
             .map(|start| unsafe { slice::from_raw_parts(start as *const u8, GUARD) });
         guards.iter().all(|guard| guard.iter().all(|&byte| byte == GUARD_BYTE))
     }
 }
 
-// Give memory back
+// Free the memory
 impl Drop for Allocation {
     fn drop(&mut self) {
         if let Ok(layout) = Self::layout(self.bytes) {
@@ -175,19 +175,19 @@ impl Drop for Allocation {
     }
 }
 
-// Work that an emulator does
+// State and work of an emulator
 #[derive(Clone)]
 enum Work {
     Launch { kernel: u64, shape: Shape, arguments: Vec<u64> },
     Operation(Operation),
 }
 
-/// What an emulator holds.
+/// State of an emulator.
 #[derive(Default)]
 struct State {
     memory: BTreeMap<u64, Allocation>,
     libraries: LibrarySet,
-    /// Streams, each with what it records, if it does.
+    /// Streams, each with its recording while it records.
     streams: HashMap<u64, Option<Vec<Work>>>,
     marks: HashMap<u64, Instant>,
     kernels: Vec<Kernel>,
@@ -196,7 +196,7 @@ struct State {
     handles: u64,
 }
 
-// Ways to do work
+// Execute work on the emulator
 impl State {
     fn new_handle(&mut self) -> u64 {
         self.handles += 1;
@@ -223,12 +223,12 @@ impl State {
         if !inside {
             return Err(failed(call, format!("{bytes} bytes at {address:#x} lie in no buffer")));
         }
-        // SAFETY: the bytes were just found; the state is locked, and each call asks for bytes that no other slice holds.
+        // SAFETY: the bytes were just found; the state is locked, and each call requests bytes that no other slice refers to.
         Ok(unsafe { slice::from_raw_parts_mut(address as usize as *mut T, len) })
     }
 
-    // Do one piece of work
-    /// Records some work, or does it.
+    // Queue or execute work
+    /// Records some work, or executes it.
     fn queue(&mut self, stream: u64, work: Work) -> Result<(), Error> {
         match self.streams.get_mut(&stream) {
             Some(Some(recording)) => recording.push(work),
@@ -268,12 +268,12 @@ impl State {
             }
             // Copy from and to pinned memory
             Operation::Send { host, to, bytes } => {
-                // SAFETY: pinned memory of this length, which `gpu::Pinned` keeps and nobody changes meanwhile.
+                // SAFETY: pinned memory of this length, which `gpu::Pinned` keeps, and which is not changed during the copy.
                 let host = unsafe { slice::from_raw_parts(host as usize as *const u8, bytes) };
                 self.values("send", to, bytes)?.copy_from_slice(host);
             }
             Operation::Fetch { from, host, bytes } => {
-                // SAFETY: as above, and nobody looks at it meanwhile.
+                // SAFETY: as above, and it is not read during the copy.
                 let host = unsafe { slice::from_raw_parts_mut(host as usize as *mut u8, bytes) };
                 host.copy_from_slice(self.values("fetch", from, bytes)?);
             }
@@ -289,7 +289,7 @@ impl State {
                 self.multiply(&Product { double, shape, inner, transposed, factors, a, b, c })?;
             }
             Operation::Multiply(ref product) => self.multiply(product)?,
-            // Take a matrix apart
+            // Factorise a matrix
             Operation::Cholesky(ref of) if of.double => self.cholesky::<f64>(of)?,
             Operation::Cholesky(ref of) => self.cholesky::<f32>(of)?,
             Operation::SolveTriangular(ref rows) if rows.double => self.solve::<f64>(rows)?,
@@ -315,9 +315,9 @@ impl State {
             buffer: buffers.as_ptr(),
             arguments: pointers.as_mut_ptr(),
         };
-        // SAFETY: the entry point was made for this structure; who launches gives the kernel's own arguments.
+        // SAFETY: the entry point was made for this structure; the caller gives the arguments that the kernel declares.
         let message = unsafe { (known.entry)(&launch) };
-        // Tell what a launch did wrong
+        // Report errors of a launch
         let wrong = |reason: &str| Err(failed("launch", format!("{}: {reason}", known.name)));
         if !message.is_null() {
             // SAFETY: a message is a text in the library, with a zero at its end.
@@ -330,8 +330,8 @@ impl State {
     }
 }
 
-// Launches as the library sees them
-/// The launch as a library knows it.
+// Launches as the library expects them
+/// A launch, in the layout that a library expects.
 #[repr(C)]
 struct Launch {
     grid: [u32; 3],
@@ -348,17 +348,17 @@ struct Kernel {
     entry: unsafe extern "C" fn(&Launch) -> *const std::ffi::c_char,
 }
 
-// Device that is not there
-/// A device that is not there: its memory and kernels are this process's.
+// The emulator and its state
+/// An emulated device: its memory and kernels are those of this process.
 pub(crate) struct Emulator {
     state: Arc<Mutex<State>>,
 }
 
 impl Emulator {
-    /// An emulator with nothing in its memory; none where there is no compiler, which is said once and aloud.
+    /// An emulator with empty memory; none where there is no compiler, which is reported once on the standard error.
     ///
     /// # Panics
-    /// Where there can be none, and the variable `LENSLET_REQUIRE_EMULATOR` is set.
+    /// Where there is no compiler, and the variable `LENSLET_REQUIRE_EMULATOR` is set.
     pub(crate) fn for_tests() -> Option<Self> {
         static TOLD: Once = Once::new();
         let told = |reason: String| {
@@ -369,13 +369,13 @@ impl Emulator {
         compiler().map(|_| Self { state: Arc::default() }).map_err(told).ok()
     }
 
-    /// What it holds.
+    /// Locks its state.
     fn enter(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 }
 
-// Tuned operations done plainly
+// Plain forms of tuned operations
 impl State {
     fn transform(&self, plan: u64, from: u64, to: u64) -> Result<(), Error> {
         let plan = self.plans.get(&plan).ok_or_else(|| failed("transform", "no plan"))?;
@@ -445,7 +445,7 @@ impl State {
     }
 }
 
-// Take matrices apart plainly
+// Factorise matrices by plain loops
 impl State {
     /// Cholesky's factor, row by row of Lᵗ.
     fn cholesky<T: Real>(&self, of: &Symmetric) -> Result<(), Error> {
@@ -531,7 +531,7 @@ fn whole<T: Real>(halves: &[Complex<T>], plan: &Transforms) -> Vec<Complex<T>> {
     whole
 }
 
-// Emulator as a machine
+// Emulator as a backend
 impl Backend for Emulator {
     fn name(&self) -> &str {
         NAME
@@ -568,7 +568,7 @@ impl Backend for Emulator {
         Ok(())
     }
 
-    // Forget a thing of the emulator
+    // Release handles of the emulator
     fn forget(&self, thing: Handle) {
         let mut state = self.enter();
         match thing {
@@ -705,7 +705,7 @@ impl Pages for Allocation {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the allocation has so many bytes between its guards, and copies are done when they are asked for.
+        // SAFETY: the allocation has so many bytes between its guards, and copies are finished when their calls return.
         unsafe { slice::from_raw_parts(self.start() as *const u8, self.bytes) }
     }
 
@@ -725,7 +725,7 @@ mod tests {
         Emulator::for_tests().map(|emulator| Gpu::new(emulator).unwrap())
     }
 
-    // Miss a compiler aloud
+    // Report a missing compiler
     #[cfg(target_os = "linux")]
     #[test]
     fn a_missing_compiler_is_told_or_refused() {
@@ -940,7 +940,7 @@ mod tests {
         assert!(clear(address + 8, 16).is_ok() && clear(address + 9, 16).is_err());
         let intact = || emulator.enter().memory[&address].is_intact();
         assert!(intact());
-        // SAFETY: the byte belongs to the guard behind the buffer.
+        // SAFETY: the byte belongs to the guard after the buffer.
         unsafe { *((address as usize + 24) as *mut u8) = 1 };
         assert!(!intact());
         emulator.begin_recording(stream).unwrap();

@@ -1,7 +1,7 @@
 // Tangled from book/src/emulated-device.md: edit there, or here and run cargo tangle stitch.
-//! Emulated devices of one process as ranks: each sees what all have, and does the whole work by itself.
+//! Emulated devices of one process as ranks: each receives the parts of all ranks, and does the whole computation by itself.
 
-// What emulated ranks stand on
+// Imports of emulated ranks
 use super::{State, failed, lock, no_eigenvectors};
 use crate::device::backend::{Collective, Dealt, Operation, Symmetric, Triangular};
 use crate::device::collective::BlockCyclic;
@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-// Table where ranks lay down bytes
-/// Where ranks of one identifier lay down bytes, round after round.
+// Table for exchanges of ranks
+/// Exchange of bytes between the ranks of one identifier, in rounds.
 pub(super) struct Table {
     round: Mutex<Round>,
     full: Condvar,
@@ -29,15 +29,15 @@ struct Round {
 /// All tables of this process by their identifiers.
 static TABLES: Mutex<Option<HashMap<Vec<u8>, Arc<Table>>>> = Mutex::new(None);
 
-/// An identifier that no table has.
+/// An unused identifier.
 pub(super) fn identifier() -> Vec<u8> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed).to_le_bytes().to_vec()
 }
 
-// Lay down and take up
+// Exchange bytes between ranks
 impl Table {
-    /// Lays down what a rank has, and takes up what all have.
+    /// Contributes the bytes of a rank, and returns those of all ranks.
     fn exchange(&self, rank: usize, bytes: Vec<u8>) -> Result<Arc<Vec<Vec<u8>>>, Error> {
         let mut round = lock(&self.round);
         let now = round.number;
@@ -59,16 +59,16 @@ impl Table {
 }
 
 // Emulated rank
-/// An emulated device among others.
+/// An emulated device as one rank of several.
 pub(super) struct Seated {
     state: Arc<Mutex<State>>,
     table: Arc<Table>,
     place: [usize; 2],
 }
 
-// Sit down at a table
+// Join a table of ranks
 impl Seated {
-    /// Sits down at the table of an identifier, and waits for the others.
+    /// Joins the table of an identifier, and waits for all ranks.
     pub(super) fn new(
         state: Arc<Mutex<State>>,
         place: [usize; 2],
@@ -86,20 +86,20 @@ impl Seated {
         Ok(Self { state, table, place })
     }
 
-    // See what all ranks have
-    /// Bytes of all ranks, each with as many as it gives.
+    // Exchange parts of rows
+    /// Bytes of all ranks; each rank may contribute another number of them.
     fn all(&self, [address, bytes]: [u64; 2]) -> Result<Arc<Vec<Vec<u8>>>, Error> {
         let mine = lock(&self.state).values::<u8>("share", address, bytes as usize)?.to_vec();
         self.table.exchange(self.place[0], mine)
     }
 
-    /// What this rank has of some rows, in place of what it had.
+    /// Overwrites this rank's part of some rows.
     fn put(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
         lock(&self.state).values("put", address, bytes.len())?.copy_from_slice(bytes);
         Ok(())
     }
 
-    // Gather rows and deal them out
+    // Gather whole rows from ranks
     /// All columns of some rows at a new address.
     fn gathered(&self, of: &Dealt, [address, rows]: [u64; 2]) -> Result<u64, Error> {
         let size = size(of.double);
@@ -121,8 +121,8 @@ impl Seated {
         Ok(whole)
     }
 
-    // Deal whole rows out
-    /// This rank's columns of whole rows, which are given back.
+    // Distribute whole rows
+    /// Copies this rank's columns of whole rows, and frees the rows.
     fn dealt(&self, of: &Dealt, whole: u64, [address, rows]: [u64; 2]) -> Result<(), Error> {
         let (size, mut state) = (size(of.double), lock(&self.state));
         let from = state.values::<u8>("deal", whole, rows as usize * of.order * size)?;
@@ -150,7 +150,7 @@ fn size(double: bool) -> usize {
     if double { 8 } else { 4 }
 }
 
-// Work of emulated ranks
+// Collective operations of emulated ranks
 impl Collective for Seated {
     fn cholesky(&self, _stream: u64, of: &Dealt, report: u64) -> Result<(), Error> {
         let rows = [of.matrix, of.order as u64];

@@ -1,7 +1,7 @@
 // Tangled from book/src/emulated-device.md: edit there, or here and run cargo tangle stitch.
 //! The text of kernels made into C++, and compiled to a library for the processor.
 
-// What the translation stands on
+// Imports of the translation
 use crate::device::gpu::{Header, KernelSource};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use std::sync::OnceLock;
 use std::{env, fs};
 
 // Kernel text made into C++
-/// What makes a kernel C++: the words of its language, and its mathematics.
+/// Headers that make a kernel C++: the keywords of CUDA, and its mathematical functions.
 const WORDS: &str = concat!(
     include_str!("../../../kernels/device/processor.h"),
     include_str!("../../../kernels/device/mathematics.h"),
 );
 
-/// What runs it.
+/// The code that runs kernels.
 const PROCESSOR: &str = concat!(
     include_str!("../../../kernels/device/processor.h"),
     include_str!("../../../kernels/device/processor.cpp"),
@@ -43,7 +43,7 @@ fn kernel_names(text: &str) -> Vec<String> {
     kernels.filter_map(name).collect()
 }
 
-/// What follows the brackets that a text begins with.
+/// The text after the brackets that it begins with.
 fn behind_brackets(text: &str) -> &str {
     let mut open = 0;
     let end = text.find(|c: char| {
@@ -70,7 +70,7 @@ fn with_dynamic_memory(text: &str) -> String {
 }
 
 // Compile kernels to a library
-/// The C++ compiler with its version, or why there is none.
+/// The C++ compiler with its version, or the reason why there is none.
 pub(super) fn compiler() -> Result<&'static (String, String), String> {
     static FOUND: OnceLock<Result<(String, String), String>> = OnceLock::new();
     let find = || {
@@ -99,17 +99,17 @@ const OPTIONS: [&str; 9] = [
     "-U_FORTIFY_SOURCE",
 ];
 
-/// Options for kernels that have every access watched, and none; they run less long than they are compiled.
+/// Options for kernels with and without a check of every access; compiling them takes longer than running them.
 const KERNELS: [&[&str]; 2] = [&["-O1", "-fsanitize=thread"], &["-O1"]];
 
-/// Option for what runs them.
+/// Option for the code that runs them.
 const OPTIMISED: &str = "-O2";
 
-/// Options of the linker: a library finds what it needs in the C library alone.
+/// Options of the linker: a library depends on the C library alone.
 const LINKED: [&str; 4] = ["-shared", "-nodefaultlibs", "-lm", "-lc"];
 
-// Keep what was compiled
-/// A file of the compiler's, which is made, in a folder of its own and as `made`, where it is not there yet.
+// Cache compiled files of kernels
+/// A cached file of the compiler; where it is missing, `make` makes it in a folder of its own, under the name `made`.
 fn kept(
     name: &str,
     key: impl Hash,
@@ -152,7 +152,7 @@ pub(super) fn library(source: &KernelSource, options: &[String]) -> Result<PathB
     })
 }
 
-/// What runs kernels, compiled.
+/// The object file of the code that runs kernels.
 fn processor() -> Result<&'static Path, String> {
     static MADE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let make = |folder: &Path| {
@@ -163,7 +163,7 @@ fn processor() -> Result<&'static Path, String> {
     made.as_deref().map_err(Clone::clone)
 }
 
-// Write what is to be compiled
+// Write kernels and headers to compile
 /// Writes a text as `kernels.cpp`, and headers under their names.
 fn write(folder: &Path, text: &str, headers: &[Header]) -> std::io::Result<()> {
     fs::write(folder.join("kernels.cpp"), text)?;

@@ -1,7 +1,7 @@
 // Tangled from book/src/several-devices.md: edit there, or here and run cargo tangle stitch.
-//! A graphics processor as one rank of several, and what they do together.
+//! A graphics processor as one rank of several, and its collective operations.
 
-// What a member stands on
+// Imports of a rank
 use super::{Buffer, BufferView, Gpu, Precision};
 use crate::device::backend::{Collective, Dealt};
 use crate::device::collective::BlockCyclic;
@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::numerics::real::Real;
 use std::sync::Arc;
 
-// A device among others
-/// A graphics processor that has joined others as one of several ranks. All of them do the same calls in the same order.
+// Device as a rank
+/// A graphics processor that has joined others as one of several ranks. All ranks make the same calls in the same order.
 #[derive(Clone)]
 pub(crate) struct Rank {
     gpu: Gpu,
@@ -20,18 +20,18 @@ pub(crate) struct Rank {
 
 // Join other devices as a rank
 impl Gpu {
-    /// What ranks know each other by, for [`Gpu::join`]; one of them asks for it and tells the others.
+    /// Identifier of a new group of ranks, for [`Gpu::join`]; one rank makes it and sends it to the others.
     ///
     /// # Errors
-    /// `Device` where a library for several devices is missing, with its name.
+    /// `Device` with the name of a library for several devices that is missing.
     pub(crate) fn identifier(&self) -> Result<Vec<u8>, Error> {
         self.machine().identifier()
     }
 
-    /// Joins others as a rank of so many, and waits for them.
+    /// Joins other devices as a rank, and waits for all of them; `place` is the rank and the number of ranks.
     ///
     /// # Errors
-    /// As [`Gpu::identifier`], and `Cuda` where a library refuses.
+    /// As [`Gpu::identifier`], and `Cuda` where a call of a library fails.
     pub(crate) fn join(&self, place: [usize; 2], identifier: &[u8]) -> Result<Rank, Error> {
         let (_turn, machine, stream) = self.queue.enter();
         let group = machine.join(stream, place, identifier)?.into();
@@ -39,25 +39,25 @@ impl Gpu {
     }
 }
 
-// Steps of a member
+// Collective operations of a rank
 impl Rank {
     /// The device.
     pub(crate) fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    /// Its rank, and how many there are.
+    /// Its rank, and the number of ranks.
     pub(crate) fn place(&self) -> [usize; 2] {
         self.place
     }
 
-    /// Ends whatever the ranks do together, from any thread; nothing can be done together any more.
+    /// Aborts the collective operation in progress, from any thread; no further one is possible.
     pub(crate) fn abort(&self) {
         self.group.abort();
     }
 
-    // Describe a dealt matrix
-    /// A matrix of `order` columns that are dealt out, of which the buffer has this rank's.
+    // Describe a matrix in block-cyclic layout
+    /// A matrix in block-cyclic layout, of which the buffer has this rank's columns.
     fn dealt<T: Real>(&self, matrix: &Buffer<T>, deal: &BlockCyclic) -> Result<Dealt, Error> {
         self.gpu.own("buffer", &matrix.memory.device)?;
         assert_eq!(*deal, deal.of(self.place[0]), "a deal is that of the rank");
@@ -73,19 +73,19 @@ impl Rank {
     }
 
     // Read what a call reports
-    /// Reads what a call reports: nothing, or a number from 1.
+    /// The report of a call: 0, or a number from 1.
     fn reported(&self, call: impl FnOnce(u64, u64) -> Result<(), Error>) -> Result<i32, Error> {
         let report = self.gpu.zeros::<i32>(1)?;
         let (_turn, _, stream) = self.gpu.queue.enter();
         let done = call(stream, report.address).map_err(|error| self.named(error));
-        // A library may call it an error that it has something to report.
+        // A library may return an error together with a report.
         match (report.read(), done) {
             (Ok(said), _) if said[0] > 0 => Ok(said[0]),
             (said, done) => done.and(said).map(|said| said[0]),
         }
     }
 
-    /// An error of what ranks do together, with the name of this device.
+    /// The error of a collective operation, with the name of this device.
     fn named(&self, error: Error) -> Error {
         match error {
             Error::Cuda { call, reason, .. } => {
@@ -95,12 +95,12 @@ impl Rank {
         }
     }
 
-    // Factorise together
-    /// Puts Cholesky's factor in the place of a symmetric positive definite matrix of which the upper triangle by rows is looked at;
-    /// tells the first pivot that is not positive.
+    // Factorise by all ranks
+    /// Replaces a symmetric positive definite matrix, of which it reads the upper triangle by rows, by its Cholesky factor;
+    /// returns the first pivot that is not positive.
     ///
     /// # Errors
-    /// `Cuda` where a library fails, as for all that ranks do together.
+    /// `Cuda` where a library fails, as for all collective operations.
     pub(crate) fn cholesky<T: Real>(
         &self,
         matrix: &Buffer<T>,
@@ -111,7 +111,7 @@ impl Rank {
         Ok(usize::try_from(report).ok().and_then(|number| number.checked_sub(1)))
     }
 
-    /// Each row b, of which a rank has the columns of its deal, becomes A⁻¹ b by the factor of A.
+    /// Replaces each row b, of which a rank has the columns of its layout, by A⁻¹ b, from the factor of A.
     pub(crate) fn solve<T: Real>(
         &self,
         factor: &Buffer<T>,
@@ -134,9 +134,9 @@ impl Rank {
         Err(Error::Failed { what: what.into(), reason })
     }
 
-    // Find eigenvectors together
-    /// The eigenvalues of a symmetric matrix, ascending, and its eigenvectors, one a row, of which each rank has its columns. The matrix
-    /// is lost.
+    // Eigenvectors of a distributed matrix
+    /// Eigenvalues of a symmetric matrix, ascending, and its eigenvectors, one a row, of which each rank has its columns. The matrix
+    /// is overwritten.
     pub(crate) fn eigenvectors<T: Real>(
         &self,
         matrix: &Buffer<T>,
@@ -151,8 +151,8 @@ impl Rank {
         Ok((values.read()?, vectors))
     }
 
-    // Sum and send together
-    /// Adds up the numbers of all ranks; each gets the sum.
+    // Sum and broadcast over ranks
+    /// Sums the numbers of all ranks; each rank gets the sum.
     pub(crate) fn sum<T: Real>(&self, values: &Buffer<T>) -> Result<(), Error> {
         self.gpu.own("buffer", &values.memory.device)?;
         let (_turn, _, stream) = self.gpu.queue.enter();

@@ -12,7 +12,7 @@ use crate::numerics::real::Precision;
 use ndarray::{ArrayViewD, Axis};
 use num_complex::{Complex32, Complex64};
 
-// Pose micrographs of a sample file
+// Plan plane-wave images of a sample file
 impl SampleFile {
     /// The images of a plane wave that the file describes.
     ///

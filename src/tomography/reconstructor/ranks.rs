@@ -1,7 +1,7 @@
 // Tangled from book/src/reconstructor-ranks.md: edit there, or here and run cargo tangle stitch.
 //! Reconstructors by several graphics processors, of one machine or of several.
 
-// What reconstructors of ranks stand on
+// Imports of reconstructors by ranks
 use super::gpu::{HostColumns, RIDGE};
 use super::{ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::collective::BlockCyclic;
@@ -21,11 +21,11 @@ use rayon::slice::ParallelSlice;
 use std::sync::Arc;
 
 // Decide whether ranks share the work
-/// Slopes from which several devices are faster than one, once they have found each other.
+/// Slopes from which several devices are faster than one, once they have joined.
 const WORTHWHILE: usize = 16_384;
 
 impl ReconstructorPlan {
-    /// Why the devices of an engine do not invert together; nothing where they do, or there is only one.
+    /// Reason why the devices of an engine do not share the inversion; none where they do, or where there is only one.
     pub(super) fn why_alone(&self, engine: &Engine) -> Option<String> {
         let ([_, ranks], devices) = (engine.place(), engine.devices());
         if devices.is_empty() || (ranks == 1 && !engine.rank_group().is_seated()) {
@@ -37,7 +37,7 @@ impl ReconstructorPlan {
         if !BlockCyclic::serves_all(self.measurements, ranks) {
             return Some(format!("{} slopes are too few to be dealt out", self.measurements));
         }
-        // Look at the libraries and the size
+        // Check the libraries and the size
         if engine.rank_group().is_seated() {
             return None;
         }
@@ -57,15 +57,15 @@ impl ReconstructorPlan {
         })
     }
 
-    // Tell whether ranks share the work
-    /// Whether the devices of an engine, or those of several processes, invert together.
+    // Whether ranks share the inversion
+    /// Whether the devices of an engine, or those of several processes, share the inversion.
     pub(super) fn is_shared(&self, engine: &Engine) -> bool {
         let several = engine.place()[1] > 1 || engine.rank_group().is_seated();
         several && !engine.devices().is_empty() && self.why_alone(engine).is_none()
     }
 
-    // Refuse what several processes cannot share
-    /// Refuses several processes for what one has to do alone.
+    // Reject what several processes cannot share
+    /// Rejects several processes for a computation that they cannot share.
     pub(super) fn check_ranks(&self, engine: &Engine) -> Result<(), Invalid> {
         let why = engine.rank_group().is_seated().then(|| self.why_alone(engine)).flatten();
         let refuse = |why| Invalid::new("ranks", engine.place()[1], format!("1, as {why}"));
@@ -73,7 +73,7 @@ impl ReconstructorPlan {
     }
 
     // Memory of ranks
-    /// Bytes that each rank takes, at most.
+    /// Maximum number of bytes on each rank.
     pub(super) fn on_rank(&self, engine: &Engine) -> u64 {
         let [n, m] = [self.measurements, self.truth_slopes].map(|k| k as f64);
         let targets = self.system.targets().len() as f64;
@@ -94,24 +94,24 @@ impl ReconstructorPlan {
     }
 }
 
-// Sizes that libraries of ranks take
-/// Parts of the size of a rank's part of C_mm that finding eigenvectors takes, its own included.
+// Memory of the libraries of ranks
+/// Memory for eigenvectors, in units of a rank's part of C_mm, which is included.
 const EIGENVECTORS: f64 = 8.5;
 
-/// Bytes that the libraries of ranks take whatever the sizes.
+/// Bytes that the libraries of ranks take at any size.
 const WORKING: u64 = 2 << 30;
 
-// Kernel of the corner
-/// The kernel that takes the corner of a factor.
+// Kernel for the corner of a factor
+/// The kernel that copies the corner of a factor.
 const CORNER: KernelSource = KernelSource {
     name: "corner.cu",
     text: include_str!("../../../kernels/tomography/corner.cu"),
     headers: &[REAL],
 };
 
-// Invert together
+// Invert by all ranks
 impl ReconstructorPlan {
-    /// Reconstructor and errors by all ranks, where this process has rank 0; nothing elsewhere.
+    /// Reconstructor and errors from all ranks, where this process has rank 0; none elsewhere.
     pub(super) fn invert_together(
         &self,
         truth: &Array2<f64>,
@@ -131,8 +131,8 @@ impl ReconstructorPlan {
         Ok(found.into_iter().flatten().next())
     }
 
-    // Do the part of one rank
-    /// What one rank does of the inversion, in the precision T; rank 0 has the results.
+    // Part of one rank in an inversion
+    /// The part of one rank in the inversion, in the precision T; rank 0 has the results.
     fn part<T: Real>(
         &self,
         member: &Rank,
@@ -186,8 +186,8 @@ impl ReconstructorPlan {
         Ok(is_first.then_some((found, errors, spectrum, kept)))
     }
 
-    // Tell whether a border is enough
-    /// Whether ranks need no rows beside the matrix: the errors of one truth are all that is wanted.
+    // Whether a border is enough
+    /// Whether a bordered matrix is enough: only the errors of one truth are requested.
     fn is_bordered(&self) -> bool {
         let alone = self.options.errors_only && !self.options.keep && !self.is_delayed();
         alone && self.method == Inversion::Cholesky
@@ -205,7 +205,7 @@ impl ReconstructorPlan {
     }
 
     // Border the matrix with the truth
-    /// The columns of a deal of the bordered matrix, Eq. [bordered](https://lenslet.github.io/lenslet/reconstructor-ranks.html#eq-bordered), over `unit`; `sum` adds numbers of all ranks.
+    /// A rank's columns of the bordered matrix, Eq. [bordered](https://lenslet.github.io/lenslet/reconstructor-ranks.html#eq-bordered), divided by `unit`; `sum` adds numbers over all ranks.
     fn bordered<T: Real>(
         &self,
         (gpu, deal): (&Gpu, &BlockCyclic),
@@ -226,7 +226,7 @@ impl ReconstructorPlan {
     }
 
     // Errors of a bordered matrix
-    /// The errors by the factor of the bordered matrix, where this is rank 0; nothing elsewhere.
+    /// The errors from the factor of the bordered matrix, on rank 0; none elsewhere.
     fn errors_of_border<T: Real>(
         &self,
         member: &Rank,
@@ -250,7 +250,7 @@ impl ReconstructorPlan {
     }
 
     // Take the corner of a factor
-    /// The corner of the factor of a bordered matrix, of which a rank has the columns of a deal, transposed: zero where they are not here.
+    /// The corner of the factor of a bordered matrix in block-cyclic layout, transposed: zero in the columns of other ranks.
     fn corner<T: Real>(
         &self,
         gpu: &Gpu,
@@ -269,7 +269,7 @@ impl ReconstructorPlan {
         Ok(corner)
     }
 
-    /// The errors of all targets by the corner of the factor.
+    /// The errors of all targets from the corner of the factor.
     fn errors_of_corner<T: Real>(
         &self,
         gpu: &Gpu,
@@ -285,7 +285,7 @@ impl ReconstructorPlan {
     }
 
     // Sum the errors over ranks
-    /// C_tt less products of rows, on rank 0; elsewhere nothing. Where each rank has some columns of the factors, all add up.
+    /// C_tt less products of rows, on rank 0; empty elsewhere. Where each rank has some columns of the factors, the products are summed.
     fn errors_by_ranks<T: Real>(
         &self,
         (member, truth): (&Rank, &Array2<f64>),
@@ -310,10 +310,10 @@ impl ReconstructorPlan {
 }
 
 // Collect the columns of all ranks
-/// Numbers that rank 0 takes over at a time.
+/// Numbers that rank 0 collects at a time.
 const PIECE: usize = 1 << 26;
 
-/// All columns of some rows, of which each rank has those of its deal, times `unit` on rank 0; elsewhere nothing.
+/// All columns of some rows in block-cyclic layout, times `unit`, on rank 0; empty elsewhere.
 fn collected<T: Real>(
     member: &Rank,
     deal: &BlockCyclic,
@@ -323,7 +323,7 @@ fn collected<T: Real>(
     let [rank, ranks] = member.place();
     let count = rows.len() / deal.count();
     let mut all = Array2::zeros((if rank == 0 { count } else { 0 }, deal.columns()));
-    // All ranks agree on the size of a piece: rank 0 has the most columns.
+    // All ranks compute the same size of a piece: rank 0 has the most columns.
     let piece = PIECE.min(count * deal.of(0).count()).max(deal.columns());
     let room = member.gpu().zeros::<T>(if ranks > 1 { piece } else { 0 })?;
     for from in 0..ranks {
@@ -348,8 +348,8 @@ fn collected<T: Real>(
     Ok(all)
 }
 
-// Put columns into their places
-/// Puts the columns of a deal, times `unit`, into so many rows of a matrix, from a first one.
+// Copy columns to their positions
+/// Copies the columns of a layout, times `unit`, to rows of a matrix, from a first one.
 fn put_columns<T: Real>(
     (all, first): (&mut Array2<f64>, usize),
     deal: &BlockCyclic,
@@ -391,7 +391,7 @@ mod tests {
     }
 
     // Two small stars
-    /// The smallest star of the tests of covariances twice, once turned by an angle.
+    /// The smallest guide star of the tests of covariances twice, one of them with a sensor rotated by an angle.
     fn pair(noise: f64, turned: f64) -> System {
         let all = windy(noise);
         let mut stars = [2, 2].map(|q: usize| all.guide_stars()[q].clone());
@@ -404,7 +404,7 @@ mod tests {
     fn two_ranks_reconstruct_as_one_does() {
         let mut system = pair(2e-14, 0.2);
         let mut stars = system.guide_stars().to_vec();
-        // What one star does not measure is taken out, and what the other does not is uncertain.
+        // The mode that one star does not measure is removed, and that of the other is uncertain.
         (stars[0].tip_tilt, stars[0].focus) = (TipTilt::unknown(1e-12).unwrap(), Focus::Removed);
         stars[1].tip_tilt = TipTilt::Removed;
         system = system.to_builder().guide_stars(stars).build().unwrap();
@@ -451,7 +451,7 @@ mod tests {
                         "{method:?} on {name}"
                     );
                 }
-                // What is kept is what was inverted: R C_mm is C_tm of the later truth.
+                // The kept matrices are those that were inverted: R C_mm is C_tm of the later truth.
                 let [c_mm, c_tm] = two.3.as_ref().unwrap();
                 assert!(
                     largest(&(rows.dot(c_mm) - c_tm)) < 1e-10 * largest(c_tm),
@@ -496,7 +496,7 @@ mod tests {
         }
     }
 
-    // A pivot is blamed by ranks
+    // Ranks report a pivot
     #[test]
     fn ranks_blame_a_slope_and_say_why_one_works_alone() {
         let twins = pair(0.0, 0.0);
@@ -512,11 +512,11 @@ mod tests {
                 error.contains("not positive definite") && error.contains("guide_star[1]"),
                 "{error}"
             );
-            // Small systems are left to one device.
+            // One device computes small systems.
             assert!(!plan.is_shared(&engine) && plan.check_ranks(&engine).is_ok());
             let said = plan.describe(&engine);
             assert!(said.method.contains("worth sharing"), "{}", said.method);
-            // Rows of an iteration are no matrix for several processes to share.
+            // An iteration has no matrix for several processes to share.
             let rank_info = RankInfo {
                 rank: 1,
                 ranks: 2,

@@ -37,8 +37,8 @@ pub(crate) const PLACES: Header = Header {
     text: include_str!("../../../kernels/turbulence/places.cuh"),
 };
 
-// View of a layer by two sensors
-/// A layer as two sensors see it, as the kernel reads it; lengths in metres.
+// Layer pair of two sensors
+/// Parameters of a layer for two sensors, as the kernel reads them; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct LayerPair {
@@ -57,8 +57,8 @@ struct LayerPair {
 }
 
 impl LayerPair {
-    // View a layer by two sensors
-    /// The view of sensors `p` and `q`; appends the nodes of its rules to `nodes`.
+    // Make a layer pair of two sensors
+    /// The layer pair of sensors `p` and `q`; appends the nodes of its rules to `nodes`.
     fn new(layer: &SeenLayer, [p, q]: [usize; 2], nodes: &mut Vec<[f64; 3]>) -> Self {
         let (sides, turn) = (layer.sides([p, q]), layer.turn([p, q]));
         let half_width = 0.5 * (sides[0] + sides[1]);
@@ -76,7 +76,7 @@ impl LayerPair {
             nodes.extend(rule);
             start[k + 1] = nodes.len() as i32;
         }
-        // Numbers of the view
+        // Parameters of the layer pair
         let ([a, b], [c, d]) = (turn.apply([1.0, 0.0]), turn.apply([0.0, 1.0]));
         Self {
             turn: [a, b, c, d],
@@ -101,8 +101,8 @@ impl LayerPair {
     }
 }
 
-// View of a layer by tables
-/// A layer as two sensors with parallel footprints see it, as the kernels read it; lengths in metres.
+// Layer pair with its tables
+/// Parameters of a layer for two sensors with parallel footprints, as the kernels read them; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct TableView {
@@ -119,8 +119,8 @@ struct TableView {
 }
 
 impl TableView {
-    // View a layer by its tables
-    /// The view of sensors `p` and `q` by their average, if it has both tables, which begin at so many numbers among all.
+    // Make a layer pair with its tables
+    /// The layer pair of sensors `p` and `q` by their average, if it has both tables; these begin at index `start` of all numbers.
     fn new(
         layer: &SeenLayer,
         [p, q]: [usize; 2],
@@ -153,7 +153,7 @@ impl TableView {
     }
 }
 
-// Two sensors as all layers see them
+// Pair of sensors on all layers
 /// Two sensors, by their numbers among rows and among columns, with their valid lenslets.
 struct Block<'a> {
     sensors: [usize; 2],
@@ -171,7 +171,7 @@ enum BlockSource {
     Averaged(Averaged),
 }
 
-/// Two sensors with parallel footprints as all layers see them by tables.
+/// Layer pairs of two sensors with parallel footprints, by tables, and the centres of their lenslets.
 struct Tabled {
     views: Vec<TableView>,
     centres: Vec<f64>,
@@ -179,7 +179,7 @@ struct Tabled {
 
 impl Tabled {
     // Find the tables of two sensors
-    /// What two sensors see, by their numbers among all, if all layers have tables for them.
+    /// The layer pairs of two sensors, by their numbers among all, if all layers have tables for them.
     fn new(
         layers: &[SeenLayer],
         averages: &[Vec<FootprintAverage>],
@@ -200,7 +200,7 @@ impl Tabled {
     }
 }
 
-/// Two sensors as all layers see them.
+/// Layer pairs of two sensors, with the nodes of their rules and the centres of their lenslets.
 struct Averaged {
     views: Vec<LayerPair>,
     nodes: Vec<[f64; 3]>,
@@ -211,8 +211,8 @@ struct Averaged {
 }
 
 impl Averaged {
-    // Gather what two sensors see
-    /// What two sensors see, by their numbers among all.
+    // Gather the layer pairs of two sensors
+    /// The layer pairs of two sensors, by their numbers among all.
     fn new(layers: &[SeenLayer], sensors: [usize; 2]) -> Self {
         let mut nodes = Vec::new();
         let views: Vec<LayerPair> =
@@ -235,7 +235,7 @@ fn parts(average: &FootprintAverage) -> impl Iterator<Item = &[f64]> {
     average.tables().into_iter().flatten().flatten()
 }
 
-// What is posed to devices
+// Blocks to compute on devices
 /// The covariances of rows with columns, posed for devices.
 struct PosedBlocks<'a> {
     slopes: [Slopes<'a>; 2],
@@ -640,8 +640,8 @@ pub fn between<T: Real>(
 }
 
 // Leave a matrix on its device
-/// The columns of a deal of the slope covariance matrix, (n, n), rad² over `unit`, on a device in the precision `T`; blocks of sensors below
-/// the diagonal are zero.
+/// Columns of a rank in a block-cyclic layout of the slope covariance matrix, (n, n), rad² over `unit`, on a device in the precision `T`;
+/// blocks of sensors below the diagonal are zero.
 ///
 /// # Errors
 /// Those of [`slope_covariance`].
@@ -660,8 +660,8 @@ pub(crate) fn slopes_on_device<T: Real>(
     })
 }
 
-/// Adds the columns of a deal of the covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, to a matrix
-/// on a device.
+/// Adds the covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, to a matrix on a device: the columns
+/// of a rank in a block-cyclic layout.
 ///
 /// # Errors
 /// Those of [`slope_covariance`].
@@ -679,8 +679,8 @@ pub(crate) fn add_between<T: Real>(
 }
 
 // Fill a matrix block by block
-/// Adds the columns of a deal of the covariances of rows with columns to a matrix on a device. Where both are of the same sensors,
-/// blocks below the diagonal stay as they are.
+/// Adds the covariances of rows with columns to a matrix on a device, for the columns of a rank in a block-cyclic layout. If both are of
+/// the same sensors, blocks below the diagonal stay as they are.
 fn add_on_device<T: Real>(
     posed: &PosedBlocks,
     (gpu, unit, deal): (&Gpu, f64, &BlockCyclic),
@@ -696,12 +696,12 @@ fn add_on_device<T: Real>(
 /// First lenslets of a block, by row and column, and the [`places`] of those second ones that are wanted.
 pub(crate) type Lenslets<'a> = (&'a [[usize; 2]], &'a [[i32; 4]]);
 
-/// Queues the block of a pair of sensors, by its number among [`pairs_of`], into a matrix that begins with a view of it; the last two are
-/// how long a row of the matrix is, and how many rows below x slopes y slopes stand.
+/// Queues the block of a pair of sensors, by its number among [`pairs_of`], into a part of a matrix that begins with it; the last two are
+/// the length of a row of the matrix, and the number of rows from an x slope to its y slope.
 pub(crate) type FillBlock<'a, T> =
     &'a dyn Fn(usize, Lenslets, gpu::BufferView<T>, [usize; 2]) -> Result<(), Error>;
 
-/// Fills the columns of a deal of a matrix of rows and columns on a device, block by block; those of other pairs stay as they are.
+/// Fills the columns of a rank in a block-cyclic layout of a matrix on a device, block by block; blocks of other pairs stay as they are.
 pub(crate) fn fill_on_device<T: Real>(
     slopes: [Slopes; 2],
     (deal, matrix): (&BlockCyclic, gpu::BufferView<T>),
@@ -766,7 +766,7 @@ mod tests {
     use crate::turbulence::dense;
 
     // Sensors of every kind for devices
-    /// Two layers of unlike outer scales, and four sensors, two to a set, turned by these angles.
+    /// Two layers of different outer scales, and four sensors, two to a lattice group, rotated by these angles.
     fn system(angles: [f64; 4]) -> (Atmosphere, Vec<Sensor>, Vec<Array2<bool>>) {
         let layers = vec![Layer::new(0.0, 0.6, 25.0), Layer::new(12e3, 0.4, f64::INFINITY)];
         let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();

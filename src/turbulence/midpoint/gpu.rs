@@ -25,8 +25,8 @@ pub(crate) const MIDPOINT: KernelSource = KernelSource {
     headers: &[REAL, RADIAL_TABLE, PLACES],
 };
 
-// Layer as two sensors see it on a device
-/// A layer as two sensors see it, as the kernels read it; lengths in metres.
+// Layer pair of two sensors with midpoints
+/// Parameters of a layer for two sensors, as the kernels read them; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct LayerPair {
@@ -42,7 +42,7 @@ struct LayerPair {
 }
 
 impl LayerPair {
-    /// The view of two sensors, with the place of the layer's table; strengths are over `sides` and `unit`.
+    /// The layer pair of two sensors, with the index at which the layer's table begins; the strength is multiplied by `scale`.
     fn new(layer: &SeenLayer, [p, q]: [usize; 2], table: i32, scale: f64) -> Self {
         let seen = [&layer.views[p], &layer.views[q]];
         let [first, last] = layer.fall.table.numbers();
@@ -104,7 +104,7 @@ impl<'a> DeviceTables<'a> {
         Ok(Self { gpu, sensors, layers, segments, starts, kernels })
     }
 
-    /// Queues the block of two sensors, by their numbers among all, over `unit`; lenslets, view and sizes are those of [`fill_on_device`].
+    /// Queues the block of two sensors, by their numbers among all, over `unit`; the other arguments are those of [`fill_on_device`].
     fn fill<T: Real>(
         &self,
         [p, q]: [usize; 2],
@@ -153,9 +153,9 @@ impl<'a> DeviceTables<'a> {
 }
 
 // Four points into their places
-/// The columns of a deal of the slope covariance matrix by the formula of four points, (n, n), rad² over `unit`, on a device; blocks of
-/// sensors below the diagonal are zero. In double precision it is within 1e-12 of the variance of a slope of what the processor computes,
-/// and in single precision an entry is rounded once.
+/// Columns of a rank in a block-cyclic layout of the slope covariance matrix by the formula of four points, (n, n), rad² over `unit`, on a
+/// device; blocks of sensors below the diagonal are zero. In double precision an entry differs from the processor's by at most 1e-12 of the
+/// variance of a slope, and in single precision it is rounded once.
 ///
 /// # Errors
 /// Those of [`midpoint::slope_covariance`](super::slope_covariance), and what the device says.
@@ -172,8 +172,8 @@ pub(crate) fn slopes_on_device<T: Real>(
     })
 }
 
-/// Adds the columns of a deal of the covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, to a matrix
-/// on a device.
+/// Adds the covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, to a matrix on a device: the columns
+/// of a rank in a block-cyclic layout.
 ///
 /// # Errors
 /// Those of [`slopes_on_device`].

@@ -31,8 +31,8 @@ pub(crate) const HESSIAN: Header = Header {
     text: include_str!("../../../../kernels/turbulence/hessian.cuh"),
 };
 
-// View of a layer for the device
-/// A layer as one pair of sources sees it, as the kernels read it; lengths in metres.
+// Layer pair for the device
+/// Parameters of a layer for a pair of sources, as the kernels read them; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct LayerPair {
@@ -45,16 +45,16 @@ struct LayerPair {
     far: [i32; 4],
 }
 
-// View all layers of the pairs
+// Make the layer pairs of all layers
 impl LayerPair {
-    /// The views of some pairs, pair by pair.
+    /// The layer pairs of some pairs of sources, pair by pair.
     fn all(problem: &SlopeProblem, pairs: &[(usize, usize)]) -> Vec<Self> {
         let window = |window: Window| {
             let (rows, columns) = (window.rows, window.columns);
             [rows.start, rows.len(), columns.start, columns.len()].map(|k| k as i32)
         };
         let views = pairs.iter().flat_map(|&(p, q)| {
-            // View one layer after another
+            // Make one layer pair after another
             problem.layers().iter().map(move |layer| {
                 let grid = LagGrid::new(problem, layer, p, q);
                 Self {
@@ -90,7 +90,7 @@ pub struct SlopePlan<T> {
 }
 
 // Sizes of a slope plan and its making
-/// Edges and windows of a view; these numbers stand in the kernels, too.
+/// Edges and windows of a layer pair; the kernels have the same constants.
 const EDGES: usize = 180;
 const WINDOW: usize = 32;
 const TILE: [usize; 2] = [32, 16];
@@ -98,7 +98,7 @@ const TILE: [usize; 2] = [32, 16];
 /// Bytes of edges and windows at most.
 const SCRATCH: usize = 24 << 20;
 
-// Numbers that all views share
+// Constants that all layer pairs share
 /// The core, the weights of the filter, and the rules of the middle: nodes, distance, abscissae and weights of each.
 fn constants() -> Vec<f64> {
     let mut constants = vec![CORE];

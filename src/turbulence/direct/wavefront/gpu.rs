@@ -27,8 +27,8 @@ pub(crate) const WAVEFRONT: KernelSource = KernelSource {
     headers: &[GENERATION, REAL, RADIAL_TABLE, PHASE],
 };
 
-// View of a wavefront layer
-/// A layer as a target and a guide star see it, as the kernels read it.
+// Layer pair for a wavefront
+/// Parameters of a layer for a target and a guide star, as the kernels read them.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct LayerPair {
@@ -48,7 +48,7 @@ struct LayerPair {
 type Frame = [i32; 5];
 
 impl LayerPair {
-    // View a layer for a pair
+    // Make the layer pair of a wavefront
     fn new(
         problem: &WavefrontProblem,
         layer: &WavefrontLayer,
@@ -69,7 +69,7 @@ impl LayerPair {
         }
     }
 
-    // Frame the close lags of a view
+    // Frame the close lags of a layer
     // Find the lags near the circle
     /// The rows and the columns of lags within `distance` \[m\] of the circle.
     fn within(&self, distance: f64, [rows, columns]: [&Range<usize>; 2]) -> [Range<usize>; 2] {
@@ -144,18 +144,18 @@ impl Averages {
     }
 }
 
-// Batches of wavefront views
+// Batches of wavefront layer pairs
 /// Bytes of the two lists at most, unless a single band of rows needs more.
 const SCRATCH: usize = 24 << 20;
 
 /// The narrowest band of rows, a multiple of a tile's.
 const BAND: usize = 64;
 
-/// Views whose numbers are in the lists at the same time.
+/// Layer pairs whose pieces and means are in the lists at the same time.
 struct Batch {
-    /// Their pairs, as numbers in the plan; each has a view of every layer.
+    /// Their pairs of a target and a star, as numbers in the plan; each has a layer pair for every layer.
     pairs: Range<usize>,
-    /// The rows of lags that they are for.
+    /// The rows of lags that they cover.
     rows: Range<usize>,
     views: Vec<LayerPair>,
     /// The lengths of their lists, of pieces and of means.
@@ -163,7 +163,7 @@ struct Batch {
 }
 
 impl Batch {
-    // Frame the views of a batch
+    // Frame the layer pairs of a batch
     fn new(
         problem: &WavefrontProblem,
         averages: &[Range<usize>],
