@@ -465,7 +465,7 @@ mod tests {
 
     #[test]
     fn transforms_are_timed_on_devices_as_well() {
-        for gpu in crate::device::gpu::test_machines() {
+        for gpu in crate::device::gpu::test_backends() {
             let work = CostKind { points: 16, slices: 3, waves: 5 };
             assert!(transforms_on_device::<f32>(&gpu, work, 2).unwrap() > 0.0, "{}", gpu.name());
         }

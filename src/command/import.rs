@@ -59,7 +59,7 @@ pub fn import(args: &ImportArgs) -> Result<Outcome, Error> {
 
 /// Warnings of keys that nobody knows.
 fn warned(imported: &Imported) -> Outcome {
-    let unknown = imported.keys.iter().filter(|key| key.fate == KeyStatus::Unknown);
+    let unknown = imported.keys.iter().filter(|key| key.status == KeyStatus::Unknown);
     let warning = |key: &ImportedKey| {
         format!("line {}: {} = {}: TIPTOP documents no such key", key.line, key.key, key.value)
     };
@@ -85,7 +85,7 @@ fn lines_of(args: &ImportArgs, imported: &Imported, options: &PsfOptions) -> Res
             count(optimisation, "direction")
         ));
     }
-    let converted = |key: &&ImportedKey| matches!(key.fate, KeyStatus::Converted(_));
+    let converted = |key: &&ImportedKey| matches!(key.status, KeyStatus::Converted(_));
     let used = imported.keys.iter().filter(converted).count();
     let file = args.file.file_name().unwrap_or_default().to_string_lossy();
     let all = imported.keys.len();
@@ -95,7 +95,7 @@ fn lines_of(args: &ImportArgs, imported: &Imported, options: &PsfOptions) -> Res
     ];
     let mut name = "not used";
     for key in &imported.keys {
-        let KeyStatus::NotUsed(reason) = &key.fate else { continue };
+        let KeyStatus::NotUsed(reason) = &key.status else { continue };
         lines.push((std::mem::take(&mut name), format!("{}: {reason}", key.key)));
     }
     lines.extend(file_lines([("output", args.output.as_deref())]));
@@ -107,12 +107,12 @@ fn json_of(args: &ImportArgs, imported: &Imported) -> String {
         .keys
         .iter()
         .map(|key| {
-            let (fate, told) = match &key.fate {
+            let (status, told) = match &key.status {
                 KeyStatus::Converted(to) => ("converted", Some(to)),
                 KeyStatus::NotUsed(reason) => ("not used", Some(reason)),
                 KeyStatus::Unknown => ("unknown", None),
             };
-            json!({ "key": key.key, "line": key.line, "value": key.value, "fate": fate, "told": told })
+            json!({ "key": key.key, "line": key.line, "value": key.value, "fate": status, "told": told })
         })
         .collect();
     let (file, output) = (args.file.display().to_string(), file_json(args.output.as_deref()));

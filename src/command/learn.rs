@@ -42,7 +42,7 @@ pub struct LearnArgs {
     #[arg(
         long,
         value_delimiter = ',',
-        value_parser = value_parsers::unknowns(),
+        value_parser = value_parsers::parameter_groups(),
         default_values = ["strengths", "altitudes"]
     )]
     fit: Vec<ParameterGroup>,

@@ -104,7 +104,7 @@ pub fn interpolations() -> impl TypedValueParser<Value = Interpolation> {
 }
 
 /// What can be learned from slopes.
-pub fn unknowns() -> impl TypedValueParser<Value = ParameterGroup> {
+pub fn parameter_groups() -> impl TypedValueParser<Value = ParameterGroup> {
     one_of([
         ("strengths", "r0 and the fractions of layers", ParameterGroup::Strengths),
         ("altitudes", "Altitudes of layers, but of those at the ground", ParameterGroup::Altitudes),

@@ -654,7 +654,7 @@ mod tests {
             let plan = planned(&correction, method, false);
             let here = correction.shared(&plan, ALONE, (&cores, &unwatched)).unwrap();
             let here = here.left(1, (&cores, &unwatched)).unwrap().parts.remove(0).1;
-            for gpu in crate::device::gpu::test_machines() {
+            for gpu in crate::device::gpu::test_backends() {
                 if gpu.require_factors(method == Inversion::Eigen).is_err() {
                     eprintln!("skipped on {}: no {method:?}", gpu.name());
                     continue;

@@ -119,7 +119,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Queues all that was recorded.
     fn replay(&self, stream: u64, graph: u64) -> Result<(), Error>;
     /// Releases a handle. All work that may use it is done, and no stream records.
-    fn forget(&self, thing: Handle);
+    fn forget(&self, handle: Handle);
     // Backends that join as ranks
     /// Identifier of a new group of ranks; one of them makes it and gives it to the others.
     fn identifier(&self) -> Result<Vec<u8>, Error> {
@@ -348,7 +348,7 @@ impl StreamLock {
 // Opened backend and its queues
 /// An opened backend with its queues.
 pub(super) struct Opened {
-    pub machine: Box<dyn Backend>,
+    pub backend: Box<dyn Backend>,
     lanes: Mutex<Vec<Arc<Lane>>>,
     /// Handles that were dropped while their thread recorded, to be released later.
     left: Mutex<Vec<Handle>>,
@@ -357,7 +357,7 @@ pub(super) struct Opened {
 /// A stream and its lock.
 struct Lane {
     stream: u64,
-    turns: StreamLock,
+    lock_of_stream: StreamLock,
     is_open: Mutex<bool>,
 }
 
@@ -373,33 +373,33 @@ pub(super) struct Queue {
 // Open and close a queue
 impl Queue {
     /// The first queue of a backend.
-    pub fn first(machine: impl Backend + 'static) -> Result<Self, Error> {
+    pub fn first(backend: impl Backend + 'static) -> Result<Self, Error> {
         let (lanes, left) = Default::default();
-        Self::new(&Arc::new(Opened { machine: Box::new(machine), lanes, left }))
+        Self::new(&Arc::new(Opened { backend: Box::new(backend), lanes, left }))
     }
 
     /// One more queue.
     pub fn new(device: &Arc<Opened>) -> Result<Self, Error> {
-        let stream = device.machine.open_stream()?;
-        let (turns, is_open) = (StreamLock::default(), Mutex::new(true));
-        let lane = Arc::new(Lane { stream, turns, is_open });
+        let stream = device.backend.open_stream()?;
+        let (lock_of_stream, is_open) = (StreamLock::default(), Mutex::new(true));
+        let lane = Arc::new(Lane { stream, lock_of_stream, is_open });
         lock(&device.lanes).push(Arc::clone(&lane));
         Ok(Self { device: Arc::clone(device), lane, kept: Mutex::default() })
     }
 
     /// Acquires the lock; the guard, the backend, and the number of the stream.
     pub fn enter(&self) -> (StreamGuard<'_>, &dyn Backend, u64) {
-        (self.lane.turns.take(), &*self.device.machine, self.lane.stream)
+        (self.lane.lock_of_stream.take(), &*self.device.backend, self.lane.stream)
     }
 }
 
 // Close a queue with its holder
 impl Drop for Queue {
     fn drop(&mut self) {
-        let _turn = self.lane.turns.take();
+        let _turn = self.lane.lock_of_stream.take();
         *lock(&self.lane.is_open) = false;
-        if self.device.machine.synchronise(self.lane.stream).is_ok() {
-            self.device.machine.forget(Handle::Stream(self.lane.stream));
+        if self.device.backend.synchronise(self.lane.stream).is_ok() {
+            self.device.backend.forget(Handle::Stream(self.lane.stream));
         }
         lock(&self.device.lanes).retain(|lane| !Arc::ptr_eq(lane, &self.lane));
     }
@@ -409,8 +409,8 @@ impl Drop for Queue {
 impl Queue {
     /// Starts to record; the caller holds the lock of the stream until the recording ends.
     pub fn record(&self) -> Result<Recording<'_>, Error> {
-        let (turn, machine, stream) = self.enter();
-        machine.begin_recording(stream)?;
+        let (turn, backend, stream) = self.enter();
+        backend.begin_recording(stream)?;
         *lock(&self.kept) = Some(BTreeMap::new());
         Ok(Recording { queue: self, _turn: turn, has_ended: false })
     }
@@ -447,7 +447,7 @@ impl Recording<'_> {
         self.has_ended = true;
         let kept = lock(&self.queue.kept).take().unwrap_or_default();
         let (device, stream) = (&self.queue.device, self.queue.lane.stream);
-        let graph = device.machine.end_recording(stream)?;
+        let graph = device.backend.end_recording(stream)?;
         Ok((device.own(Handle::Graph(graph)), kept.into_values().collect()))
     }
 }
@@ -488,47 +488,47 @@ impl Handle {
 /// Handle that is released when it is dropped, after all work that may use it.
 pub(super) struct Owned {
     pub device: Arc<Opened>,
-    pub thing: Handle,
+    pub handle: Handle,
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        self.device.give_back(Some(self.thing));
+        self.device.give_back(Some(self.handle));
     }
 }
 
 impl Opened {
     // Release handles when all queues are empty
     /// Owns a handle of this backend, which is released when the owner is dropped.
-    pub fn own(self: &Arc<Self>, thing: Handle) -> Owned {
-        Owned { device: Arc::clone(self), thing }
+    pub fn own(self: &Arc<Self>, handle: Handle) -> Owned {
+        Owned { device: Arc::clone(self), handle }
     }
 
     /// Releases a handle, and all that were set aside; sets it aside while the thread records.
-    pub fn give_back(&self, thing: Option<Handle>) {
-        if let Some(mark @ Handle::Mark(_)) = thing {
-            return self.machine.forget(mark);
+    pub fn give_back(&self, handle: Option<Handle>) {
+        if let Some(mark @ Handle::Mark(_)) = handle {
+            return self.backend.forget(mark);
         }
-        lock(&self.left).extend(thing);
+        lock(&self.left).extend(handle);
         let lanes = lock(&self.lanes).clone();
-        if lanes.iter().any(|lane| lane.turns.is_mine()) {
+        if lanes.iter().any(|lane| lane.lock_of_stream.is_mine()) {
             return;
         }
-        let things = std::mem::take(&mut *lock(&self.left));
+        let handles = std::mem::take(&mut *lock(&self.left));
         let is_empty = |lane: &Arc<Lane>| {
-            let _turn = lane.turns.take();
-            !*lock(&lane.is_open) || self.machine.synchronise(lane.stream).is_ok()
+            let _turn = lane.lock_of_stream.take();
+            !*lock(&lane.is_open) || self.backend.synchronise(lane.stream).is_ok()
         };
-        if !things.is_empty() && lanes.iter().all(is_empty) {
-            things.into_iter().for_each(|thing| self.machine.forget(thing));
+        if !handles.is_empty() && lanes.iter().all(is_empty) {
+            handles.into_iter().for_each(|handle| self.backend.forget(handle));
         }
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        for thing in lock(&self.left).drain(..) {
-            self.machine.forget(thing);
+        for handle in lock(&self.left).drain(..) {
+            self.backend.forget(handle);
         }
     }
 }

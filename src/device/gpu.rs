@@ -46,17 +46,17 @@ impl fmt::Debug for Gpu {
 
 // Steps of an opened graphics processor
 impl Gpu {
-    pub(super) fn new(machine: impl Backend + 'static) -> Result<Self, Error> {
-        Ok(Self { queue: Arc::new(Queue::first(machine)?) })
+    pub(super) fn new(backend: impl Backend + 'static) -> Result<Self, Error> {
+        Ok(Self { queue: Arc::new(Queue::first(backend)?) })
     }
 
     /// Its name, such as `cuda:0 (NVIDIA H200)`.
     pub fn name(&self) -> &str {
-        self.machine().name()
+        self.backend().name()
     }
 
-    fn machine(&self) -> &dyn Backend {
-        &*self.queue.device.machine
+    fn backend(&self) -> &dyn Backend {
+        &*self.queue.device.backend
     }
 
     // Open another queue on the same device
@@ -79,7 +79,7 @@ impl Gpu {
         if Arc::ptr_eq(owner, &self.queue.device) {
             return Ok(());
         }
-        let (owner, device) = (owner.machine.name().into(), self.name().into());
+        let (owner, device) = (owner.backend.name().into(), self.name().into());
         Err(Error::Foreign { what, owner, device })
     }
 
@@ -89,12 +89,12 @@ impl Gpu {
     /// # Errors
     /// `Cuda` where the device does not answer.
     pub fn available_memory(&self) -> Result<u64, Error> {
-        self.machine().available_memory()
+        self.backend().available_memory()
     }
 
     /// Bytes of shared memory that a block may have.
     pub fn shared_memory(&self) -> usize {
-        self.machine().shared_memory()
+        self.backend().shared_memory()
     }
 
     /// Refuses where what [`Gpu::cholesky`] needs, or [`Gpu::eigenvectors`], is missing.
@@ -102,7 +102,7 @@ impl Gpu {
     /// # Errors
     /// Those of either where a library is missing.
     pub(crate) fn require_factors(&self, eigenvectors: bool) -> Result<(), Error> {
-        self.machine().require_factors(eigenvectors)
+        self.backend().require_factors(eigenvectors)
     }
 
     /// Refuses `what`, which needs so many bytes of the device's memory, where fewer are free.
@@ -149,7 +149,7 @@ impl Gpu {
     }
 
     fn room<T: Pod>(&self, len: usize) -> Result<Buffer<T>, Error> {
-        let address = self.machine().allocate(self.bytes_of::<T>(len)?.max(1))?;
+        let address = self.backend().allocate(self.bytes_of::<T>(len)?.max(1))?;
         let memory = Arc::new(self.queue.device.own(Handle::Memory(address)));
         Ok(Buffer { gpu: self.clone(), memory, address, len, values: PhantomData })
     }
@@ -160,7 +160,7 @@ impl Gpu {
     /// # Errors
     /// `Cuda` where the driver refuses.
     pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>, Error> {
-        let pages = self.machine().pin(self.bytes_of::<T>(len)?.max(1))?;
+        let pages = self.backend().pin(self.bytes_of::<T>(len)?.max(1))?;
         let (pending, device) = (Mutex::default(), Arc::clone(&self.queue.device));
         Ok(Pinned { pages, pending, device, len, values: PhantomData })
     }
@@ -384,16 +384,16 @@ impl<'a, T: Pod> BufferView<'a, T> {
     /// Copies `values`, as many as it holds, to the device.
     pub fn write(&self, values: &[T]) -> Result<(), Error> {
         assert_eq!(values.len(), self.len, "a buffer is written as a whole");
-        let (_turn, machine, stream) = self.gpu.queue.enter();
-        machine.write(stream, self.address(), bytemuck::cast_slice(values))
+        let (_turn, backend, stream) = self.gpu.queue.enter();
+        backend.write(stream, self.address(), bytemuck::cast_slice(values))
     }
 
     // Copy a part to the host
     /// Copies its values to the host, when all work before is done.
     pub fn read_into(&self, values: &mut [T]) -> Result<(), Error> {
         assert_eq!(values.len(), self.len, "a part is read as a whole");
-        let (_turn, machine, stream) = self.gpu.queue.enter();
-        machine.read(stream, self.address(), bytemuck::cast_slice_mut(values))
+        let (_turn, backend, stream) = self.gpu.queue.enter();
+        backend.read(stream, self.address(), bytemuck::cast_slice_mut(values))
     }
 
     /// Its values.
@@ -526,7 +526,7 @@ impl Gpu {
         source: &KernelSource,
         sizes: &[(&str, usize)],
     ) -> Result<Program, Error> {
-        let handle = self.machine().load(source, &options::<T>(sizes))?;
+        let handle = self.backend().load(source, &options::<T>(sizes))?;
         Ok(Program { device: Arc::clone(&self.queue.device), handle })
     }
 }
@@ -537,7 +537,7 @@ impl Program {
     /// # Errors
     /// `Cuda` where there is none.
     pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
-        let handle = self.device.machine.kernel(self.handle, name)?;
+        let handle = self.device.backend.kernel(self.handle, name)?;
         Ok(Kernel { handle, device: Arc::clone(&self.device) })
     }
 }
@@ -602,8 +602,8 @@ impl Gpu {
         shape: Shape,
         arguments: &[Argument],
     ) -> Result<(), Error> {
-        self.queue_kernel(kernel, shape, arguments, |machine, stream, arguments| {
-            machine.launch(stream, kernel.handle, shape, arguments)
+        self.queue_kernel(kernel, shape, arguments, |backend, stream, arguments| {
+            backend.launch(stream, kernel.handle, shape, arguments)
         })
     }
 
@@ -618,8 +618,8 @@ impl Gpu {
         shape: Shape,
         arguments: &[Argument],
     ) -> Result<(), Error> {
-        self.queue_kernel(kernel, shape, arguments, |machine, stream, arguments| {
-            machine.launch_early(stream, kernel.handle, shape, arguments)
+        self.queue_kernel(kernel, shape, arguments, |backend, stream, arguments| {
+            backend.launch_early(stream, kernel.handle, shape, arguments)
         })
     }
 
@@ -639,10 +639,10 @@ impl Gpu {
             return Ok(());
         }
         self.refuse_large_shape(shape)?;
-        let (_turn, machine, stream) = self.queue.enter();
+        let (_turn, backend, stream) = self.queue.enter();
         self.queue.keep(&mut memory);
         let mut arguments: Vec<u64> = arguments.iter().map(|argument| argument.bits).collect();
-        launch(machine, stream, &mut arguments)
+        launch(backend, stream, &mut arguments)
     }
 
     // Reject launches beyond the driver
@@ -686,8 +686,8 @@ impl Gpu {
     /// `Foreign` where the graph is another device's, `Cuda` where the device refuses.
     pub fn replay(&self, graph: &Graph) -> Result<(), Error> {
         self.own("graph", &graph.graph.device)?;
-        let (_turn, machine, stream) = self.queue.enter();
-        machine.replay(stream, graph.graph.thing.number())
+        let (_turn, backend, stream) = self.queue.enter();
+        backend.replay(stream, graph.graph.handle.number())
     }
 
     /// Waits until all work of the queue is done.
@@ -695,8 +695,8 @@ impl Gpu {
     /// # Errors
     /// `Cuda` where some of it failed.
     pub fn synchronise(&self) -> Result<(), Error> {
-        let (_turn, machine, stream) = self.queue.enter();
-        machine.synchronise(stream)
+        let (_turn, backend, stream) = self.queue.enter();
+        backend.synchronise(stream)
     }
 }
 
@@ -710,11 +710,11 @@ impl Mark {
     /// # Errors
     /// `Cuda` where the work before it failed.
     pub fn wait(&self) -> Result<(), Error> {
-        self.0.device.machine.reach(self.handle())
+        self.0.device.backend.reach(self.handle())
     }
 
     fn handle(&self) -> u64 {
-        self.0.thing.number()
+        self.0.handle.number()
     }
 }
 
@@ -726,8 +726,8 @@ impl Gpu {
     /// `Failed` while the queue records, `Cuda` where the device refuses.
     pub fn mark(&self) -> Result<Mark, Error> {
         self.refuse_to_record("a mark")?;
-        let (_turn, machine, stream) = self.queue.enter();
-        Ok(Mark(self.queue.device.own(Handle::Mark(machine.mark(stream)?))))
+        let (_turn, backend, stream) = self.queue.enter();
+        Ok(Mark(self.queue.device.own(Handle::Mark(backend.mark(stream)?))))
     }
 
     /// Has the queue wait for a mark in another queue of the device, before it goes on.
@@ -750,13 +750,13 @@ impl Gpu {
         repetitions: usize,
         mut work: impl FnMut() -> Result<(), Error>,
     ) -> Result<f64, Error> {
-        self.machine().require_clock()?;
+        self.backend().require_clock()?;
         let start = self.mark()?;
         (0..repetitions).try_for_each(|_| work())?;
         let end = self.mark()?;
         end.wait()?;
         let marks = [start.handle(), end.handle()];
-        Ok(self.machine().milliseconds(marks)? / repetitions as f64)
+        Ok(self.backend().milliseconds(marks)? / repetitions as f64)
     }
 }
 
@@ -772,13 +772,13 @@ pub struct Fft<I, O = I> {
 impl Gpu {
     // Queue an operation
     fn enqueue(&self, operation: &Operation, used: &[&Arc<Owned>]) -> Result<(), Error> {
-        used.iter().try_for_each(|owned| match owned.thing {
+        used.iter().try_for_each(|owned| match owned.handle {
             Handle::Plan(_) => self.own("plan", &owned.device),
             _ => self.own("buffer", &owned.device),
         })?;
-        let (_turn, machine, stream) = self.queue.enter();
+        let (_turn, backend, stream) = self.queue.enter();
         self.queue.keep(used.iter().copied());
-        machine.enqueue(stream, operation)
+        backend.enqueue(stream, operation)
     }
 
     // Plan transforms of any kind
@@ -834,8 +834,8 @@ impl Gpu {
         let transforms = Transforms { lengths: lengths.to_vec(), batch, kind, double };
         let numbers = transforms.numbers();
         numbers.into_iter().try_for_each(|len| self.bytes_of::<Complex<T>>(len).map(drop))?;
-        let (_turn, machine, stream) = self.queue.enter();
-        let plan = Handle::Plan(machine.plan(stream, &transforms)?);
+        let (_turn, backend, stream) = self.queue.enter();
+        let plan = Handle::Plan(backend.plan(stream, &transforms)?);
         let plan = Arc::new(self.queue.device.own(plan));
         Ok(Fft { plan, gpu: self.clone(), numbers, kinds: PhantomData })
     }
@@ -857,7 +857,7 @@ impl Gpu {
             let (owner, device) = (fft.gpu.name().into(), self.name().into());
             return Err(Error::Foreign { what: "plan of another queue", owner, device });
         }
-        let plan = fft.plan.thing.number();
+        let plan = fft.plan.handle.number();
         let transform = Operation::Transform { plan, from: from.address(), to: to.address() };
         self.enqueue(&transform, &[&fft.plan, &from.buffer.memory, &to.buffer.memory])
     }
@@ -1009,7 +1009,7 @@ pub(crate) fn emulated(count: usize) -> Vec<Gpu> {
 
 /// The emulated device and all CUDA devices of this machine; prints on the standard error why there are none.
 #[cfg(test)]
-pub(crate) fn test_machines() -> Vec<Gpu> {
+pub(crate) fn test_backends() -> Vec<Gpu> {
     let mut gpus = emulated(1);
     match super::cuda::open(super::Device::Cuda(None)) {
         Ok(devices) => gpus.extend(devices),
@@ -1062,7 +1062,7 @@ mod tests {
     // Check copies, launches and recordings
     #[test]
     fn launches_run_in_order_and_recordings_wait() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let x: Vec<f32> = (0..1000).map(|i| i as f32 * 0.5).collect();
             let (x_on_device, y_on_device) =
                 (gpu.upload(&x).unwrap(), gpu.zeros::<f32>(1000).unwrap());
@@ -1097,7 +1097,7 @@ mod tests {
     // Check what a graph keeps
     #[test]
     fn a_graph_keeps_its_buffers() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let (line, x) = (line(&gpu), vec![0.5f32; 300]);
             let (from, to) = (gpu.upload(&x).unwrap(), gpu.zeros::<f32>(300).unwrap());
             let between = gpu.zeros::<f32>(300).unwrap();
@@ -1125,7 +1125,7 @@ mod tests {
     // Check that foreign buffers are refused
     #[test]
     fn what_belongs_to_another_device_is_refused() {
-        for (here, there) in test_machines().into_iter().zip(test_machines()) {
+        for (here, there) in test_backends().into_iter().zip(test_backends()) {
             let (ours, theirs) = (line(&here), line(&there));
             let buffer = |gpu: &Gpu| gpu.zeros::<f32>(64).unwrap();
             let (x, y, far) = (buffer(&here), buffer(&here), buffer(&there));
@@ -1158,7 +1158,7 @@ mod tests {
     // Check parts, queues and pinned memory
     #[test]
     fn parts_and_queues_work_side_by_side() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let line = line(&gpu);
             let all = gpu.upload(&[1f32; 100]).unwrap();
             let part = all.view(20..60);
@@ -1205,7 +1205,7 @@ mod tests {
     // Check sizes beyond every memory
     #[test]
     fn sizes_that_wrap_are_rejected() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let wrapping = [usize::MAX / 8 + 2, usize::MAX, usize::MAX / 16 + 1];
             for len in wrapping {
                 let errors = [
@@ -1309,7 +1309,7 @@ mod tests {
     // Check all sizes and kinds of transforms
     #[test]
     fn transforms_are_their_sums() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for lengths in [&[12][..], &[5], &[6, 6], &[3, 8], &[4, 5], &[2, 3, 4], &[3, 2, 5]] {
                 check_transforms::<f64>(&gpu, lengths);
                 check_transforms::<f32>(&gpu, lengths);
@@ -1320,7 +1320,7 @@ mod tests {
     // Check products of matrices
     #[test]
     fn products_are_their_sums() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let a: Vec<f32> = (0..15).map(|k| (k * k % 7) as f32).collect();
             let matrix = gpu.upload(&a).unwrap();
             let (x, y) = (gpu.upload(&[1f32, -2.0, 3.0]).unwrap(), gpu.zeros::<f32>(5).unwrap());

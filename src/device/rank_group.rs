@@ -28,7 +28,7 @@ pub(crate) struct RankGroup {
 
 impl fmt::Debug for RankGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Crew").field(&self.rank_info).finish()
+        f.debug_tuple("RankGroup").field(&self.rank_info).finish()
     }
 }
 
@@ -78,7 +78,7 @@ impl RankGroup {
     }
 
     /// Whether this is one of several processes.
-    pub(crate) fn is_seated(&self) -> bool {
+    pub(crate) fn is_ranked(&self) -> bool {
         self.rank_info.is_some()
     }
 

@@ -92,7 +92,7 @@ impl RankInfo {
                 format!("a number from 0 to {}, as there are {ranks} ranks", ranks.max(1) - 1),
             ));
         }
-        let meet = meet.map_or_else(|| meeting_place(started, variable), Ok)?;
+        let meet = meet.map_or_else(|| rendezvous_place(started, variable), Ok)?;
         Ok(Some(Self { rank, ranks, meet, local: local.unwrap_or(rank), one_machine }))
     }
 }
@@ -122,7 +122,7 @@ fn numbers(
 type Started = ([&'static str; 4], (usize, usize));
 
 /// Address of the rendezvous of ranks that were started together: on the first node of a step of Slurm, or on their common machine.
-fn meeting_place(
+fn rendezvous_place(
     started: Option<Started>,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<String, Invalid> {
@@ -145,7 +145,7 @@ fn meeting_place(
     let starter = std::os::unix::process::parent_id();
     #[cfg(not(unix))]
     let starter = ranks;
-    Ok(env::temp_dir().join(format!("lenslet-meeting-{starter}")).display().to_string())
+    Ok(env::temp_dir().join(format!("lenslet-rendezvous-{starter}")).display().to_string())
 }
 
 /// The first of a list of nodes in Slurm's notation: `gpu[07-09,12],login1` begins with `gpu07`.
@@ -345,7 +345,7 @@ fn host() -> String {
 
 /// The error of a rendezvous that fails, or of a lost rank.
 fn failed(rank_info: &RankInfo, reason: impl std::fmt::Display) -> Error {
-    let what = format!("the meeting of {} ranks at {}", rank_info.ranks, rank_info.meet);
+    let what = format!("the rendezvous of {} ranks at {}", rank_info.ranks, rank_info.meet);
     Error::Failed { what, reason: reason.to_string() }
 }
 
@@ -576,7 +576,7 @@ fn listen(
             return Ok((bind(&addresses?)?, secret));
         }
         let listeners = bind(&addresses_of_host(rank_info.one_machine))?;
-        let secret = write_meeting(Path::new(&rank_info.meet), &listeners, given)?;
+        let secret = write_rendezvous(Path::new(&rank_info.meet), &listeners, given)?;
         Ok((listeners, secret))
     };
     open().map_err(|error| failed(rank_info, format!("rank 0 cannot listen: {error}")))
@@ -616,7 +616,7 @@ fn usual_secret(file: Option<&Path>, wanted: bool) -> io::Result<Secret> {
                 let shown = file.display().to_string();
                 let _ = writeln!(
                     io::stderr(),
-                    "note: made {}, the secret of meetings: ranks on machines without it need a copy (mode 600), or {SECRET_VARIABLE}",
+                    "note: made {}, the secret of rendezvous: ranks on machines without it need a copy (mode 600), or {SECRET_VARIABLE}",
                     escaped(&shown)
                 ); // a note that cannot be written is no reason to fail
             }
@@ -640,7 +640,7 @@ fn addresses_of_host(one_machine: bool) -> Vec<SocketAddr> {
 }
 
 /// Writes the file of a rendezvous, with a new secret and the addresses; returns the given secret, or else the new one.
-fn write_meeting(
+fn write_rendezvous(
     file: &Path,
     listeners: &[TcpListener],
     given: Option<Secret>,
@@ -799,7 +799,7 @@ mod tests {
             ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
         ];
         let found = rank_info(none, &open).unwrap().unwrap();
-        assert!(found.rank == 1 && found.meet.contains("lenslet-meeting-"), "{found:?}");
+        assert!(found.rank == 1 && found.meet.contains("lenslet-rendezvous-"), "{found:?}");
         let refused =
             |by_hand, set: &[(&str, &str)]| rank_info(by_hand, set).unwrap_err().to_string();
         // Across machines the address must be given.
@@ -885,7 +885,7 @@ mod tests {
             third.give_up("out of\nmemory");
             let said = wait_for(|| first.lost());
             assert!(said.contains("rank 2 (") && said.ends_with("ended: out of memory"), "{said}");
-            assert!(said.contains(&format!("the meeting of 3 ranks at {place}")), "{said}");
+            assert!(said.contains(&format!("the rendezvous of 3 ranks at {place}")), "{said}");
         }
         assert!(!Path::new(&file).exists());
     }
@@ -943,7 +943,7 @@ mod tests {
 
     // Strangers that connect to a rendezvous
     #[test]
-    fn strangers_are_dropped_and_the_meeting_goes_on() {
+    fn strangers_are_dropped_and_the_rendezvous_goes_on() {
         let address = free_address();
         let place = address.clone();
         let first =

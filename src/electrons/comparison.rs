@@ -357,7 +357,7 @@ mod tests {
         let same = all.compare(&readings, 3, 1, &engine, &unwatched).unwrap();
         assert!(same == found);
         #[cfg(feature = "cuda")]
-        for gpu in crate::device::gpu::test_machines() {
+        for gpu in crate::device::gpu::test_backends() {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
             let there = all.compare(&readings, 3, 1, &engine, &unwatched).unwrap();
             assert!(there.places == found.places && there != found);

@@ -480,11 +480,11 @@ mod tests {
     #[cfg(feature = "cuda")]
     #[test]
     fn waves_on_devices_make_the_same_images() {
-        use crate::device::gpu::test_machines;
+        use crate::device::gpu::test_backends;
         for (precision, bound) in [(Precision::F64, 1e-12), (Precision::F32, 1e-5)] {
             let plan = MicrographPlan::new(specimen(), options(2)).unwrap();
             let here = plan.run(&Engine::cpu(precision), &unwatched).unwrap();
-            for gpu in test_machines() {
+            for gpu in test_backends() {
                 let engine = Engine::gpus(vec![gpu], precision).unwrap();
                 let there = plan.run(&engine, &unwatched).unwrap();
                 let gap = (&there.mean - &here.mean).fold(0.0f64, |most, gap| most.max(gap.abs()));
@@ -497,7 +497,7 @@ mod tests {
         let lengths =
             MicrographOptions { grid: WaveGrid::new([44, 40], [6.4, 5.2]).unwrap(), ..options(0) };
         let plan = MicrographPlan::new(specimen(), lengths).unwrap();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
             let refused = plan.run(&engine, &unwatched).unwrap_err().to_string();
             assert!(refused.contains("other factors than 2, 3, 5 and 7"), "{refused}");

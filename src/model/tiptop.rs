@@ -37,7 +37,7 @@ pub struct ImportedKey {
     /// Its value as it was written.
     pub value: String,
     /// Its status.
-    pub fate: KeyStatus,
+    pub status: KeyStatus,
 }
 
 // Status of an imported key
@@ -78,7 +78,7 @@ impl Imported {
         let rest = Rest::read(&file, &mut notes)?;
         note(&file, &mut notes);
         note_static(file.required("telescope")?, &mut notes)?;
-        let keys = notes.fates(&file);
+        let keys = notes.statuses(&file);
         let mut page = written(name, (&view, &stars, &aims, &rest), &keys);
         page.comments(&file);
         let toml = page.0;
@@ -999,7 +999,7 @@ impl Page {
     }
 
     fn unused(&mut self, keys: &[ImportedKey]) {
-        let told = |key: &ImportedKey| match &key.fate {
+        let told = |key: &ImportedKey| match &key.status {
             KeyStatus::Converted(_) => None,
             KeyStatus::NotUsed(reason) => Some(format!("# {} = {}: {reason}", key.key, key.value)),
             KeyStatus::Unknown => Some(format!("# {} = {}: unknown", key.key, key.value)),
@@ -1044,10 +1044,10 @@ fn nanometres(x: f64) -> String {
 
 // Keys of TIPTOP and their status
 /// Keys, with those to which they are converted, or after a minus the reason why they are not used.
-type Fates = &'static [(&'static [&'static str], &'static str)];
+type KeyStatuses = &'static [(&'static [&'static str], &'static str)];
 
 // Status of keys about the telescope
-const TELESCOPE: Fates = &[
+const TELESCOPE: KeyStatuses = &[
     (&["TelescopeDiameter"], "telescope.diameter"),
     (&["ObscurationRatio"], "telescope.obstruction"),
     (&["ZenithAngle"], "atmosphere.r0, atmosphere.layers.altitude, guide_star.height"),
@@ -1073,7 +1073,7 @@ const TELESCOPE: Fates = &[
 ];
 
 // Status of keys about air and sources
-const ATMOSPHERE: Fates = &[
+const ATMOSPHERE: KeyStatuses = &[
     (&["Seeing", "r0_value", "r0_Value"], "atmosphere.r0"),
     (&["Wavelength"], "atmosphere.wavelength"),
     (&["L0"], "atmosphere.outer_scale"),
@@ -1085,20 +1085,20 @@ const ATMOSPHERE: Fates = &[
 ];
 
 // Status of keys about sources
-const SOURCES_SCIENCE: Fates = &[
+const SOURCES_SCIENCE: KeyStatuses = &[
     (&["Wavelength"], "image.wavelengths"),
     (&["Zenith"], "target.zenith"),
     (&["Azimuth"], "target.azimuth"),
 ];
 
-const SOURCES_HO: Fates = &[
+const SOURCES_HO: KeyStatuses = &[
     (&["Wavelength"], "guide_star.sensor.wavelength"),
     (&["Zenith"], "guide_star.zenith"),
     (&["Azimuth"], "guide_star.azimuth"),
     (&["Height"], "guide_star.height"),
 ];
 
-const SOURCES_LO: Fates = &[
+const SOURCES_LO: KeyStatuses = &[
     (&["Wavelength"], "guide_star.sensor.wavelength"),
     (&["Zenith"], "guide_star.zenith"),
     (&["Azimuth"], "guide_star.azimuth"),
@@ -1106,7 +1106,7 @@ const SOURCES_LO: Fates = &[
 ];
 
 // Status of keys about sensors
-const SENSOR: Fates = &[
+const SENSOR: KeyStatuses = &[
     (&["WfsType"], "guide_star, whose sensors are Shack–Hartmann's"),
     (&["NumberLenslets"], "lenslet_array.lenslets, guide_star.lenslets"),
     (&["SizeLenslets"], "lenslet_array.lenslets"),
@@ -1130,7 +1130,7 @@ const SENSOR: Fates = &[
 ];
 
 // Status of keys about cameras
-const CAMERA: Fates = &[
+const CAMERA: KeyStatuses = &[
     (&["PixelScale"], "image.pixel"),
     (&["FieldOfView"], "image.pixels"),
     (&["Zenith", "Azimuth"], "-directions are those of [sources_science]"),
@@ -1141,7 +1141,7 @@ const CAMERA: Fates = &[
 ];
 
 // Status of keys about mirrors and loops
-const MIRRORS: Fates = &[
+const MIRRORS: KeyStatuses = &[
     (&["DmPitchs"], "mirror.pitch"),
     (&["DmHeights"], "mirror.altitude"),
     (&["InfCoupling"], "mirror.coupling"),
@@ -1155,7 +1155,7 @@ const MIRRORS: Fates = &[
 ];
 
 // Status of keys about loops
-const LOOPS: Fates = &[
+const LOOPS: KeyStatuses = &[
     (&["LoopGain_HO"], "loop.gain"),
     (&["SensorFrameRate_HO"], "loop.rate"),
     (&["LoopDelaySteps_HO"], "loop.delay"),
@@ -1164,7 +1164,7 @@ const LOOPS: Fates = &[
     (&["ResidualError"], "-errors are computed"),
 ];
 
-const COMPUTATION: Fates = &[(
+const COMPUTATION: KeyStatuses = &[(
     &["platform", "precision", "integralDiscretization1", "integralDiscretization2"],
     "-it is about TIPTOP's own computation",
 )];
@@ -1193,7 +1193,7 @@ const AIMS: [&str; 3] = ["OptimizationZenith", "OptimizationAzimuth", "Optimizat
 
 // Sections and their keys
 /// Status of the documented keys of a section.
-fn fates_of(section: &str) -> Fates {
+fn statuses_of(section: &str) -> KeyStatuses {
     match section {
         "telescope" => TELESCOPE,
         "atmosphere" => ATMOSPHERE,
@@ -1212,7 +1212,7 @@ fn fates_of(section: &str) -> Fates {
 /// Notes on keys, and warnings, that are collected while a file is read.
 #[derive(Default)]
 struct Notes {
-    fates: Vec<(String, KeyStatus)>,
+    statuses: Vec<(String, KeyStatus)>,
     warnings: Vec<String>,
 }
 
@@ -1220,13 +1220,14 @@ impl Notes {
     // Take notes of keys
     /// Notes that a key of a section is converted to the key `to`.
     fn converted(&mut self, section: &Section, key: &str, to: &str) {
-        self.fates.push((format!("{}.{key}", section.name), KeyStatus::Converted(to.into())));
+        self.statuses.push((format!("{}.{key}", section.name), KeyStatus::Converted(to.into())));
     }
 
     /// Notes that keys of a section are not used.
     fn unused(&mut self, section: &Section, keys: &[&str], reason: &str) {
         for key in keys {
-            self.fates.push((format!("{}.{key}", section.name), KeyStatus::NotUsed(reason.into())));
+            self.statuses
+                .push((format!("{}.{key}", section.name), KeyStatus::NotUsed(reason.into())));
         }
     }
     /// Warns of what is described otherwise than by a key of a section.
@@ -1245,13 +1246,13 @@ impl Notes {
 
     // List the status of all keys
     /// Status of each key of a file.
-    fn fates(&self, file: &ParameterFile) -> Vec<ImportedKey> {
+    fn statuses(&self, file: &ParameterFile) -> Vec<ImportedKey> {
         let told = |section: &Section, entry: &Entry| {
             let key = format!("{}.{}", section.name, entry.key);
-            let noted = self.fates.iter().rev().find(|(noted, _)| *noted == key);
-            let fate =
-                noted.map_or_else(|| documented(&section.name, entry), |(_, fate)| fate.clone());
-            ImportedKey { key, line: entry.line, value: entry.written.clone(), fate }
+            let noted = self.statuses.iter().rev().find(|(noted, _)| *noted == key);
+            let status = noted
+                .map_or_else(|| documented(&section.name, entry), |(_, status)| status.clone());
+            ImportedKey { key, line: entry.line, value: entry.written.clone(), status }
         };
         let of = |section: &Section| {
             section.entries.iter().map(|entry| told(section, entry)).collect::<Vec<_>>()
@@ -1263,7 +1264,7 @@ impl Notes {
 // Documented status of a key
 /// Status of a key that does not depend on other keys of the file.
 fn documented(section: &str, entry: &Entry) -> KeyStatus {
-    let known = fates_of(section).iter().find(|(keys, _)| keys.contains(&entry.key.as_str()));
+    let known = statuses_of(section).iter().find(|(keys, _)| keys.contains(&entry.key.as_str()));
     let Some((_, place)) = known else { return KeyStatus::Unknown };
     let is_none = |value: &Literal| *value == Literal::None;
     let nothing = match &entry.value {
@@ -1479,13 +1480,13 @@ mod tests {
             let (imported, _) = imported(text);
             let lines: Vec<&str> = text.lines().collect();
             for key in &imported.keys {
-                assert_ne!(key.fate, KeyStatus::Unknown, "{key:?}");
+                assert_ne!(key.status, KeyStatus::Unknown, "{key:?}");
                 let name = key.key.split('.').nth(1).unwrap();
                 assert!(lines[key.line - 1].starts_with(name), "{key:?}");
                 let named = imported.toml.contains(&format!("# {} = {}: ", key.key, key.value));
-                assert_eq!(named, matches!(key.fate, KeyStatus::NotUsed(_)), "{key:?}");
+                assert_eq!(named, matches!(key.status, KeyStatus::NotUsed(_)), "{key:?}");
                 // What a key becomes is in the file that is written.
-                if let KeyStatus::Converted(to) = &key.fate {
+                if let KeyStatus::Converted(to) = &key.status {
                     let last = to.split([',', ' ']).next().unwrap().rsplit('.').next().unwrap();
                     assert!(imported.toml.contains(last), "{key:?}");
                 }
@@ -1498,7 +1499,7 @@ mod tests {
             &MUSE.replace("PupilAngle", "PupilAngel").replace("[DM]", "[Spare]\nx = 1\n[DM]"),
         );
         let unknown: Vec<&str> = (strange.keys.iter())
-            .filter(|key| key.fate == KeyStatus::Unknown)
+            .filter(|key| key.status == KeyStatus::Unknown)
             .map(|key| key.key.as_str())
             .collect();
         assert_eq!(unknown, ["telescope.PupilAngel", "Spare.x"]);

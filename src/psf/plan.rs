@@ -1236,7 +1236,7 @@ mod tests {
         for structure in [StructureFunctionModel::Exact, StructureFunctionModel::Stationary] {
             wanted.image.structure = structure;
             let here = run(&system, wanted.clone());
-            for gpu in crate::device::gpu::test_machines() {
+            for gpu in crate::device::gpu::test_backends() {
                 let engine = Engine::gpus(vec![gpu], crate::numerics::Precision::F64).unwrap();
                 let plan = PsfPlan::new(&system, wanted.clone()).unwrap();
                 assert!(plan.describe(&engine).memory.devices[0] > 0);

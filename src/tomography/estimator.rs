@@ -380,7 +380,7 @@ impl Estimator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_machines, unwatched};
+    use crate::device::{gpu::test_backends, unwatched};
     use crate::linear::operator::battery;
     use crate::linear::solver::Stop;
     use crate::model::removed_modes::{Focus, TipTilt};
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn frames_are_shared_and_errors_name_them() {
         let system = system(["inf", "inf"], 0.0);
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let engine = Engine::gpus(vec![gpu.clone(), gpu.clone()], Precision::F64).unwrap();
             let iterated = EstimateOptions::default().method(Inversion::Iterative);
             let options = iterated.tolerance(1e-2);
@@ -495,7 +495,7 @@ mod tests {
         let here = planned(&blind, options, &Engine::default()).unwrap();
         let slopes = slopes(2, here.slopes());
         let expected = here.estimate(slopes.view(), false, &unwatched).unwrap();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for (precision, tolerance, bound) in
                 [(Precision::F64, 1e-6, 1e-9), (Precision::F32, 1e-5, 1e-3)]
             {
@@ -576,7 +576,7 @@ mod tests {
         let slopes = slopes(1, here.slopes());
         let expected = here.estimate(slopes.view(), false, &unwatched).unwrap();
         let devices =
-            test_machines().into_iter().map(|gpu| Engine::gpus(vec![gpu], Precision::F32));
+            test_backends().into_iter().map(|gpu| Engine::gpus(vec![gpu], Precision::F32));
         for engine in devices.chain([Ok(Engine::cpu(Precision::F32))]) {
             let engine = engine.unwrap();
             let there = planned(&system, options, &engine).unwrap();

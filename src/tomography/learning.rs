@@ -445,7 +445,7 @@ struct Model<'a> {
     measured: &'a Array1<f64>,
     weights: &'a Weights,
     /// The state that was evaluated last, with the maps of its layers, by pairs, all for strength 1.
-    guess: FitState,
+    state: FitState,
     units: Vec<Vec<Unit>>,
     /// The maps of each star's noise, xx, xy and yy, with the star's own pair.
     noise: Vec<(usize, [Array1<f64>; 3])>,
@@ -494,32 +494,32 @@ impl Model<'_> {
     /// Evaluates the maps for other parameters.
     fn look_at(&mut self, parameters: &[f64]) -> Result<(), Error> {
         let known = !self.units.is_empty()
-            && self.parameters.iter().zip(parameters).all(|(key, u)| self.guess.get(*key) == *u);
+            && self.parameters.iter().zip(parameters).all(|(key, u)| self.state.get(*key) == *u);
         if known {
             return Ok(());
         }
-        let mut guess = self.guess.clone();
-        self.parameters.iter().zip(parameters).for_each(|(key, u)| guess.set(*key, *u));
+        let mut state = self.state.clone();
+        self.parameters.iter().zip(parameters).for_each(|(key, u)| state.set(*key, *u));
         let linear = |key: &Parameter| matches!(key, Parameter::Strength(_) | Parameter::Noise(..));
-        let same = |key: &Parameter| linear(key) || self.guess.get(*key) == guess.get(*key);
+        let same = |key: &Parameter| linear(key) || self.state.get(*key) == state.get(*key);
         if self.units.is_empty() || !self.parameters.iter().all(same) {
             let pairs = self.geometry.layout.pairs();
             let of_layer = |layer: &Layer| {
                 let pairs = pairs.iter().enumerate();
                 let wanted = |(pair, stars): (usize, &MapPair)| Wanted {
                     layer: *layer,
-                    sensors: stars.stars.map(|star| guess.sensors[star]),
+                    sensors: stars.stars.map(|star| state.sensors[star]),
                     pair,
                     what: What::Slopes,
                 };
                 pairs.map(wanted).collect::<Vec<_>>()
             };
-            let maps = self.compute(guess.layers.iter().flat_map(of_layer).collect())?;
+            let maps = self.compute(state.layers.iter().flat_map(of_layer).collect())?;
             let mut maps = maps.into_iter();
-            let layers = 0..guess.layers.len();
+            let layers = 0..state.layers.len();
             self.units = layers.map(|_| maps.by_ref().take(pairs.len()).collect()).collect();
         }
-        self.guess = guess;
+        self.state = state;
         Ok(())
     }
 
@@ -529,10 +529,10 @@ impl Model<'_> {
         let mut sum = Array1::zeros(self.geometry.layout.len());
         for (pair, at) in self.geometry.layout.pairs().iter().enumerate() {
             let mut sum = sum.slice_mut(s![at.range()]);
-            for (layer, units) in self.guess.layers.iter().zip(&self.units) {
+            for (layer, units) in self.state.layers.iter().zip(&self.units) {
                 sum.scaled_add(layer.fraction, &units[pair].map);
             }
-            for ((own, maps), noise) in self.noise.iter().zip(&self.guess.noise) {
+            for ((own, maps), noise) in self.noise.iter().zip(&self.state.noise) {
                 if *own == pair {
                     maps.iter().zip(noise).for_each(|(map, noise)| sum.scaled_add(*noise, map));
                 }
@@ -544,8 +544,8 @@ impl Model<'_> {
     // Want maps for a derivative
     /// The maps that a step of a number changes, each with its layer and with the derivative's factor.
     fn changed(&self, key: Parameter, step: f64) -> Vec<(usize, f64, Wanted)> {
-        let mut moved = self.guess.clone();
-        moved.set(key, self.guess.get(key) + step);
+        let mut moved = self.state.clone();
+        moved.set(key, self.state.get(key) + step);
         let mut changed = Vec::new();
         for (l, layer) in moved.layers.iter().enumerate().filter(|(_, layer)| layer.fraction > 0.0)
         {
@@ -561,7 +561,7 @@ impl Model<'_> {
                     }
                     Parameter::Strength(_) | Parameter::Noise(..) => false,
                 };
-                let now = at.stars.map(|star| self.guess.sensors[star]);
+                let now = at.stars.map(|star| self.state.sensors[star]);
                 let (sensors, step, what) = match key {
                     Parameter::Rotation(star) if now[0].shares_lattice_with(&now[1]) => {
                         (now, 1.0, What::Turning(usize::from(at.stars[1] == star)))
@@ -582,12 +582,12 @@ impl Model<'_> {
     fn slope(&self, key: Parameter, l: usize, pair: usize) -> Option<Array1<f64>> {
         let Slopes { moved, turned } = self.units[l][pair].slopes.as_ref()?;
         let stars = self.geometry.layout.pairs()[pair].stars;
-        let sources = stars.map(|star| &self.guess.sensors[star].source);
+        let sources = stars.map(|star| &self.state.sensors[star].source);
         let along = |[x, y]: [f64; 2]| &moved[0] * x + &moved[1] * y;
         match key {
             Parameter::Rotation(star) => Some(turned[usize::from(stars[1] == star)].clone()),
             Parameter::Shift(star, axis) => {
-                let gamma = |k: usize| sources[k].cone_factor(self.guess.layers[l].altitude);
+                let gamma = |k: usize| sources[k].cone_factor(self.state.layers[l].altitude);
                 let by = if stars[1] == star { gamma(1) } else { -gamma(0) };
                 Some(&moved[axis] * by)
             }
@@ -627,11 +627,11 @@ impl Residuals for Model<'_> {
                 }
                 _ => {}
             }
-            let step = self.guess.step(*key, self.bounds[k]);
+            let step = self.state.step(*key, self.bounds[k]);
             for (l, factor, map) in self.changed(*key, step) {
                 let mut column = jacobian.slice_mut(s![pairs[map.pair].range(), k]);
                 match self.slope(*key, l, map.pair) {
-                    Some(slope) => column.scaled_add(self.guess.layers[l].fraction, &slope),
+                    Some(slope) => column.scaled_add(self.state.layers[l].fraction, &slope),
                     None => {
                         places.push((k, l, factor));
                         wanted.push(map);
@@ -901,14 +901,14 @@ impl LearnPlan {
         let own = geometry.layout.pairs().iter().enumerate().filter(|(_, pair)| pair.is_own());
         let maps = |pair: &MapPair| [0, 1, 2].map(|k| geometry.noise_map(pair, k));
         let noise = own.map(|(k, pair)| (k, maps(pair))).collect();
-        let (parameters, guess) = (&self.parameters[..], self.start.clone());
+        let (parameters, state) = (&self.parameters[..], self.start.clone());
         Model {
             geometry,
             parameters,
             bounds,
             measured,
             weights,
-            guess,
+            state,
             units: Vec::new(),
             noise,
             tables: PhaseTables::default(),
@@ -953,14 +953,14 @@ impl LearnPlan {
         let least = LeastSquares { bounds: bounds.clone(), floor, steps: self.options.steps };
         let fitted = least.run(&mut model, &start, watch)?;
         model.look_at(&fitted.parameters)?;
-        let (found, guess) = (model.maps(), model.guess.clone());
+        let (found, state) = (model.maps(), model.state.clone());
         let spread = Spread::of(&fitted, &maps, &weights)?;
         // Refuse a misfit that is not finite
         if spread.misfit.is_some_and(|misfit| !misfit.is_finite()) {
             let reason = "the misfit is not finite: the errors of the maps vanish, or the slopes are no angles in radians".into();
             return Err(Error::Failed { what: "learning".into(), reason });
         }
-        Learned::new(self, guess, &fitted, (maps, found), spread)
+        Learned::new(self, state, &fitted, (maps, found), spread)
     }
 }
 
@@ -1141,17 +1141,17 @@ const TIED: f64 = 0.95;
 // Collect the warnings about a fit
 impl FitWarning {
     /// All warnings about a fit.
-    fn all(plan: &LearnPlan, guess: &FitState, fitted: &Fitted, spread: &Spread) -> Vec<Self> {
+    fn all(plan: &LearnPlan, state: &FitState, fitted: &Fitted, spread: &Spread) -> Vec<Self> {
         let keys = &plan.parameters;
         let told = |key: &Parameter| !matches!(key, Parameter::Noise(..));
         let mut warnings = Vec::new();
         for (k, &key) in keys.iter().enumerate().filter(|(_, key)| told(key)) {
             let error = spread.covariance.as_ref().map(|all| all[[k, k]].max(0.0).sqrt());
             if fitted.held[k] {
-                warnings.push(Self::Bound(key, shown(key, guess.get(key), 0.0)[0]));
+                warnings.push(Self::Bound(key, shown(key, state.get(key), 0.0)[0]));
             } else if !spread.free.contains(&k) {
                 warnings.push(Self::Idle(key));
-            } else if error.is_some_and(|error| error > guess.size(key)) {
+            } else if error.is_some_and(|error| error > state.size(key)) {
                 warnings.push(Self::Vague(key));
             }
         }
@@ -1259,13 +1259,13 @@ impl Learned {
     // Gather what was learned
     fn new(
         plan: &LearnPlan,
-        guess: FitState,
+        state: FitState,
         fit: &Fitted,
         (maps, fitted): (SlopeMaps, Array1<f64>),
         spread: Spread,
     ) -> Result<Self, Error> {
         let keys = &plan.parameters;
-        let warnings = FitWarning::all(plan, &guess, fit, &spread);
+        let warnings = FitWarning::all(plan, &state, fit, &spread);
         let blind = |k: usize| spread.blind[0].iter().any(|direction| direction[k].abs() > 0.1);
         let told = |k: usize| spread.free.contains(&k) && !blind(k);
         let error = |k: usize| {
@@ -1274,7 +1274,7 @@ impl Learned {
         };
         let value = |(k, &parameter): (usize, &Parameter)| {
             let at_most = error(k).unwrap_or(f64::NAN);
-            let [value, at_most] = shown(parameter, guess.get(parameter), at_most);
+            let [value, at_most] = shown(parameter, state.get(parameter), at_most);
             LearnedValue {
                 parameter,
                 value,
@@ -1284,12 +1284,12 @@ impl Learned {
         let values = keys.iter().enumerate().map(value).collect();
         let of = |key: Parameter| keys.iter().position(|known| *known == key);
         let strengths: Option<Vec<usize>> =
-            (0..guess.layers.len()).map(|l| of(Parameter::Strength(l))).collect();
+            (0..state.layers.len()).map(|l| of(Parameter::Strength(l))).collect();
         let (fried_parameter, fractions) =
-            profile(plan, &guess, strengths, spread.covariance.as_ref())?;
-        let noise = (0..guess.noise.len()).map(|q| {
+            profile(plan, &state, strengths, spread.covariance.as_ref())?;
+        let noise = (0..state.noise.len()).map(|q| {
             let ends = [0, 2].map(|k| of(Parameter::Noise(q, k)));
-            let mean = 0.5 * (guess.noise[q][0] + guess.noise[q][2]);
+            let mean = 0.5 * (state.noise[q][0] + state.noise[q][2]);
             let error =
                 spread.covariance.as_ref().zip(ends[0].zip(ends[1])).map(|(all, (k, l))| {
                     0.5 * (all[[k, k]] + all[[l, l]] + 2.0 * all[[k, l]]).max(0.0).sqrt()
@@ -1297,7 +1297,7 @@ impl Learned {
             (mean, error)
         });
         let noise: Vec<_> = noise.collect();
-        let system = Self::system(plan, &guess, fried_parameter.0, &fractions, &noise)?;
+        let system = Self::system(plan, &state, fried_parameter.0, &fractions, &noise)?;
         let (misfit, misfit_limit) = (spread.misfit, spread.limit);
         let (steps, converged) = (fit.steps, fit.converged);
         Ok(Self {
@@ -1320,7 +1320,7 @@ impl Learned {
     /// The system that learning started from, with what was learned.
     fn system(
         plan: &LearnPlan,
-        guess: &FitState,
+        state: &FitState,
         r0: f64,
         fractions: &[(f64, Option<f64>)],
         noise: &[(f64, Option<f64>)],
@@ -1330,7 +1330,7 @@ impl Learned {
             fraction: *fraction,
             ..*layer
         };
-        let layers = guess.layers.iter().zip(fractions).map(layer).collect();
+        let layers = state.layers.iter().zip(fractions).map(layer).collect();
         let air = Atmosphere::new(r0, old.atmosphere().wavelength(), layers)?;
         let star = |((star, sensor), (noise, _)): ((&GuideStar, &Sensor), &(f64, Option<f64>))| {
             let noise = match star.noise.is_uniform() {
@@ -1339,7 +1339,7 @@ impl Learned {
             };
             Ok(GuideStar { sensor: *sensor, noise, ..star.clone() })
         };
-        let stars = old.guide_stars().iter().zip(&guess.sensors).zip(noise).map(star);
+        let stars = old.guide_stars().iter().zip(&state.sensors).zip(noise).map(star);
         let stars = stars.collect::<Result<Vec<_>, Invalid>>()?;
         Ok(old.to_builder().atmosphere(air).guide_stars(stars).build()?)
     }
@@ -1360,11 +1360,11 @@ type WithError = (f64, Option<f64>);
 /// The Fried parameter and the fractions of layers, with errors where strengths, of these numbers, were learned.
 fn profile(
     plan: &LearnPlan,
-    guess: &FitState,
+    state: &FitState,
     strengths: Option<Vec<usize>>,
     covariance: Option<&Array2<f64>>,
 ) -> Result<(WithError, Vec<WithError>), Error> {
-    let sum: f64 = guess.layers.iter().map(|layer| layer.fraction).sum();
+    let sum: f64 = state.layers.iter().map(|layer| layer.fraction).sum();
     if sum <= 1e-9 {
         let (what, reason) = ("learning", "the slopes have no turbulence in common");
         return Err(Error::Failed { what: what.into(), reason: reason.into() });
@@ -1379,13 +1379,13 @@ fn profile(
         });
         Some(pairs.sum::<f64>().max(0.0).sqrt())
     };
-    let fraction = |l: usize| guess.layers[l].fraction / sum;
+    let fraction = |l: usize| state.layers[l].fraction / sum;
     let of_layer = |l: usize| {
         let weight = |m: usize| (f64::from(u8::from(l == m)) - fraction(l)) / sum;
         (fraction(l), error(&weight))
     };
     let of_r0 = error(&|_| 0.6 * r0 / sum);
-    Ok(((r0, of_r0), (0..guess.layers.len()).map(of_layer).collect()))
+    Ok(((r0, of_r0), (0..state.layers.len()).map(of_layer).collect()))
 }
 
 // Tests of learning

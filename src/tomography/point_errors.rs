@@ -526,7 +526,7 @@ impl PointErrorsPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{RankInfo, gpu::test_machines, unwatched};
+    use crate::device::{RankInfo, gpu::test_backends, unwatched};
     use crate::linear::operator::battery;
     use crate::model::lenslet_array::SlopeOrder;
     use crate::model::noise::SlopeNoise;
@@ -665,7 +665,7 @@ mod tests {
             [(&alike, 2, double), (&unlike, 1, double), (&alike, 2, single)]
         {
             let here = variances(&run(system, tolerance, &Engine::default()));
-            for gpu in test_machines() {
+            for gpu in test_backends() {
                 let there = Engine::gpus(vec![gpu.clone(); devices], precision).unwrap();
                 let found = variances(&run(system, tolerance, &there));
                 for (here, found) in here.iter().flatten().zip(found.iter().flatten()) {
@@ -716,7 +716,7 @@ mod tests {
         let [less, more] = [&blind, &good].map(|system| run(system, 0.1, &Engine::default()));
         assert!(less.errors[0].rms > more.errors[0].rms);
         // Devices refuse what only cores do
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
             let rank_info = RankInfo {
                 rank: 1,

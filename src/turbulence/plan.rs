@@ -1120,7 +1120,7 @@ mod tests {
         let SlopeSlope::Dense(found) = covariances.slope_slope else { panic!("not dense") };
         assert_eq!(found, matrix.unwrap());
         #[cfg(feature = "cuda")]
-        for gpu in crate::device::gpu::test_machines() {
+        for gpu in crate::device::gpu::test_backends() {
             let engine = Engine::gpus(vec![gpu], crate::numerics::real::Precision::F64).unwrap();
             let SlopeSlope::Dense(there) = plan.run(&engine, &unwatched).unwrap().slope_slope
             else {
@@ -1146,7 +1146,7 @@ mod tests {
             (slopes, wavefront)
         };
         let (slopes, wavefront) = dense(&Engine::default());
-        for gpu in crate::device::gpu::test_machines() {
+        for gpu in crate::device::gpu::test_backends() {
             let engine = Engine::gpus(vec![gpu], crate::numerics::real::Precision::F64).unwrap();
             assert!(plan.memory(&engine).devices[0] > 1 << 20);
             let (there, same) = dense(&engine);

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::correction::mirror::Mirror;
     use crate::correction::mirror::tests::{star, ten_across};
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::system::SlopeModel;
     use crate::numerics::real::Precision;
@@ -103,7 +103,7 @@ mod tests {
             wave(k) * wave(l) + if k == l { 1e-28 } else { 0.0 }
         });
         let strokes = here.stroke_errors(&errors.view(), &Engine::default()).unwrap();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             // Hold a device's projector to that of cores
             let engine = Engine::gpus(vec![gpu.clone()], Precision::F64).unwrap();
             let found = here.stroke_errors(&errors.view(), &engine).unwrap();

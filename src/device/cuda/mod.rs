@@ -508,13 +508,13 @@ impl Backend for Cuda {
     }
 
     // Release handles of CUDA
-    fn forget(&self, thing: Handle) {
+    fn forget(&self, handle: Handle) {
         if self.enter().is_err() {
             return;
         }
         // SAFETY: each handle was made by this backend, is released once, and no work uses it. The status cannot be reported here.
         unsafe {
-            let _ = match thing {
+            let _ = match handle {
                 Handle::Memory(address) => driver::free_sync(address),
                 Handle::Graph(graph) => {
                     driver::graph::exec_destroy(graph as usize as sys::CUgraphExec)

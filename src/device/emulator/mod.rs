@@ -569,9 +569,9 @@ impl Backend for Emulator {
     }
 
     // Release handles of the emulator
-    fn forget(&self, thing: Handle) {
+    fn forget(&self, handle: Handle) {
         let mut state = self.enter();
-        match thing {
+        match handle {
             Handle::Memory(address) => drop(state.memory.remove(&address)),
             Handle::Plan(plan) => drop(state.plans.remove(&plan)),
             Handle::Graph(graph) => drop(state.graphs.remove(&graph)),
@@ -694,7 +694,7 @@ impl Backend for Emulator {
         place: [usize; 2],
         identifier: &[u8],
     ) -> Result<Box<dyn Collective>, Error> {
-        Ok(Box::new(ranks::Seated::new(Arc::clone(&self.state), place, identifier)?))
+        Ok(Box::new(ranks::EmulatedRank::new(Arc::clone(&self.state), place, identifier)?))
     }
 }
 

@@ -60,14 +60,14 @@ impl Table {
 
 // Emulated rank
 /// An emulated device as one rank of several.
-pub(super) struct Seated {
+pub(super) struct EmulatedRank {
     state: Arc<Mutex<State>>,
     table: Arc<Table>,
     place: [usize; 2],
 }
 
 // Join a table of ranks
-impl Seated {
+impl EmulatedRank {
     /// Joins the table of an identifier, and waits for all ranks.
     pub(super) fn new(
         state: Arc<Mutex<State>>,
@@ -151,7 +151,7 @@ fn size(double: bool) -> usize {
 }
 
 // Collective operations of emulated ranks
-impl Collective for Seated {
+impl Collective for EmulatedRank {
     fn cholesky(&self, _stream: u64, of: &Dealt, report: u64) -> Result<(), Error> {
         let rows = [of.matrix, of.order as u64];
         let matrix = self.gathered(of, rows)?;

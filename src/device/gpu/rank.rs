@@ -25,7 +25,7 @@ impl Gpu {
     /// # Errors
     /// `Device` with the name of a library for several devices that is missing.
     pub(crate) fn identifier(&self) -> Result<Vec<u8>, Error> {
-        self.machine().identifier()
+        self.backend().identifier()
     }
 
     /// Joins other devices as a rank, and waits for all of them; `place` is the rank and the number of ranks.
@@ -33,8 +33,8 @@ impl Gpu {
     /// # Errors
     /// As [`Gpu::identifier`], and `Cuda` where a call of a library fails.
     pub(crate) fn join(&self, place: [usize; 2], identifier: &[u8]) -> Result<Rank, Error> {
-        let (_turn, machine, stream) = self.queue.enter();
-        let group = machine.join(stream, place, identifier)?.into();
+        let (_turn, backend, stream) = self.queue.enter();
+        let group = backend.join(stream, place, identifier)?.into();
         Ok(Rank { gpu: self.clone(), group, place })
     }
 }

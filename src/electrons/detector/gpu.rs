@@ -142,7 +142,7 @@ impl DetectorsGpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::electrons::{Annulus, Beam, DetectorOptions, PatternOptions, Segmented, WaveGrid};
     use ndarray::ArrayView2;
 
@@ -167,7 +167,7 @@ mod tests {
             let detectors = Detectors::new(grid, &beam, options).unwrap();
             let turn = |k: usize| Complex::from_polar(1.0 + (k * k) as f64 % 3.7, k as f64);
             let spectra: Vec<_> = (0..3 * 20 * 28).map(turn).collect();
-            for gpu in test_machines() {
+            for gpu in test_backends() {
                 let there = DetectorsGpu::new::<f64>(&gpu, &detectors).unwrap();
                 let readings = gpu.zeros(3 * there.values()).unwrap();
                 let uploaded = gpu.upload(&spectra).unwrap();

@@ -224,7 +224,7 @@ impl<T: Real> Passing<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use ndarray::Array2;
     use std::f64::consts::TAU;
 
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn passes_are_plain_transforms_and_products() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             // Two radices and three, sides of either parity of their quarters
             for points in [[60, 32], [280, 4]] {
                 let double = gap::<f64>(&gpu, points);
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn grids_without_radices_are_left_to_processors() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for points in [[44, 16], [16, 68], [4 * 1025, 16]] {
                 let grid = WaveGrid::new(points, [1.0, 1.0]).unwrap();
                 let one = points.map(|points| vec![Complex::ONE; points / 2]);

@@ -219,7 +219,7 @@ impl<T: Real> PlanesGpu<T> {
 mod tests {
     use super::super::tests::{PLACES, matrix, probe};
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::device::unwatched;
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         let wave = probe().wave(&window).unwrap();
         let wanted = matrix.spectra(&wave, &PLACES, &unwatched).unwrap();
         let [wx, wy] = window.points().map(|points| points / 2);
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let windows = WindowsGpu::<f64>::new(&gpu, &window).unwrap().unwrap();
             let lengths = window.lengths();
             let places = PLACES.map(|[x, y]| [x / lengths[0], y / lengths[1]]);
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn windows_without_radices_are_left_to_processors() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let grid = WaveGrid::new([8, 44], [1.0, 1.0]).unwrap();
             assert!(WindowsGpu::<f32>::new(&gpu, &grid).unwrap().is_none());
         }

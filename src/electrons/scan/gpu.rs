@@ -628,7 +628,7 @@ impl<T: Real> WindowsThere<'_, T> {
 mod tests {
     use super::super::tests::{options, plan, prism_plan};
     use super::*;
-    use crate::device::gpu::{emulated, test_machines};
+    use crate::device::gpu::{emulated, test_backends};
     use crate::device::unwatched;
     use crate::numerics::Precision;
 
@@ -652,7 +652,7 @@ mod tests {
             (prism_plan(), Precision::F32, 1e-5),
         ] {
             let here = read(&plan, &Engine::cpu(precision));
-            for gpu in test_machines() {
+            for gpu in test_backends() {
                 let there = read(&plan, &Engine::gpus(vec![gpu.clone()], precision).unwrap());
                 let gap = gap(&there, &here);
                 assert!(gap < bound && gap > 0.0, "{}: {gap:e}", gpu.name());

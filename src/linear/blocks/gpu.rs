@@ -319,7 +319,7 @@ impl<T: Real> RowsAtPlaces<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::linear::blocks::{Block, Blocks};
     use crate::linear::matrix::{Dense, gpu::MatrixGpu};
     use crate::linear::operator::gpu::OnHost;
@@ -342,7 +342,7 @@ mod tests {
             columns: places[k].clone(),
         };
         let here = Blocks::new((rows, 9), (0..3).map(block).collect()).unwrap();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for order in [[0, 1, 2], [1, 0, 2]] {
                 let given = |k: usize| match k {
                     1 => Given::Transposed(matrices[1].t()),

@@ -195,7 +195,7 @@ impl<T: Real> EigenGpu<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::linear::operator::battery::random;
     use crate::linear::{Cholesky, Eigen};
 
@@ -215,7 +215,7 @@ mod tests {
         factor.halve(&mut halved);
         let mut solved = halved.clone();
         factor.finish(&mut solved);
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let matrix = upload_rows::<f64>(&gpu, &a, unit).unwrap();
             let there = CholeskyGpu::new(&gpu, matrix, n).unwrap().unwrap();
             let x = upload_rows::<f64>(&gpu, &rows, unit).unwrap();
@@ -244,7 +244,7 @@ mod tests {
         let (half, rows) = (of(n + 3, 3), of(7, 4));
         let a = half.t().dot(&half);
         let here = Eigen::new(&a).unwrap();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let matrix = upload_rows::<f64>(&gpu, &a, 1.0).unwrap();
             let there = match EigenGpu::new(&gpu, matrix, n, 1e-3) {
                 Ok(there) => there,

@@ -98,7 +98,7 @@ impl<T: Real> MatrixGpu<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::linear::matrix::Dense;
     use crate::linear::operator::gpu::OnHost;
     use crate::linear::operator::{Operator, battery};
@@ -108,7 +108,7 @@ mod tests {
     // Hold matrices on devices to the host
     #[test]
     fn a_matrix_on_a_device_is_the_matrix() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for shape in [(1, 1), (3, 17), (70, 5), (21, 300)] {
                 let values = battery::random(shape.0 * shape.1, 5);
                 let matrix = Array2::from_shape_vec(shape, values).unwrap();

@@ -260,7 +260,7 @@ impl<T: Real> Operator<T> for OnHost<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::linear::matrix::{Dense, gpu::MatrixGpu};
     use crate::linear::operator::{Sum, battery};
     use ndarray::Array2;
@@ -276,7 +276,7 @@ mod tests {
         let here: Vec<Arc<dyn Operator<f64>>> =
             vec![Arc::new(Dense::new(matrix.clone())), Arc::new(pairs.clone())];
         let here = Sum::new(here).unwrap();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let there = Arc::new(MatrixGpu::<f64>::new(&gpu, matrix.view()).unwrap());
             let there = OnHost(Arc::new(WithPairsGpu::new(there, &pairs).unwrap()));
             battery::check(&there, 1e-12);

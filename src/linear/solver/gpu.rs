@@ -639,7 +639,7 @@ impl<T: Real> Method<T> for Lanczos<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::{Gpu, test_machines};
+    use crate::device::gpu::{Gpu, test_backends};
     use crate::linear::matrix::Dense;
     use crate::linear::matrix::gpu::MatrixGpu;
     use crate::linear::operator::gpu::WithPairsGpu;
@@ -769,7 +769,7 @@ mod tests {
     #[test]
     fn a_device_solves_as_the_processor_does() {
         let (few, many) = ([1.0, 3.0, 4.0, 9.0, 20.0], |k: usize| 1.0 + (k % 10) as f64);
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for (n, value, tolerance) in [
                 (40, &(|k: usize| few[k % 5]) as &dyn Fn(usize) -> f64, 1e-6),
                 (530, &many, 1e-8),
@@ -821,7 +821,7 @@ mod tests {
         let a = with_eigenvalues(&(0..n).map(|k| 1.0 + (k % 60) as f64).collect::<Vec<_>>());
         let p = diagonal(|k| 1.0 / (1.0 + (k % 5) as f64), n);
         let (b, zero) = (battery::random::<f64>(n, 6), vec![0.0; n]);
-        for (gpu, solver) in test_machines().iter().flat_map(|gpu| SOLVERS.map(|s| (gpu, s))) {
+        for (gpu, solver) in test_backends().iter().flat_map(|gpu| SOLVERS.map(|s| (gpu, s))) {
             for (p, iterations) in
                 [None, Some(&p)].into_iter().flat_map(|p| [1, 2, 3, 7].map(|k| (p, k)))
             {
@@ -872,7 +872,7 @@ mod tests {
             (&singular, None, vec![1.0; n], zero.clone()),
         ];
         // Hold both machines to each case
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for (solver, (a, p, b, x)) in
                 SOLVERS.iter().flat_map(|s| cases.iter().map(move |c| (*s, c)))
             {
@@ -918,7 +918,7 @@ mod tests {
     fn single_precision_goes_as_far_on_a_device() {
         let a = with_eigenvalues(&(1..=30).map(f64::from).collect::<Vec<_>>());
         let b: Vec<f32> = battery::random(30, 2);
-        for (gpu, solver) in test_machines().iter().flat_map(|gpu| SOLVERS.map(|s| (gpu, s))) {
+        for (gpu, solver) in test_backends().iter().flat_map(|gpu| SOLVERS.map(|s| (gpu, s))) {
             let operator = Arc::new(MatrixGpu::<f32>::new(gpu, a.view()).unwrap());
             let mut run = SolverGpu::new(solver, operator, None).unwrap();
             let b = gpu.upload(&b).unwrap();
@@ -943,7 +943,7 @@ mod tests {
         let a = with_eigenvalues(&(0..n).map(|k| 1.0 + (k % 40) as f64 / 8.0).collect::<Vec<_>>());
         let truth = battery::random::<f64>(n, 3);
         let b = a.dot(&ArrayView1::from(&truth)).to_vec();
-        for (gpu, solver) in test_machines().iter().flat_map(|gpu| SOLVERS.map(|s| (gpu, s))) {
+        for (gpu, solver) in test_backends().iter().flat_map(|gpu| SOLVERS.map(|s| (gpu, s))) {
             let b = gpu.upload(&b).unwrap();
             let mut run = SolverGpu::new(solver, on_device(gpu, &a), None).unwrap();
             let mut from = |x: &[f64], expected: usize| {

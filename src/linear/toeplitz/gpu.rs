@@ -209,7 +209,7 @@ impl<T: Real> DeviceOperator<T> for BlockToeplitzGpu<T> {
 pub(crate) mod tests {
     // What tests of products on devices use
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::linear::operator::battery::{check, distance, product, random};
     use crate::linear::operator::gpu::OnHost;
     use crate::linear::operator::{Diagonal, Operator, Sum, shape};
@@ -302,7 +302,7 @@ pub(crate) mod tests {
     #[test]
     fn products_are_those_of_the_host() {
         let (many, single) = (System::new([3, 1], [9, 8, 3]), System::single());
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             single.compare::<f64>(&gpu, directly(), 1e-12);
             for tuning in both_forms() {
                 many.compare::<f64>(&gpu, tuning, 1e-12);
@@ -316,7 +316,7 @@ pub(crate) mod tests {
         let (single, wide) = (System::single(), System::new([5, 2], [2, 2, 1]));
         let groups = Some(Sides { from: 2, to: 1 });
         let grouped = Choices { groups, rows: Some(1), ..Choices::default() };
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             single.compare::<f64>(&gpu, longer(), 1e-12);
             wide.compare::<f64>(&gpu, by_transforms(grouped), 1e-12);
         }
@@ -330,7 +330,7 @@ pub(crate) mod tests {
         let parts = Parts::slopes(&covariance, &valid).unwrap();
         let noise: Vec<f64> = random(host.rows(), 6);
         let sum = Sum::new(vec![Arc::new(host), Arc::new(Diagonal::new(noise.clone()))]).unwrap();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for tuning in both_forms() {
                 let device = BlockToeplitzGpu::<f64>::of(&gpu, &parts, true, tuning).unwrap();
                 compare(device.with_diagonal(&noise).unwrap(), &sum, 1e-12);
@@ -348,7 +348,7 @@ pub(crate) mod tests {
         let kernels: Vec<_> = (0..21).map(kernel).collect();
         let parts = crate::tomography::circulant::parts_of(&kernels, &valid).unwrap();
         let host = BlockToeplitz::<f64>::of(&parts);
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let radices = Some(Radices::new([4, 3, 1]).unwrap());
             let tuning = by_transforms(Choices { radices, ..Choices::default() });
             let device = BlockToeplitzGpu::<f64>::of(&gpu, &parts, false, tuning).unwrap();
@@ -361,7 +361,7 @@ pub(crate) mod tests {
     fn products_repeat_bit_by_bit() {
         let (covariance, valid) = (covariance(2, 7), masks(2, 7, 0.7, 5));
         let parts = Parts::slopes(&covariance, &valid).unwrap();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let times = if gpu.name().starts_with("cuda") { 1000 } else { 4 };
             for tuning in both_forms() {
                 let device = BlockToeplitzGpu::<f32>::of(&gpu, &parts, true, tuning).unwrap();
@@ -385,7 +385,7 @@ pub(crate) mod tests {
     fn what_cannot_be_done_is_refused() {
         let system = System::single();
         let large = Choices { radices: Radices::new([16; 3]), ..Choices::default() };
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let make = |tuning| BlockToeplitzGpu::<f64>::of(&gpu, &system.parts(), false, tuning);
             let device = make(longer()).unwrap();
             let [x, y] = [device.columns(), device.rows()].map(|len| gpu.zeros(len).unwrap());
@@ -401,7 +401,7 @@ pub(crate) mod tests {
     fn products_are_lent_if_symmetric_and_by_transforms() {
         let (covariance, valid) = (covariance(2, 7), masks(2, 7, 0.7, 5));
         let parts = Parts::slopes(&covariance, &valid).unwrap();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let is_lent = |symmetric, tuning| {
                 let made = BlockToeplitzGpu::<f64>::of(&gpu, &parts, symmetric, tuning).unwrap();
                 let diagonal = vec![1.0; made.rows()];

@@ -130,7 +130,7 @@ impl ExposureInputs<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::model::Pupil;
     use crate::psf::{
         Actuators, Aperture, CameraOptions, Exposure, Exposures, StructureFunctionModel, Vane,
@@ -195,7 +195,7 @@ mod tests {
             };
             let strokes = lopsided(positions) * if positions.len() > 100 { 0.03 } else { 1.0 };
             let mut cores = made(&Engine::default());
-            for gpu in test_machines() {
+            for gpu in test_backends() {
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
                 // Hold exposures of one device to cores
                 let mut made = made(&engine);
@@ -266,7 +266,7 @@ mod tests {
         let mut bad = vec![good.clone(); 2];
         (bad[0][[7, 3]], bad[1][[34, 34]]) = (f64::NAN, f64::INFINITY);
         bad.push(Array2::eye(34));
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let engine = Engine::gpus(vec![gpu.clone()], Precision::F64).unwrap();
             let mut there = made(&engine);
             for bad in &bad {

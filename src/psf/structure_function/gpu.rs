@@ -334,7 +334,7 @@ fn waves_on_device<T: Real>(here: &Stationary) -> [Vec<T>; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::model::Pupil;
     use crate::psf::structure_function::{Actuators, MeanStructure};
     use crate::psf::{Aperture, Vane};
@@ -362,7 +362,7 @@ mod tests {
             let here = actuators.mean(&strokes, &aperture, 27).unwrap();
             let largest = here.fold(0.0, |most: f64, value| most.max(*value));
             // Hold devices to cores in either precision
-            for gpu in test_machines() {
+            for gpu in test_backends() {
                 for (precision, bound) in [(Precision::F64, 1e-10), (Precision::F32, 3e-6)] {
                     let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
                     let means = MeanStructure::new(actuators, &aperture, 27, &engine).unwrap();

@@ -185,7 +185,7 @@ impl<T: Real> SideBySide<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::linear::operator::gpu::DeviceOperator;
     use crate::linear::toeplitz::Parts;
     use crate::linear::toeplitz::gpu::Tuning;
@@ -204,7 +204,7 @@ mod tests {
         let noise = [0.3, 0.4];
         let group = |valid| Group { covariance: &covariance, noise: &noise, valid, stars: &[0, 1] };
         let transforms = |direct| Tuning { direct: Some(direct), ..Tuning::default() };
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             // Make operators and join them
             let operator = |direct| {
                 BlockToeplitzGpu::<f64>::of(&gpu, &parts, true, transforms(direct)).unwrap()

@@ -96,7 +96,7 @@ impl<T: Real> DeviceOperator<T> for CirculantGpu<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::linear::toeplitz::gpu::tests::compare;
     use crate::linear::toeplitz::tests::{covariance, masks};
     use crate::tomography::circulant::Circulant;
@@ -111,7 +111,7 @@ mod tests {
             Group { covariance: &one, noise: &[0.4], valid: &of_one, stars: &[1] },
         ];
         let host = Circulant::<f64>::new(&groups).unwrap();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             compare(CirculantGpu::<f64>::new(&gpu, &groups).unwrap(), &host, 1e-12);
         }
     }

@@ -362,7 +362,7 @@ pub(crate) fn estimate_on<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{engine::Engine, gpu::test_machines, unwatched};
+    use crate::device::{engine::Engine, gpu::test_backends, unwatched};
     use crate::linear::operator::gpu::OnHost;
     use crate::linear::operator::{Operator, battery};
     use crate::linear::solver::Stop;
@@ -389,7 +389,7 @@ mod tests {
         ] {
             let way = |&grid: &(usize, f64)| ToPupil::<f64>::new(2, points, grid, kind).unwrap();
             let ways: Vec<_> = sizes.iter().map(way).collect();
-            for gpu in test_machines() {
+            for gpu in test_backends() {
                 let there = OnHost(Arc::new(LayersGpu::<f64>::new(&gpu, &ways).unwrap()));
                 battery::check(&there, 1e-13);
                 let x = battery::random::<f64>(there.columns(), 1);
@@ -451,7 +451,7 @@ mod tests {
         let here = built(system, options).unwrap();
         let slopes = slopes(frames, here.slopes());
         let expected = here.estimate(slopes.view(), false, &unwatched).unwrap();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             // Compare with the estimate on one device
             let there = EstimatorGpu::<f64>::of(&gpu, &model(system, options), options).unwrap();
             let x = battery::random::<f64>(here.slopes(), 3);
@@ -482,7 +482,7 @@ mod tests {
     // Estimate with kernels between transforms
     #[test]
     fn kernels_between_the_transforms_solve_the_same() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             between_the_transforms::<f64>(&gpu, [1e-9, 1e-12], 1e-7);
             between_the_transforms::<f32>(&gpu, [1e-3, 1e-9], 1e-2);
         }

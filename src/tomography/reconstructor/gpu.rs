@@ -568,7 +568,7 @@ impl ReconstructorPlan {
 #[cfg(test)]
 mod tests {
     use crate::device::engine::Engine;
-    use crate::device::{gpu::test_machines, unwatched};
+    use crate::device::{gpu::test_backends, unwatched};
     use crate::model::removed_modes::{Focus, TipTilt};
     use crate::model::system::SlopeModel;
     use crate::numerics::real::Precision;
@@ -595,7 +595,7 @@ mod tests {
             plan.run(&Engine::default(), &unwatched).unwrap()
         });
         let scale = here[0].truth_covariance.diag().mean().unwrap();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for (precision, method, (keep, delay), least, case) in [
                 (Precision::F64, Inversion::Cholesky, (false, 0.0), 1e-9, 0),
                 (Precision::F64, Inversion::Cholesky, (true, 0.01), 1e-9, 1),

@@ -268,7 +268,7 @@ impl ReconstructorPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_machines, unwatched};
+    use crate::device::{gpu::test_backends, unwatched};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::removed_modes::TipTilt;
     use crate::model::system::{SlopeModel, System};
@@ -385,7 +385,7 @@ mod tests {
             let error = ReconstructorPlan::new(&shared, bad).unwrap_err().to_string();
             assert!(error.starts_with(words), "{error}");
         }
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             // Iterate on a device in either precision
             let few = [
                 (run(&few(&shared), options, &engine), few(&shared)),

@@ -28,7 +28,7 @@ impl ReconstructorPlan {
     /// Reason why the devices of an engine do not share the inversion; none where they do, or where there is only one.
     pub(super) fn why_alone(&self, engine: &Engine) -> Option<String> {
         let ([_, ranks], devices) = (engine.place(), engine.devices());
-        if devices.is_empty() || (ranks == 1 && !engine.rank_group().is_seated()) {
+        if devices.is_empty() || (ranks == 1 && !engine.rank_group().is_ranked()) {
             return None;
         }
         if self.method == Inversion::Iterative {
@@ -38,7 +38,7 @@ impl ReconstructorPlan {
             return Some(format!("{} slopes are too few to be dealt out", self.measurements));
         }
         // Check the libraries and the size
-        if engine.rank_group().is_seated() {
+        if engine.rank_group().is_ranked() {
             return None;
         }
         let is_new = |k: usize| !devices[..k].iter().any(|gpu| gpu.is_same_device(&devices[k]));
@@ -60,14 +60,14 @@ impl ReconstructorPlan {
     // Whether ranks share the inversion
     /// Whether the devices of an engine, or those of several processes, share the inversion.
     pub(super) fn is_shared(&self, engine: &Engine) -> bool {
-        let several = engine.place()[1] > 1 || engine.rank_group().is_seated();
+        let several = engine.place()[1] > 1 || engine.rank_group().is_ranked();
         several && !engine.devices().is_empty() && self.why_alone(engine).is_none()
     }
 
     // Reject what several processes cannot share
     /// Rejects several processes for a computation that they cannot share.
     pub(super) fn check_ranks(&self, engine: &Engine) -> Result<(), Invalid> {
-        let why = engine.rank_group().is_seated().then(|| self.why_alone(engine)).flatten();
+        let why = engine.rank_group().is_ranked().then(|| self.why_alone(engine)).flatten();
         let refuse = |why| Invalid::new("ranks", engine.place()[1], format!("1, as {why}"));
         why.map_or(Ok(()), |why| Err(refuse(why)))
     }

@@ -760,7 +760,7 @@ fn check_memory<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_machines, unwatched};
+    use crate::device::{gpu::test_backends, unwatched};
     use crate::model::atmosphere::Layer;
     use crate::model::{lenslet_array::LensletArray, source};
     use crate::turbulence::dense;
@@ -796,7 +796,7 @@ mod tests {
     #[test]
     fn dense_blocks_agree_with_the_processor() {
         let largest = |m: &Array2<f64>| m.fold(0.0, |most: f64, v| most.max(v.abs()));
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let gpus = [gpu.clone(), gpu];
             for angles in [[0.0; 4], [0.0, 3.0, -120.0, 41.0], [0.0, 0.0, 1e-4, 90.0 + 1e-6]] {
                 let (air, sensors, valid) = system(angles);
@@ -849,7 +849,7 @@ mod tests {
             dense::between(&air, one, two, cone, &unwatched).unwrap()
         };
         let blocks = [[0, 3], [1, 4], [2, 5]].map(|[p, q]| (p, q - 3, pair(p, q)));
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let tabled = rectangle(&air, [lasers, stars], |all, slopes| {
                 let posed = PosedBlocks::new((&air, cone), all, slopes, &unwatched)?;
                 Ok(posed.blocks.iter().all(|block| matches!(block.way, BlockSource::Tabled(_))))

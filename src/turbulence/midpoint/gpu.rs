@@ -257,7 +257,7 @@ mod tests {
     use super::super::between;
     use super::super::tests::lopsided;
     use super::*;
-    use crate::device::{gpu::test_machines, unwatched};
+    use crate::device::{gpu::test_backends, unwatched};
 
     fn read<T: Real>(values: &Buffer<T>, rows: usize) -> Array2<f64> {
         let values: Vec<f64> =
@@ -273,7 +273,7 @@ mod tests {
         let square = super::super::slope_covariance(&air, &sensors, &valid, &unwatched).unwrap();
         let across = between(&air, one, two, &unwatched).unwrap();
         let (unit, most) = (1e-13, square[[0, 0]]);
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let [m, n] = [across.nrows(), across.ncols()];
             let to = |deal| (&gpu, unit, deal);
             let (whole, part) = (BlockCyclic::whole(m + n), BlockCyclic::whole(n));

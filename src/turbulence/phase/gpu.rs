@@ -124,7 +124,7 @@ pub(crate) const PHASE: Header = Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::{Argument, KernelSource, Shape, test_machines};
+    use crate::device::gpu::{Argument, KernelSource, Shape, test_backends};
     use crate::device::headers::REAL;
 
     const FUNCTIONS: KernelSource = KernelSource {
@@ -176,7 +176,7 @@ mod tests {
     // Hold the functions on all devices
     #[test]
     fn functions_on_the_device_are_those_of_the_phase() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for outer_scale in [0.03, 1.0, 25.0, 1000.0, 1e12, f64::INFINITY] {
                 let [fall, half_mean, p, rise] = errors::<f64>(&gpu, outer_scale);
                 assert!(fall < 1e-13 && half_mean < 1e-13, "{outer_scale}: {fall:e} {half_mean:e}");

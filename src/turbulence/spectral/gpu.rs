@@ -354,7 +354,7 @@ impl<'a, T: Real> Worker<'a, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
@@ -406,7 +406,7 @@ mod tests {
     // Hold small slope problems to the processor
     #[test]
     fn slopes_are_those_of_the_processor() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for (sampling, count) in [
                 ((64, 4), 3),
                 ((60, 4), 2),
@@ -460,7 +460,7 @@ mod tests {
             ((9, 2, 3e-5), (90, 3), (2, 3)),
             ((11, 3, 0.0), (28, 1), (2, 2)),
         ];
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for ((grid, sampling, sources), height) in
                 cases.into_iter().flat_map(|case| [(case, f64::INFINITY), (case, 90e3)])
             {

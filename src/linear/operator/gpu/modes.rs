@@ -240,7 +240,7 @@ impl<T: Real> DeviceOperator<T> for WithModesGpu<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::linear::matrix::gpu::MatrixGpu;
     use crate::linear::operator::{battery, gpu::OnHost};
     use ndarray::Array2;
@@ -269,7 +269,7 @@ mod tests {
         let q = Array2::eye(n) - z.dot(&z.t());
         let with = |weights: &[f64]| (&z * &ndarray::arr1(weights)).dot(&z.t());
         let variances: Vec<f64> = z.t().dot(&a).dot(&z).diag().to_vec();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let there = Arc::new(MatrixGpu::<f64>::new(&gpu, a.view()).unwrap());
             let common = WithModesGpu::in_common(there.clone(), n, &modes, &weights).unwrap();
             let blind = WithModesGpu::taken_out(there.clone(), n, &modes).unwrap();

@@ -292,7 +292,7 @@ impl SystemProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::linear::matrix::{Dense, gpu::MatrixGpu};
     use crate::linear::operator::battery::{distance, random};
     use crate::linear::solver::multi_rhs::{below_eigenvalues, explain_together, solve_together};
@@ -325,7 +325,7 @@ mod tests {
         let coarse = Stop { tolerance: 0.01, ..stop };
         let (explained, _) =
             explain_together(operators, given, (&wholes, least), coarse, ask).unwrap();
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             // Hold systems on a device to cores
             let on_device =
                 |matrix| Arc::new(MatrixGpu::<f64>::new(&gpu, many(matrix).view()).unwrap());

@@ -127,7 +127,7 @@ pub(crate) const SHORT_TRANSFORMS: Header = Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::{Argument, Gpu, KernelSource, Shape, test_machines};
+    use crate::device::gpu::{Argument, Gpu, KernelSource, Shape, test_backends};
     use crate::device::headers::REAL;
     use crate::linear::operator::battery::random;
     use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
@@ -158,7 +158,7 @@ mod tests {
     fn transforms_are_those_of_the_definition() {
         let all = [[2, 1, 1], [16, 15, 1], [9, 14, 1], [12, 10, 7], [8, 6, 5], [4, 3, 3]];
         for (gpu, radices) in
-            test_machines().iter().flat_map(|gpu| all.map(|radices| (gpu, radices)))
+            test_backends().iter().flat_map(|gpu| all.map(|radices| (gpu, radices)))
         {
             let radices = Radices::new(radices).unwrap();
             let length = radices.length();

@@ -454,7 +454,7 @@ impl<T: Real> Around<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::test_backends;
     use crate::linear::toeplitz::tests::{covariance, kernels, masks};
     use crate::tomography::circulant::parts_of;
 
@@ -487,7 +487,7 @@ mod tests {
     fn plans_fit_into_the_shared_memory_of_a_device() {
         let (covariance, valid) = (covariance(6, 80), masks(6, 80, 1.0, 5));
         let parts = Parts::slopes(&covariance, &valid).unwrap();
-        let gpu = &test_machines()[0];
+        let gpu = &test_backends()[0];
         let matrix = Matrix::new(gpu, &parts, true, None);
         let tiles = Tiles::new(&matrix.terms);
         let plan = Plan::new(&matrix, &tiles, Choices::default(), 16).unwrap();

@@ -335,7 +335,7 @@ pub(crate) fn pieces(items: usize, workers: usize) -> impl Iterator<Item = Range
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_machines, unwatched};
+    use crate::device::{gpu::test_backends, unwatched};
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn devices_agree_with_the_processor() {
         let infinity = f64::INFINITY;
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for (lenslets, pitch, height, outer_scales) in [
                 (1, 0.5, infinity, [25.0; 3]),
                 (6, 0.4, infinity, [25.0, 9.0, infinity]),
@@ -386,7 +386,7 @@ mod tests {
     // Check that devices share their work
     #[test]
     fn the_result_does_not_depend_on_the_number_of_devices() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let problem = problem(5, 0.4, 90e3, [25.0; 3]);
             let one =
                 pair_covariances::<f64>(&problem, std::slice::from_ref(&gpu), &unwatched).unwrap();

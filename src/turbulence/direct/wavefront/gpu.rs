@@ -534,7 +534,7 @@ pub fn covariance<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_machines, unwatched};
+    use crate::device::{gpu::test_backends, unwatched};
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
@@ -580,7 +580,7 @@ mod tests {
     #[test]
     fn devices_agree_with_the_processor() {
         let infinity = f64::INFINITY;
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             for (array, grid, sources, outer_scales) in [
                 ((9, 0.2), (10, 1), (90e3, 0.0), [25.0, 0.1, infinity]),
                 ((7, 0.5), (9, 2), (infinity, 1e-4), [25.0, 2.0, infinity]),
@@ -600,7 +600,7 @@ mod tests {
     // Check that devices share their wavefronts
     #[test]
     fn the_result_does_not_depend_on_devices_or_batches() {
-        for gpu in test_machines() {
+        for gpu in test_backends() {
             let problem = problem((30, 0.4), (41, 1), (90e3, 2e-4), [25.0; 3]);
             let engine = |count| Engine::gpus(vec![gpu.clone(); count], Precision::F32).unwrap();
             let computed = |problem: &WavefrontProblem, engine| {
