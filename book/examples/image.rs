@@ -62,9 +62,9 @@ fn wavefronts(telescope: &TelescopeTransfer) -> [Array2<f64>; 2] {
     [whole, beyond]
 }
 
-type Seen<'a> = [(&'a str, &'a OpticalTransfer); 3];
+type ShownTransfers<'a> = [(&'a str, &'a OpticalTransfer); 3];
 
-fn cuts(all: &Seen, path: &Path) -> Result<(), Box<dyn Error>> {
+fn cuts(all: &ShownTransfers, path: &Path) -> Result<(), Box<dyn Error>> {
     let mut figure = Figure::new().x_label("displacement [m]").y_label("optical transfer function");
     for (name, transfer) in all {
         let middle = transfer.values().nrows() / 2;
@@ -74,7 +74,7 @@ fn cuts(all: &Seen, path: &Path) -> Result<(), Box<dyn Error>> {
     Ok(figure.save(path)?)
 }
 
-fn stars(all: &Seen, path: &Path) -> Result<(), Box<dyn Error>> {
+fn stars(all: &ShownTransfers, path: &Path) -> Result<(), Box<dyn Error>> {
     let mut images = Vec::new();
     for (name, transfer) in all {
         let image = transfer.point_spread(0.008 * ARCSEC, 241)?;
@@ -90,7 +90,7 @@ fn stars(all: &Seen, path: &Path) -> Result<(), Box<dyn Error>> {
     Ok(std::fs::write(path, plot_stars(&images, title, 5, PictureFormat::Svg)?)?)
 }
 
-fn boxes(all: &Seen, path: &Path) -> Result<(), Box<dyn Error>> {
+fn boxes(all: &ShownTransfers, path: &Path) -> Result<(), Box<dyn Error>> {
     let sides: Vec<f64> = (0..=150).map(|k| 0.01 * f64::from(k)).collect();
     let mut figure = Figure::new().x_label("side of the box [arcsec]").y_label("ensquared energy");
     for (name, transfer) in all {

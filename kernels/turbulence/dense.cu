@@ -10,7 +10,7 @@
 constexpr int RULES = 6, PANEL = 10;
 
 /// Layer pair: parameters of a layer for two sensors; lengths in metres.
-struct View {
+struct LayerPair {
     /// Axes of the second sensor along those of the first: x in terms of (x, y), then y.
     double turn[4];
     /// Cosine and sine of the angle without its quarter turns.
@@ -29,7 +29,7 @@ struct View {
 /// Integral of a table's function along a line that passes the origin at the distance across, u
 /// from start to end; in *moment that of (u - start) times the function.
 __device__ double along_line(
-    const double *table, const View &view, const double *rule, double across, double start,
+    const double *table, const LayerPair &view, const double *rule, double across, double start,
     double end, double *moment
 ) {
     const unsigned whole = 1u << 30;
@@ -69,7 +69,7 @@ __device__ double along_line(
 /// U of the corners of a square of side `other`, its centre at (x, y) and its axes turned by (c, s),
 /// against the edges of a square of side d at the origin.
 __device__ void corner_sums(
-    const double *half_means, const View &view, const double *rule, double d, double other,
+    const double *half_means, const LayerPair &view, const double *rule, double d, double other,
     double x, double y, double c, double s, double sums[2]
 ) {
     sums[0] = sums[1] = 0.0;
@@ -92,7 +92,7 @@ __device__ void corner_sums(
 /// The mean of weight x S along the line from p to q, for a weight that changes linearly from
 /// first to last; m rad^2.
 __device__ double mean_along(
-    const double *falls, const View &view, const double *rule, double px, double py, double qx,
+    const double *falls, const LayerPair &view, const double *rule, double px, double py, double qx,
     double qy, double first, double last
 ) {
     const double dx = qx - px, dy = qy - py, length = sqrt(dx * dx + dy * dy);
@@ -107,7 +107,7 @@ __device__ double mean_along(
 // Strips of two edges on the device
 /// The sum of e f W for the component along x, of edges that run along y.
 __device__ double strips(
-    const double *falls, const View &view, const double *rule, double x, double y, double s
+    const double *falls, const LayerPair &view, const double *rule, double x, double y, double s
 ) {
     const double one = 0.5 * view.sides[0], two = 0.5 * view.sides[1], c = view.cos;
     const double wide = one + c * two, flat = fabs(one - c * two);
@@ -140,7 +140,7 @@ __device__ double strips(
 // Covariance of two lenslets on the device
 /// c_ab of two footprints that are near, by edges, without the quarter turns.
 __device__ void by_edges(
-    const double *falls, const double *half_means, const View &view, const double *rule,
+    const double *falls, const double *half_means, const LayerPair &view, const double *rule,
     double x, double y, double c[4]
 ) {
     const double one = view.sides[0], two = view.sides[1];
@@ -162,7 +162,7 @@ __device__ void by_edges(
 // Average by nodes on the device
 /// c_ab of two footprints that are not near, by the nodes of a rule, without the quarter turns.
 __device__ void by_nodes(
-    const real *slopes, const View &view, const real *nodes, double x, double y, double c[4]
+    const real *slopes, const LayerPair &view, const real *nodes, double x, double y, double c[4]
 ) {
     const double square = x * x + y * y;
     int rule = 0;
@@ -193,7 +193,7 @@ struct Places {
           across_here(first), across_there(second) {}
 
     /// The displacement from lenslet (j, i) of the first to (l, k) of the second, and whether they are near.
-    __device__ bool near(const View &view, int j, int i, int l, int k, double &x, double &y) const {
+    __device__ bool near(const LayerPair &view, int j, int i, int l, int k, double &x, double &y) const {
         const double u = there[k], v = there[across_there + l];
         x = view.turn[0] * u + view.turn[2] * v - here[i];
         y = view.turn[1] * u + view.turn[3] * v - here[across_here + j];
@@ -202,7 +202,7 @@ struct Places {
 
     // Find where near lenslets begin
     /// The first row and column of the square of so many lenslets of the second that can be near (j, i).
-    __device__ void nearby(const View &view, int j, int i, int box, int &row, int &column) const {
+    __device__ void nearby(const LayerPair &view, int j, int i, int box, int &row, int &column) const {
         const double x = here[i], y = here[across_here + j], reach = fmax(view.box, view.disc);
         const double u = view.turn[0] * x + view.turn[1] * y, v = view.turn[2] * x + view.turn[3] * y;
         const double left = (u - reach - there[0]) / view.sides[1];
@@ -216,12 +216,12 @@ struct Places {
 // Compute near pairs by themselves
 /// c of the pairs that are near, by layer, lenslet of the first sensor, and place in its square.
 extern "C" __global__ void __launch_bounds__(64, 6) near_pairs(
-    const View *views, const double *centres, const int *first, int across_first,
+    const LayerPair *views, const double *centres, const int *first, int across_first,
     int across_second, int box, const double *falls, const double *half_means, const double *rule,
     double *near
 ) {
     const int row = blockIdx.x, layer = blockIdx.y;
-    const View &view = views[layer];
+    const LayerPair &view = views[layer];
     const Places places(centres, layer, across_first, across_second);
     const int j = first[2 * row], i = first[2 * row + 1];
     int low, left;
@@ -254,7 +254,7 @@ __device__ void add_turned(int quarters, double strength, const double c[4], dou
 /// along x and y of the first sensor's `across_first` columns and rows, then of the second's;
 /// lenslets are rows and columns.
 extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
-    const View *views, int layers, const double *centres, const int *first, const int *second,
+    const LayerPair *views, int layers, const double *centres, const int *first, const int *second,
     int across_first, int across_second, int columns, int pitch, int height, const real *slopes,
     const real *nodes, int box, const double *near, real *values
 ) {
@@ -264,7 +264,7 @@ extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
     const int l = second[4 * column], k = second[4 * column + 1];
     double sum[4] = {0.0, 0.0, 0.0, 0.0};
     for (int layer = 0; layer < layers; ++layer) {
-        const View &view = views[layer];
+        const LayerPair &view = views[layer];
         const Places places(centres, layer, across_first, across_second);
         // Average the layer over two lenslets
         double x, y, c[4];
@@ -288,7 +288,7 @@ constexpr int POWERS = 10, PANEL_OF_LINE = 3 * POWERS;
 
 /// Layer pair of two sensors with parallel footprints; lengths in metres.
 struct TableView {
-    /// As in `View`.
+    /// As in `LayerPair`.
     double turn[4];
     /// Half the sum and half the difference of the sides.
     double wide, flat;

@@ -15,7 +15,7 @@ struct Window {
 };
 
 /// Layer pair: parameters of a layer for a pair of sources; lengths in metres.
-struct View {
+struct LayerPair {
     double x, y, side, strength, outer_scale;
     Phase phase;
     Window near, far;
@@ -38,7 +38,7 @@ struct Walk {
 // Walk the panels of an edge
 /// Adds a node of the walker's panels of the part lo <= |u| <= hi of an edge; u = sign |u|.
 __device__ void walk(
-    Edge *sum, Walk *walk, const View &view, const double *falls, const double *half_means,
+    Edge *sum, Walk *walk, const LayerPair &view, const double *falls, const double *half_means,
     double lo, double hi, double sign
 ) {
     const unsigned whole = 1u << 30;
@@ -73,11 +73,11 @@ constexpr int NODES = 10, SLOTS = 12, PARTS = SLOTS * WALKERS, EDGES_OF_BLOCK = 
 /// Integrals (layer pairs, EDGES, 3) along the edges around the near lags; blocks along x for
 /// edges, along y for layer pairs.
 extern "C" __global__ void integrate_edges(
-    const View *views, const double *falls, const double *half_means, const double *rule,
+    const LayerPair *views, const double *falls, const double *half_means, const double *rule,
     double *edges
 ) {
     __shared__ double parts[3][PARTS][EDGES_OF_BLOCK];
-    const View &view = views[blockIdx.y];
+    const LayerPair &view = views[blockIdx.y];
     const int lane = threadIdx.x % EDGES_OF_BLOCK, part = threadIdx.x / EDGES_OF_BLOCK;
     const int number = blockIdx.x * EDGES_OF_BLOCK + lane;
     // Place the edge of this number
@@ -150,7 +150,7 @@ __device__ inline double cell(const Lattice &lattice, double d, double x, double
 
 /// Covariances xx, xy, yy of one near lag, counted from the near window's first; rad^2 m^-2.
 __device__ void near_average(
-    const Lattice &lattice, const View &view, int j, int i, double covariance[3]
+    const Lattice &lattice, const LayerPair &view, int j, int i, double covariance[3]
 ) {
     const double x = view.x + view.near.column * view.side;
     const double y = view.y + view.near.row * view.side;
@@ -181,7 +181,7 @@ __device__ inline int rule_for(double distance, const double *rules, int *nodes)
 }
 
 /// H_xx, H_xy, H_yy at the displacement (x, y); rad^2 m^-2.
-__device__ inline void gradients(const real *slopes, const View &view, real x, real y, real h[3]) {
+__device__ inline void gradients(const real *slopes, const LayerPair &view, real x, real y, real h[3]) {
     real rise, p = slope_over_distance(slopes, view.phase, x * x + y * y, &rise);
     hessian(p, rise, x, y, h);
 }
@@ -191,7 +191,7 @@ constexpr int SHARE = 3;
 
 /// What the rows own, own + SHARE, ... of the nodes contribute to the average.
 __device__ void gauss_average(
-    const real *slopes, const View &view, const double *rules, double x, double y, int own,
+    const real *slopes, const LayerPair &view, const double *rules, double x, double y, int own,
     double covariance[3]
 ) {
     int nodes;
@@ -213,10 +213,10 @@ __device__ void gauss_average(
 /// Exact covariances (layer pairs, 3, WINDOW, WINDOW) within the far windows, rad^2; blocks along
 /// x: rows, along y: layer pairs.
 extern "C" __global__ void fill_windows(
-    const View *views, const double *edges, const real *slopes, const double *rules, real *windows
+    const LayerPair *views, const double *edges, const real *slopes, const double *rules, real *windows
 ) {
     __shared__ double parts[SHARE][3][WINDOW];
-    const View &view = views[blockIdx.y];
+    const LayerPair &view = views[blockIdx.y];
     const int row = blockIdx.x, column = threadIdx.x % WINDOW, own = threadIdx.x / WINDOW;
     const int j = view.far.row + row, i = view.far.column + column;
     const int near_j = j - view.near.row, near_i = i - view.near.column;
@@ -255,13 +255,13 @@ struct Tile {
 /// Gradients on the lattice of the tile that begins at lag (j, i), summed over the layers of
 /// the mask; rad^2.
 __device__ void sum_gradients(
-    Tile &tile, const View *views, unsigned mask, const real *slopes, double core, int j, int i
+    Tile &tile, const LayerPair *views, unsigned mask, const real *slopes, double core, int j, int i
 ) {
     for (int k = threadIdx.x; k < LATTICE_Y * LATTICE_X; k += THREADS) {
         const int row = k / LATTICE_X, column = k % LATTICE_X;
         real sum[3] = {0, 0, 0};
         for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
-            const View &view = views[__ffs((int)rest) - 1];
+            const LayerPair &view = views[__ffs((int)rest) - 1];
             const double x = view.x + (i + column - NEIGHBOURS) * view.side;
             const double y = view.y + (j + row - NEIGHBOURS) * view.side;
             if (fabs(x) < core * view.side && fabs(y) < core * view.side) continue;
@@ -324,7 +324,7 @@ __device__ inline bool meets(const Window &window, int j, int i) {
 
 /// Adds a layer to a strip: its window's values where it has some, what the filter made elsewhere.
 __device__ void add_masked(
-    const View &view, const real *window, int j, int i, const real filtered[STRIP], real sum[STRIP]
+    const LayerPair &view, const real *window, int j, int i, const real filtered[STRIP], real sum[STRIP]
 ) {
 #pragma unroll
     for (int k = 0; k < STRIP; ++k) {
@@ -339,7 +339,7 @@ __device__ void add_masked(
 /// Covariances (pairs, 3, lags, lags) of all lags, rad^2; blocks along x and y for tiles, along
 /// z for pairs.
 extern "C" __global__ void compute_lags(
-    const View *views, int layers, const real *slopes, const double *constants, const real *windows,
+    const LayerPair *views, int layers, const real *slopes, const double *constants, const real *windows,
     real *covariance, int lags
 ) {
     __shared__ Tile tile;

@@ -7,7 +7,7 @@
 
 // Layer pair in the midpoint kernels
 /// Layer pair: parameters of a layer for two sensors; lengths in metres.
-struct View {
+struct LayerPair {
     /// Centres of the lenslets [0, 0], and steps along a row and along a column, of the first and the second.
     double corners[2][2], steps[2][2][2];
     /// Half sides of the footprints.
@@ -28,7 +28,7 @@ struct View {
 
 // Four points on a device
 /// S in rad² at a displacement.
-__device__ double fall(const double *tables, const View &view, double x, double y) {
+__device__ double fall(const double *tables, const LayerPair &view, double x, double y) {
     double slope;
     const double t = fmax(x * x + y * y, view.least);
     return look_up(tables + 8 * (size_t)view.table, view.first, view.last, t, &slope);
@@ -36,7 +36,7 @@ __device__ double fall(const double *tables, const View &view, double x, double 
 
 /// Adds xx, xy, yx and yy of a layer at a displacement of two lenslets.
 __device__ void add_four_points(
-    const double *tables, const View &view, double x, double y, double sum[4]
+    const double *tables, const LayerPair &view, double x, double y, double sum[4]
 ) {
     for (int a = 0; a < 2; ++a) {
         const double along_x = a == 0 ? view.halves[0] : 0.0, along_y = a == 1 ? view.halves[0] : 0.0;
@@ -54,14 +54,14 @@ __device__ void add_four_points(
 // Sum four points by displacement
 /// xx, xy, yx and yy by displacement in rows and columns, `lags` of each, of the layers on which both sensors share a lattice.
 extern "C" __global__ void four_points_by_lag(
-    const View *views, int layers, const double *tables, int lenslets, int lags, double *sums
+    const LayerPair *views, int layers, const double *tables, int lenslets, int lags, double *sums
 ) {
     const int lag = blockIdx.x * blockDim.x + threadIdx.x;
     if (lag >= lags * lags) return;
     const int row = lag / lags - (lenslets - 1), column = lag % lags - (lenslets - 1);
     double sum[4] = {0.0, 0.0, 0.0, 0.0};
     for (int layer = 0; layer < layers; ++layer) {
-        const View &view = views[layer];
+        const LayerPair &view = views[layer];
         if (!view.together) continue;
         const double x = view.centre(1, 0, row, column) - view.corners[0][0];
         const double y = view.centre(1, 1, row, column) - view.corners[0][1];
@@ -74,7 +74,7 @@ extern "C" __global__ void four_points_by_lag(
 /// Covariances of the slopes of some lenslets of one sensor with those of another, arranged as by `dense_block`; `sums` are those of
 /// `four_points_by_lag`.
 extern "C" __global__ void four_points_block(
-    const View *views, int layers, const double *tables, const double *sums, int lenslets, int lags,
+    const LayerPair *views, int layers, const double *tables, const double *sums, int lenslets, int lags,
     const int *first, const int *second, int columns, int pitch, int height, real *values
 ) {
     const int row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
@@ -84,7 +84,7 @@ extern "C" __global__ void four_points_block(
     const double *lag = sums + 4 * ((l - j + lenslets - 1) * lags + k - i + lenslets - 1);
     double sum[4] = {lag[0], lag[1], lag[2], lag[3]};
     for (int layer = 0; layer < layers; ++layer) {
-        const View &view = views[layer];
+        const LayerPair &view = views[layer];
         if (view.together) continue;
         const double x = view.centre(1, 0, l, k) - view.centre(0, 0, j, i);
         const double y = view.centre(1, 1, l, k) - view.centre(0, 1, j, i);

@@ -174,15 +174,15 @@ struct Frame {
 
 /// Layer pair: parameters of a layer for a target and a guide star. Lag (j, i) is at (x + i step, y + j step);
 /// metres, and for the strength m rad per rad^2 m^-1.
-struct View {
+struct LayerPair {
     double x, y, step, side;
     Reference reference;
     double strength;
     Frame corners, middle;
 };
 /// The layer pair of entry k of a list: of the pieces around `corners` or of the means of the `middle`.
-template <Frame View::*FRAME>
-__device__ inline const View &view_of(const View *views, int count, int k) {
+template <Frame LayerPair::*FRAME>
+__device__ inline const LayerPair &view_of(const LayerPair *views, int count, int k) {
     int low = 0, high = count - 1;
     while (low < high) {
         int middle = (low + high + 1) / 2;
@@ -197,10 +197,10 @@ __device__ inline const View &view_of(const View *views, int count, int k) {
 /// The integral of S along piece k, rad^2 m, by a warp; a piece farther than 2.75 sides stays
 /// as it is.
 __device__ inline void integrate_piece(
-    const View *views, int count, const double *falls, const Stretch<double> *discs,
+    const LayerPair *views, int count, const double *falls, const Stretch<double> *discs,
     const double *rule, int oversampling, double *pieces, int k
 ) {
-    const View &view = view_of<&View::corners>(views, count, k);
+    const LayerPair &view = view_of<&LayerPair::corners>(views, count, k);
     const Frame &frame = view.corners;
     int place = k - frame.first, plane = frame.rows * frame.columns, axis = place / plane;
     int j = frame.row + place % plane / frame.columns, i = frame.column + place % frame.columns;
@@ -230,10 +230,10 @@ __device__ inline real distance_from(const Reference &reference, real x, real y)
 /// The mean of grad S over the footprint of the lag at place k of the frames, if it is in the
 /// middle zone.
 __device__ inline void average_middle(
-    const View *views, int count, const real *slopes, const Stretch<real> *discs,
+    const LayerPair *views, int count, const real *slopes, const Stretch<real> *discs,
     const Rules *rules, real *means, int k
 ) {
-    const View &view = view_of<&View::middle>(views, count, k);
+    const LayerPair &view = view_of<&LayerPair::middle>(views, count, k);
     const Frame &frame = view.middle;
     const Reference &reference = view.reference;
     int place = k - frame.first;
@@ -250,7 +250,7 @@ __device__ inline void average_middle(
 
 /// Pieces of the near lags and means of the middle lags of all layer pairs, so many of each list.
 extern "C" __global__ __launch_bounds__(128, 5) void wavefront_close(
-    const View *views, int count, const double *falls, const Stretch<double> *fall_discs,
+    const LayerPair *views, int count, const double *falls, const Stretch<double> *fall_discs,
     const double *rule, int oversampling, double *pieces, int all_pieces, const real *slopes,
     const Stretch<real> *discs, const Rules *rules, real *means, int all_means
 ) {
@@ -271,7 +271,7 @@ constexpr int IN_DOUBLE = GENERATION >= 100 ? 2 : 3, BLOCKS = sizeof(real) == 4 
 /// The mean of grad S over the footprint at a near lag: differences of edges, each of so many
 /// pieces.
 __device__ inline void near_mean(
-    const View &view, const double *pieces, int oversampling, int j, int i, real mean[2]
+    const LayerPair &view, const double *pieces, int oversampling, int j, int i, real mean[2]
 ) {
     const Frame &frame = view.corners;
     int columns = frame.columns, place = (j - frame.row) * columns + i - frame.column;
@@ -315,7 +315,7 @@ __device__ inline void sample_tile(
 /// Covariances (2, lags, lags) of pairs of a target and a star, one a plane of the grid, for
 /// rows up to `end`, m rad.
 extern "C" __global__ __launch_bounds__(LAGS, BLOCKS) void wavefront_field(
-    const View *views, int stride, int layers, const real *slopes, const Stretch<real> *discs,
+    const LayerPair *views, int stride, int layers, const real *slopes, const Stretch<real> *discs,
     const Rules *rules, const double *pieces, const real *means, int oversampling, real *field,
     int lags, int begin, int end
 ) {
@@ -326,7 +326,7 @@ extern "C" __global__ __launch_bounds__(LAGS, BLOCKS) void wavefront_field(
     real sum[2] = {0, 0};
     views += blockIdx.z * stride;
     for (int layer = 0; layer < layers; ++layer) {
-        const View &view = views[layer];
+        const LayerPair &view = views[layer];
         real mean[2] = {0, 0};
         // Filter the samples around the tile
         if (threadIdx.x < WIDE) {
