@@ -1,7 +1,7 @@
 // Tangled from book/src/optical-transfer.md: edit there, or here and run cargo tangle stitch.
 //! Optical transfer functions and point-spread functions behind the residual wavefront.
 
-// Modules of image
+// Modules of psf
 pub(crate) mod transforms;
 pub(crate) mod optical_transfer;
 pub use optical_transfer::{Aperture, Edges, OpticalTransfer, TelescopeTransfer, Vane};
