@@ -80,7 +80,7 @@ struct ExposureInputs<'p> {
     telescope: &'p TelescopeTransfer,
     /// The structure function that all wavefronts have in common, m².
     common: &'p Array2<f64>,
-    found: Option<&'p StructureFunctionOf<'p>>,
+    found: Option<&'p StructureFunctionSource<'p>>,
     /// Wavelengths \[m\] with the sides of their pixels \[rad\].
     exposures: &'p [(f64, f64)],
     /// Pixels across.
@@ -88,7 +88,7 @@ struct ExposureInputs<'p> {
 }
 
 /// How the structure function of a mirror's errors is found.
-enum StructureFunctionOf<'a> {
+enum StructureFunctionSource<'a> {
     Exact(Box<MeanStructure<'a>>),
     Stationary(Box<Stationary>),
 }
@@ -120,7 +120,7 @@ pub struct Exposures<'a> {
     telescope: TelescopeTransfer,
     diameter: f64,
     actuators: Option<Actuators<'a>>,
-    found: Option<StructureFunctionOf<'a>>,
+    found: Option<StructureFunctionSource<'a>>,
     common: Array2<f64>,
     perfect: Vec<PointSpread>,
     there: Option<Box<dyn CameraThere + 'a>>,
@@ -166,13 +166,13 @@ impl<'a> Exposures<'a> {
             Ok::<_, Error>(match image.structure {
                 StructureFunctionModel::Exact => {
                     let points = telescope.points();
-                    StructureFunctionOf::Exact(Box::new(MeanStructure::new(
+                    StructureFunctionSource::Exact(Box::new(MeanStructure::new(
                         actuators, aperture, points, engine,
                     )?))
                 }
-                StructureFunctionModel::Stationary => StructureFunctionOf::Stationary(Box::new(
-                    Stationary::new(actuators, &telescope)?,
-                )),
+                StructureFunctionModel::Stationary => StructureFunctionSource::Stationary(
+                    Box::new(Stationary::new(actuators, &telescope)?),
+                ),
             })
         };
         let found = actuators.map(found).transpose()?;
@@ -242,8 +242,8 @@ impl Exposures<'_> {
         strokes.check(actuators)?;
         let strokes = strokes.here(actuators.positions.len())?;
         match found {
-            StructureFunctionOf::Exact(means) => means.of(&strokes),
-            StructureFunctionOf::Stationary(stationary) => {
+            StructureFunctionSource::Exact(means) => means.of(&strokes),
+            StructureFunctionSource::Stationary(stationary) => {
                 actuators.check(&strokes)?;
                 Ok(stationary.of(&strokes))
             }
@@ -253,7 +253,7 @@ impl Exposures<'_> {
     // Expose by a device
     /// Adds errors of strokes to what the device exposes.
     fn add_on_device(&mut self, strokes: &Strokes) -> Result<(), Error> {
-        if let Some(StructureFunctionOf::Stationary(_)) = self.found {
+        if let Some(StructureFunctionSource::Stationary(_)) = self.found {
             self.actuators.as_ref().map_or(Ok(()), |actuators| strokes.check(actuators))?;
             return self.there.as_mut().map_or(Ok(()), |there| there.add_strokes(strokes));
         }

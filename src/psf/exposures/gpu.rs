@@ -2,7 +2,7 @@
 //! Exposures of covariances of strokes on a device.
 
 // What exposures on a device stand on
-use super::{CameraThere, ExposureInputs, Strokes, StructureFunctionOf};
+use super::{CameraThere, ExposureInputs, Strokes, StructureFunctionSource};
 use crate::device::Engine;
 use crate::device::gpu::{Buffer, Gpu, Pinned};
 use crate::error::Error;
@@ -116,7 +116,7 @@ impl ExposureInputs<'_> {
     /// The camera of a device, in one precision.
     fn on<T: Real>(&self, gpu: &Gpu) -> Result<ExposuresGpu<T>, Error> {
         let stationary = match self.found {
-            Some(StructureFunctionOf::Stationary(here)) => Some(StationaryGpu::new(gpu, here)?),
+            Some(StructureFunctionSource::Stationary(here)) => Some(StationaryGpu::new(gpu, here)?),
             _ => None,
         };
         let posed = (self.telescope, self.common);
