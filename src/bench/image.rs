@@ -143,7 +143,7 @@ pub fn time_exposures(
     let device = match engine.devices().first() {
         Some(gpu) => {
             let mut exposures = made(engine)?;
-            let there = Strokes::There(upload_rows(gpu, &strokes, 1.0)?);
+            let there = Strokes::OnDevice(upload_rows(gpu, &strokes, 1.0)?);
             let kept = median(101, watch, || exposures.images_of(&there).map(drop))?;
             Some([kept, median(101, watch, || exposures.images(&strokes).map(drop))?])
         }

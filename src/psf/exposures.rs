@@ -23,10 +23,10 @@ use std::borrow::Cow;
 /// A covariance of strokes, m², (a, a).
 pub(crate) enum Strokes<'s> {
     /// In the memory of the host.
-    Here(Cow<'s, Array2<f64>>),
+    OnHost(Cow<'s, Array2<f64>>),
     /// By rows in that of the engine's first device.
     #[cfg(feature = "cuda")]
-    There(Buffer<f64>),
+    OnDevice(Buffer<f64>),
 }
 
 impl Strokes<'_> {
@@ -35,9 +35,9 @@ impl Strokes<'_> {
         #[cfg(not(feature = "cuda"))]
         let _ = actuators; // there are no devices
         match self {
-            Self::Here(strokes) => Ok(Cow::Borrowed(strokes)),
+            Self::OnHost(strokes) => Ok(Cow::Borrowed(strokes)),
             #[cfg(feature = "cuda")]
-            Self::There(strokes) => Ok(Cow::Owned(read_rows(strokes.view(..), actuators, 1.0)?)),
+            Self::OnDevice(strokes) => Ok(Cow::Owned(read_rows(strokes.view(..), actuators, 1.0)?)),
         }
     }
 
@@ -45,9 +45,9 @@ impl Strokes<'_> {
     /// Refuses a covariance of other actuators, as far as its shape tells.
     fn check(&self, actuators: &Actuators) -> Result<(), Invalid> {
         match self {
-            Self::Here(strokes) => actuators.check_shape(strokes.dim()),
+            Self::OnHost(strokes) => actuators.check_shape(strokes.dim()),
             #[cfg(feature = "cuda")]
-            Self::There(strokes) => {
+            Self::OnDevice(strokes) => {
                 let count = actuators.positions.len();
                 let good = count > 0 && strokes.len() == count * count;
                 let expected = format!("the square of {count} actuators");
@@ -59,7 +59,7 @@ impl Strokes<'_> {
 
 // Camera on any device
 /// How images are made on a device.
-trait CameraThere {
+trait DeviceCamera {
     /// Begins with what all wavefronts have in common.
     fn begin(&mut self) -> Result<(), Error>;
     /// Adds errors of strokes, as if they were stationary.
@@ -123,7 +123,7 @@ pub struct Exposures<'a> {
     found: Option<StructureFunctionSource<'a>>,
     common: Array2<f64>,
     perfect: Vec<PointSpread>,
-    there: Option<Box<dyn CameraThere + 'a>>,
+    there: Option<Box<dyn DeviceCamera + 'a>>,
 }
 
 // Make ready to expose strokes
@@ -210,7 +210,7 @@ impl Exposures<'_> {
     /// `Invalid` where the covariance is not that of the actuators or not finite, or boxes do not fit into the field in which the pupil is
     /// sampled; what a device says.
     pub fn of(&mut self, strokes: &Array2<f64>) -> Result<Vec<Exposure>, Error> {
-        let strokes = Strokes::Here(Cow::Borrowed(strokes));
+        let strokes = Strokes::OnHost(Cow::Borrowed(strokes));
         Ok(self.by_cause(&[("strokes", strokes)], true)?.1)
     }
 
@@ -358,7 +358,7 @@ impl Exposures<'_> {
     /// # Errors
     /// As [`of`](Self::of).
     pub fn images(&mut self, strokes: &Array2<f64>) -> Result<Vec<PointSpread>, Error> {
-        self.images_of(&Strokes::Here(Cow::Borrowed(strokes)))
+        self.images_of(&Strokes::OnHost(Cow::Borrowed(strokes)))
     }
 
     /// The images of strokes whose covariance is on the host or on a device, one for each wavelength.
@@ -426,7 +426,7 @@ mod tests {
                 );
                 assert_eq!(seen[k].ensquared.len(), 1);
             }
-            let causes = [("one", Strokes::Here(Cow::Borrowed(&strokes)))];
+            let causes = [("one", Strokes::OnHost(Cow::Borrowed(&strokes)))];
             let (budget, middles) = made.by_cause(&causes, false).unwrap();
             let variance = telescope.variance(&found).unwrap();
             assert!((budget.terms()[0].variance / variance - 1.0).abs() < 1e-12);

@@ -627,7 +627,7 @@ impl PsfPlan {
             if let Some((shape, strokes)) = seen.reference
                 && there.is_none_or(|(known, _)| known != shape)
             {
-                let strokes = Strokes::Here(Cow::Borrowed(strokes));
+                let strokes = Strokes::OnHost(Cow::Borrowed(strokes));
                 let (own, _) = made.by_cause(&[("tomography", strokes)], false)?;
                 there = Some((shape, own.total().powi(2)));
             }
@@ -680,8 +680,9 @@ impl PsfPlan {
             return self.reconstruction.each_error(engine, watch, &mut projected);
         }
         let found = self.reconstruction.run(engine, watch)?;
-        let mut whole =
-            |strokes: Array2<f64>| alone(vec![("tomography", Strokes::Here(Cow::Owned(strokes)))]);
+        let mut whole = |strokes: Array2<f64>| {
+            alone(vec![("tomography", Strokes::OnHost(Cow::Owned(strokes)))])
+        };
         if !Self::is_plain(&self.options.correction, correction.system().targets().len()) {
             let left = correction.of(&found, engine)?;
             let parts = left.stroke_errors.outer_iter().zip(left.noise_errors.outer_iter());
@@ -711,7 +712,7 @@ impl PsfPlan {
             self.begin_target(t, to.1);
             let left = mirrors.left(t, (to.0, &within))?;
             let reference = mirrors.own_error(left.shape).map(|own| (left.shape, own));
-            let here = |(name, part)| (name, Strokes::Here(Cow::Owned(part)));
+            let here = |(name, part)| (name, Strokes::OnHost(Cow::Owned(part)));
             sink(TargetErrors { own: left.parts.into_iter().map(here).collect(), reference })?;
         }
         Ok(())
@@ -749,7 +750,7 @@ impl PsfPlan {
             let parts = [parts.tomography, parts.noise, parts.aliasing].into_iter().zip(scales);
             let strokes = CAUSES.into_iter().zip(parts).map(|(cause, (part, scale))| {
                 let strokes = scale * projector.stroke_errors(&part.view(), engine)?;
-                Ok((cause, Strokes::Here(Cow::Owned(strokes))))
+                Ok((cause, Strokes::OnHost(Cow::Owned(strokes))))
             });
             sink(strokes.collect::<Result<_, Error>>()?)?;
         }
@@ -773,9 +774,9 @@ impl PsfPlan {
         if let (StructureFunctionModel::Stationary, Some(gpu)) =
             (self.options.image.structure, engine.devices().first())
         {
-            return Ok(Strokes::There(projector.errors_kept(gpu, errors)?));
+            return Ok(Strokes::OnDevice(projector.errors_kept(gpu, errors)?));
         }
-        Ok(Strokes::Here(Cow::Owned(projector.stroke_errors(errors, engine)?)))
+        Ok(Strokes::OnHost(Cow::Owned(projector.stroke_errors(errors, engine)?)))
     }
 
     // Structure functions of all terms

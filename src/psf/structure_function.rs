@@ -284,7 +284,7 @@ impl Actuators<'_> {
 // Sums of modes on a device
 /// Sums over modes of covariances of strokes, on a device.
 #[cfg(feature = "factorise")]
-pub(super) trait ModesThere {
+pub(super) trait DeviceModes {
     /// The variance on the squares of the pupil, (p, p), and the sum of the squared magnitudes of the modes' transforms, (n/2 + 1, n),
     /// at \[f_x, f_y\].
     fn sums(&self, strokes: &Array2<f64>) -> Result<[Array2<f64>; 2], Error>;
@@ -300,7 +300,7 @@ pub(crate) struct MeanStructure<'a> {
     plane: Plane,
     felt: Felt,
     /// A device that sums modes, if cores do not.
-    there: Option<Box<dyn ModesThere>>,
+    there: Option<Box<dyn DeviceModes>>,
 }
 
 #[cfg(feature = "factorise")]

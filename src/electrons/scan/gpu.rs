@@ -399,7 +399,7 @@ struct Share<T> {
 }
 
 /// Probes as sums of beams, by a queue of a device or by devices together.
-struct WindowsThere<'a, T> {
+struct DeviceWindows<'a, T> {
     plan: &'a StemPlan,
     prism: Prism,
     shares: Vec<Share<T>>,
@@ -563,17 +563,17 @@ impl StemPlan {
         shares: Vec<Share<T>>,
         prism: &Prism,
         queues: usize,
-    ) -> Result<WindowsThere<'a, T>, Error> {
+    ) -> Result<DeviceWindows<'a, T>, Error> {
         let (batch, queue) = (self.summed::<T>(), &shares[0].queue);
         let detectors = Arc::new(DetectorsGpu::new::<T>(queue, &self.detectors)?);
         let waves = self.probes().len() * self.options.ends.len();
         let readings = Mutex::new(Readings::new(queue, &detectors, waves, batch)?);
-        Ok(WindowsThere { plan: self, prism: prism.clone(), shares, readings, batch, queues })
+        Ok(DeviceWindows { plan: self, prism: prism.clone(), shares, readings, batch, queues })
     }
 }
 
 // Read sums of beams
-impl<T: Real> Waves for WindowsThere<'_, T> {
+impl<T: Real> Waves for DeviceWindows<'_, T> {
     fn batch(&self, probes: usize) -> usize {
         even(probes, self.queues, self.batch)
     }
@@ -602,7 +602,7 @@ impl<T: Real> Waves for WindowsThere<'_, T> {
 }
 
 // Add the sums of all devices
-impl<T: Real> WindowsThere<'_, T> {
+impl<T: Real> DeviceWindows<'_, T> {
     /// Sums the beams behind end `e` of `count` probes of defocus `d`, on the first device.
     fn sum(&self, d: usize, e: usize, count: usize) -> Result<(), Error> {
         for share in &self.shares {

@@ -2,7 +2,7 @@
 //! Exposures of covariances of strokes on a device.
 
 // What exposures on a device stand on
-use super::{CameraThere, ExposureInputs, Strokes, StructureFunctionSource};
+use super::{DeviceCamera, ExposureInputs, Strokes, StructureFunctionSource};
 use crate::device::Engine;
 use crate::device::gpu::{Buffer, Gpu, Pinned};
 use crate::error::Error;
@@ -23,7 +23,7 @@ struct ExposuresGpu<T> {
     brought: Option<Brought>,
 }
 
-impl<T: Real> CameraThere for ExposuresGpu<T> {
+impl<T: Real> DeviceCamera for ExposuresGpu<T> {
     fn begin(&mut self) -> Result<(), Error> {
         self.camera.begin()
     }
@@ -31,8 +31,8 @@ impl<T: Real> CameraThere for ExposuresGpu<T> {
     fn add_strokes(&mut self, strokes: &Strokes) -> Result<(), Error> {
         let Some(stationary) = &self.stationary else { return Ok(()) };
         match strokes {
-            Strokes::There(strokes) => stationary.queue(strokes.view(..), &self.structure)?,
-            Strokes::Here(strokes) => {
+            Strokes::OnDevice(strokes) => stationary.queue(strokes.view(..), &self.structure)?,
+            Strokes::OnHost(strokes) => {
                 let brought = match self.brought.take() {
                     Some(brought) => brought,
                     None => Brought::new(&self.gpu, strokes.len())?,
@@ -105,7 +105,7 @@ impl ExposureInputs<'_> {
     pub(super) fn there<'a>(
         &self,
         engine: &Engine,
-    ) -> Result<Option<Box<dyn CameraThere + 'a>>, Error> {
+    ) -> Result<Option<Box<dyn DeviceCamera + 'a>>, Error> {
         let Some(gpu) = engine.devices().first() else { return Ok(None) };
         Ok(Some(match engine.precision() {
             Precision::F64 => Box::new(self.on::<f64>(gpu)?),
@@ -199,13 +199,13 @@ mod tests {
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
                 // Hold exposures of one device to cores
                 let mut made = made(&engine);
-                let there = Strokes::There(gpu.upload(strokes.as_slice().unwrap()).unwrap());
+                let there = Strokes::OnDevice(gpu.upload(strokes.as_slice().unwrap()).unwrap());
                 let alone = made.images_of(&there).unwrap();
                 assert_eq!(alone, made.images(&strokes).unwrap(), "from the host or not");
                 for (alone, wanted) in alone.iter().zip(cores.images(&strokes).unwrap()) {
                     same_image(alone, &wanted, bound);
                 }
-                let of = |strokes| Strokes::Here(Cow::Owned(strokes));
+                let of = |strokes| Strokes::OnHost(Cow::Owned(strokes));
                 let causes =
                     [("one", of(strokes.clone())), ("two", of(0.3 * &strokes.t() + 1e-16))];
                 for whole in [true, false] {
@@ -274,7 +274,7 @@ mod tests {
                 assert_eq!(there.of(bad).unwrap_err().to_string(), refused, "{}", gpu.name());
                 assert_eq!(there.images(bad).unwrap_err().to_string(), refused, "{}", gpu.name());
             }
-            let few = Strokes::There(gpu.zeros(34 * 34).unwrap());
+            let few = Strokes::OnDevice(gpu.zeros(34 * 34).unwrap());
             assert!(there.images_of(&few).is_err());
             // A good one is exposed behind those that were refused.
             assert_eq!(there.images(&good).unwrap(), made(&engine).images(&good).unwrap());

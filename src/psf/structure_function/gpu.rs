@@ -2,7 +2,7 @@
 //! Modes of a mirror on a device: their squares on the pupil, and their power in its frequencies.
 
 // What sums of modes on a device stand on
-use super::{Felt, ModesThere, Separations, Stationary, Wave, root};
+use super::{DeviceModes, Felt, Separations, Stationary, Wave, root};
 use crate::device::Engine;
 use crate::device::gpu::{Argument, Buffer, BufferView, Fft, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::{BLOCK_SUM, REAL};
@@ -28,7 +28,7 @@ impl Felt {
         engine: &Engine,
         plane: &Plane,
         actuators: usize,
-    ) -> Result<Option<Box<dyn ModesThere>>, Error> {
+    ) -> Result<Option<Box<dyn DeviceModes>>, Error> {
         let Some(gpu) = engine.devices().first() else { return Ok(None) };
         Ok(Some(match engine.precision() {
             Precision::F64 => Box::new(ModesGpu::<f64>::new(gpu, self, plane, actuators)?),
@@ -144,7 +144,7 @@ impl<T: Real> ModesGpu<T> {
     }
 }
 
-impl<T: Real> ModesThere for ModesGpu<T> {
+impl<T: Real> DeviceModes for ModesGpu<T> {
     // Sum modes on a device
     fn sums(&self, strokes: &Array2<f64>) -> Result<[Array2<f64>; 2], Error> {
         let (n, half) = (self.points, self.points / 2 + 1);
