@@ -110,9 +110,9 @@ impl Piece {
 pub struct Measured {
     /// Name of the kind of cost.
     pub kind: &'static str,
-    /// Measured run time [s].
+    /// Measured run time \[s\].
     pub found: f64,
-    /// Run time [s] by the built-in rates.
+    /// Run time \[s\] by the built-in rates.
     pub planned: f64,
 }
 

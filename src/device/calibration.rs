@@ -103,7 +103,7 @@ impl fmt::Display for Speed {
 
 // Run time from costs
 impl Speed {
-    /// Run time [s] of one thread, or of one device, from the costs of each kind, in seconds by the built-in rates.
+    /// Run time \[s\] of one thread, or of one device, from the costs of each kind, in seconds by the built-in rates.
     pub fn seconds(&self, work: &[(CostKind, f64)]) -> f64 {
         work.iter().map(|&(kind, seconds)| self.pace(kind) * seconds).sum()
     }
