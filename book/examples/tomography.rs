@@ -33,8 +33,9 @@ fn points(path: &Path) -> Result<(), Box<dyn Error>> {
     let (grid, target) = (PhaseGrid::new(11, 1, 0.0)?, keck.targets()[1]);
     let array = LensletArray::new(10, 1.0)?;
     let stars = keck.guide_stars().iter();
-    let stars: Result<Vec<GuideStar>, lenslet::Invalid> =
-        stars.map(|star| GuideStar::at_rest(star.sensor.source, array, 2.5e-14)).collect();
+    let stars: Result<Vec<GuideStar>, lenslet::Invalid> = stars
+        .map(|star| GuideStar::at_rest(star.sensor.source, array, star.noise.mean()))
+        .collect();
     let keck = System::builder(keck.atmosphere().clone(), array)
         .pupil(keck.pupil().copied())
         .guide_stars(stars?)

@@ -396,7 +396,7 @@ impl Queue {
 // Close a queue with its holder
 impl Drop for Queue {
     fn drop(&mut self) {
-        let _turn = self.lane.lock_of_stream.take();
+        let _guard = self.lane.lock_of_stream.take();
         *lock(&self.lane.is_open) = false;
         if self.device.backend.synchronise(self.lane.stream).is_ok() {
             self.device.backend.forget(Handle::Stream(self.lane.stream));
@@ -412,7 +412,7 @@ impl Queue {
         let (turn, backend, stream) = self.enter();
         backend.begin_recording(stream)?;
         *lock(&self.kept) = Some(BTreeMap::new());
-        Ok(Recording { queue: self, _turn: turn, has_ended: false })
+        Ok(Recording { queue: self, _guard: turn, has_ended: false })
     }
 
     /// Keeps what is used for the graph that is being recorded, if one is.
@@ -432,7 +432,7 @@ impl Queue {
 /// A recording that is ended when it is dropped.
 pub(super) struct Recording<'a> {
     queue: &'a Queue,
-    _turn: StreamGuard<'a>,
+    _guard: StreamGuard<'a>,
     has_ended: bool,
 }
 
@@ -516,7 +516,7 @@ impl Opened {
         }
         let handles = std::mem::take(&mut *lock(&self.left));
         let is_empty = |lane: &Arc<Lane>| {
-            let _turn = lane.lock_of_stream.take();
+            let _guard = lane.lock_of_stream.take();
             !*lock(&lane.is_open) || self.backend.synchronise(lane.stream).is_ok()
         };
         if !handles.is_empty() && lanes.iter().all(is_empty) {

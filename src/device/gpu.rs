@@ -384,7 +384,7 @@ impl<'a, T: Pod> BufferView<'a, T> {
     /// Copies `values`, as many as it holds, to the device.
     pub fn write(&self, values: &[T]) -> Result<(), Error> {
         assert_eq!(values.len(), self.len, "a buffer is written as a whole");
-        let (_turn, backend, stream) = self.gpu.queue.enter();
+        let (_guard, backend, stream) = self.gpu.queue.enter();
         backend.write(stream, self.address(), bytemuck::cast_slice(values))
     }
 
@@ -392,7 +392,7 @@ impl<'a, T: Pod> BufferView<'a, T> {
     /// Copies its values to the host, when all work before is done.
     pub fn read_into(&self, values: &mut [T]) -> Result<(), Error> {
         assert_eq!(values.len(), self.len, "a part is read as a whole");
-        let (_turn, backend, stream) = self.gpu.queue.enter();
+        let (_guard, backend, stream) = self.gpu.queue.enter();
         backend.read(stream, self.address(), bytemuck::cast_slice_mut(values))
     }
 
@@ -639,7 +639,7 @@ impl Gpu {
             return Ok(());
         }
         self.refuse_large_shape(shape)?;
-        let (_turn, backend, stream) = self.queue.enter();
+        let (_guard, backend, stream) = self.queue.enter();
         self.queue.keep(&mut memory);
         let mut arguments: Vec<u64> = arguments.iter().map(|argument| argument.bits).collect();
         launch(backend, stream, &mut arguments)
@@ -686,7 +686,7 @@ impl Gpu {
     /// `Foreign` where the graph is another device's, `Cuda` where the device refuses.
     pub fn replay(&self, graph: &Graph) -> Result<(), Error> {
         self.own("graph", &graph.graph.device)?;
-        let (_turn, backend, stream) = self.queue.enter();
+        let (_guard, backend, stream) = self.queue.enter();
         backend.replay(stream, graph.graph.handle.number())
     }
 
@@ -695,7 +695,7 @@ impl Gpu {
     /// # Errors
     /// `Cuda` where some of it failed.
     pub fn synchronise(&self) -> Result<(), Error> {
-        let (_turn, backend, stream) = self.queue.enter();
+        let (_guard, backend, stream) = self.queue.enter();
         backend.synchronise(stream)
     }
 }
@@ -726,7 +726,7 @@ impl Gpu {
     /// `Failed` while the queue records, `Cuda` where the device refuses.
     pub fn mark(&self) -> Result<Mark, Error> {
         self.refuse_to_record("a mark")?;
-        let (_turn, backend, stream) = self.queue.enter();
+        let (_guard, backend, stream) = self.queue.enter();
         Ok(Mark(self.queue.device.own(Handle::Mark(backend.mark(stream)?))))
     }
 
@@ -776,7 +776,7 @@ impl Gpu {
             Handle::Plan(_) => self.own("plan", &owned.device),
             _ => self.own("buffer", &owned.device),
         })?;
-        let (_turn, backend, stream) = self.queue.enter();
+        let (_guard, backend, stream) = self.queue.enter();
         self.queue.keep(used.iter().copied());
         backend.enqueue(stream, operation)
     }
@@ -834,7 +834,7 @@ impl Gpu {
         let transforms = Transforms { lengths: lengths.to_vec(), batch, kind, double };
         let numbers = transforms.numbers();
         numbers.into_iter().try_for_each(|len| self.bytes_of::<Complex<T>>(len).map(drop))?;
-        let (_turn, backend, stream) = self.queue.enter();
+        let (_guard, backend, stream) = self.queue.enter();
         let plan = Handle::Plan(backend.plan(stream, &transforms)?);
         let plan = Arc::new(self.queue.device.own(plan));
         Ok(Fft { plan, gpu: self.clone(), numbers, kinds: PhantomData })

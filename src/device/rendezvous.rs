@@ -825,9 +825,11 @@ mod tests {
     }
 
     // Ranks and options of tests
-    /// Rank info with an address.
-    fn place_of([rank, ranks]: [usize; 2], meet: &str) -> RankInfo {
-        RankInfo { rank, ranks, meet: meet.to_string(), local: rank, one_machine: false }
+    impl RankInfo {
+        /// Rank info with an address.
+        pub(crate) fn of_test([rank, ranks]: [usize; 2], meet: &str) -> Self {
+            Self { rank, ranks, meet: meet.to_string(), local: rank, one_machine: false }
+        }
     }
 
     /// The default deadlines with a secret.
@@ -844,8 +846,9 @@ mod tests {
     // Rendezvous between threads
     /// The rendezvous of several ranks, each in a thread of its own.
     fn meet(ranks: usize, place: &str) -> Vec<Result<Rendezvous, Error>> {
-        let meet =
-            |rank: usize| Rendezvous::with(place_of([rank, ranks], place), &options("of a test"));
+        let meet = |rank: usize| {
+            Rendezvous::with(RankInfo::of_test([rank, ranks], place), &options("of a test"))
+        };
         thread::scope(|scope| {
             let threads: Vec<_> =
                 (0..ranks).rev().map(|rank| scope.spawn(move || meet(rank))).collect();
@@ -895,7 +898,7 @@ mod tests {
     fn a_process_that_dies_is_told_by_its_name() {
         const CHILD: &str = "LENSLET_RANK_TO_DIE";
         if let Ok(place) = env::var(CHILD) {
-            let _met = Rendezvous::new(place_of([1, 3], &place)).unwrap();
+            let _met = Rendezvous::new(RankInfo::of_test([1, 3], &place)).unwrap();
             thread::sleep(Duration::from_secs(60));
             return;
         }
@@ -908,9 +911,9 @@ mod tests {
         let mut child = process::Command::new(env::current_exe().unwrap());
         child.args(["--exact", &name]).env(CHILD, &place).stdout(process::Stdio::null());
         let mut child = child.spawn().unwrap();
-        let seats = [0, 2].map(|rank| place_of([rank, 3], &place));
+        let rank_infos = [0, 2].map(|rank| RankInfo::of_test([rank, 3], &place));
         let [first, third] = thread::scope(|scope| {
-            seats
+            rank_infos
                 .map(|rank_info| scope.spawn(|| Rendezvous::new(rank_info).unwrap()))
                 .map(|it| it.join().unwrap())
         });
@@ -930,7 +933,7 @@ mod tests {
     fn ranks_that_do_not_agree_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("meet").display().to_string();
-        let of = |rank, ranks| place_of([rank, ranks], &place);
+        let of = |rank, ranks| RankInfo::of_test([rank, ranks], &place);
         let (first, second) = thread::scope(|scope| {
             let first = scope.spawn(|| Rendezvous::new(of(0, 2)).map(drop));
             let second = scope.spawn(|| Rendezvous::new(of(1, 3)).map(drop));
@@ -946,8 +949,9 @@ mod tests {
     fn strangers_are_dropped_and_the_rendezvous_goes_on() {
         let address = free_address();
         let place = address.clone();
-        let first =
-            thread::spawn(move || Rendezvous::with(place_of([0, 2], &place), &options("a")));
+        let first = thread::spawn(move || {
+            Rendezvous::with(RankInfo::of_test([0, 2], &place), &options("a"))
+        });
         let connect = || {
             let tries = (0..500).find_map(|_| {
                 thread::sleep(Duration::from_millis(5));
@@ -966,10 +970,11 @@ mod tests {
             let _ = connect().write_all(bytes); // rank 0 may close it at once
         }
         let hasty = RendezvousOptions { patience: Duration::from_secs(1), ..options("b") };
-        let error = Rendezvous::with(place_of([1, 2], &address), &hasty).unwrap_err().to_string();
+        let error =
+            Rendezvous::with(RankInfo::of_test([1, 2], &address), &hasty).unwrap_err().to_string();
         assert!(error.contains("secret") && error.contains(SECRET_VARIABLE), "{error}");
         let start = Instant::now();
-        let second = Rendezvous::with(place_of([1, 2], &address), &options("a")).unwrap();
+        let second = Rendezvous::with(RankInfo::of_test([1, 2], &address), &options("a")).unwrap();
         assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
         let first = first.join().unwrap().unwrap();
         first.share(Some(vec![1, 2])).unwrap();
@@ -983,7 +988,8 @@ mod tests {
         let second = Duration::from_secs(1);
         let hasty = RendezvousOptions { patience: second, handshake: second / 4, ..options("a") };
         let place = free_address();
-        let (start, rank_info, limits) = (Instant::now(), place_of([0, 2], &place), hasty.clone());
+        let (start, rank_info, limits) =
+            (Instant::now(), RankInfo::of_test([0, 2], &place), hasty.clone());
         let first = thread::spawn(move || Rendezvous::with(rank_info, &limits).map(drop));
         thread::sleep(second / 10);
         let (silent, slow) =
@@ -1009,7 +1015,9 @@ mod tests {
                 held.collect::<Vec<_>>()
             });
             let start = Instant::now();
-            let error = Rendezvous::with(place_of([1, 2], &place), &hasty).unwrap_err().to_string();
+            let error = Rendezvous::with(RankInfo::of_test([1, 2], &place), &hasty)
+                .unwrap_err()
+                .to_string();
             assert!(
                 error.contains("rank 0 was not found within 1 s") && error.contains(expected),
                 "{error}"
@@ -1026,9 +1034,9 @@ mod tests {
             (b"lost a \x1b[31mred\x07 rank\n".to_vec(), r"a \u001b[31mred\u0007 rank"),
         ] {
             let place = free_address();
-            let rank_info = place_of([0, 2], &place);
+            let rank_info = RankInfo::of_test([0, 2], &place);
             let first = thread::spawn(move || Rendezvous::with(rank_info, &options("a")));
-            let second = look_for_first(&place_of([1, 2], &place), &options("a")).unwrap();
+            let second = look_for_first(&RankInfo::of_test([1, 2], &place), &options("a")).unwrap();
             let first = first.join().unwrap().unwrap();
             let _ = second[0].1.stream().write_all(&bytes); // rank 0 closes it
             let said = wait_for(|| first.lost());
@@ -1047,7 +1055,7 @@ mod tests {
             let before = fs::read_to_string(&file).ok();
             let place = free_address();
             let (first, second) = thread::scope(|scope| {
-                let of = |rank| (place_of([rank, 2], &place), usual.clone());
+                let of = |rank| (RankInfo::of_test([rank, 2], &place), usual.clone());
                 let [first, second] = [of(0), of(1)].map(|(rank_info, options)| {
                     scope.spawn(move || Rendezvous::with(rank_info, &options).map(drop))
                 });
@@ -1066,7 +1074,9 @@ mod tests {
         };
         let refused = |rank: usize, options: RendezvousOptions| {
             let place = free_address();
-            Rendezvous::with(place_of([rank, 2], &place), &options).unwrap_err().to_string()
+            Rendezvous::with(RankInfo::of_test([rank, 2], &place), &options)
+                .unwrap_err()
+                .to_string()
         };
         for rank in [0, 1] {
             assert!(refused(rank, hasty(Some(" "), None)).contains("LENSLET_MEET_SECRET is empty"));

@@ -718,13 +718,7 @@ mod tests {
         // Devices refuse what only cores do
         for gpu in test_backends() {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
-            let rank_info = RankInfo {
-                rank: 1,
-                ranks: 2,
-                meet: "nowhere".into(),
-                local: 0,
-                one_machine: false,
-            };
+            let rank_info = RankInfo::of_test([1, 2], "nowhere");
             let engine = engine.with_rank_info(rank_info).unwrap();
             let told = plan(&good, 0.1).unwrap().run(&engine, &unwatched).unwrap_err().to_string();
             assert!(told.starts_with("ranks = 2: expected 1"), "{told}");

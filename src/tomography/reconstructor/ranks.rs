@@ -517,20 +517,13 @@ mod tests {
             let said = plan.describe(&engine);
             assert!(said.method.contains("worth sharing"), "{}", said.method);
             // An iteration has no matrix for several processes to share.
-            let rank_info = RankInfo {
-                rank: 1,
-                ranks: 2,
-                meet: "nowhere".into(),
-                local: 0,
-                one_machine: false,
-            };
-            let with_rank_info =
-                Engine::gpus(engine.devices()[..1].to_vec(), Precision::F64).unwrap();
+            let rank_info = RankInfo::of_test([1, 2], "nowhere");
+            let first = Engine::gpus(engine.devices()[..1].to_vec(), Precision::F64).unwrap();
             let alone =
                 ReconstructorPlan::new(&pair(2e-14, 0.0), options.method(Inversion::Iterative));
             let told = alone
                 .unwrap()
-                .run(&with_rank_info.with_rank_info(rank_info).unwrap(), &unwatched)
+                .run(&first.with_rank_info(rank_info).unwrap(), &unwatched)
                 .unwrap_err();
             let words = "ranks = 2: expected 1, as method = \"iterative\"";
             assert!(told.to_string().starts_with(words), "{told}");
