@@ -26,7 +26,8 @@
 //! | [`specimen`] | crystals from CIF and XYZ files, slices, frozen phonons, scattering factors | [`specimen::Crystal`] |
 //! | [`electrons`] | potentials, probes, multislice, PRISM, detectors, scans, HRTEM | [`electrons::StemPlan`], [`electrons::Multislice`] |
 //! | [`device`] | CPU threads and GPUs, progress, memory | [`device::Engine`] |
-//! | [`files`] | arrays in NPZ, FITS, HDF5 and other formats | [`files::Arrays`], [`files::read_array`] |
+//! | [`data`] | named arrays with dimensions, coordinates, units and attributes | [`data::DataSet`] |
+//! | [`files`] | data sets in NPZ, FITS, HDF5 and other formats | [`files::Format`], [`files::read_array`] |
 //! | [`plot`] | pictures of results, SVG or PNG | [`plot::Figure`] |
 //! | [`numerics`] | special functions, quadrature, tables, transforms | [`numerics::Precision`] |
 //! | [`error`](mod@error) | errors with file, line, value and expectation | [`Error`], [`Invalid`] |
@@ -128,6 +129,8 @@ pub mod numerics;
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))] // ranks share factorisations alone
 pub mod device;
 pub mod linear;
+#[cfg_attr(not(feature = "files"), allow(dead_code))] // files write coordinates
+pub mod data;
 #[cfg(feature = "files")]
 pub mod files;
 pub mod model;

@@ -9,9 +9,9 @@ use crate::device::{Engine, check};
 use crate::electrons::sample_file::SampleFile;
 use crate::electrons::{Micrographs, SampleSummary};
 use crate::error::Error;
+use crate::files::Format;
 use crate::files::atomic_file::AtomicFile;
 use crate::files::provenance::Provenance;
-use crate::files::signal_files::SignalFormat;
 use crate::plot::{PictureFormat, ScanPicture, number, plot_scan, short_name};
 use serde_json::json;
 use std::path::Path;
@@ -44,7 +44,7 @@ pub fn image(
     asked: &Asked,
     file: &SampleFile,
     engine: Engine,
-    format: Option<SignalFormat>,
+    format: Option<Format>,
 ) -> Result<String, Error> {
     let (plan, summary) = file.micrographs_with_summary()?;
     warn(&summary);
@@ -67,7 +67,7 @@ pub fn image(
         plan.keep_potential(&mut signals, engine.precision())?;
     }
     check(&terminal)?;
-    signals.origin(Provenance::new(&command_line(), &description.method, file.text()))?;
+    Provenance::new(&command_line(), &description.method, file.text()).note(&mut signals);
     let drawn = |(path, format)| {
         terminal.writes(path);
         let title = format!("{}, {} keV", short_name(&asked.sample), file.beam.energy_kev);
@@ -83,7 +83,7 @@ pub fn image(
         AtomicFile::holding(path, &plot_scan(&picture, format)?)
     };
     let drawing = asked.picture.map(drawn).transpose()?;
-    signals.write(output, format, asked.signal)?;
+    signals.save(output, format, asked.signal)?;
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     let seconds = start.elapsed().as_secs_f64();
