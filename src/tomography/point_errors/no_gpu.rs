@@ -4,7 +4,7 @@
 use super::{Answers, Job, PointErrorsPlan};
 use crate::device::{Watch, engine::Engine, gpu::on_none};
 use crate::error::Error;
-use crate::tomography::estimate::Model;
+use crate::estimation::estimate::Model;
 
 impl PointErrorsPlan {
     pub(super) fn bytes_on_device(&self, _batch: usize, _engine: &Engine) -> u64 {

@@ -23,7 +23,7 @@ impl CovariancePlan {
         on_none(engine.devices())
     }
 
-    pub(super) fn dense_between_on(
+    pub(super) fn cross_covariance_on(
         _atmosphere: &crate::model::Atmosphere,
         _sensors: [(&[crate::model::Sensor], &[Array2<bool>]); 2],
         _gradient: crate::model::ConeGradient,

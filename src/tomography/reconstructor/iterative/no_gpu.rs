@@ -3,7 +3,7 @@
 
 use crate::device::{Watch, engine::Engine, gpu::on_none};
 use crate::error::Error;
-use crate::tomography::blocks::Measured;
+use crate::estimation::blocks::Measured;
 use crate::tomography::reconstructor::ReconstructorPlan;
 use ndarray::Array2;
 
