@@ -26,6 +26,7 @@
 //! | [`correction`] | deformable mirrors, fitting error, servo-lag error | [`correction::Mirror`], [`correction::Fitting`] |
 //! | [`psf`] | point-spread functions, Strehl ratios, error budgets | [`psf::PsfPlan`], [`psf::Aperture`] |
 //! | [`specimen`] | crystals from CIF and XYZ files, slices, frozen phonons, scattering factors | [`specimen::Crystal`] |
+//! | [`formats`] | files of other programs: telemetry in AOT, parameters of TIPTOP, fields for ScopeSim, crystals in CIF and XYZ | [`formats::Imported`], [`formats::CrystalFile`] |
 //! | [`electrons`] | potentials, probes, multislice, PRISM, detectors, scans, HRTEM | [`electrons::StemPlan`], [`electrons::Multislice`] |
 //! | [`device`] | CPU threads and GPUs, progress, memory | [`device::Engine`] |
 //! | [`files`] | arrays in NPZ, FITS, HDF5 and other formats | [`files::Arrays`], [`files::read_array`] |
@@ -143,6 +144,8 @@ pub mod profiling;
 pub mod correction;
 pub mod psf;
 pub mod specimen;
+#[cfg(feature = "files")]
+pub mod formats;
 pub mod electrons;
 #[cfg(feature = "plot")]
 pub mod plot;

@@ -12,6 +12,7 @@ use crate::estimation::inversion::Inversion;
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
+use crate::formats::FieldImages;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::plot::{
@@ -19,8 +20,8 @@ use crate::plot::{
 };
 use crate::psf::loop_simulation::{LOOPS, REALISATIONS};
 use crate::psf::{
-    Exposure, Field, FieldImages, Images, LoopSimulation, PsfOptions, PsfPlan, PsfResult, Ring,
-    Simulated, TargetImage,
+    Exposure, Field, Images, LoopSimulation, PsfOptions, PsfPlan, PsfResult, Ring, Simulated,
+    TargetImage,
 };
 use crate::units::ARCSEC;
 use clap::{Args, ValueEnum};

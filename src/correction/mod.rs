@@ -28,5 +28,3 @@ pub mod bandwidth;
 pub use bandwidth::Bandwidth;
 #[cfg(feature = "factorise")]
 pub(crate) mod loop_covariances;
-#[cfg(all(feature = "files", feature = "factorise"))]
-mod telemetry;

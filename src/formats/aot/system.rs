@@ -3,8 +3,8 @@
 
 // What systems in telemetry stand on
 use crate::error::{Error, Invalid};
-use crate::files::aot::{RowOf, Telemetry, TelemetryFile, is_telemetry};
 use crate::files::{Unit, read_array2};
+use crate::formats::aot::{RowOf, Telemetry, TelemetryFile, is_telemetry};
 use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::{LensletArray, Pupil, SlopeOrder, Validity};
 use crate::model::noise::{GuideStar, Noise};
@@ -863,7 +863,7 @@ pub fn read_slopes(path: &Path, system: &System) -> Result<Array2<f64>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::aot::Row;
+    use crate::formats::aot::Row;
     use crate::numerics::Precision;
     use std::fs::File;
 

@@ -5,12 +5,12 @@
 use crate::correction::mirror::Mirror;
 use crate::correction::modes::{Correction, CorrectionMode, CorrectionOptions};
 use crate::error::{Error, Invalid, accept};
-use crate::files::aot::{RowOf, Telemetry, TelemetryFile};
+use crate::formats::aot::system::{TelemetrySystem, sensor_name, slopes_of_star};
+use crate::formats::aot::{RowOf, Telemetry, TelemetryFile};
 use crate::model::control::{ControlLoop, LoopKind};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::mirror::{ActuatorLayout, MirrorDesign, Spacing};
 use crate::model::system::System;
-use crate::model::telemetry::{TelemetrySystem, sensor_name, slopes_of_star};
 use ndarray::{Array2, Array3, ArrayView2, Axis, arr2};
 
 // Add mirrors and their loops

@@ -2,12 +2,17 @@
 //! Telemetry of adaptive optics in the format AOT 2.0: tables whose rows point at each other and at images.
 
 // What telemetry files stand on
-use super::arrays::{Arrays, Entry, Kind, Number, Precision, Values};
-use super::fits::{BLOCK, Cards, Keys, read_keys};
-use super::provenance::Provenance;
-use super::reading::{ArrayHeader, Unit, Wanted, cut_short};
+// Modules of telemetry
+pub(crate) mod system;
+#[cfg(feature = "factorise")]
+mod correction;
+
 use crate::device::refuse_beyond_memory;
 use crate::error::{Error, Invalid};
+use crate::files::arrays::{Arrays, Entry, Kind, Number, Precision, Values};
+use crate::files::fits::{BLOCK, Cards, Keys, read_keys};
+use crate::files::provenance::Provenance;
+use crate::files::reading::{ArrayHeader, Unit, Wanted, cut_short};
 use ndarray::ArrayD;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -344,7 +349,7 @@ fn write_table(table: usize, rows: &[Row], file: &mut impl Write) -> io::Result<
 /// Telemetry in a file: its tables, and where its images are.
 ///
 /// ```
-/// use lenslet::files::{Telemetry, TelemetryFile};
+/// use lenslet::formats::{Telemetry, TelemetryFile};
 /// use lenslet::{model::System, numerics::Precision};
 /// let system = System::from_file("book/systems/small-moao.toml")?;
 /// let path = std::env::temp_dir().join(format!("lenslet-{}.aot.fits", std::process::id()));

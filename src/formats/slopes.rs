@@ -3,11 +3,11 @@
 
 // What slopes in files stand on
 use crate::error::{Error, Invalid, accept, count};
-use crate::files::aot::is_telemetry;
 use crate::files::reading::{ListedArray, Unit, list_arrays, read_array, split_choice};
+use crate::formats::aot::is_telemetry;
+use crate::formats::aot::system::read_slopes;
 use crate::model::lenslet_array::{SlopeArrangement, SlopeOrder};
 use crate::model::system::System;
-use crate::model::telemetry::read_slopes;
 use crate::plausible::SENSOR_PIXEL;
 use crate::units::ARCSEC;
 use ndarray::{Array2, ArrayD, Axis, Ix2, Ix3, concatenate};
