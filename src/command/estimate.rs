@@ -9,7 +9,7 @@ use super::summary::{
 };
 use crate::command::value_parsers;
 use crate::device::engine::Engine;
-use crate::device::{self, Device, check};
+use crate::device::{self, Device};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::atomic_file::{AtomicFile, check_files};
@@ -28,6 +28,7 @@ use crate::tomography::inversion::Inversion;
 use crate::tomography::reconstructor::ReconstructorOptions;
 use crate::turbulence::arrays::slope_table;
 use crate::turbulence::plan::Form;
+use crate::watch::check;
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, arr1, s};
 use serde_json::json;

@@ -3,7 +3,7 @@
 
 // Imports of loop covariances
 use crate::correction::in_band_covariance::{Grid, MARGIN};
-use crate::device::{CancelOnly, Engine, Watch, check};
+use crate::device::Engine;
 use crate::error::Error;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::control::{ControlLoop, LoopKind};
@@ -14,6 +14,7 @@ use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::turbulence::dense::{Motion, between_moving, wavefront_slope_moving};
 use crate::turbulence::plan::dense_slopes;
+use crate::watch::{CancelOnly, Watch, check};
 use ndarray::Array2;
 use rayon::prelude::*;
 

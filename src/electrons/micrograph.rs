@@ -12,10 +12,12 @@ use super::multislice::{Multislice, Transmission, seconds_of_a_pass};
 use super::potential::{Potential, PotentialOptions};
 use super::scan_images::transform_plane;
 use super::wave_grid::WaveGrid;
-use crate::device::{CancelOnly, CostKind, Description, Engine, Memory, Stage, Watch, threads};
+use crate::device::{CostKind, Engine, threads};
 use crate::error::{Error, Invalid, accept, count, finite, is_ordered};
 use crate::numerics::real::{Precision, Real};
+use crate::plan::{Description, Memory, Stage};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
+use crate::watch::{CancelOnly, Watch};
 use ndarray::{Array2, Array3, Array4, ArrayView2, Axis, Zip, s};
 use num_complex::{Complex, Complex64};
 
@@ -354,9 +356,9 @@ pub(super) fn samples<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::electrons::{Aberrations, Beam};
     use crate::specimen::{Atom, Element};
+    use crate::watch::unwatched;
 
     // Micrographs of a lopsided specimen
     fn specimen() -> Specimen {

@@ -5,13 +5,13 @@
 pub(crate) mod gpu;
 
 // What the formula of four points stands on
-use crate::device::Watch;
 use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::sensor::Sensor;
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::dense::{Slopes, check_slope_memory, fill_slopes, rectangle, square};
 use crate::turbulence::phase::VonKarman;
+use crate::watch::Watch;
 use ndarray::Array2;
 use std::f64::consts::PI;
 use std::sync::Arc;
@@ -325,7 +325,7 @@ fn see_edges(fall: &Fall, [first, second]: [&Edges; 2], seen: &mut Vec<f64>) {
 /// Those of [`dense::slope_covariance`](super::dense::slope_covariance).
 ///
 /// ```
-/// use lenslet::device::unwatched;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::*;
 /// use lenslet::turbulence::midpoint;
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, f64::INFINITY)])?;
@@ -384,11 +384,11 @@ fn fill(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::atmosphere::Layer;
     use crate::model::lenslet_array::{LensletArray, SlopeOrder};
     use crate::model::source::{ConeGradient, Source};
     use crate::turbulence::dense;
+    use crate::watch::unwatched;
 
     // Sensors of every kind between midpoints
     pub(crate) fn lopsided() -> (Atmosphere, Vec<Sensor>, Vec<Array2<bool>>) {

@@ -12,7 +12,7 @@ use super::{
     EstimateOptions, Estimates, EstimatorCpu, FrameEstimate, Frames, Grouped, Matrices, Model,
     check_frames, check_slopes, chi_squared, unit_of,
 };
-use crate::device::{Watch, check, engine::Engine};
+use crate::device::engine::Engine;
 use crate::error::Error;
 use crate::linear::operator::Operator;
 use crate::linear::solver::{Attempt, Solved};
@@ -22,6 +22,7 @@ use crate::model::{removed_modes::RemovedModes, system::System};
 use crate::tomography::blocks::expanded;
 use crate::tomography::interpolation::SampledErrors;
 use crate::tomography::inversion::{Inversion, not_definite};
+use crate::watch::{Watch, check};
 use ndarray::{Array2, ArrayView2, s};
 
 // What a factor has to do
@@ -284,11 +285,11 @@ impl Frames for Factorised {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::linear::solver::Stop;
     use crate::model::noise::Noise;
     use crate::tomography::estimate::PosedEstimate;
     use crate::tomography::estimate::tests::{blinded, built, slopes, streaked, system};
+    use crate::watch::unwatched;
 
     fn factorised(system: &System, options: EstimateOptions, method: Inversion) -> Factorised {
         let engine = Engine::default();

@@ -6,11 +6,11 @@ use super::{
     BlocksPlan, CovariancePlan, ENTRY_OF_WAVEFRONT, PIECES, SLOPES, SlopeCovariancePlan, WAVEFRONT,
     WavefrontCovariancePlan, WavefrontSlopes, by_points, check_finite, dense_between, sensors_of,
 };
-use crate::device::plan::Memory;
-use crate::device::{CostKind, StageParts, Watch, engine::Engine};
+use crate::device::{CostKind, engine::Engine};
 use crate::error::Error;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
+use crate::plan::Memory;
 use crate::turbulence::blocks::{
     CrossBlocks, LatticeGroups, between_name, few_name, slopes_name, wavefront_few_name,
     wavefront_name,
@@ -19,6 +19,7 @@ use crate::turbulence::cost_model::{among, time_of_slopes};
 use crate::turbulence::dense;
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::wavefront::WavefrontProblem;
+use crate::watch::{StageParts, Watch};
 
 // Steps of a plan in blocks
 impl BlocksPlan {
@@ -199,8 +200,8 @@ impl BlocksPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::turbulence::plan::{CovarianceOptions, Covariances, Form, Method, SlopeSlope};
+    use crate::watch::unwatched;
     use ndarray::Array2;
 
     /// A laser star of 5 × 5 lenslets between natural ones of 2 × 2 and 3 × 3, one of them turned.
