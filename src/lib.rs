@@ -8,7 +8,7 @@
 //! single precision, and so do NVIDIA GPUs, one or several.
 //!
 //! A computation is described, planned and run. A [`model::System`] or an `electrons::sample_file::SampleFile` describes it; a plan checks the
-//! description and reports memory and time; `run` takes a [`device::Engine`], which chooses the processor, and a [`device::Watch`], which reports progress
+//! description and reports memory and time; `run` takes a [`device::Engine`], which chooses the processor, and a [`watch::Watch`], which reports progress
 //! and can cancel. Lengths are in metres and angles in radians; in electron optics lengths are in ångström and angles in mrad. The
 //! [book](https://lenslet.github.io/lenslet) derives every equation and contains all of the code.
 //!
@@ -28,7 +28,9 @@
 //! | [`specimen`] | crystals from CIF and XYZ files, slices, frozen phonons, scattering factors | [`specimen::Crystal`] |
 //! | [`formats`] | files of other programs: telemetry in AOT, parameters of TIPTOP, fields for ScopeSim, crystals in CIF and XYZ | [`formats::Imported`], [`formats::CrystalFile`] |
 //! | [`electrons`] | potentials, probes, multislice, PRISM, detectors, scans, HRTEM | [`electrons::StemPlan`], [`electrons::Multislice`] |
-//! | [`device`] | CPU threads and GPUs, progress, memory | [`device::Engine`] |
+//! | [`watch`] | progress and cancellation of a computation | [`watch::Watch`], [`watch::Observer`] |
+//! | [`device`] | CPU threads and GPUs, memory | [`device::Engine`] |
+//! | [`plan`] | description, memory and run time of a computation | [`plan::Description`] |
 //! | [`files`] | arrays in NPZ, FITS, HDF5 and other formats | [`files::Arrays`], [`files::read_array`] |
 //! | [`plot`] | pictures of results, SVG or PNG | [`plot::Figure`] |
 //! | [`numerics`] | special functions, quadrature, tables, transforms | [`numerics::Precision`] |
@@ -128,8 +130,10 @@ pub mod units;
 pub(crate) mod plausible;
 
 pub mod numerics;
+pub mod watch;
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))] // ranks share factorisations alone
 pub mod device;
+pub mod plan;
 pub mod linear;
 #[cfg(feature = "files")]
 pub mod files;
@@ -169,7 +173,7 @@ pub use error::{Error, Invalid, Result};
 /// What most programs use: `use lenslet::prelude::*;`.
 pub mod prelude {
     // Names of systems and their parts
-    pub use crate::device::{Device, Engine, Watch, unwatched};
+    pub use crate::device::{Device, Engine};
     pub use crate::error::{Error, Invalid, Result};
     #[cfg(feature = "factorise")]
     pub use crate::estimation::Inversion;
@@ -187,4 +191,5 @@ pub mod prelude {
     };
     pub use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Form, Method};
     pub use crate::units::{ARCSEC, DEGREE};
+    pub use crate::watch::{Watch, unwatched};
 }

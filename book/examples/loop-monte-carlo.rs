@@ -1,13 +1,14 @@
 //! Simulates the loop of a small system in many turbulence realisations, and draws the star's profile and the parts of the
 //! residual wavefront next to the computed ones, into the given folder.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::System;
 use lenslet::plot::{Figure, PictureFormat, plot_budgets};
 use lenslet::psf::{
     Budget, ErrorTerm, LoopFrame, LoopSimulation, PointSpread, PsfOptions, PsfPlan,
 };
 use lenslet::units::ARCSEC;
+use lenslet::watch::unwatched;
 use rayon::prelude::*;
 use std::{error::Error, path::Path, path::PathBuf};
 

@@ -9,7 +9,7 @@ use super::summary::{
 };
 use crate::command::value_parsers;
 use crate::device::engine::Engine;
-use crate::device::{self, Device, check};
+use crate::device::{self, Device};
 use crate::error::{Error, Invalid};
 use crate::estimation::estimate::{EstimateOptions, Estimates};
 use crate::estimation::estimator::{EstimatePlan, Estimator};
@@ -28,6 +28,7 @@ use crate::plot::{self, short_name};
 use crate::tomography::reconstructor::ReconstructorOptions;
 use crate::turbulence::arrays::slope_table;
 use crate::turbulence::plan::Form;
+use crate::watch::check;
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, arr1, s};
 use serde_json::json;

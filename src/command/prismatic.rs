@@ -810,10 +810,11 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Engine, unwatched};
+    use crate::device::Engine;
     use crate::electrons::sample_file::SampleFile;
     use crate::electrons::{HrtemOptions, HrtemPlan};
     use crate::numerics::Precision;
+    use crate::watch::unwatched;
 
     const CRYSTAL: &str = "-i book/systems/SI100.XYZ";
 

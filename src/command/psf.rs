@@ -6,7 +6,7 @@ use super::examples::{self, examples};
 use super::progress::{Terminal, with_speed};
 use super::summary::{align, command_line, count, file_json, file_line, file_lines, plan_text};
 use super::value_parsers;
-use crate::device::{Device, Watch, check, engine::Engine, threads};
+use crate::device::{Device, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::estimation::inversion::Inversion;
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
@@ -24,6 +24,7 @@ use crate::psf::{
     TargetImage,
 };
 use crate::units::ARCSEC;
+use crate::watch::{Watch, check};
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, ArrayD, Axis, stack};
 use serde_json::{Map, Value, json};

@@ -9,7 +9,7 @@ use super::summary::{align, command_line, count, file_json, file_line, file_line
 use super::telemetry::{Loops, TELEMETRY, is_named_telemetry};
 use super::value_parsers;
 use super::watch::complain;
-use crate::device::{Device, Watch, check, engine::Engine, threads};
+use crate::device::{Device, engine::Engine, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::estimation::inversion::Inversion;
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
@@ -27,6 +27,7 @@ use crate::tomography::reconstructor::{
     Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth,
 };
 use crate::turbulence::arrays::{describe_system, slope_table};
+use crate::watch::{Watch, check};
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, Array3, Axis, arr1};
 use serde_json::json;

@@ -9,10 +9,10 @@ use super::prism::SMatrix;
 use super::scan::{StemPlan, focused};
 use super::scan_setup::series;
 use super::wave_grid::WaveGrid;
-use crate::device::{CancelOnly, Watch, check};
 use crate::error::{Error, Invalid};
 use crate::files::signals::{Axis, Sample, Signal, Signals};
 use crate::numerics::real::{Precision, Real};
+use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, Array3, ArrayView3, Axis as NdAxis, aview1};
 use num_complex::{Complex, Complex64};
 
@@ -184,9 +184,9 @@ fn frequencies_of<T: Real>(grid: &WaveGrid, waves: ArrayView3<'_, Complex<T>>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::electrons::sample_file::SampleFile;
     use crate::files::signals::Samples;
+    use crate::watch::unwatched;
     use ndarray::{ArrayD, s};
     use std::f64::consts::TAU;
 

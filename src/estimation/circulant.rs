@@ -390,7 +390,7 @@ mod tests {
     use crate::model::lenslet_array::{LensletArray, SlopeOrder};
     use crate::model::source::{ConeGradient, Source};
     use crate::turbulence::slope::SlopeProblem;
-    use crate::{device::unwatched, turbulence::direct::slope::pair_covariances};
+    use crate::{turbulence::direct::slope::pair_covariances, watch::unwatched};
 
     // Small systems for the preconditioner
     const NOISE: [f64; 3] = [2.5e-14, 1e-14, 6e-14];

@@ -8,9 +8,7 @@ use crate::correction::shared_mirrors::{CAUSES, SharedOptions};
 use crate::correction::{
     Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting, Projector,
 };
-use crate::device::{
-    CancelOnly, CostKind, Description, Engine, Stage, Watch, available_memory, check,
-};
+use crate::device::{CostKind, Engine, available_memory};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::Inversion;
 #[cfg(feature = "files")]
@@ -19,6 +17,7 @@ use crate::files::spanned_toml::Document;
 use crate::model::SYSTEM_KEYS;
 use crate::model::control::ControlLoop;
 use crate::model::system::{SlopeModel, System};
+use crate::plan::{Description, Stage};
 use crate::psf::budget::Budget;
 use crate::psf::exposures::{Exposures, Strokes};
 use crate::psf::field::Field;
@@ -30,6 +29,7 @@ use crate::psf::structure_function::Actuators;
 use crate::tomography::ErrorSplit;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
 use crate::units::ARCSEC;
+use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, ArrayView2, Axis};
 use std::borrow::Cow;
 
@@ -867,11 +867,11 @@ fn tell_apart(budget: &Budget, reference: f64) -> Result<Budget, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::system::SystemBuilder;
     use crate::model::{Atmosphere, GuideStar, Layer, LensletArray, LoopKind, Pupil, Source};
     use crate::units::ARCSEC;
+    use crate::watch::unwatched;
 
     // Plan images in a test
     fn small() -> System {

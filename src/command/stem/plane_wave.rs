@@ -5,7 +5,7 @@
 use super::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
 use crate::command::progress::{Terminal, with_speed};
 use crate::command::summary::{align, command_line, count, file_json, file_line, file_lines};
-use crate::device::{Engine, check};
+use crate::device::Engine;
 use crate::electrons::sample_file::SampleFile;
 use crate::electrons::{HrtemImages, SampleSummary};
 use crate::error::Error;
@@ -13,6 +13,7 @@ use crate::files::atomic_file::AtomicFile;
 use crate::files::provenance::Provenance;
 use crate::files::signal_files::SignalFormat;
 use crate::plot::{PictureFormat, ScanPicture, number, plot_scan, short_name};
+use crate::watch::check;
 use serde_json::json;
 use std::path::Path;
 use std::time::Instant;

@@ -180,8 +180,9 @@ impl Narrowed for Complex64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Engine, unwatched};
+    use crate::device::Engine;
     use crate::files::signals::Samples;
+    use crate::watch::unwatched;
 
     const WAVE: &str = "sample = { file = 'SI100.XYZ' }\nphonons = { configurations = 2, seed = 3 }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n\
          [beam]\nenergy_kev = 100.0\ndefocus = [0.0, -400.0]\nc3 = 1e7\n[method]\nalgorithm = 'hrtem'\nthicknesses = [2.8]\n[imaging]\naperture = 15.0\n";
