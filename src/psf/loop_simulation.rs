@@ -533,7 +533,7 @@ mod tests {
     fn options(mode: CorrectionMode, control: ControlLoop) -> PsfOptions {
         let mirrors =
             vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(7)) }];
-        let terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
+        let terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag]);
         let image = CameraOptions {
             wavelengths: vec![1.65e-6],
             pixels: 32,
