@@ -3,7 +3,7 @@
 
 // What timing images stands on
 use super::reconstruct::time_median;
-use crate::device::{Watch, check, engine::Engine};
+use crate::device::engine::Engine;
 use crate::error::{Error, count};
 #[cfg(feature = "cuda")]
 use crate::linear::factorisation::gpu::upload_rows;
@@ -13,6 +13,7 @@ use crate::psf::exposures::Strokes;
 use crate::psf::{
     Actuators, CameraOptions, Exposures, PsfOptions, PsfPlan, StructureFunctionModel,
 };
+use crate::watch::{Watch, check};
 use ndarray::Array2;
 use serde::Serialize;
 use std::time::Instant;
@@ -206,7 +207,7 @@ pub fn exposure_table(times: &ExposureTimes, engine: &str) -> String {
 mod tests {
     use super::*;
     use crate::bench::reconstruct::SYSTEM;
-    use crate::device::unwatched;
+    use crate::watch::unwatched;
 
     #[test]
     fn both_structure_functions_are_timed() {

@@ -12,7 +12,7 @@ use super::summary::{align, command_line, count, file_json, file_line, file_line
 use super::value_parsers;
 use super::watch::complain;
 use crate::data::{DataSet, Element};
-use crate::device::{Description, Device, Engine, Stage, Watch, WithinStage, check};
+use crate::device::{Device, Engine};
 use crate::electrons::sample_file::{Algorithm, SampleFile};
 use crate::electrons::{Beside, Comparison, DetectorError, Finishing, SampleSummary};
 use crate::electrons::{StemMethod, StemPlan, StemReadings};
@@ -23,7 +23,9 @@ use crate::files::atomic_file::{check_names, check_outside};
 use crate::files::provenance::Provenance;
 use crate::numerics::Precision;
 use crate::numerics::real::Real;
+use crate::plan::{Description, Stage};
 use crate::plot::{PictureFormat, ScanPicture, plot_scan, short_name};
+use crate::watch::{Watch, WithinStage, check};
 use clap::{Args, ValueEnum};
 use num_complex::Complex;
 use serde_json::{Value, json};

@@ -3,13 +3,13 @@
 
 // What summaries stand on
 use crate::device::cuda::probe::{CudaDriver, CudaProbe, NoCuda};
-use crate::device::plan::{Description, Stage};
 use crate::device::{self, Device};
 pub(super) use crate::error::count;
 use crate::error::{Error, in_bytes};
 use crate::files::Format;
 use crate::model::system::{SlopeModel, System};
 use crate::numerics::real::Precision;
+use crate::plan::{Description, Stage};
 use crate::turbulence::plan::{
     CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan, dense_bytes, slope_problem,
     wavefront_problem,

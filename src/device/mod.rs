@@ -27,25 +27,19 @@ pub(crate) mod backend;
 #[cfg(feature = "cuda")]
 pub(crate) mod rendezvous;
 mod memory;
-pub(crate) mod plan;
 mod calibration;
 #[cfg(any(feature = "cuda", feature = "files"))]
 pub(crate) mod temporary;
 
 pub use self::calibration::{CostKind, Speed};
-#[cfg(feature = "factorise")]
-pub(crate) use self::dispatch::WithinStage;
-pub(crate) use self::dispatch::{
-    CancelOnly, Part, StageParts, Workers, check, dispatch, dispatch_in_runs, gather, start_threads,
-};
-pub use self::dispatch::{Watch, threads, unwatched};
+pub use self::dispatch::threads;
+pub(crate) use self::dispatch::{Workers, dispatch, dispatch_in_runs, gather, start_threads};
 pub use self::engine::Engine;
 #[cfg(feature = "cuda")]
 pub use self::gpu::Buffer;
 pub use self::gpu::Gpu;
 pub(crate) use self::memory::refuse_beyond_memory;
 pub use self::memory::{available_memory, processor_name};
-pub use self::plan::{Description, Memory, Stage};
 #[cfg(feature = "cuda")]
 pub use self::rendezvous::RankInfo;
 use crate::error::Invalid;

@@ -12,13 +12,12 @@ use super::prism::{Prism, SMatrix};
 use super::wave_grid::WaveGrid;
 #[cfg(feature = "cuda")]
 use crate::device::gpu::Buffer;
-use crate::device::{
-    CancelOnly, CostKind, Description, Engine, Memory, Part, Stage, Watch, Workers, dispatch,
-    dispatch_in_runs, gather, threads,
-};
+use crate::device::{CostKind, Engine, Workers, dispatch, dispatch_in_runs, gather, threads};
 use crate::error::{Error, Invalid, accept, count, finite, is_ordered, positive};
 use crate::numerics::real::{Precision, Real};
+use crate::plan::{Description, Memory, Stage};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
+use crate::watch::{CancelOnly, Part, Watch};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, Array3, ArrayView1, ArrayView3, Axis, Zip, s};
 use num_complex::Complex;
@@ -1051,9 +1050,9 @@ impl StemPlan {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::electrons::{Aberrations, Annulus, Beam, PatternOptions};
     use crate::specimen::{Atom, Element};
+    use crate::watch::unwatched;
 
     // A small scan of a lopsided specimen
     fn specimen() -> Specimen {

@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 // Choose the form of the numbers
 impl Variable<'_> {
     /// The form in which the numbers are written; a truth value takes a byte.
-    pub(super) fn number(&self, precision: Precision, big_endian: bool) -> Number {
+    pub(crate) fn number(&self, precision: Precision, big_endian: bool) -> Number {
         let float = |own| match precision {
             _ if !self.rounded => own,
             Precision::F64 => 8,

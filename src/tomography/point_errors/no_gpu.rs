@@ -2,9 +2,10 @@
 //! Errors at points in a build without graphics processors.
 
 use super::{Answers, Job, PointErrorsPlan};
-use crate::device::{Watch, engine::Engine, gpu::on_none};
+use crate::device::{engine::Engine, gpu::on_none};
 use crate::error::Error;
-use crate::tomography::estimate::Model;
+use crate::estimation::estimate::Model;
+use crate::watch::Watch;
 
 impl PointErrorsPlan {
     pub(super) fn bytes_on_device(&self, _batch: usize, _engine: &Engine) -> u64 {

@@ -2,8 +2,9 @@
 //! Reconstructors in a build without graphics processors.
 
 use super::{ErrorSink, Inverted, ReconstructorPlan};
-use crate::device::{Watch, engine::Engine, gpu::on_none};
+use crate::device::{engine::Engine, gpu::on_none};
 use crate::error::{Error, Invalid};
+use crate::watch::Watch;
 use ndarray::Array2;
 
 impl ReconstructorPlan {

@@ -2,11 +2,12 @@
 //! Plans of covariances in a build without graphics processors.
 
 use super::{CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan};
-use crate::device::{Watch, engine::Engine, gpu::on_none};
+use crate::device::{engine::Engine, gpu::on_none};
 use crate::error::Error;
 use crate::model::system::System;
 use crate::turbulence::slope::PairCovariance;
 use crate::turbulence::wavefront::WavefrontSlope;
+use crate::watch::Watch;
 use ndarray::Array2;
 
 // Dense covariances on no device
@@ -23,7 +24,7 @@ impl CovariancePlan {
         on_none(engine.devices())
     }
 
-    pub(super) fn dense_between_on(
+    pub(super) fn cross_covariance_on(
         _atmosphere: &crate::model::Atmosphere,
         _sensors: [(&[crate::model::Sensor], &[Array2<bool>]); 2],
         _gradient: crate::model::ConeGradient,

@@ -1,10 +1,11 @@
 // Tangled from book/src/reconstructor-gpu.md: edit there, or here and run cargo tangle stitch.
 //! The reconstructor by iterations in a build without graphics processors.
 
-use crate::device::{Watch, engine::Engine, gpu::on_none};
+use crate::device::{engine::Engine, gpu::on_none};
 use crate::error::Error;
-use crate::tomography::blocks::Measured;
+use crate::estimation::blocks::Measured;
 use crate::tomography::reconstructor::ReconstructorPlan;
+use crate::watch::Watch;
 use ndarray::Array2;
 
 impl ReconstructorPlan {
