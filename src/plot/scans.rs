@@ -591,7 +591,7 @@ mod tests {
         vec![x, Coordinate::navigation("y", "Å", 2.0, 1.0).unwrap()]
     }
 
-    fn with(axes: Vec<Coordinate>) -> Vec<Axis> {
+    fn with(axes: Vec<Coordinate>) -> Vec<Coordinate> {
         scanned().into_iter().chain(axes).collect()
     }
 
