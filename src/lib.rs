@@ -20,7 +20,9 @@
 //! | [`model`] | atmosphere, guide stars, sensors, mirrors; system files | [`model::System`] |
 //! | [`turbulence`] | covariances of slopes and wavefronts | [`turbulence::CovariancePlan`] |
 //! | [`linear`] | Toeplitz products, factorisations, iterative solvers | [`linear::BlockToeplitz`], [`linear::minres`] |
-//! | [`tomography`] | reconstructors, estimates of wavefronts, Learn & Apply, simulated slopes | [`tomography::ReconstructorPlan`], [`tomography::EstimatePlan`] |
+//! | [`estimation`] | estimates of wavefronts without a matrix, simulated slopes | [`estimation::EstimatePlan`], [`estimation::SimulationPlan`] |
+//! | [`tomography`] | covariance matrices, reconstructors, residual wavefront errors | [`tomography::ReconstructorPlan`] |
+//! | [`profiling`] | Learn & Apply: profiles fitted to slopes | [`profiling::LearnPlan`] |
 //! | [`correction`] | deformable mirrors, fitting error, servo-lag error | [`correction::Mirror`], [`correction::Fitting`] |
 //! | [`psf`] | point-spread functions, Strehl ratios, error budgets | [`psf::PsfPlan`], [`psf::Aperture`] |
 //! | [`specimen`] | crystals from CIF and XYZ files, slices, frozen phonons, scattering factors | [`specimen::Crystal`] |
@@ -133,7 +135,11 @@ pub mod files;
 pub mod model;
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))] // ranks share factorisations alone
 pub mod turbulence;
+pub mod estimation;
+#[cfg(feature = "factorise")]
 pub mod tomography;
+#[cfg(feature = "factorise")]
+pub mod profiling;
 pub mod correction;
 pub mod psf;
 pub mod specimen;
@@ -162,18 +168,20 @@ pub mod prelude {
     // Names of systems and their parts
     pub use crate::device::{Device, Engine, Watch, unwatched};
     pub use crate::error::{Error, Invalid, Result};
+    #[cfg(feature = "factorise")]
+    pub use crate::estimation::Inversion;
+    pub use crate::estimation::{EstimateOptions, EstimatePlan, Estimates, Estimator};
+    pub use crate::estimation::{Simulated, SimulationOptions, SimulationPlan};
     pub use crate::model::{
         Atmosphere, ConeGradient, Focus, GuideStar, Layer, LensletArray, Noise,
     };
     pub use crate::model::{PhaseGrid, Pupil, Sensor, SlopeModel, SlopeOrder, Source, System};
     pub use crate::model::{SystemBuilder, TipTilt, Validity};
     pub use crate::numerics::Precision;
-    pub use crate::tomography::{EstimateOptions, EstimatePlan, Estimates, Estimator};
     #[cfg(feature = "factorise")]
     pub use crate::tomography::{
-        Inversion, Reconstruction, ReconstructorOptions, ReconstructorPlan, WavefrontError,
+        Reconstruction, ReconstructorOptions, ReconstructorPlan, WavefrontError,
     };
-    pub use crate::tomography::{Simulated, SimulationOptions, SimulationPlan};
     pub use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Form, Method};
     pub use crate::units::{ARCSEC, DEGREE};
 }

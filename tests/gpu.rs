@@ -2,10 +2,10 @@
 
 use lenslet::bench::SYSTEMS;
 use lenslet::device::{Device, Engine, Gpu, unwatched};
+use lenslet::estimation::{EstimateOptions, EstimatePlan, Simulation};
 use lenslet::linear::Stop;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source, System};
 use lenslet::numerics::Precision;
-use lenslet::tomography::{EstimateOptions, EstimatePlan, Simulation};
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::{
     Method, SlopeCovariancePlan, SlopeProblem, WavefrontCovariancePlan, WavefrontProblem,

@@ -3,9 +3,9 @@
 use crate::allocation::peak;
 use lenslet::correction::CorrectionMode;
 use lenslet::device::{Engine, Memory, unwatched};
+use lenslet::estimation::{EstimateOptions, EstimatePlan, SimulationOptions, SimulationPlan};
 use lenslet::model::{Atmosphere, Layer, System};
 use lenslet::psf::{ErrorTerm, Field, PsfOptions, PsfPlan, StructureFunctionModel};
-use lenslet::tomography::{EstimateOptions, EstimatePlan, SimulationOptions, SimulationPlan};
 use lenslet::turbulence::{CovarianceOptions, CovariancePlan, Form, Method};
 
 /// Expects the plan's bound above the peak, and not more than `factor` times the peak beyond the allowance for the rest.

@@ -1,10 +1,10 @@
 //! Draws the residuals of both solvers, with and without the preconditioner, into the folder that is given.
 
 use lenslet::device::{Engine, unwatched};
+use lenslet::estimation::{Circulant, Group};
 use lenslet::linear::{BlockToeplitz, Diagonal, Operator, Solver, Stop, Sum};
 use lenslet::model::System;
 use lenslet::plot::Figure;
-use lenslet::tomography::{Circulant, Group};
 use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};
 use rand::{SeedableRng, rngs::StdRng};
 use rand_distr::{Distribution, StandardNormal};

@@ -1,9 +1,9 @@
 //! Draws the error of a simulation's slope covariance over the lags, for three samplings, into the folder that is given.
 
 use lenslet::device::{Engine, unwatched};
+use lenslet::estimation::{Quantity, Sampling, Simulation};
 use lenslet::model::System;
 use lenslet::plot::Figure;
-use lenslet::tomography::{Quantity, Sampling, Simulation};
 use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};
 use std::{error::Error, path::PathBuf, time::Instant};
 

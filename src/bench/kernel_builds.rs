@@ -27,9 +27,9 @@ use crate::psf::structure_function::{Actuators, MeanStructure};
 use crate::psf::{Aperture, CameraOptions, Exposures, StructureFunctionModel};
 
 // Estimates and covariances that have kernels
-use crate::tomography::estimate::gpu::EstimatorGpu;
-use crate::tomography::estimate::{EstimateOptions, PosedEstimate};
-use crate::tomography::inversion::Inversion;
+use crate::estimation::estimate::gpu::EstimatorGpu;
+use crate::estimation::estimate::{EstimateOptions, PosedEstimate};
+use crate::estimation::inversion::Inversion;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use crate::turbulence::direct::slope::gpu::SlopePlan;
 use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;

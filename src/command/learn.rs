@@ -16,7 +16,7 @@ use crate::files::rewriting::Rewriting;
 use crate::model::slopes::ReadSlopes;
 use crate::model::system::System;
 use crate::plot::{PictureFormat, plot_learned, short_name};
-use crate::tomography::learning::{LearnOptions, LearnPlan, Learned, Parameter, ParameterGroup};
+use crate::profiling::fit::{LearnOptions, LearnPlan, Learned, Parameter, ParameterGroup};
 use crate::units::DEGREE;
 use clap::Args;
 use serde_json::{Value, json};

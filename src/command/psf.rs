@@ -8,6 +8,7 @@ use super::summary::{align, command_line, count, file_json, file_line, file_line
 use super::value_parsers;
 use crate::device::{Device, Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
+use crate::estimation::inversion::Inversion;
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
@@ -21,7 +22,6 @@ use crate::psf::{
     Exposure, Field, FieldImages, Images, LoopSimulation, PsfOptions, PsfPlan, PsfResult, Ring,
     Simulated, TargetImage,
 };
-use crate::tomography::inversion::Inversion;
 use crate::units::ARCSEC;
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, ArrayD, Axis, stack};

@@ -11,6 +11,7 @@ use super::value_parsers;
 use super::watch::complain;
 use crate::device::{Device, Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid, accept};
+use crate::estimation::inversion::Inversion;
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
@@ -21,7 +22,6 @@ use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};
 use crate::plot::{ColourScale, PictureFormat, short_name};
 use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::error::WavefrontError;
-use crate::tomography::inversion::Inversion;
 use crate::tomography::point_errors::{PointErrors, PointErrorsPlan};
 use crate::tomography::reconstructor::{
     Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth,

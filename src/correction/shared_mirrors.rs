@@ -451,12 +451,13 @@ mod tests {
     use crate::correction::in_band_covariance::low_covariances;
     use crate::correction::modes::CorrectionOptions;
     use crate::device::unwatched;
+    use crate::estimation::Inversion;
+    use crate::estimation::simulation::Simulation;
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::removed_modes::TipTilt;
     use crate::model::system::System;
     use crate::tomography::covariance_matrix::tests::system;
-    use crate::tomography::simulation::Simulation;
-    use crate::tomography::{ErrorSplit, Inversion, ReconstructorOptions};
+    use crate::tomography::{ErrorSplit, ReconstructorOptions};
     use CorrectionMode::{Glao, Ltao, Mcao, Moao, Scao};
     use ndarray::{Array1, Axis, s};
 

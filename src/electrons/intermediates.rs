@@ -3,7 +3,7 @@
 
 // What kept things stand on
 use super::beam::kept_frequencies;
-use super::micrograph::{MicrographPlan, samples};
+use super::hrtem::plan::{HrtemPlan, samples};
 use super::potential::Potential;
 use super::prism::SMatrix;
 use super::scan::{StemPlan, focused};
@@ -135,7 +135,7 @@ pub(super) fn potential_signal<T: Real + Sample>(
     Signal::new("potential", slices.permuted_axes([2, 1, 0]), vec![x, y, depth])
 }
 
-impl MicrographPlan {
+impl HrtemPlan {
     /// Bytes that keeping the potential takes at most.
     pub fn bytes_of_potential(&self, precision: Precision) -> u64 {
         let (options, number) = (self.options(), if precision == Precision::F64 { 8 } else { 4 });

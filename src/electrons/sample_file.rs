@@ -4,7 +4,7 @@
 // What the sample file stands on
 use crate::device::refuse_beyond_memory;
 use crate::electrons::beam::Beam;
-use crate::electrons::hrtem::ImageSamples;
+use crate::electrons::hrtem::optics::ImageSamples;
 use crate::electrons::potential::{PotentialModel, PotentialOptions};
 use crate::electrons::sample_keys::SAMPLE_KEYS;
 use crate::error::{BadLine, Error, Invalid, accept, finite, positive};

@@ -996,7 +996,7 @@ mod tests {
             );
             let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();
             if method == "hrtem" {
-                file.micrographs().unwrap().describe(&Engine::cpu(Precision::F32));
+                file.hrtem().unwrap().describe(&Engine::cpu(Precision::F32));
             } else {
                 file.plan().unwrap().describe(&Engine::cpu(Precision::F32));
             }

@@ -5,6 +5,9 @@
 use crate::correction::{Correction, Projector};
 use crate::device::{Engine, Stage, Watch, Workers, gather, unwatched};
 use crate::error::{Error, Invalid, accept};
+use crate::estimation::simulation::{
+    EvolvingTurbulence, Simulation, SimulationOptions, SimulationPlan,
+};
 use crate::model::control::{ControlLoop, LoopKind};
 use crate::model::noise::GuideStar;
 use crate::model::source::Source;
@@ -16,9 +19,6 @@ use crate::psf::plan::PsfOptions;
 use crate::psf::residual::{sample_step, sampled_aperture, shapes_towards};
 use crate::psf::transforms::Plane;
 use crate::tomography::reconstructor::ReconstructorPlan;
-use crate::tomography::simulation::{
-    EvolvingTurbulence, Simulation, SimulationOptions, SimulationPlan,
-};
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
 use num_complex::Complex64;
 use std::f64::consts::PI;

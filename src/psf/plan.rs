@@ -12,6 +12,7 @@ use crate::device::{
     CancelOnly, CostKind, Description, Engine, Stage, Watch, available_memory, check,
 };
 use crate::error::{Error, Invalid, accept, count};
+use crate::estimation::Inversion;
 #[cfg(feature = "files")]
 use crate::files::spanned_toml::Document;
 #[cfg(feature = "files")]
@@ -26,8 +27,8 @@ use crate::psf::options::{CameraOptions, EXPONENT, ErrorTerm, Exposure, Structur
 use crate::psf::point_spread::PointSpread;
 use crate::psf::residual::{ResidualOptions, Residuals};
 use crate::psf::structure_function::Actuators;
+use crate::tomography::ErrorSplit;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
-use crate::tomography::{ErrorSplit, Inversion};
 use crate::units::ARCSEC;
 use ndarray::{Array2, ArrayView2, Axis};
 use std::borrow::Cow;

@@ -4,11 +4,11 @@
 // What the wavefront error stands on
 use crate::device::{Engine, Stage};
 use crate::error::{Error, Invalid};
+use crate::estimation::inversion::MatrixRates;
 use crate::linear::{Cholesky, times_transpose};
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::tomography::covariance_matrix::truth_valid;
-use crate::tomography::inversion::MatrixRates;
 use crate::tomography::reconstructor::{Reconstruction, ReconstructorPlan};
 use ndarray::{Array1, Array2, Array3, ArrayView2};
 
@@ -296,13 +296,13 @@ impl Corners {
 mod tests {
     use super::*;
     use crate::device::unwatched;
+    use crate::estimation::simulation::Simulation;
     use crate::model::atmosphere::Atmosphere;
     use crate::model::noise::GuideStar;
     use crate::model::removed_modes::{Focus, Mode, RemovedModes, TipTilt};
     use crate::model::source::Source;
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::ReconstructorOptions;
-    use crate::tomography::simulation::Simulation;
     use ndarray::{Array3, Axis, s};
 
     /// Turbulence realisations.

@@ -7,6 +7,9 @@ mod gpu;
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{CostKind, Watch, check, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
+use crate::estimation::estimate::{EstimateOptions, EstimatorCpu, Model, PosedEstimate};
+use crate::estimation::estimator::EstimatePlan;
+use crate::estimation::inversion::{Inversion, iterations, toeplitz_product};
 use crate::linear::operator::Operator;
 use crate::linear::solver::Stop;
 use crate::linear::solver::multi_rhs::{
@@ -16,9 +19,6 @@ use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::tomography::error::{WavefrontError, piston_and_tilts, without_modes};
-use crate::tomography::estimate::{EstimateOptions, EstimatorCpu, Model, PosedEstimate};
-use crate::tomography::estimator::EstimatePlan;
-use crate::tomography::inversion::{Inversion, iterations, toeplitz_product};
 use crate::tomography::reconstructor::ReconstructorOptions;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::plan::{Form, WAVEFRONTS};
@@ -521,13 +521,13 @@ impl PointErrorsPlan {
 mod tests {
     use super::*;
     use crate::device::{RankInfo, gpu::test_backends, unwatched};
+    use crate::estimation::estimate::tests::{blinded, mixed, streaked, system};
     use crate::linear::operator::battery;
     use crate::model::lenslet_array::SlopeOrder;
     use crate::model::noise::SlopeNoise;
     use crate::model::removed_modes::TipTilt;
     use crate::numerics::real::Precision;
     use crate::tomography::Truth;
-    use crate::tomography::estimate::tests::{blinded, mixed, streaked, system};
     use crate::turbulence::plan::{dense_slopes, dense_wavefront_slope};
     use faer::prelude::Solve;
 

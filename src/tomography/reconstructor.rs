@@ -10,6 +10,7 @@ mod ranks;
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{CostKind, Watch, check, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
+use crate::estimation::inversion::{Inversion, MatrixRates, not_definite};
 #[cfg(feature = "files")]
 use crate::files::spanned_toml::Document;
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
@@ -23,7 +24,6 @@ use crate::tomography::covariance_matrix::{
     CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
     truth_valid,
 };
-use crate::tomography::inversion::{Inversion, MatrixRates, not_definite};
 use crate::turbulence::cost_model::{SensorCost, among, between, time_of_slopes};
 use crate::turbulence::plan::{SLOPES, sensors_of};
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
@@ -116,7 +116,8 @@ impl ReconstructorOptions {
     /// The first line of the table that makes no sense.
     ///
     /// ```
-    /// use lenslet::tomography::{Inversion, ReconstructorOptions};
+    /// use lenslet::estimation::Inversion;
+    /// use lenslet::tomography::ReconstructorOptions;
     /// let options = ReconstructorOptions::from_toml("reconstructor = { method = 'eigen', filter = 1e-6 }", "s.toml")?;
     /// assert_eq!((options.method, options.filter), (Inversion::Eigen, 1e-6));
     /// let wrong = ReconstructorOptions::from_toml("[reconstructor]\nfilter = 2", "s.toml").unwrap_err();

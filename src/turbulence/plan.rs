@@ -17,7 +17,7 @@ use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::spectral::error::Chosen;
 use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
-use crate::turbulence::{dense, direct, midpoint, spectral};
+use crate::turbulence::{cross_covariance, direct, edge_midpoint, spectral};
 use ndarray::{Array, Array2, Array4, Dimension};
 use rayon::prelude::*;
 
@@ -918,7 +918,7 @@ fn wavefront_work(system: &System) -> f64 {
 /// The slope covariance matrix of a system, whatever its stars, (n, n), rad².
 ///
 /// # Errors
-/// Those of [`dense::slope_covariance`], and what a device says.
+/// Those of [`cross_covariance::slope_covariance`], and what a device says.
 pub(crate) fn dense_slopes(
     system: &System,
     engine: &Engine,
@@ -929,10 +929,10 @@ pub(crate) fn dense_slopes(
     let matrix = match (engine.devices(), system.slope_model()) {
         ([_, ..], _) => CovariancePlan::dense_slopes_on(system, engine, watch)?,
         ([], SlopeModel::Average) => {
-            dense::slope_covariance(atmosphere, &stars, &valid, gradient, watch)?
+            cross_covariance::slope_covariance(atmosphere, &stars, &valid, gradient, watch)?
         }
         ([], SlopeModel::EdgeMidpoint) => {
-            midpoint::slope_covariance(atmosphere, &stars, &valid, watch)?
+            edge_midpoint::slope_covariance(atmosphere, &stars, &valid, watch)?
         }
     };
     check_finite("slope_slope_dense", &matrix)?;
@@ -942,8 +942,8 @@ pub(crate) fn dense_slopes(
 /// The covariances of the slopes of some sensors with those of others, averaged over lenslets, on an engine, (m, n), rad².
 ///
 /// # Errors
-/// Those of [`dense::between`], and what a device says.
-pub(crate) fn dense_between(
+/// Those of [`cross_covariance::slope_cross_covariance`], and what a device says.
+pub(crate) fn slope_cross_covariance(
     atmosphere: &crate::model::Atmosphere,
     [first, second]: [(&[crate::model::Sensor], &[Array2<bool>]); 2],
     gradient: crate::model::ConeGradient,
@@ -951,15 +951,17 @@ pub(crate) fn dense_between(
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     if engine.devices().is_empty() {
-        return dense::between(atmosphere, first, second, gradient, watch);
+        return cross_covariance::slope_cross_covariance(
+            atmosphere, first, second, gradient, watch,
+        );
     }
-    CovariancePlan::dense_between_on(atmosphere, [first, second], gradient, engine, watch)
+    CovariancePlan::cross_covariance_on(atmosphere, [first, second], gradient, engine, watch)
 }
 
 /// The wavefront–slope covariance matrix of a system, whatever its stars, (T M², n), m rad.
 ///
 /// # Errors
-/// Those of [`dense::wavefront_slope`], and `Invalid` where the system has no target or no grid.
+/// Those of [`cross_covariance::wavefront_slope`], and `Invalid` where the system has no target or no grid.
 pub(crate) fn dense_wavefront_slope(
     system: &System,
     watch: &dyn Watch,
@@ -967,7 +969,8 @@ pub(crate) fn dense_wavefront_slope(
     let wanted = (system.targets(), system.wavefront_grid()?, system.wavefront_pitch());
     let (atmosphere, stars) = (system.atmosphere(), system.sensors());
     let (valid, gradient) = (system.valid_lenslets(), system.cone_gradient());
-    let matrix = dense::wavefront_slope(atmosphere, wanted, &stars, &valid, gradient, watch)?;
+    let matrix =
+        cross_covariance::wavefront_slope(atmosphere, wanted, &stars, &valid, gradient, watch)?;
     check_finite("wavefront_slope_dense", &matrix)?;
     Ok(matrix)
 }
@@ -1112,7 +1115,8 @@ mod tests {
         );
         let covariances = plan.run(&Engine::default(), &unwatched).unwrap();
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
-        let matrix = midpoint::slope_covariance(system.atmosphere(), &sensors, &valid, &unwatched);
+        let matrix =
+            edge_midpoint::slope_covariance(system.atmosphere(), &sensors, &valid, &unwatched);
         let SlopeSlope::Dense(found) = covariances.slope_slope else { panic!("not dense") };
         assert_eq!(found, matrix.unwrap());
         for gpu in crate::device::gpu::test_backends() {

@@ -8,11 +8,11 @@ use super::{DEVICE, ERROR, FACTOR, Inversion, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::plan::{Memory, Stage};
 use crate::device::{StageParts, Watch, check, engine::Engine};
 use crate::error::{Error, Invalid, accept};
+use crate::estimation::inversion::MatrixRates;
 use crate::linear::{Cholesky, Eigen, times, times_transpose};
 use crate::tomography::covariance_matrix::{
     LENSLETS, MEASUREMENTS, TRUTH, measurements_with_noise, rows_with_measurements,
 };
-use crate::tomography::inversion::MatrixRates;
 use ndarray::{Array1, Array2, ArrayView2};
 
 // Command of some strokes

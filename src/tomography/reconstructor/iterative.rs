@@ -8,20 +8,20 @@ use super::{ERROR, Errors, RECONSTRUCTOR, Reconstruction, ReconstructorPlan};
 use crate::device::plan::Memory;
 use crate::device::{StageParts, Watch, check, engine::Engine};
 use crate::error::Error;
+use crate::estimation::blocks::{Measured, with_noise};
+use crate::estimation::circulant::Group;
+use crate::estimation::estimate::{Grouped, PosedGroup, blind, groups};
+use crate::estimation::inversion::{
+    Inversion, half_spectra, iterations, side_by_side, toeplitz_product,
+};
 use crate::linear::operator::Operator;
 use crate::linear::solver::{Stop, multi_rhs::solve_together};
 use crate::linear::times_transpose;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::numerics::real::Precision;
-use crate::tomography::blocks::{Measured, with_noise};
-use crate::tomography::circulant::Group;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, TRUTH, rows_with_measurements, truth_covariance,
-};
-use crate::tomography::estimate::{Grouped, PosedGroup, blind, groups};
-use crate::tomography::inversion::{
-    Inversion, half_spectra, iterations, side_by_side, toeplitz_product,
 };
 use crate::turbulence::plan::{CovarianceOptions, CovariancePlan, Form, SlopeCovariancePlan};
 use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate, s};
@@ -265,10 +265,10 @@ impl ReconstructorPlan {
 mod tests {
     use super::*;
     use crate::device::{gpu::test_backends, unwatched};
+    use crate::estimation::estimate::tests::{blinded, mixed, streaked, system};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::removed_modes::TipTilt;
     use crate::model::system::{SlopeModel, System};
-    use crate::tomography::estimate::tests::{blinded, mixed, streaked, system};
     use crate::tomography::reconstructor::ReconstructorOptions;
 
     fn run(system: &System, options: ReconstructorOptions, engine: &Engine) -> Reconstruction {
