@@ -358,7 +358,6 @@ mod tests {
         assert!(found.detectors.iter().all(|one| one.largest < 1e-11 && one.scale > 0.0));
         let same = all.compare(&readings, 3, 1, &engine, &unwatched).unwrap();
         assert!(same == found);
-        #[cfg(feature = "cuda")]
         for gpu in crate::device::gpu::test_backends() {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
             let there = all.compare(&readings, 3, 1, &engine, &unwatched).unwrap();

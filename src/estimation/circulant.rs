@@ -1,10 +1,8 @@
 // Tangled from book/src/circulant.md: edit there, or here and run cargo tangle stitch.
 //! A preconditioner for the covariance of slopes with noise: the inverse of a covariance on a torus.
 
-#[cfg(feature = "cuda")]
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 pub(crate) mod between_transforms;
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What the preconditioner stands on
