@@ -3,7 +3,6 @@
 mod images;
 
 use images::{Drawn, TYPEFACE, grey, paint, picture, write};
-use lenslet::device::unwatched;
 use lenslet::electrons::{Aberrations, Beam, DetectorOptions, Edge, Finishing, Multislice, Probe};
 use lenslet::electrons::{Annulus, PatternOptions, Potential, PotentialOptions, Scan, StemMethod};
 use lenslet::electrons::{StemOptions, StemPlan, WaveGrid, integrated};
@@ -12,6 +11,7 @@ use lenslet::numerics::Precision;
 use lenslet::plot::{PictureFormat, ScanPicture, plot_scan};
 use lenslet::prelude::Engine;
 use lenslet::specimen::{self, Atom, Crystal, Element, Slicing};
+use lenslet::watch::unwatched;
 use ndarray::{Array3, s};
 use plotters::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};

@@ -6,7 +6,7 @@ use super::examples::{self, examples};
 use super::progress::{Terminal, with_speed};
 use super::summary::{Summary, command_line, method_and_error, plan_text};
 use crate::command::value_parsers;
-use crate::device::{Device, check, engine::Engine};
+use crate::device::{Device, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Precision};
 use crate::files::atomic_file::{AtomicFile, check_files};
@@ -19,6 +19,7 @@ use crate::turbulence::plan::{
     CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeSlope, WavefrontSlopes,
 };
 use crate::turbulence::spectral::slope::SpectralSampling;
+use crate::watch::check;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Instant;

@@ -6,11 +6,13 @@ use super::examples::{self, examples};
 use super::progress::{Terminal, with_speed};
 use super::summary::{align, command_line, count, file_json, file_line, file_lines, plan_text};
 use super::value_parsers;
-use crate::device::{Device, Watch, check, engine::Engine, threads};
+use crate::device::{Device, engine::Engine, threads};
 use crate::error::{Error, Invalid};
+use crate::estimation::inversion::Inversion;
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
+use crate::formats::FieldImages;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::plot::{
@@ -18,11 +20,11 @@ use crate::plot::{
 };
 use crate::psf::loop_simulation::{LOOPS, REALISATIONS};
 use crate::psf::{
-    Exposure, Field, FieldImages, Images, LoopSimulation, PsfOptions, PsfPlan, PsfResult, Ring,
-    Simulated, TargetImage,
+    Exposure, Field, Images, LoopSimulation, PsfOptions, PsfPlan, PsfResult, Ring, Simulated,
+    TargetImage,
 };
-use crate::tomography::inversion::Inversion;
 use crate::units::ARCSEC;
+use crate::watch::{Watch, check};
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, ArrayD, Axis, stack};
 use serde_json::{Map, Value, json};

@@ -9,8 +9,9 @@ use super::summary::{align, command_line, count, file_json, file_line, file_line
 use super::telemetry::{Loops, TELEMETRY, is_named_telemetry};
 use super::value_parsers;
 use super::watch::complain;
-use crate::device::{Device, Watch, check, engine::Engine, threads};
+use crate::device::{Device, engine::Engine, threads};
 use crate::error::{Error, Invalid, accept};
+use crate::estimation::inversion::Inversion;
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
@@ -21,12 +22,12 @@ use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};
 use crate::plot::{ColourScale, PictureFormat, short_name};
 use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::error::WavefrontError;
-use crate::tomography::inversion::Inversion;
 use crate::tomography::point_errors::{PointErrors, PointErrorsPlan};
 use crate::tomography::reconstructor::{
     Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth,
 };
 use crate::turbulence::arrays::{describe_system, slope_table};
+use crate::watch::{Watch, check};
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, Array3, Axis, arr1};
 use serde_json::json;

@@ -3,12 +3,12 @@
 
 // What summaries stand on
 use crate::device::cuda::probe::{CudaDriver, CudaProbe, NoCuda};
-use crate::device::plan::{Description, Stage};
 use crate::device::{self, Device};
 pub(super) use crate::error::count;
 use crate::error::{Error, in_bytes};
 use crate::files::arrays::{ArrayFormat, Precision};
 use crate::model::system::{SlopeModel, System};
+use crate::plan::{Description, Stage};
 use crate::turbulence::plan::{
     CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan, dense_bytes, slope_problem,
     wavefront_problem,

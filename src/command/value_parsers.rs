@@ -4,14 +4,14 @@
 // What choices by name stand on
 use super::watch::complain;
 use crate::error::Invalid;
+use crate::estimation::inversion::Inversion;
 use crate::files::arrays::ArrayFormat;
+use crate::formats::slopes::{SlopeFormat, SlopeUnit};
 use crate::linear::interpolation::Interpolation;
 use crate::model::lenslet_array::SlopeArrangement;
-use crate::model::slopes::{SlopeFormat, SlopeUnit};
 use crate::numerics::real::Precision;
 use crate::plot::{ColourScale, Component};
-use crate::tomography::inversion::Inversion;
-use crate::tomography::learning::ParameterGroup;
+use crate::profiling::fit::ParameterGroup;
 use crate::tomography::reconstructor::Truth;
 use crate::turbulence::plan::Form;
 use crate::units::{ARCSEC, DEGREE};

@@ -3,16 +3,16 @@
 
 // What kept things stand on
 use super::beam::kept_frequencies;
-use super::micrograph::{MicrographPlan, samples};
+use super::hrtem::plan::{HrtemPlan, samples};
 use super::potential::Potential;
 use super::prism::SMatrix;
 use super::scan::{StemPlan, focused};
 use super::scan_setup::series;
 use super::wave_grid::WaveGrid;
-use crate::device::{CancelOnly, Watch, check};
 use crate::error::{Error, Invalid};
 use crate::files::signals::{Axis, Sample, Signal, Signals};
 use crate::numerics::real::{Precision, Real};
+use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, Array3, ArrayView3, Axis as NdAxis, aview1};
 use num_complex::{Complex, Complex64};
 
@@ -135,7 +135,7 @@ pub(super) fn potential_signal<T: Real + Sample>(
     Signal::new("potential", slices.permuted_axes([2, 1, 0]), vec![x, y, depth])
 }
 
-impl MicrographPlan {
+impl HrtemPlan {
     /// Bytes that keeping the potential takes at most.
     pub fn bytes_of_potential(&self, precision: Precision) -> u64 {
         let (options, number) = (self.options(), if precision == Precision::F64 { 8 } else { 4 });
@@ -184,9 +184,9 @@ fn frequencies_of<T: Real>(grid: &WaveGrid, waves: ArrayView3<'_, Complex<T>>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::electrons::sample_file::SampleFile;
     use crate::files::signals::Samples;
+    use crate::watch::unwatched;
     use ndarray::{ArrayD, s};
     use std::f64::consts::TAU;
 

@@ -652,9 +652,10 @@ fn centre_part() -> Result<Part, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Engine, unwatched};
+    use crate::device::Engine;
     use crate::files::signals::Samples;
     use crate::numerics::Precision;
+    use crate::watch::unwatched;
 
     const SMALL: &str = "sample = { file = 'SI100.XYZ' }\nphonons = { configurations = 2, seed = 3 }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n\
          [beam]\nenergy_kev = 100.0\nsemi_angle = 20.0\ndefocus = [0.0, 40.0]\n[scan]\nwindow = [[0.0, 5.43], [0.0, 2.0]]\nstep = [1.0, 0.7]\n\
@@ -996,7 +997,7 @@ mod tests {
             );
             let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();
             if method == "hrtem" {
-                file.micrographs().unwrap().describe(&Engine::cpu(Precision::F32));
+                file.hrtem().unwrap().describe(&Engine::cpu(Precision::F32));
             } else {
                 file.plan().unwrap().describe(&Engine::cpu(Precision::F32));
             }

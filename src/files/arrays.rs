@@ -102,20 +102,20 @@ impl ArrayFormat {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Arrays<'a>(pub(super) Vec<Entry<'a>>);
+pub struct Arrays<'a>(pub(crate) Vec<Entry<'a>>);
 
 // One array with its words
 /// An array that will go into a file, and what a reader of the file should know about it.
 #[derive(Debug)]
 pub struct Entry<'a> {
     pub(super) name: String,
-    pub(super) values: Values<'a>,
+    pub(crate) values: Values<'a>,
     result: bool,
     /// Whether it is a note about the file.
     pub(super) note: bool,
-    pub(super) unit: String,
-    pub(super) axes: String,
-    pub(super) about: String,
+    pub(crate) unit: String,
+    pub(crate) axes: String,
+    pub(crate) about: String,
     /// Cards of its own in FITS.
     pub(super) cards: Vec<(String, Card)>,
 }
@@ -251,7 +251,7 @@ impl Entry<'_> {
     }
 
     // Shape of an entry
-    pub(super) fn shape(&self) -> &[usize] {
+    pub(crate) fn shape(&self) -> &[usize] {
         match &self.values {
             Values::F64(array) => array.shape(),
             Values::F32(array) => array.shape(),
@@ -461,7 +461,7 @@ pub(crate) enum Kind {
 // Choose the form of the numbers
 impl Entry<'_> {
     /// The form in which the numbers are written; a truth value takes a byte.
-    pub(super) fn number(&self, precision: Precision, big_endian: bool) -> Number {
+    pub(crate) fn number(&self, precision: Precision, big_endian: bool) -> Number {
         let float = |own| match precision {
             _ if !self.result => own,
             Precision::F64 => 8,

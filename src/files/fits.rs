@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
 // Write the arrays as images
 /// Bytes of a block: headers and data of a FITS file are filled up to a multiple of it.
-pub(super) const BLOCK: usize = 2880;
+pub(crate) const BLOCK: usize = 2880;
 
 impl Arrays<'_> {
     pub(super) fn write_fits(&self, mut file: impl Write, precision: Precision) -> io::Result<()> {
@@ -23,12 +23,12 @@ impl Arrays<'_> {
     }
 
     /// Adds the notes to the cards of the first header.
-    pub(super) fn note_on(&self, cards: &mut Cards) {
+    pub(crate) fn note_on(&self, cards: &mut Cards) {
         self.0.iter().filter(|entry| entry.note).for_each(|entry| cards.note(entry));
     }
 
     /// Writes all that is no note, each as an extension.
-    pub(super) fn write_extensions(
+    pub(crate) fn write_extensions(
         &self,
         file: &mut impl Write,
         precision: Precision,
@@ -72,11 +72,11 @@ impl Entry<'_> {
 // Cards of a FITS file
 /// The cards of a FITS file, one after the other.
 #[derive(Default)]
-pub(super) struct Cards(Vec<u8>);
+pub(crate) struct Cards(Vec<u8>);
 
 impl Cards {
     /// Those that begin a file.
-    pub(super) fn first() -> Self {
+    pub(crate) fn first() -> Self {
         let mut cards = Self::default();
         cards.value("SIMPLE", 'T', "this is a FITS file");
         cards.value("BITPIX", 8, "");
@@ -91,12 +91,12 @@ impl Cards {
         self.0.extend(ascii.chain(std::iter::repeat(b' ')).take(80));
     }
 
-    pub(super) fn value(&mut self, key: &str, value: impl Display, comment: &str) {
+    pub(crate) fn value(&mut self, key: &str, value: impl Display, comment: &str) {
         let separator = if comment.is_empty() { "" } else { " / " };
         self.push(&format!("{key:<8}= {value:>20}{separator}{comment}"));
     }
 
-    pub(super) fn text(&mut self, key: &str, text: &str) {
+    pub(crate) fn text(&mut self, key: &str, text: &str) {
         let short: String = text.chars().take(32).collect();
         self.push(&format!("{key:<8}= '{:<8}'", short.replace('\'', "''")));
     }
@@ -114,7 +114,7 @@ impl Cards {
         }
     }
 
-    pub(super) fn long_text(&mut self, key: &str, text: &str) {
+    pub(crate) fn long_text(&mut self, key: &str, text: &str) {
         let (mut parts, mut length) = (vec![String::new()], 0);
         for c in text.chars() {
             let doubled = if c == '\'' { "''".to_string() } else { c.to_string() };
@@ -155,7 +155,7 @@ impl Cards {
         }
     }
 
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.push("END");
         self.0.resize(self.0.len().next_multiple_of(BLOCK), b' ');
         self.0
@@ -282,7 +282,7 @@ impl Wanted<'_> {
 
 // Image in a file and its names
 /// An image as its header introduces it.
-pub(super) struct Image {
+pub(crate) struct Image {
     /// Its place in the file, from 0.
     number: usize,
     /// Its `EXTNAME`, or nothing.
@@ -313,7 +313,7 @@ impl Image {
 const MOST_CARDS: usize = 1_000_000;
 
 /// The keys of the header of a unit and their values; nothing at the end of the file.
-pub(super) fn read_keys(
+pub(crate) fn read_keys(
     file: &mut impl Read,
     unit: usize,
 ) -> io::Result<Option<BTreeMap<String, String>>> {
@@ -355,25 +355,25 @@ pub(super) fn read_keys(
 
 // Understand the keys of cards
 /// The keys of a header, and what is wanted of the file that it is from.
-pub(super) struct Keys<'a> {
-    pub(super) keys: BTreeMap<String, String>,
-    pub(super) wanted: &'a Wanted<'a>,
+pub(crate) struct Keys<'a> {
+    pub(crate) keys: BTreeMap<String, String>,
+    pub(crate) wanted: &'a Wanted<'a>,
 }
 
 impl Keys<'_> {
-    pub(super) fn number<T: FromStr>(&self, key: &str, default: Option<T>) -> Result<T, Error> {
+    pub(crate) fn number<T: FromStr>(&self, key: &str, default: Option<T>) -> Result<T, Error> {
         let text = self.keys.get(key).map(|text| text.replace('D', "E"));
         let number = text.as_ref().map_or(default, |text| text.parse().ok());
         number.ok_or_else(|| self.refuse(key, text.as_deref().unwrap_or("nothing"), "a number"))
     }
 
-    pub(super) fn refuse(&self, key: &str, value: impl Display, expected: &str) -> Error {
+    pub(crate) fn refuse(&self, key: &str, value: impl Display, expected: &str) -> Error {
         self.wanted.refuse(key, value, expected)
     }
 
     // Image that some keys introduce
     /// The image that follows, if one does.
-    pub(super) fn about(&self, number: usize) -> Result<Option<Image>, Error> {
+    pub(crate) fn about(&self, number: usize) -> Result<Option<Image>, Error> {
         let text = |key: &str| self.keys.get(key).cloned().unwrap_or_default();
         let compression = (text("ZIMAGE") == "T").then(|| text("ZCMPTYPE"));
         let shape = self.shape(if compression.is_some() { "ZNAXIS" } else { "NAXIS" })?;
@@ -384,13 +384,13 @@ impl Keys<'_> {
 
     // Shape and length of the data
     /// The lengths of the axes that these keys number, the fastest last.
-    pub(super) fn shape(&self, keys: &str) -> Result<Vec<usize>, Error> {
+    pub(crate) fn shape(&self, keys: &str) -> Result<Vec<usize>, Error> {
         let axes: usize = self.number(keys, None)?;
         (1..=axes).rev().map(|k| self.number(&format!("{keys}{k}"), None)).collect()
     }
 
     /// Bytes of the data after this header, without what fills up the last block.
-    pub(super) fn data_bytes(&self, shape: &[usize]) -> Result<u64, Error> {
+    pub(crate) fn data_bytes(&self, shape: &[usize]) -> Result<u64, Error> {
         if shape.is_empty() {
             return Ok(0);
         }
@@ -402,7 +402,7 @@ impl Keys<'_> {
     }
 
     // Read an image that is found
-    pub(super) fn read(&self, image: &Image, data: &mut impl Read) -> Result<ArrayD<f64>, Error> {
+    pub(crate) fn read(&self, image: &Image, data: &mut impl Read) -> Result<ArrayD<f64>, Error> {
         if let Some(compression) = &image.compression {
             let reason = format!(
                 "the image {} is compressed by tiles ({compression}): unpack the file with funpack",

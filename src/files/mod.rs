@@ -12,8 +12,6 @@ pub use reading::{Unit, read_array, read_array2};
 pub(crate) mod fits;
 pub(crate) mod provenance;
 pub use provenance::Provenance;
-pub(crate) mod aot;
-pub use aot::{Telemetry, TelemetryFile, is_telemetry};
 pub(crate) mod signals;
 pub use signals::{Axis, Fact, Instrument, Sample, Samples, Signal, Signals};
 pub(crate) mod hdf5;
@@ -26,6 +24,5 @@ pub use signal_files::SignalFormat;
 pub(crate) mod keys;
 pub use keys::{Key, KeyDefault, KeyKind, KeyRange, KeyRow, Keys, key_markdown, key_rows};
 pub(crate) mod spanned_toml;
-pub(crate) mod tiptop;
 #[cfg(feature = "command")]
 pub(crate) mod rewriting;

@@ -72,12 +72,12 @@ pub fn read_array2(path: &Path, unit: Unit) -> Result<Array2<f64>, Error> {
 // Array that is wanted of a file
 /// What is wanted of a file.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
-    pub(super) path: &'a Path,
+pub(crate) struct Wanted<'a> {
+    pub(crate) path: &'a Path,
     /// Which of several arrays.
-    pub(super) choice: Option<&'a str>,
-    pub(super) axes: [usize; 2],
-    pub(super) unit: Unit,
+    pub(crate) choice: Option<&'a str>,
+    pub(crate) axes: [usize; 2],
+    pub(crate) unit: Unit,
 }
 
 impl Wanted<'_> {
@@ -132,11 +132,11 @@ impl Wanted<'_> {
     }
 
     // Say what is wrong with a file
-    pub(super) fn unreadable(&self, source: io::Error) -> Error {
+    pub(crate) fn unreadable(&self, source: io::Error) -> Error {
         Error::Read { path: self.path.into(), source }
     }
 
-    pub(super) fn refuse(&self, what: &str, value: impl Display, expected: &str) -> Error {
+    pub(crate) fn refuse(&self, what: &str, value: impl Display, expected: &str) -> Error {
         Invalid::new(format!("{}: {what}", self.path.display()), value, expected).into()
     }
 
@@ -164,22 +164,22 @@ impl Wanted<'_> {
 
 // Array that was found in a file
 /// An array in a file: what its header says.
-pub(super) struct ArrayHeader {
-    pub(super) shape: Vec<usize>,
+pub(crate) struct ArrayHeader {
+    pub(crate) shape: Vec<usize>,
     /// Whether the first index runs fastest.
-    pub(super) columns_first: bool,
-    pub(super) number: Number,
+    pub(crate) columns_first: bool,
+    pub(crate) number: Number,
     /// What the numbers are multiplied by, and what is added then.
-    pub(super) scale: (f64, f64),
+    pub(crate) scale: (f64, f64),
     /// The integer that stands for an unknown value.
-    pub(super) blank: Option<f64>,
+    pub(crate) blank: Option<f64>,
     /// The unit, as the file spells it; empty where it tells none.
-    pub(super) unit: String,
+    pub(crate) unit: String,
 }
 
 impl ArrayHeader {
     // Read all numbers
-    pub(super) fn read_numbers(
+    pub(crate) fn read_numbers(
         &self,
         file: &mut impl Read,
         factor: f64,
@@ -232,7 +232,7 @@ pub(super) fn unknown_format(what: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, reason)
 }
 
-pub(super) fn cut_short(place: &str) -> io::Error {
+pub(crate) fn cut_short(place: &str) -> io::Error {
     io::Error::new(ErrorKind::UnexpectedEof, format!("it is cut short {place}"))
 }
 

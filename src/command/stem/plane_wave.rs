@@ -5,14 +5,15 @@
 use super::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
 use crate::command::progress::{Terminal, with_speed};
 use crate::command::summary::{align, command_line, count, file_json, file_line, file_lines};
-use crate::device::{Engine, check};
+use crate::device::Engine;
 use crate::electrons::sample_file::SampleFile;
-use crate::electrons::{Micrographs, SampleSummary};
+use crate::electrons::{HrtemImages, SampleSummary};
 use crate::error::Error;
 use crate::files::atomic_file::AtomicFile;
 use crate::files::provenance::Provenance;
 use crate::files::signal_files::SignalFormat;
 use crate::plot::{PictureFormat, ScanPicture, number, plot_scan, short_name};
+use crate::watch::check;
 use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
@@ -46,7 +47,7 @@ pub fn image(
     engine: Engine,
     format: Option<SignalFormat>,
 ) -> Result<String, Error> {
-    let (plan, summary) = file.micrographs_with_summary()?;
+    let (plan, summary) = file.hrtem_with_summary()?;
     warn(&summary);
     let engine = with_speed(engine, asked.output.is_none())?;
     let mut description = plan.describe(&engine);
@@ -102,7 +103,7 @@ fn focus(defoci: &[f64]) -> Vec<(String, String)> {
 /// What is said of the images.
 fn told(
     (asked, output, sample): (&Asked, &Path, &SampleSummary),
-    taken: &Micrographs,
+    taken: &HrtemImages,
     engine: &Engine,
     seconds: f64,
 ) -> String {
