@@ -623,7 +623,6 @@ mod tests {
     }
 
     // Devices share mirrors as cores do
-    #[cfg(feature = "cuda")]
     #[test]
     fn devices_share_mirrors_as_cores_do() {
         use crate::numerics::Precision;

@@ -1,7 +1,6 @@
 // Tangled from book/src/operators-in-blocks.md: edit there, or here and run cargo tangle stitch.
 //! Covariances in blocks as operators, and a preconditioner for them.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What operators in blocks of covariances stand on

@@ -3,7 +3,6 @@
 
 #[cfg(feature = "factorise")]
 pub(crate) mod factorised;
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What the estimate stands on

@@ -1,10 +1,6 @@
 // Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Estimates of wavefronts from slopes: planned, and run wherever an engine computes.
 
-#[cfg(feature = "cuda")]
-mod gpu;
-#[cfg(not(feature = "cuda"))]
-#[path = "estimator/no_gpu.rs"]
 mod gpu;
 
 // What the planned estimate stands on

@@ -1,7 +1,6 @@
 // Tangled from book/src/toeplitz-products.md: edit there, or here and run cargo tangle stitch.
 //! Toeplitz operators made of the covariance of slopes.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 use crate::error::{Error, Invalid};

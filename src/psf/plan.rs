@@ -834,7 +834,6 @@ impl PsfPlan {
         errors: &ArrayView2<f64>,
         engine: &Engine,
     ) -> Result<Strokes<'static>, Error> {
-        #[cfg(feature = "cuda")]
         if let (StructureFunctionModel::Stationary, Some(gpu)) =
             (self.options.image.structure, engine.devices().first())
         {
@@ -1282,7 +1281,6 @@ mod tests {
     }
 
     // Make images on devices
-    #[cfg(feature = "cuda")]
     #[test]
     fn devices_make_the_images_of_cores() {
         // The emulated device is slow: few lenslets, one target and its neighbour.

@@ -1,10 +1,6 @@
 // Tangled from book/src/point-errors.md: edit there, or here and run cargo tangle stitch.
 //! The error that an estimate leaves at every point of a wavefront.
 
-#[cfg(feature = "cuda")]
-mod gpu;
-#[cfg(not(feature = "cuda"))]
-#[path = "point_errors/no_gpu.rs"]
 mod gpu;
 
 // What errors at points stand on
@@ -258,7 +254,6 @@ struct Job<'a> {
     /// Of each target.
     before: &'a [Before],
     /// How many points a device explains side by side, at most.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     batch: usize,
 }
 
@@ -363,7 +358,6 @@ impl Job<'_> {
     }
 
     /// The variance of tilt k before anything is measured, m².
-    #[cfg(feature = "cuda")]
     fn whole_of_tilt(&self, k: usize) -> f64 {
         let own = self.lit.modes.len() - 1;
         self.tilt(k).1.dot(&self.before[k / own].with_tilts[k % own])

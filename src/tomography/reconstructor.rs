@@ -2,13 +2,8 @@
 //! The reconstructor of least mean square error, and the covariance of the error that it leaves.
 
 pub(crate) mod command;
-#[cfg(feature = "cuda")]
-mod gpu;
-#[cfg(not(feature = "cuda"))]
-#[path = "reconstructor/no_gpu.rs"]
 mod gpu;
 mod iterative;
-#[cfg(feature = "cuda")]
 mod ranks;
 
 // What the reconstructor stands on

@@ -1,7 +1,6 @@
 // Tangled from book/src/dense-covariance.md: edit there, or here and run cargo tangle stitch.
 //! Covariances without a Toeplitz form, pair by pair: stars at unequal heights, arrays of unequal pitch, any target.
 
-#[cfg(feature = "cuda")]
 pub mod gpu;
 #[cfg(feature = "factorise")]
 pub(crate) mod lags;
@@ -14,7 +13,6 @@ use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::{Groups, Sensor};
 use crate::model::source::{ConeGradient, Source};
 use crate::model::wavefront_grid::PhaseGrid;
-#[cfg(feature = "cuda")]
 use crate::turbulence::aligned_footprints::corners_serve;
 use crate::turbulence::aligned_footprints::{
     FootprintAverage, FootprintPair, PanelGrid, Table, TabulatedPhase, band_covariances,
@@ -663,7 +661,6 @@ fn tables_of_corners(
 }
 
 // Numbers of all tables for some sensors
-#[cfg(feature = "cuda")]
 impl WantedAverage {
     /// Whether its corners are tabulated, too.
     fn has_corners(&self) -> bool {
@@ -672,7 +669,6 @@ impl WantedAverage {
 }
 
 /// How many numbers all tables with corners for some sensors take, if all of their lenslets are valid.
-#[cfg(feature = "cuda")]
 fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     let all = |star: &Sensor| Array2::from_elem([star.array.lenslets(); 2], true);
     let valid: Vec<Array2<bool>> = sensors.iter().map(all).collect();

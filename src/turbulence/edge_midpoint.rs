@@ -1,7 +1,6 @@
 // Tangled from book/src/edge-midpoint.md: edit there, or here and run cargo tangle stitch.
 //! Covariances of slopes by the formula of four points, for comparison with codes that take slopes between midpoints of edges.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What the formula of four points stands on

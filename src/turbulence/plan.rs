@@ -2,10 +2,6 @@
 //! Slope and wavefront–slope covariance of a system by either method.
 
 mod blocks;
-#[cfg(feature = "cuda")]
-mod gpu;
-#[cfg(not(feature = "cuda"))]
-#[path = "plan/no_gpu.rs"]
 mod gpu;
 
 // What computing a covariance stands on
@@ -1126,7 +1122,6 @@ mod tests {
             edge_midpoint::slope_covariance(system.atmosphere(), &sensors, &valid, &unwatched);
         let SlopeSlope::Dense(found) = covariances.slope_slope else { panic!("not dense") };
         assert_eq!(found, matrix.unwrap());
-        #[cfg(feature = "cuda")]
         for gpu in crate::device::gpu::test_backends() {
             let engine = Engine::gpus(vec![gpu], crate::numerics::real::Precision::F64).unwrap();
             let SlopeSlope::Dense(there) = plan.run(&engine, &unwatched).unwrap().slope_slope
@@ -1138,7 +1133,6 @@ mod tests {
     }
 
     // Plan the dense form on devices
-    #[cfg(feature = "cuda")]
     #[test]
     fn dense_plans_run_on_devices() {
         let system = apart();
@@ -1165,7 +1159,6 @@ mod tests {
 
     // A system whose stars stand apart
     /// A natural star and a laser star on 3 × 3 lenslets, and a target between them.
-    #[cfg(feature = "cuda")]
     fn apart() -> System {
         use crate::model::{atmosphere::*, noise::GuideStar, source::Source};
         let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(4e3, 1.0, 25.0)]).unwrap();

@@ -2,7 +2,6 @@
 //! Images of a plane wave through a specimen that trembles: planned and run.
 
 // What micrographs stand on
-#[cfg(feature = "cuda")]
 mod gpu;
 
 use super::optics::{HrtemOptics, ImageSamples, plane_wave};
@@ -166,7 +165,6 @@ impl HrtemPlan {
         multislice: &'a Multislice<T>,
     ) -> Result<Box<dyn PlaneWave<T> + 'a>, Error> {
         let grid = self.options.grid;
-        #[cfg(feature = "cuda")]
         if let Some(there) = self.wave_on_device(engine, multislice)? {
             return Ok(there);
         }
@@ -190,10 +188,7 @@ impl HrtemPlan {
         let kept = images * if configurations > 1 { 3 } else { 1 };
         let atoms = self.specimen.bytes().saturating_mul(if configurations > 1 { 5 } else { 3 });
         let host = (group + kept + images + (ends as u64 + 4) * plane * 16).saturating_add(atoms);
-        #[cfg(feature = "cuda")]
         let there = self.bytes_on_device(number as usize);
-        #[cfg(not(feature = "cuda"))]
-        let there = 0;
         let first = |k| if k == 0 { there } else { 0 };
         let devices = (0..engine.devices().len()).map(first).collect();
         let making = options.potential.model.passes(
@@ -472,7 +467,6 @@ mod tests {
     }
 
     // Waves on devices make the same images
-    #[cfg(feature = "cuda")]
     #[test]
     fn waves_on_devices_make_the_same_images() {
         use crate::device::gpu::test_backends;

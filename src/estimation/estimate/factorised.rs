@@ -1,11 +1,7 @@
 // Tangled from book/src/estimate.md: edit there, or here and run cargo tangle stitch.
 //! Estimates by a factor of the covariance of measurements.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
-#[cfg(not(feature = "cuda"))]
-#[path = "factorised/no_gpu.rs"]
-mod gpu;
 
 // What estimates by a factor stand on
 use super::{

@@ -1,10 +1,6 @@
 // Tangled from book/src/reconstructor.md: edit there, or here and run cargo tangle stitch.
 //! The reconstructor by iterations with Toeplitz products.
 
-#[cfg(feature = "cuda")]
-mod gpu;
-#[cfg(not(feature = "cuda"))]
-#[path = "iterative/no_gpu.rs"]
 mod gpu;
 
 // What iterating a reconstructor stands on
