@@ -71,7 +71,7 @@ fn npz(content: &[u8]) -> io::Result<DataSet<'static>> {
     let mut data = DataSet::default();
     for k in 0..archive.len() {
         let member = archive.by_index(k).map_err(zip_refusal)?;
-        let name = member.name().strip_suffix(".npy").map(String::from);
+        let name = member.name().map_err(zip_refusal)?.strip_suffix(".npy").map(String::from);
         let Some(name) = name else { continue };
         let variable = npy(&name, &whole(member)?)?;
         match attribute(&variable).filter(|_| PROVENANCE.contains(&&name[..])) {
@@ -148,6 +148,7 @@ mod tests {
     use crate::files::signals::tests::lopsided;
     use crate::numerics::real::Precision;
     use ndarray::{Array2, arr0, array};
+    use num_complex::Complex64;
 
     type Checked = Result<(), Box<dyn std::error::Error>>;
 

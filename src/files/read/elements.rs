@@ -6,7 +6,7 @@ use crate::data::table::{Cells, Column, Table};
 use crate::data::{Element, TypedArray};
 use crate::device::refuse_beyond_memory;
 use crate::files::npz::{Kind, Number};
-use crate::files::reading::cut_short;
+use crate::files::reading::{cut_short, zip_refusal};
 use ndarray::{ArrayD, IxDyn, ShapeBuilder};
 use num_complex::{Complex32, Complex64};
 use std::io::{self, Cursor, ErrorKind, Read};
@@ -129,7 +129,7 @@ pub(super) const PROVENANCE: [&str; 7] =
 
 /// All bytes of a member of an archive.
 pub(super) fn whole(member: zip::read::ZipFile<'_, Cursor<&[u8]>>) -> io::Result<Vec<u8>> {
-    let (size, name) = (member.size(), member.name().to_string());
+    let (size, name) = (member.size(), member.name().map_err(zip_refusal)?.to_string());
     refuse_beyond_memory(size, || name.clone()).map_err(io::Error::other)?;
     let mut bytes = Vec::new();
     member.take(size).read_to_end(&mut bytes)?;
