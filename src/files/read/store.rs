@@ -1,10 +1,11 @@
 // Tangled from book/src/read-data-sets.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from stores in Zarr.
 
-use super::elements::{Form, bytes_of, letters, whole, wrong};
+use super::elements::{Form, add_attributes, axis, bytes_of, letters, whole, wrong};
 use crate::data::{AttributeValue, Coordinate, DataSet, Positions, TypedArray, Values, Variable};
 use crate::device::refuse_beyond_memory;
 use crate::files::reading::{cut_short, zip_refusal};
+use crate::files::zarr::unravel;
 use serde_json::{Map, Value};
 use std::io::{self, Cursor};
 use std::path::{Component, Path};
@@ -69,23 +70,22 @@ fn decode(members: &mut impl Members) -> io::Result<DataSet<'static>> {
     let all: Value = serde_json::from_slice(&all).map_err(|error| wrong(error.to_string()))?;
     let Some(Value::Object(all)) = all.get("metadata").cloned() else { return Err(none()) };
     let mut data = DataSet::default();
-    if let Some(Value::Object(attributes)) = all.get(".zattrs") {
-        for (key, value) in attributes {
-            match attribute(value) {
-                Some(AttributeValue::Text(text)) if key == "system" => {
-                    data.add_text(key, text);
-                }
-                Some(value) => data.note(key, value, ""),
-                None => {}
-            }
-        }
+    if all.contains_key("Experiments/.zgroup") {
+        return experiments(&all, members);
     }
+    add_attributes(&mut data, attributes(&all, ".zattrs").into_iter());
     for key in all.keys() {
         if let Some(group) = key.strip_suffix("/.zgroup") {
             data.variables.push(variable(group, &all, members)?);
         }
     }
     Ok(data)
+}
+
+/// The attributes that the description at a path has.
+fn attributes(all: &Descriptions, path: &str) -> Vec<(String, AttributeValue)> {
+    let Some(Value::Object(values)) = all.get(path) else { return Vec::new() };
+    values.iter().filter_map(|(key, value)| Some((key.clone(), attribute(value)?))).collect()
 }
 
 /// A value of JSON as the value of an attribute.
@@ -154,6 +154,39 @@ fn coordinate(
     Ok(Coordinate { unit, positions, ..index })
 }
 
+// Decode the variables of HyperSpy
+/// The variables of HyperSpy, in its order of dimensions.
+fn experiments(all: &Descriptions, members: &mut impl Members) -> io::Result<DataSet<'static>> {
+    let mut data = DataSet::default();
+    let names = all.keys().filter_map(|key| {
+        let name = key.strip_prefix("Experiments/")?.strip_suffix("/data/.zarray")?;
+        (!name.contains('/')).then_some(name)
+    });
+    for name in names {
+        let group = format!("Experiments/{name}");
+        let array = array(&format!("{group}/data"), all, members)?;
+        let mut dimensions = Vec::new();
+        for k in 0..array.shape().len() {
+            let path = format!("{group}/axis-{k}");
+            let listed = all.contains_key(&format!("{path}/axis/.zarray"));
+            let values = match listed {
+                true => Some(self::array(&format!("{path}/axis"), all, members)?),
+                false => None,
+            };
+            let attributes = attributes(all, &format!("{path}/.zattrs"));
+            dimensions.push(axis(&attributes, values.as_ref()));
+        }
+        if data.variables.is_empty() {
+            let facts = attributes(all, &format!("{group}/original_metadata/.zattrs"));
+            add_attributes(&mut data, facts.into_iter());
+        }
+        let plain = Variable::unnamed(name, Values::Array(array));
+        data.variables.push(Variable { dimensions, ..plain });
+    }
+    data.variables.sort_by_key(|variable| variable.array().is_none());
+    Ok(data)
+}
+
 // Decode an array of chunks
 fn array(
     path: &str,
@@ -215,12 +248,4 @@ fn array(
         }
     }
     form.array(&bytes, (&shape, false))
-}
-/// The indices of the element of this number, the last dimension the fastest.
-fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
-    let mut indices = vec![0; shape.len()];
-    for (index, &count) in indices.iter_mut().zip(shape).rev() {
-        (*index, number) = (number % count, number / count);
-    }
-    indices
 }
