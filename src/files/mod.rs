@@ -27,5 +27,3 @@ pub(crate) mod keys;
 pub use keys::{Key, KeyDefault, KeyKind, KeyRange, KeyRow, Keys, key_markdown, key_rows};
 pub(crate) mod spanned_toml;
 pub(crate) mod tiptop;
-#[cfg(feature = "command")]
-pub(crate) mod rewriting;

@@ -25,6 +25,10 @@ pub use system::{SlopeModel, System, SystemBuilder};
 pub(crate) mod wavefront_grid;
 pub use wavefront_grid::PhaseGrid;
 #[cfg(feature = "files")]
+pub(crate) mod system_file;
+#[cfg(feature = "files")]
+pub use system_file::{SystemFile, SystemFileBuilder};
+#[cfg(feature = "files")]
 pub(crate) mod telemetry;
 #[cfg(feature = "files")]
 pub use telemetry::{TelemetrySystem, read_slopes};
