@@ -8,7 +8,7 @@
 //! single precision, and so do NVIDIA GPUs, one or several.
 //!
 //! A computation is described, planned and run. A [`model::System`] or an `electrons::sample_file::SampleFile` describes it; a plan checks the
-//! description and reports memory and time; `run` takes a [`device::Engine`], which chooses the processor, and a [`device::Watch`], which reports progress
+//! description and reports memory and time; `run` takes a [`device::Engine`], which chooses the processor, and a [`watch::Watch`], which reports progress
 //! and can cancel. Lengths are in metres and angles in radians; in electron optics lengths are in ångström and angles in mrad. The
 //! [book](https://lenslet.github.io/lenslet) derives every equation and contains all of the code.
 //!
@@ -20,13 +20,19 @@
 //! | [`model`] | atmosphere, guide stars, sensors, mirrors; system files | [`model::System`] |
 //! | [`turbulence`] | covariances of slopes and wavefronts | [`turbulence::CovariancePlan`] |
 //! | [`linear`] | Toeplitz products, factorisations, iterative solvers | [`linear::BlockToeplitz`], [`linear::minres`] |
-//! | [`tomography`] | reconstructors, estimates of wavefronts, Learn & Apply, simulated slopes | [`tomography::ReconstructorPlan`], [`tomography::EstimatePlan`] |
+//! | [`estimation`] | estimates of wavefronts without a matrix, simulated slopes | [`estimation::EstimatePlan`], [`estimation::SimulationPlan`] |
+//! | [`tomography`] | covariance matrices, reconstructors, residual wavefront errors | [`tomography::ReconstructorPlan`] |
+//! | [`profiling`] | Learn & Apply: profiles fitted to slopes | [`profiling::LearnPlan`] |
 //! | [`correction`] | deformable mirrors, fitting error, servo-lag error | [`correction::Mirror`], [`correction::Fitting`] |
 //! | [`psf`] | point-spread functions, Strehl ratios, error budgets | [`psf::PsfPlan`], [`psf::Aperture`] |
 //! | [`specimen`] | crystals from CIF and XYZ files, slices, frozen phonons, scattering factors | [`specimen::Crystal`] |
+//! | [`formats`] | files of other programs: telemetry in AOT, parameters of TIPTOP, fields for ScopeSim, crystals in CIF and XYZ | [`formats::Imported`], [`formats::CrystalFile`] |
 //! | [`electrons`] | potentials, probes, multislice, PRISM, detectors, scans, HRTEM | [`electrons::StemPlan`], [`electrons::Multislice`] |
-//! | [`device`] | CPU threads and GPUs, progress, memory | [`device::Engine`] |
-//! | [`files`] | arrays in NPZ, FITS, HDF5 and other formats | [`files::Arrays`], [`files::read_array`] |
+//! | [`watch`] | progress and cancellation of a computation | [`watch::Watch`], [`watch::Observer`] |
+//! | [`device`] | CPU threads and GPUs, memory | [`device::Engine`] |
+//! | [`plan`] | description, memory and run time of a computation | [`plan::Description`] |
+//! | [`data`] | named arrays with dimensions, coordinates, units and attributes | [`data::DataSet`] |
+//! | [`files`] | data sets in NPZ, FITS, HDF5 and other formats | [`files::Format`], [`files::read_array`] |
 //! | [`plot`] | pictures of results, SVG or PNG | [`plot::Figure`] |
 //! | [`numerics`] | special functions, quadrature, tables, transforms | [`numerics::Precision`] |
 //! | [`error`](mod@error) | errors with file, line, value and expectation | [`Error`], [`Invalid`] |
@@ -124,18 +130,28 @@ pub mod units;
 pub(crate) mod plausible;
 
 pub mod numerics;
+pub mod watch;
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))] // ranks share factorisations alone
 pub mod device;
+pub mod plan;
 pub mod linear;
+#[cfg_attr(not(feature = "files"), allow(dead_code))] // files write coordinates
+pub mod data;
 #[cfg(feature = "files")]
 pub mod files;
 pub mod model;
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))] // ranks share factorisations alone
 pub mod turbulence;
+pub mod estimation;
+#[cfg(feature = "factorise")]
 pub mod tomography;
+#[cfg(feature = "factorise")]
+pub mod profiling;
 pub mod correction;
 pub mod psf;
 pub mod specimen;
+#[cfg(feature = "files")]
+pub mod formats;
 pub mod electrons;
 #[cfg(feature = "plot")]
 pub mod plot;
@@ -161,8 +177,12 @@ pub use toml;
 /// What most programs use: `use lenslet::prelude::*;`.
 pub mod prelude {
     // Names of systems and their parts
-    pub use crate::device::{Device, Engine, Watch, unwatched};
+    pub use crate::device::{Device, Engine};
     pub use crate::error::{Error, Invalid, Result};
+    #[cfg(feature = "factorise")]
+    pub use crate::estimation::Inversion;
+    pub use crate::estimation::{EstimateOptions, EstimatePlan, Estimates, Estimator};
+    pub use crate::estimation::{Simulated, SimulationOptions, SimulationPlan};
     pub use crate::model::{
         Atmosphere, ConeGradient, Focus, GuideStar, Layer, LensletArray, Noise,
     };
@@ -171,12 +191,11 @@ pub mod prelude {
     #[cfg(feature = "files")]
     pub use crate::model::{SystemFile, SystemFileBuilder};
     pub use crate::numerics::Precision;
-    pub use crate::tomography::{EstimateOptions, EstimatePlan, Estimates, Estimator};
     #[cfg(feature = "factorise")]
     pub use crate::tomography::{
-        Inversion, Reconstruction, ReconstructorOptions, ReconstructorPlan, WavefrontError,
+        Reconstruction, ReconstructorOptions, ReconstructorPlan, WavefrontError,
     };
-    pub use crate::tomography::{Simulated, SimulationOptions, SimulationPlan};
     pub use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Form, Method};
     pub use crate::units::{ARCSEC, DEGREE};
+    pub use crate::watch::{Watch, unwatched};
 }

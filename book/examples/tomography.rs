@@ -1,6 +1,7 @@
 //! Draws the figures of the chapters on tomography into the folder that is given.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
+use lenslet::estimation::Inversion;
 use lenslet::linear::Eigen;
 use lenslet::model::{GuideStar, LensletArray, Noise, PhaseGrid, Source, System};
 use lenslet::plot::{
@@ -8,10 +9,11 @@ use lenslet::plot::{
     plot_wavefront_errors,
 };
 use lenslet::tomography::{
-    CovarianceMatrices, Inversion, PointErrorsPlan, ReconstructorOptions, ReconstructorPlan, Truth,
+    CovarianceMatrices, PointErrorsPlan, ReconstructorOptions, ReconstructorPlan, Truth,
     WavefrontError,
 };
 use lenslet::units::{ARCSEC, DEGREE};
+use lenslet::watch::unwatched;
 use ndarray::{Array2, Axis};
 use plotters::prelude::*;
 use std::{error::Error, path::Path, path::PathBuf};

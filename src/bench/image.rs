@@ -3,16 +3,15 @@
 
 // What timing images stands on
 use super::reconstruct::time_median;
-use crate::device::{Watch, check, engine::Engine};
+use crate::device::engine::Engine;
 use crate::error::{Error, count};
-#[cfg(feature = "cuda")]
 use crate::linear::factorisation::gpu::upload_rows;
 use crate::model::system::System;
-#[cfg(feature = "cuda")]
 use crate::psf::exposures::Strokes;
 use crate::psf::{
     Actuators, CameraOptions, Exposures, PsfOptions, PsfPlan, StructureFunctionModel,
 };
+use crate::watch::{Watch, check};
 use ndarray::Array2;
 use serde::Serialize;
 use std::time::Instant;
@@ -139,7 +138,6 @@ pub fn time_exposures(
     let (strokes, cores) = (strokes(positions, pitch), Engine::default());
     let mut here = made(&cores)?;
     let processor = median(5, watch, || here.images(&strokes).map(drop))?;
-    #[cfg(feature = "cuda")]
     let device = match engine.devices().first() {
         Some(gpu) => {
             let mut exposures = made(engine)?;
@@ -149,8 +147,6 @@ pub fn time_exposures(
         }
         None => None,
     };
-    #[cfg(not(feature = "cuda"))]
-    let device = engine.devices().first().map(|gpu| match *gpu {});
     let (actuators, pixels) = (positions.len(), image.pixels);
     Ok(ExposureTimes { actuators, pixels, processor, device })
 }
@@ -206,8 +202,8 @@ pub fn exposure_table(times: &ExposureTimes, engine: &str) -> String {
 mod tests {
     use super::*;
     use crate::bench::reconstruct::SYSTEM;
-    use crate::device::unwatched;
     use crate::model::SystemFile;
+    use crate::watch::unwatched;
 
     #[test]
     fn both_structure_functions_are_timed() {

@@ -11,7 +11,7 @@ pub mod reconstruct;
 
 // What benches stand on
 use crate::device::engine::Engine;
-use crate::device::{Watch, available_memory, check, processor_name, threads};
+use crate::device::{available_memory, processor_name, threads};
 use crate::error::{Error, in_bytes};
 use crate::linear::matrix::Dense;
 use crate::linear::operator::Operator;
@@ -28,6 +28,7 @@ use crate::turbulence::plan::{
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::spectral::slope::{SpectralSampling, original_component};
 use crate::turbulence::wavefront::{WavefrontProblem, lattice_entry};
+use crate::watch::{Watch, check};
 use ndarray::{Array2, Axis};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -364,7 +365,7 @@ mod tests {
     #[test]
     fn products_agree_for_small_arrays() {
         let [slopes, wavefront] = [Matrix::Slopes, Matrix::WavefrontSlope]
-            .map(|matrix| vec![time_products(matrix, 6, 1, &crate::device::unwatched).unwrap()]);
+            .map(|matrix| vec![time_products(matrix, 6, 1, &crate::watch::unwatched).unwrap()]);
         for times in slopes.iter().chain(&wavefront) {
             assert!(times.difference < 1e-13 && times.full.is_some(), "{times:?}");
         }

@@ -11,15 +11,16 @@ use super::watch::complain;
 use crate::bench::calibration::{self, Kept};
 use crate::bench::electrons::{CASES, StemSheet, chosen};
 use crate::bench::{self, gpu::Sheet};
-use crate::device::{self, Device, check, engine::Engine};
+use crate::device::{self, Device, engine::Engine};
 use crate::error::{Error, Invalid};
+use crate::estimation::inversion::Inversion;
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::model::system_file::SystemFile;
 use crate::numerics::real::Precision;
 use crate::psf::PsfOptions;
-use crate::tomography::inversion::Inversion;
 use crate::tomography::reconstructor::ReconstructorOptions;
+use crate::watch::check;
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use std::path::PathBuf;
 

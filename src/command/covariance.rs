@@ -6,13 +6,14 @@ use super::examples::{self, examples};
 use super::progress::{Terminal, with_speed};
 use super::summary::{Summary, command_line, method_and_error, plan_text};
 use crate::command::value_parsers;
-use crate::device::{Device, check, engine::Engine};
+use crate::device::{Device, engine::Engine};
 use crate::error::{Error, Invalid};
-use crate::files::arrays::{ArrayFormat, Precision};
+use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
 use crate::model::system_file::SystemFile;
+use crate::numerics::real::Precision;
 use crate::plot::{ColourScale, CovarianceView, Pairs, PictureFormat};
 use crate::plot::{plot_covariance, plot_wavefront_covariance};
 use crate::turbulence::arrays::covariance_arrays;
@@ -20,6 +21,7 @@ use crate::turbulence::plan::{
     CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeSlope, WavefrontSlopes,
 };
 use crate::turbulence::spectral::slope::SpectralSampling;
+use crate::watch::check;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -119,10 +121,9 @@ pub fn covariance(
     let picture =
         plot.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
     let named = args.output.as_deref().map(|path| ("output", path));
-    let fitting = &ArrayFormat::OF_MANY;
-    let format = named
-        .map(|name| ArrayFormat::of(name, fitting, args.file.format(args.quiet)))
-        .transpose()?;
+    let fitting = &Format::OF_ARRAYS;
+    let format =
+        named.map(|name| Format::of(name, fitting, args.file.format(args.quiet))).transpose()?;
     let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;

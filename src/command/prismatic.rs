@@ -810,10 +810,11 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Engine, unwatched};
+    use crate::device::Engine;
     use crate::electrons::sample_file::SampleFile;
-    use crate::electrons::{MicrographOptions, MicrographPlan};
+    use crate::electrons::{HrtemOptions, HrtemPlan};
     use crate::numerics::Precision;
+    use crate::watch::unwatched;
 
     const CRYSTAL: &str = "-i book/systems/SI100.XYZ";
 
@@ -904,7 +905,7 @@ mod tests {
             ]
         );
         let file = SampleFile::from_toml(&found.text, "--prismatic").unwrap();
-        let plan = file.micrographs().unwrap();
+        let plan = file.hrtem().unwrap();
         assert_eq!(
             (plan.options().ends.as_slice(), plan.options().lens.aperture),
             (&[1, 2, 3][..], None)
@@ -913,12 +914,12 @@ mod tests {
         let taken = plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap();
         assert_eq!((plan.options().grid.points(), taken.mean.dim()), ([48; 2], (1, 3, 24, 24)));
         // Focused on the middle of a specimen of 5.43 Å: a defocus of half of that is none at the exit face
-        let image = |line: &str, change: &dyn Fn(&mut MicrographOptions)| {
+        let image = |line: &str, change: &dyn Fn(&mut HrtemOptions)| {
             let text = read(line).text;
-            let plan = SampleFile::from_toml(&text, "--prismatic").unwrap().micrographs().unwrap();
+            let plan = SampleFile::from_toml(&text, "--prismatic").unwrap().hrtem().unwrap();
             let mut options = plan.options().clone();
             change(&mut options);
-            let plan = MicrographPlan::new(plan.specimen().clone(), options).unwrap();
+            let plan = HrtemPlan::new(plan.specimen().clone(), options).unwrap();
             plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap().mean
         };
         let middle = image("-a t -te 0 -3DP 0", &|_| ());

@@ -4,13 +4,14 @@
 // What a report of a sample file stands on
 use super::stem::sample_report::{add_summary, summary_lines};
 use super::summary::count;
-use crate::device::{Description, Device, Engine};
+use crate::device::{Device, Engine};
 use crate::electrons::sample_file::{Algorithm, DetectorTable, SampleFile};
 use crate::electrons::{Beam, SAMPLE_KEYS, SampleSummary};
 use crate::error::{Error, in_bytes};
 use crate::files::Keys;
 use crate::files::spanned_toml::Document;
 use crate::model::SYSTEM_KEYS;
+use crate::plan::Description;
 use serde_json::{Value, json};
 
 // Tell sample files from system files
@@ -38,7 +39,7 @@ impl SampleInfo {
             (Engine::open(Device::Cpu, file.run.precision)?, Beam::new(file.beam.energy_kev)?);
         let (summary, plan, probes) = match file.method.algorithm {
             Algorithm::Hrtem => {
-                let (plan, summary) = file.micrographs_with_summary()?;
+                let (plan, summary) = file.hrtem_with_summary()?;
                 (summary, plan.describe(&engine), None)
             }
             _ => {

@@ -5,49 +5,33 @@
 pub(crate) mod authentication;
 #[cfg(feature = "cuda")]
 pub(crate) mod cache;
-#[cfg(feature = "cuda")]
 pub(crate) mod collective;
-#[cfg(feature = "cuda")]
 pub(crate) mod rank_group;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 mod dispatch;
-#[cfg(all(test, feature = "cuda"))]
+#[cfg(test)]
 pub(crate) mod emulator;
 pub(crate) mod engine;
-#[cfg(not(feature = "cuda"))]
-#[path = "no_gpu.rs"]
 pub mod gpu;
-#[cfg(feature = "cuda")]
-pub mod gpu;
-#[cfg(feature = "cuda")]
 pub(crate) mod headers;
-#[cfg(feature = "cuda")]
 pub(crate) mod backend;
 #[cfg(feature = "cuda")]
 pub(crate) mod rendezvous;
 mod memory;
-pub(crate) mod plan;
+pub(crate) mod rank_info;
 mod calibration;
 #[cfg(any(feature = "cuda", feature = "files"))]
 pub(crate) mod temporary;
 
 pub use self::calibration::{CostKind, Speed};
-#[cfg(feature = "factorise")]
-pub(crate) use self::dispatch::WithinStage;
-pub(crate) use self::dispatch::{
-    CancelOnly, Part, StageParts, Workers, check, dispatch, dispatch_in_runs, gather, start_threads,
-};
-pub use self::dispatch::{Watch, threads, unwatched};
+pub use self::dispatch::threads;
+pub(crate) use self::dispatch::{Workers, dispatch, dispatch_in_runs, gather, start_threads};
 pub use self::engine::Engine;
-#[cfg(feature = "cuda")]
-pub use self::gpu::Buffer;
-pub use self::gpu::Gpu;
+pub use self::gpu::{Buffer, Gpu};
 pub(crate) use self::memory::refuse_beyond_memory;
 pub use self::memory::{available_memory, processor_name};
-pub use self::plan::{Description, Memory, Stage};
-#[cfg(feature = "cuda")]
-pub use self::rendezvous::RankInfo;
+pub use self::rank_info::RankInfo;
 use crate::error::Invalid;
 use std::fmt;
 use std::str::FromStr;
@@ -96,6 +80,14 @@ impl fmt::Display for Device {
             Self::Cuda(Some(ordinal)) => write!(f, "cuda:{ordinal}"),
         }
     }
+}
+
+// Error without CUDA
+/// The error of a build that cannot open a device.
+#[cfg(not(feature = "cuda"))]
+fn without_cuda(device: &str) -> crate::error::Error {
+    let reason = "this build has no CUDA: it lacks the feature `cuda`".into();
+    crate::error::Error::Device { device: device.into(), reason }
 }
 
 // Tests of devices

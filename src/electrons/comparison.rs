@@ -6,9 +6,11 @@ use super::detector::DetectorOptions;
 use super::postprocess::{Row, suffix};
 use super::prism::MOST_LOST;
 use super::scan::{StemMethod, StemOptions, StemPlan, StemReadings};
-use crate::device::{Engine, Stage, Watch};
+use crate::device::Engine;
 use crate::error::{Error, Invalid, accept};
+use crate::plan::Stage;
 use crate::specimen::Phonons;
+use crate::watch::Watch;
 use ndarray::{ArrayView1, ArrayView2, Axis, s};
 use rand::{SeedableRng, rngs::StdRng, seq::index::sample};
 use std::ops::Range;
@@ -324,9 +326,9 @@ fn smaller_factor(factor: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::electrons::scan::tests::{plan, whole};
     use crate::numerics::Precision;
+    use crate::watch::unwatched;
 
     fn shared(factor: [usize; 2], annuli: bool) -> StemPlan {
         let plan = plan(2);
@@ -356,7 +358,6 @@ mod tests {
         assert!(found.detectors.iter().all(|one| one.largest < 1e-11 && one.scale > 0.0));
         let same = all.compare(&readings, 3, 1, &engine, &unwatched).unwrap();
         assert!(same == found);
-        #[cfg(feature = "cuda")]
         for gpu in crate::device::gpu::test_backends() {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
             let there = all.compare(&readings, 3, 1, &engine, &unwatched).unwrap();

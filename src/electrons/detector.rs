@@ -1,6 +1,5 @@
 // Tangled from book/src/electron-detectors.md: edit there, or here and run cargo tangle stitch.
 //! What detectors read of a wave.
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What detectors stand on

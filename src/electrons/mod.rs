@@ -21,6 +21,7 @@ pub use scan_images::{Edge, blurred, counted, integrated};
 pub(crate) mod postprocess;
 pub use postprocess::Finishing;
 pub(crate) mod hrtem;
+pub use hrtem::{HrtemImages, HrtemOptions, HrtemPlan};
 pub use hrtem::{HrtemOptics, ImageSamples, plane_wave};
 #[cfg(feature = "files")]
 pub(crate) mod sample_keys;
@@ -36,8 +37,6 @@ mod scan_setup;
 pub use scan_setup::SampleSummary;
 #[cfg(feature = "files")]
 mod checkpoint;
-pub(crate) mod micrograph;
-pub use micrograph::{MicrographOptions, MicrographPlan, Micrographs};
 #[cfg(feature = "files")]
 pub(crate) mod intermediates;
 #[cfg(feature = "files")]

@@ -1,6 +1,5 @@
 // Tangled from book/src/scan.md: edit there, or here and run cargo tangle stitch.
 //! Scans: where probes stand, in which order they are followed, and their readings.
-#[cfg(feature = "cuda")]
 mod gpu;
 
 // What scans stand on
@@ -10,15 +9,13 @@ use super::multislice::{Multislice, Transmission, seconds_of_a_pass};
 use super::potential::{Potential, PotentialOptions};
 use super::prism::{Prism, SMatrix};
 use super::wave_grid::WaveGrid;
-#[cfg(feature = "cuda")]
 use crate::device::gpu::Buffer;
-use crate::device::{
-    CancelOnly, CostKind, Description, Engine, Memory, Part, Stage, Watch, Workers, dispatch,
-    dispatch_in_runs, gather, threads,
-};
+use crate::device::{CostKind, Engine, Workers, dispatch, dispatch_in_runs, gather, threads};
 use crate::error::{Error, Invalid, accept, count, finite, is_ordered, positive};
 use crate::numerics::real::{Precision, Real};
+use crate::plan::{Description, Memory, Stage};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
+use crate::watch::{CancelOnly, Part, Watch};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, Array3, ArrayView1, ArrayView3, Axis, Zip, s};
 use num_complex::Complex;
@@ -613,7 +610,6 @@ pub(crate) trait Follower<T>: Sync {
     ) -> Result<Vec<Array3<Complex<T>>>, Error>;
 
     /// Leaves the spectra of some beams on its device, behind each end among those of all beams, if it has one; whether it did.
-    #[cfg(feature = "cuda")]
     fn leave_beams(
         &self,
         _slices: &Slices<T>,
@@ -738,10 +734,7 @@ impl StemPlan {
         engine: &Engine,
         waves: usize,
     ) -> Result<Vec<Box<dyn Follower<T> + 'a>>, Error> {
-        #[cfg(feature = "cuda")]
         let mut followers = self.workers_on_device(engine, waves)?;
-        #[cfg(not(feature = "cuda"))]
-        let (mut followers, _) = (Vec::<Box<dyn Follower<T> + 'a>>::new(), waves);
         let alone = followers.is_empty();
         if alone {
             let what = "a scan on a grid whose sides have other factors than 2, 3, 5 and 7";
@@ -824,17 +817,12 @@ impl StemPlan {
         };
         // Who sums the beams
         let beams = (&prism, refocus);
-        #[cfg(feature = "cuda")]
         let workers = self.windows_in_place(followers, slices, beams, engine, watch)?;
-        #[cfg(feature = "cuda")]
         if !workers.is_empty() {
             return Ok(workers);
         }
         let matrices = Arc::new(self.matrices(followers, slices, beams, watch)?);
-        #[cfg(feature = "cuda")]
         let mut workers = self.windows_on_device(engine, &matrices)?;
-        #[cfg(not(feature = "cuda"))]
-        let mut workers: Vec<Box<dyn Waves + 's>> = Vec::new();
         let alone = workers.is_empty();
         if alone {
             let what = "PRISM in windows whose sides have other factors than 2, 3, 5 and 7";
@@ -973,10 +961,7 @@ impl StemPlan {
         let readings =
             (places as u64).saturating_mul(self.readings() as u64).saturating_mul(8 * copies);
         let host = (kept + block as u64 + beams + self.atoms_of_run()).saturating_add(readings);
-        #[cfg(feature = "cuda")]
         let devices = self.memory_on_device(engine, number, beams);
-        #[cfg(not(feature = "cuda"))]
-        let devices = Vec::new();
         let what = match options.scan.counts() {
             [1, 1] => "a scan of 1 probe".into(),
             [x, y] => format!("a scan of {x} × {y} probes"),
@@ -1051,9 +1036,9 @@ impl StemPlan {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::electrons::{Aberrations, Annulus, Beam, PatternOptions};
     use crate::specimen::{Atom, Element};
+    use crate::watch::unwatched;
 
     // A small scan of a lopsided specimen
     fn specimen() -> Specimen {

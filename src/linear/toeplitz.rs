@@ -1,7 +1,6 @@
 // Tangled from book/src/toeplitz-products.md: edit there, or here and run cargo tangle stitch.
 //! Block matrices of two-level Toeplitz blocks, multiplied by Fourier transforms.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What Toeplitz products stand on

@@ -1,7 +1,7 @@
 // Tangled from book/src/point-spread.md: edit there, or here and run cargo tangle stitch.
 //! Point-spread functions on any pixels, and what is read from them.
 
-#[cfg(all(feature = "factorise", feature = "cuda"))]
+#[cfg(feature = "factorise")]
 pub(crate) mod gpu;
 
 // What point spread stands on

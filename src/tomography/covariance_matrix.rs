@@ -2,7 +2,7 @@
 //! Covariance matrices of what guide stars measure with what truth sensors would see.
 
 // What the covariance matrices stand on
-use crate::device::{StageParts, Watch, engine::Engine};
+use crate::device::engine::Engine;
 use crate::error::{Error, Invalid};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::SlopeOrder;
@@ -11,8 +11,9 @@ use crate::model::removed_modes::RemovedModes;
 use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::{SlopeModel, System};
-use crate::turbulence::plan::{check_finite, dense_between, dense_slopes};
-use crate::turbulence::{dense, midpoint};
+use crate::turbulence::plan::{check_finite, dense_slopes, slope_cross_covariance};
+use crate::turbulence::{cross_covariance, edge_midpoint};
+use crate::watch::{StageParts, Watch};
 use ndarray::{Array2, ArrayView1, s};
 
 // Three covariance matrices
@@ -35,7 +36,7 @@ impl CovarianceMatrices {
     /// `Invalid` where the system has no target; `Memory` where a matrix does not fit; `Cancelled` where the watcher wants to stop.
     ///
     /// ```
-    /// use lenslet::{device::unwatched, model::*, tomography::CovarianceMatrices};
+    /// use lenslet::{watch::unwatched, model::*, tomography::CovarianceMatrices};
     /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(8e3, 1.0, 25.0)])?;
     /// let (array, on_axis) = (LensletArray::new(2, 0.5)?, Source::star(0.0, 0.0)?);
     /// let system = System::builder(air, array)
@@ -89,9 +90,11 @@ fn with_measurements(
     let (rows, columns) = ((truths, &masks[..]), (&sensors[..], &valid[..]));
     match system.slope_model() {
         SlopeModel::Average => {
-            dense_between(air, [rows, columns], system.cone_gradient(), engine, watch)
+            slope_cross_covariance(air, [rows, columns], system.cone_gradient(), engine, watch)
         }
-        SlopeModel::EdgeMidpoint => midpoint::between(air, rows, columns, watch),
+        SlopeModel::EdgeMidpoint => {
+            edge_midpoint::slope_cross_covariance(air, rows, columns, watch)
+        }
     }
 }
 
@@ -111,8 +114,12 @@ pub(crate) fn truth_covariance(system: &System, watch: &dyn Watch) -> Result<Arr
     let (truths, valid) = (truth_sensors(system), [truth_valid(system)]);
     let (air, gradient) = (system.atmosphere(), system.cone_gradient());
     let truth = match system.slope_model() {
-        SlopeModel::Average => dense::slope_covariance(air, &truths[..1], &valid, gradient, watch)?,
-        SlopeModel::EdgeMidpoint => midpoint::slope_covariance(air, &truths[..1], &valid, watch)?,
+        SlopeModel::Average => {
+            cross_covariance::slope_covariance(air, &truths[..1], &valid, gradient, watch)?
+        }
+        SlopeModel::EdgeMidpoint => {
+            edge_midpoint::slope_covariance(air, &truths[..1], &valid, watch)?
+        }
     };
     check_finite("c_tt", &truth)?;
     Ok(truth)
@@ -264,11 +271,11 @@ fn take_out(rows: &mut Array2<f64>, modes: &RemovedModes) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::lenslet_array::{LensletArray, Pupil};
     use crate::model::noise::{GuideStar, Noise};
     use crate::model::removed_modes::{Focus, Mode, TipTilt};
     use crate::units::{ARCSEC, DEGREE};
+    use crate::watch::unwatched;
 
     // A system for tests of tomography
     /// A laser star and two natural ones, one of them turned and shifted, for two targets; `noise` is a variance in rad².

@@ -2,13 +2,14 @@
 //! The error of the wavefront that an error of slopes means: a map over the pupil, and its mean.
 
 // What the wavefront error stands on
-use crate::device::{Engine, Stage};
+use crate::device::Engine;
 use crate::error::{Error, Invalid};
+use crate::estimation::inversion::MatrixRates;
 use crate::linear::{Cholesky, times_transpose};
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
+use crate::plan::Stage;
 use crate::tomography::covariance_matrix::truth_valid;
-use crate::tomography::inversion::MatrixRates;
 use crate::tomography::reconstructor::{Reconstruction, ReconstructorPlan};
 use ndarray::{Array1, Array2, Array3, ArrayView2};
 
@@ -295,14 +296,14 @@ impl Corners {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
+    use crate::estimation::simulation::Simulation;
     use crate::model::atmosphere::Atmosphere;
     use crate::model::noise::GuideStar;
     use crate::model::removed_modes::{Focus, Mode, RemovedModes, TipTilt};
     use crate::model::source::Source;
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::ReconstructorOptions;
-    use crate::tomography::simulation::Simulation;
+    use crate::watch::unwatched;
     use ndarray::{Array3, Axis, s};
 
     /// Turbulence realisations.

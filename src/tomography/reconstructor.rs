@@ -2,33 +2,29 @@
 //! The reconstructor of least mean square error, and the covariance of the error that it leaves.
 
 pub(crate) mod command;
-#[cfg(feature = "cuda")]
-mod gpu;
-#[cfg(not(feature = "cuda"))]
-#[path = "reconstructor/no_gpu.rs"]
 mod gpu;
 mod iterative;
-#[cfg(feature = "cuda")]
 mod ranks;
 
 // What the reconstructor stands on
-use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{CostKind, Watch, check, engine::Engine};
+use crate::device::{CostKind, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
+use crate::estimation::inversion::{Inversion, MatrixRates, not_definite};
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
 #[cfg(feature = "files")]
 use crate::model::SystemFile;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
 use crate::numerics::real::Precision;
+use crate::plan::{Description, Memory, Stage};
 use crate::plausible::DELAY;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
     truth_valid,
 };
-use crate::tomography::inversion::{Inversion, MatrixRates, not_definite};
 use crate::turbulence::cost_model::{SensorCost, among, between, time_of_slopes};
 use crate::turbulence::plan::{SLOPES, sensors_of};
+use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
 
 // Options of a reconstructor
@@ -119,7 +115,7 @@ impl ReconstructorOptions {
     /// The first line of the table that makes no sense.
     ///
     /// ```
-    /// use lenslet::{model::SystemFile, tomography::{Inversion, ReconstructorOptions}};
+    /// use lenslet::{estimation::Inversion, model::SystemFile, tomography::ReconstructorOptions};
     /// let read = |text: &str| ReconstructorOptions::from_system_file(&SystemFile::from_toml(text, "s.toml")?);
     /// let options = read("reconstructor = { method = 'eigen', filter = 1e-6 }")?;
     /// assert_eq!((options.method, options.filter), (Inversion::Eigen, 1e-6));
@@ -198,7 +194,8 @@ const READY: f64 = 0.03;
 /// How a reconstructor will be computed.
 ///
 /// ```
-/// use lenslet::device::{Engine, unwatched};
+/// use lenslet::device::Engine;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
 /// let system = System::from_file("book/systems/small-moao.toml")?;
@@ -782,7 +779,6 @@ pub fn error_covariance(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::linear::operator::battery::random;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
@@ -791,6 +787,7 @@ mod tests {
     use crate::model::source::Source;
     use crate::tomography::covariance_matrix::add_noise;
     use crate::tomography::covariance_matrix::tests::{system, windy};
+    use crate::watch::unwatched;
 
     // Reconstruct a system in a test
     const NOISE: f64 = 2e-14;

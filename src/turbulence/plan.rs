@@ -2,26 +2,23 @@
 //! Slope and wavefront–slope covariance of a system by either method.
 
 mod blocks;
-#[cfg(feature = "cuda")]
-mod gpu;
-#[cfg(not(feature = "cuda"))]
-#[path = "plan/no_gpu.rs"]
 mod gpu;
 
 // What computing a covariance stands on
-use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{CostKind, Watch, check, engine::Engine, threads};
+use crate::device::{CostKind, engine::Engine, threads};
 use crate::error::{Error, Invalid, count};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::system::{SlopeModel, System};
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::plan::{Description, Memory, Stage};
 use crate::turbulence::blocks::{CrossBlocks, LatticeGroups};
 use crate::turbulence::cost_model::{SensorCost, VIEW, VIEW_LAG, among, time_of_slopes};
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::spectral::error::Chosen;
 use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
-use crate::turbulence::{dense, direct, midpoint, spectral};
+use crate::turbulence::{cross_covariance, direct, edge_midpoint, spectral};
+use crate::watch::{Watch, check};
 use ndarray::{Array, Array2, Array4, Dimension};
 use rayon::prelude::*;
 
@@ -93,7 +90,8 @@ fn given(sampling: SpectralSampling, error_estimate: f64, unit: &'static str) ->
 /// How the covariance of slopes will be computed.
 ///
 /// ```
-/// use lenslet::device::{Engine, unwatched};
+/// use lenslet::device::Engine;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::turbulence::*;
 /// let system = System::from_file("book/systems/small.toml")?;
@@ -235,7 +233,7 @@ impl SlopeCovariancePlan {
 ///
 /// ```
 /// use lenslet::turbulence::{WavefrontCovariancePlan, wavefront_problem};
-/// use lenslet::{device::{Engine, unwatched}, model::System};
+/// use lenslet::{device::Engine, watch::unwatched, model::System};
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = WavefrontCovariancePlan::direct(wavefront_problem(&system)?);
 /// let covariance = plan.run(&Engine::default(), &unwatched)?;
@@ -445,7 +443,8 @@ impl SlopeSlope {
 /// How all covariances of a system will be computed.
 ///
 /// ```
-/// use lenslet::device::{Engine, unwatched};
+/// use lenslet::device::Engine;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::turbulence::*;
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
@@ -922,7 +921,7 @@ fn wavefront_work(system: &System) -> f64 {
 /// The slope covariance matrix of a system, whatever its stars, (n, n), rad².
 ///
 /// # Errors
-/// Those of [`dense::slope_covariance`], and what a device says.
+/// Those of [`cross_covariance::slope_covariance`], and what a device says.
 pub(crate) fn dense_slopes(
     system: &System,
     engine: &Engine,
@@ -933,10 +932,10 @@ pub(crate) fn dense_slopes(
     let matrix = match (engine.devices(), system.slope_model()) {
         ([_, ..], _) => CovariancePlan::dense_slopes_on(system, engine, watch)?,
         ([], SlopeModel::Average) => {
-            dense::slope_covariance(atmosphere, &stars, &valid, gradient, watch)?
+            cross_covariance::slope_covariance(atmosphere, &stars, &valid, gradient, watch)?
         }
         ([], SlopeModel::EdgeMidpoint) => {
-            midpoint::slope_covariance(atmosphere, &stars, &valid, watch)?
+            edge_midpoint::slope_covariance(atmosphere, &stars, &valid, watch)?
         }
     };
     check_finite("slope_slope_dense", &matrix)?;
@@ -946,8 +945,8 @@ pub(crate) fn dense_slopes(
 /// The covariances of the slopes of some sensors with those of others, averaged over lenslets, on an engine, (m, n), rad².
 ///
 /// # Errors
-/// Those of [`dense::between`], and what a device says.
-pub(crate) fn dense_between(
+/// Those of [`cross_covariance::slope_cross_covariance`], and what a device says.
+pub(crate) fn slope_cross_covariance(
     atmosphere: &crate::model::Atmosphere,
     [first, second]: [(&[crate::model::Sensor], &[Array2<bool>]); 2],
     gradient: crate::model::ConeGradient,
@@ -955,15 +954,17 @@ pub(crate) fn dense_between(
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     if engine.devices().is_empty() {
-        return dense::between(atmosphere, first, second, gradient, watch);
+        return cross_covariance::slope_cross_covariance(
+            atmosphere, first, second, gradient, watch,
+        );
     }
-    CovariancePlan::dense_between_on(atmosphere, [first, second], gradient, engine, watch)
+    CovariancePlan::cross_covariance_on(atmosphere, [first, second], gradient, engine, watch)
 }
 
 /// The wavefront–slope covariance matrix of a system, whatever its stars, (T M², n), m rad.
 ///
 /// # Errors
-/// Those of [`dense::wavefront_slope`], and `Invalid` where the system has no target or no grid.
+/// Those of [`cross_covariance::wavefront_slope`], and `Invalid` where the system has no target or no grid.
 pub(crate) fn dense_wavefront_slope(
     system: &System,
     watch: &dyn Watch,
@@ -971,7 +972,8 @@ pub(crate) fn dense_wavefront_slope(
     let wanted = (system.targets(), system.wavefront_grid()?, system.wavefront_pitch());
     let (atmosphere, stars) = (system.atmosphere(), system.sensors());
     let (valid, gradient) = (system.valid_lenslets(), system.cone_gradient());
-    let matrix = dense::wavefront_slope(atmosphere, wanted, &stars, &valid, gradient, watch)?;
+    let matrix =
+        cross_covariance::wavefront_slope(atmosphere, wanted, &stars, &valid, gradient, watch)?;
     check_finite("wavefront_slope_dense", &matrix)?;
     Ok(matrix)
 }
@@ -998,7 +1000,7 @@ pub(crate) fn check_finite<D: Dimension>(result: &str, array: &Array<f64, D>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
+    use crate::watch::unwatched;
 
     // Refuse lenslet arrays that differ
     #[test]
@@ -1116,10 +1118,10 @@ mod tests {
         );
         let covariances = plan.run(&Engine::default(), &unwatched).unwrap();
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
-        let matrix = midpoint::slope_covariance(system.atmosphere(), &sensors, &valid, &unwatched);
+        let matrix =
+            edge_midpoint::slope_covariance(system.atmosphere(), &sensors, &valid, &unwatched);
         let SlopeSlope::Dense(found) = covariances.slope_slope else { panic!("not dense") };
         assert_eq!(found, matrix.unwrap());
-        #[cfg(feature = "cuda")]
         for gpu in crate::device::gpu::test_backends() {
             let engine = Engine::gpus(vec![gpu], crate::numerics::real::Precision::F64).unwrap();
             let SlopeSlope::Dense(there) = plan.run(&engine, &unwatched).unwrap().slope_slope
@@ -1131,7 +1133,6 @@ mod tests {
     }
 
     // Plan the dense form on devices
-    #[cfg(feature = "cuda")]
     #[test]
     fn dense_plans_run_on_devices() {
         let system = apart();
@@ -1158,7 +1159,6 @@ mod tests {
 
     // A system whose stars stand apart
     /// A natural star and a laser star on 3 × 3 lenslets, and a target between them.
-    #[cfg(feature = "cuda")]
     fn apart() -> System {
         use crate::model::{atmosphere::*, noise::GuideStar, source::Source};
         let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(4e3, 1.0, 25.0)]).unwrap();

@@ -4,13 +4,16 @@
 //! `cargo bench` prints the comparison first and divan's statistics after it.
 
 use divan::{Bencher, black_box};
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::error::Invalid;
 use lenslet::model::{Atmosphere, Layer, LensletArray, Pupil, Sensor, Source, System, Validity};
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::spectral::slope::original_component;
-use lenslet::turbulence::{Method, SlopeCovariancePlan, SlopeProblem, midpoint, slope_problem};
+use lenslet::turbulence::{
+    Method, SlopeCovariancePlan, SlopeProblem, edge_midpoint, slope_problem,
+};
 use lenslet::units::ARCSEC;
+use lenslet::watch::unwatched;
 use std::time::Instant;
 
 const SYSTEMS: [&str; 2] = ["small", "elt"];
@@ -96,7 +99,7 @@ fn edge_midpoints(bencher: Bencher) {
         Ok::<_, Invalid>((air, sensors, vec![valid; 7]))
     };
     let (air, sensors, valid) = build().unwrap_or_else(|error| panic!("{error}"));
-    bencher.bench(|| midpoint::slope_covariance(&air, &sensors, &valid, &unwatched));
+    bencher.bench(|| edge_midpoint::slope_covariance(&air, &sensors, &valid, &unwatched));
 }
 
 fn main() {

@@ -4,21 +4,23 @@
 // What plans in blocks stand on
 use super::{
     BlocksPlan, CovariancePlan, ENTRY_OF_WAVEFRONT, PIECES, SLOPES, SlopeCovariancePlan, WAVEFRONT,
-    WavefrontCovariancePlan, WavefrontSlopes, by_points, check_finite, dense_between, sensors_of,
+    WavefrontCovariancePlan, WavefrontSlopes, by_points, check_finite, sensors_of,
+    slope_cross_covariance,
 };
-use crate::device::plan::Memory;
-use crate::device::{CostKind, StageParts, Watch, engine::Engine};
+use crate::device::{CostKind, engine::Engine};
 use crate::error::Error;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
+use crate::plan::Memory;
 use crate::turbulence::blocks::{
     CrossBlocks, LatticeGroups, between_name, few_name, slopes_name, wavefront_few_name,
     wavefront_name,
 };
 use crate::turbulence::cost_model::{among, time_of_slopes};
-use crate::turbulence::dense;
+use crate::turbulence::cross_covariance;
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::wavefront::WavefrontProblem;
+use crate::watch::{StageParts, Watch};
 
 // Steps of a plan in blocks
 impl BlocksPlan {
@@ -151,13 +153,13 @@ impl BlocksPlan {
         let of = |set| (self.sets.pick(set, &sensors), self.sets.pick(set, &valid));
         let few = self.sets.few().map(|set| {
             let (sensors, valid) = of(set);
-            let few = dense::slope_covariance(air, &sensors, &valid, gradient, watch)?;
+            let few = cross_covariance::slope_covariance(air, &sensors, &valid, gradient, watch)?;
             check_finite(&few_name(set), &few).map(|()| few)
         });
         let between = |pair: [usize; 2]| {
             let [first, second] = pair.map(of);
             let sets = [(&*first.0, &*first.1), (&*second.0, &*second.1)];
-            let between = dense_between(air, sets, gradient, engine, watch)?;
+            let between = slope_cross_covariance(air, sets, gradient, engine, watch)?;
             check_finite(&between_name(pair), &between).map(|()| between)
         };
         let between = self.sets.pairs().into_iter().map(between).collect::<Result<_, Error>>()?;
@@ -187,7 +189,8 @@ impl BlocksPlan {
             let wanted = (system.targets(), grid, system.wavefront_pitch());
             let (sensors, valid) = (self.sets.pick(set, &sensors), self.sets.pick(set, &valid));
             let (air, gradient) = (system.atmosphere(), system.cone_gradient());
-            let matrix = dense::wavefront_slope(air, wanted, &sensors, &valid, gradient, watch)?;
+            let matrix =
+                cross_covariance::wavefront_slope(air, wanted, &sensors, &valid, gradient, watch)?;
             check_finite(&wavefront_few_name(set), &matrix)?;
             Ok(WavefrontSlopes::Dense(by_points(matrix, system.targets().len(), grid.points)))
         };
@@ -199,8 +202,8 @@ impl BlocksPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::turbulence::plan::{CovarianceOptions, Covariances, Form, Method, SlopeSlope};
+    use crate::watch::unwatched;
     use ndarray::Array2;
 
     /// A laser star of 5 × 5 lenslets between natural ones of 2 × 2 and 3 × 3, one of them turned.

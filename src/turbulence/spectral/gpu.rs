@@ -4,13 +4,14 @@
 // What spectra on the GPU stand on
 use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
-use crate::device::{Watch, Workers, gather};
+use crate::device::{Workers, gather};
 use crate::error::{Error, Invalid, accept};
 use crate::numerics::real::Real;
 use crate::turbulence::slope::{PairCovariance, ProjectedLayer, SlopeProblem};
 use crate::turbulence::spectral;
 use crate::turbulence::spectral::slope::{SpectralSampling, sincs};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
+use crate::watch::Watch;
 use ndarray::{Array3, Array5};
 use num_complex::Complex;
 
@@ -355,11 +356,11 @@ impl<'a, T: Real> Worker<'a, T> {
 mod tests {
     use super::*;
     use crate::device::gpu::test_backends;
-    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::model::wavefront_grid::PhaseGrid;
+    use crate::watch::unwatched;
 
     // Pose problems without symmetry twice
     const PLACES: [(f64, f64); 5] =

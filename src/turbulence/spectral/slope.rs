@@ -2,11 +2,12 @@
 //! Slope covariance from the power spectrum, folded before its Fourier transform.
 
 // What the spectral method stands on
-use crate::device::{Part, Watch, Workers, gather};
+use crate::device::{Workers, gather};
 use crate::error::{Error, Invalid};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::phase::spectrum_constant;
 use crate::turbulence::slope::{PairCovariance, ProjectedLayer, SlopeProblem};
+use crate::watch::{Part, Watch};
 use ndarray::{Array2, Array3};
 use num_complex::Complex64;
 use rayon::prelude::*;
@@ -479,10 +480,10 @@ fn transpose(square: &[Complex64], side: usize) -> Vec<Complex64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
+    use crate::watch::unwatched;
 
     // Pose a lopsided problem for spectra
     fn problem(lenslets: usize, pitch: f64, outer_scales: [f64; 2], stars: usize) -> SlopeProblem {

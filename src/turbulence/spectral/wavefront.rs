@@ -2,7 +2,7 @@
 //! Wavefront–slope covariance from the power spectrum, folded before its Fourier transform.
 
 // What the spectral wavefront method stands on
-use crate::device::{Part, Watch, Workers, gather};
+use crate::device::{Workers, gather};
 use crate::error::{Error, Invalid};
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
@@ -15,6 +15,7 @@ use crate::turbulence::spectral::slope::{
     SpectralSampling, Wave, add_with_mirror_image, fold, sincs,
 };
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
+use crate::watch::{Part, Watch};
 use ndarray::Array5;
 use num_complex::Complex64;
 use rayon::prelude::*;
@@ -537,12 +538,12 @@ pub(crate) fn work(problem: &WavefrontProblem, sampling: &SpectralSampling) -> f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::model::wavefront_grid::PhaseGrid;
     use crate::turbulence::spectral::slope::sinc;
+    use crate::watch::unwatched;
     use ndarray::s;
 
     // Pose a lopsided problem for cross spectra

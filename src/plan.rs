@@ -1,0 +1,169 @@
+// Tangled from book/src/plans.md: edit there, or here and run cargo tangle stitch.
+//! What a computation says of itself before it runs: its memory, its stages, its time.
+
+use crate::device::{CostKind, Engine, refuse_beyond_memory, start_threads, threads};
+use crate::error::Error;
+
+// Bytes that a plan states
+/// The most bytes that a computation has in use at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// On the host.
+    pub host: u64,
+    /// On each device of the engine, in the engine's order; empty for a processor.
+    pub devices: Vec<u64>,
+}
+
+// Add up the bytes of stages
+impl Memory {
+    /// Bytes on the host for all that a plan does not count one by one.
+    pub const REST: u64 = 64 << 20;
+
+    /// The memory of stages that follow each other: all results, and the largest of what they work with, each for host and devices.
+    pub fn of_stages<'a>(results: u64, working: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut most = Self::default();
+        for stage in working {
+            most.host = most.host.max(stage.host);
+            most.devices.resize(most.devices.len().max(stage.devices.len()), 0);
+            most.devices.iter_mut().zip(&stage.devices).for_each(|(a, b)| *a = (*a).max(*b));
+        }
+        most.host = most.host.saturating_add(results).saturating_add(Self::REST);
+        most
+    }
+
+    // Refuse a plan beyond the memory
+    /// Refuses `what` where it needs more memory than there is, on the host or on a device of the engine.
+    ///
+    /// # Errors
+    /// `Memory`, with the bytes needed and available; where the system does not tell what is available, nothing is refused. What a
+    /// device says. `Failed` where no thread can be started.
+    pub fn check(&self, engine: &Engine, what: &str) -> Result<(), Error> {
+        start_threads(false)?;
+        refuse_beyond_memory(self.host, || what.into())?;
+        let mut demands = engine.devices().iter().zip(&self.devices);
+        demands.try_for_each(|(gpu, &bytes)| gpu.refuse_beyond_memory(bytes, what))
+    }
+}
+
+// Stages and their times
+/// A part of a computation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stage {
+    /// What a watcher is told when it begins.
+    pub name: &'static str,
+    /// About how long it takes, in seconds.
+    pub seconds: f64,
+}
+
+/// Threads of a processor that do as much as a device.
+const THREADS_OF_A_DEVICE: f64 = 500.0;
+
+/// Seconds until a device is ready for a stage.
+const START_OF_A_DEVICE: f64 = 0.05;
+
+/// Seconds until the libraries are ready that compute with matrices on a device.
+const START_OF_LIBRARIES: f64 = 0.12;
+
+// Time of a stage on an engine
+impl Stage {
+    /// A stage with the `work` that one thread would do in so many seconds by the built-in rates, spread over an engine.
+    pub fn new(name: &'static str, work: &[(CostKind, f64)], engine: &Engine) -> Self {
+        let stage = Self::shared(name, work, engine);
+        match engine.devices() {
+            [] => stage,
+            _ => Self { seconds: START_OF_A_DEVICE + stage.seconds / THREADS_OF_A_DEVICE, ..stage },
+        }
+    }
+
+    /// A stage that one thread, or where the engine has devices one device, would finish alone in so many seconds by the built-in rates.
+    pub fn shared(name: &'static str, alone: &[(CostKind, f64)], engine: &Engine) -> Self {
+        let workers = if engine.devices().is_empty() { threads() } else { engine.place()[1] };
+        Self { name, seconds: engine.speed().seconds(alone) / workers as f64 }
+    }
+
+    /// A stage of one device, whatever others do: it would take so many seconds by the built-in rates.
+    pub fn alone(name: &'static str, alone: &[(CostKind, f64)], engine: &Engine) -> Self {
+        Self { name, seconds: engine.speed().seconds(alone) }
+    }
+
+    /// The stage in which devices get ready, if there are any, of a plan that tells it by itself.
+    pub(crate) fn start(engine: &Engine) -> Option<Self> {
+        let there = !engine.devices().is_empty();
+        there.then_some(Self { name: "start", seconds: START_OF_LIBRARIES })
+    }
+
+    /// Raises the time to that of a piece that one core computes alone, in so many seconds by the built-in rates; devices have no such piece.
+    pub fn with_piece(self, alone: &[(CostKind, f64)], engine: &Engine) -> Self {
+        let piece = if engine.devices().is_empty() { engine.speed().seconds(alone) } else { 0.0 };
+        Self { seconds: self.seconds.max(piece), ..self }
+    }
+}
+
+// Description of a plan
+/// What a plan will do.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Description {
+    /// What is computed, of what: `covariances of 4 guide stars and 2 targets`.
+    pub what: String,
+    /// Name and shape of each result.
+    pub arrays: Vec<(String, Vec<usize>)>,
+    /// `toeplitz` or `dense`; empty where there is no choice.
+    pub form: &'static str,
+    /// Why this form was chosen.
+    pub reason: String,
+    /// How it is computed, in words.
+    pub method: String,
+    /// What slopes are taken to be, as a system file calls it.
+    pub slope_model: &'static str,
+    /// What computes it: `2 threads`.
+    pub engine: String,
+    /// The memory that it takes.
+    pub memory: Memory,
+    /// The stages that it goes through.
+    pub stages: Vec<Stage>,
+    /// Where the rates of their times come from: `built in`, or when they were measured.
+    pub rates: String,
+}
+
+// Seconds of a whole plan
+impl Description {
+    /// About how long all stages take, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.stages.iter().map(|stage| stage.seconds).sum()
+    }
+}
+
+// Tests of memory and time
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Speed;
+
+    #[test]
+    fn stages_share_their_working_memory() {
+        let working = |host, devices: &[u64]| Memory { host, devices: devices.to_vec() };
+        let stages = [working(5, &[1, 7]), working(9, &[]), working(2, &[3, 4])];
+        let memory = Memory::of_stages(100, &stages);
+        assert_eq!(memory, working(Memory::REST + 109, &[3, 7]));
+        assert!(Memory::default().check(&Engine::default(), "nothing").is_ok());
+        let error = working(u64::MAX, &[]).check(&Engine::default(), "everything").unwrap_err();
+        assert!(error.to_string().starts_with("everything needs ") && error.exit_code() == 2);
+        assert_eq!(Memory::of_stages(u64::MAX, &stages).host, u64::MAX);
+    }
+
+    #[test]
+    fn stages_follow_the_paces_and_the_largest_piece() {
+        let engine = Engine::default();
+        let slow = |kind| if kind == CostKind::Memory { 3.0 } else { 2.0 };
+        let slow = engine.clone().with_speed(Speed::measured("now".into(), slow).unwrap());
+        let work = [(CostKind::Memory, 1.0), (CostKind::Products, 5.0)];
+        let [stage, slower] = [&engine, &slow].map(|engine| Stage::new("a", &work, engine));
+        assert!((slower.seconds / stage.seconds - 13.0 / 6.0).abs() < 1e-12);
+        let whole = stage.clone().with_piece(&work, &engine);
+        assert!((whole.seconds / stage.seconds - threads() as f64).abs() < 1e-9);
+        let small =
+            stage.clone().with_piece(&[(CostKind::Products, 1e-3 * stage.seconds)], &engine);
+        assert_eq!(small, stage);
+    }
+}
