@@ -990,9 +990,9 @@ fn shipped_systems_with_mirrors_can_be_imaged()
         if !name.ends_with(".toml") || !shipped(&name).contains("[[mirror]]") {
             continue;
         }
-        let text = shipped(&name);
-        let options = lenslet::psf::PsfOptions::from_toml(&text, &name)?;
-        let plan = lenslet::psf::PsfPlan::new(&System::from_toml(&text, &name)?, options)?;
+        let file = SystemFile::from_toml(&shipped(&name), &name)?;
+        let options = lenslet::psf::PsfOptions::from_system_file(&file)?;
+        let plan = lenslet::psf::PsfPlan::new(&file.system()?, options)?;
         let planned = plan.describe(&lenslet::device::Engine::default());
         assert!(planned.stages.iter().any(|stage| stage.seconds > 0.0), "{name}");
         posed += 1;
