@@ -102,7 +102,7 @@
 //! let plan = SampleFile::from_toml(text, "book/systems/silicon.toml")?.plan()?;
 //! let mut readings = plan.begin(0..plan.places())?;
 //! plan.run(&Engine::default(), &mut readings, &unwatched, &mut |_| Ok(()))?;
-//! let annulus = plan.detectors().rings() + 2; // behind the rings, the corners and the total
+//! let annulus = plan.detectors().layout().annuli.start;
 //! let [column, between] = [0, 1].map(|place| readings.mean[[place, annulus]]);
 //! assert_eq!([column, between].map(|share| (1e4 * share).round()), [32.0, 9.0]); // 0.32 % and 0.09 % of the electrons
 //! # Ok::<(), Error>(())

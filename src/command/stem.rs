@@ -547,7 +547,7 @@ impl Run<'_> {
     ) -> String {
         let plot = self.args.plot.as_deref();
         let (detectors, mean) = (self.plan.detectors(), &readings.mean);
-        let total = mean.column(detectors.rings() + 1).mean().unwrap_or(0.0);
+        let total = mean.column(detectors.layout().total).mean().unwrap_or(0.0);
         if self.args.json {
             let mut summary = json!({
                 "sample": self.args.name(),

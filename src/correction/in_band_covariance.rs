@@ -10,13 +10,13 @@ use crate::model::atmosphere::Layer;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::model::system::{SlopeModel, System};
+use crate::numerics::special::sinc;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, check_targets, truth_sensors, truth_valid,
 };
 use crate::turbulence::cross_covariance::{Slopes, fill_slopes, rectangle, square};
 use crate::turbulence::edge_midpoint::Displacements;
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::spectral::slope::sinc;
 use crate::watch::Watch;
 use ndarray::Array2;
 use rayon::prelude::*;

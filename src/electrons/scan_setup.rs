@@ -4,7 +4,7 @@
 // What posed scans stand on
 use super::beam::{Aberration, Aberrations, Beam, Probe};
 use super::detector::{Annulus, DetectorOptions, PatternOptions, Segmented};
-use super::postprocess::{Finishing, Row};
+use super::postprocess::Finishing;
 use super::prism::{MOST_LOST, Prism, window_fault};
 use super::sample_file::{Algorithm, PreparedSpecimen, SampleFile, Sampling};
 use super::scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings, focused};
@@ -536,26 +536,26 @@ impl Columns<'_> {
     /// What a row has, but for the centre of mass.
     fn parts(&self) -> Result<Vec<Part>, Invalid> {
         let detectors = self.plan.detectors();
-        let (row, options) = (Row::of(detectors), detectors.options());
+        let (layout, options) = (detectors.layout(), detectors.options());
         let per_mrad = self.plan.options().probe.beam.frequency(1.0);
         let angle = Coordinate::signal("angle", "mrad", options.bin / 2.0, options.bin)?;
-        let rings = vec![(angle.also("q", "1/Å", per_mrad)?, row.rings.len())];
+        let rings = vec![(angle.also("q", "1/Å", per_mrad)?, layout.rings.len())];
         let part = |name: &str, columns: Range<usize>, axes| Part {
             name: name.into(),
             columns: columns.collect(),
             axes,
         };
-        let mut parts = vec![part("annular", row.rings.clone(), rings)];
-        for (k, column) in row.annuli.clone().enumerate() {
+        let mut parts = vec![part("annular", layout.rings.clone(), rings)];
+        for (k, column) in layout.annuli.clone().enumerate() {
             parts.push(part(&format!("annulus_{k}"), column..column + 1, vec![]));
         }
-        for (k, sectors) in row.segmented.iter().enumerate() {
+        for (k, sectors) in layout.segmented.iter().enumerate() {
             let axes = vec![(Coordinate::signal("sector", "", 0.0, 1.0)?, sectors.len())];
             parts.push(part(&format!("segmented_{}", k + 1), sectors.clone(), axes));
         }
         if let Some([x, y]) = detectors.pattern_axes() {
-            let columns = (0..row.pattern.len())
-                .map(|k| row.pattern.start + k % y.len() * x.len() + k / y.len());
+            let columns = (0..layout.pattern.len())
+                .map(|k| layout.pattern.start + k % y.len() * x.len() + k / y.len());
             let axes = vec![(frequencies("qx", x)?, x.len()), (frequencies("qy", y)?, y.len())];
             parts.push(Part { name: "four_d".into(), columns: columns.collect(), axes });
         }
@@ -565,18 +565,18 @@ impl Columns<'_> {
     // Centres of mass and their errors
     /// Centres of mass \[1/Å\], (place, axis), if moments were read; or their errors, if those of the readings are given.
     fn centres(&self, errors: Option<&[ArrayView2<'_, f64>]>) -> Option<Vec<Array2<f64>>> {
-        let row = Row::of(self.plan.detectors());
-        let first = (!row.moments.is_empty()).then_some(row.moments.start)?;
+        let layout = self.plan.detectors().layout();
+        let first = (!layout.moments.is_empty()).then_some(layout.moments.start)?;
         let centre = |(n, mean): (usize, &ArrayView2<'_, f64>)| {
             let errors = errors.and_then(|errors| errors.get(n));
             Array2::from_shape_fn((mean.nrows(), 2), |(k, axis)| {
-                let (mean, total) = (mean.row(k), mean[[k, row.total]]);
+                let (mean, total) = (mean.row(k), mean[[k, layout.total]]);
                 if total <= 0.0 {
                     return 0.0;
                 }
                 let centre = mean[first + axis] / total;
                 errors.map_or(centre, |errors| {
-                    (errors[[k, first + axis]] + centre.abs() * errors[[k, row.total]]) / total
+                    (errors[[k, first + axis]] + centre.abs() * errors[[k, layout.total]]) / total
                 })
             })
         };

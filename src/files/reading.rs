@@ -321,7 +321,9 @@ fn read_archive(mut file: BufReader<File>, wanted: &Wanted) -> Result<ArrayD<f64
     let piped = |_| refuse(unknown_format("it is an archive that comes through a pipe"));
     file.rewind().map_err(piped)?;
     let mut archive = ZipArchive::new(file).map_err(|error| refuse(zip_refusal(error)))?;
-    let names = archive.file_names().filter_map(|name| name.strip_suffix(".npy"));
+    let names = archive.file_names().map(|name| name.map_err(|error| refuse(zip_refusal(error))));
+    let names: Vec<_> = names.collect::<Result<_, Error>>()?;
+    let names = names.iter().filter_map(|name| name.strip_suffix(".npy"));
     let names: Vec<String> = names.map(str::to_string).collect();
     let usual = names.iter().any(|name| name == wanted.unit.usual_name());
     let choice = wanted.choice.or(usual.then(|| wanted.unit.usual_name()));
@@ -342,7 +344,7 @@ fn read_archive(mut file: BufReader<File>, wanted: &Wanted) -> Result<ArrayD<f64
 fn zip_refusal(error: ZipError) -> io::Error {
     match error {
         ZipError::Io(error) => error,
-        ZipError::UnsupportedArchive(_) => {
+        ZipError::UnsupportedArchive(_) | ZipError::CompressionMethodNotSupported(_) => {
             io::Error::other("it is compressed in another way than NumPy does it")
         }
         other => io::Error::new(ErrorKind::InvalidData, other),
@@ -400,7 +402,7 @@ pub(crate) fn list_arrays(path: &Path) -> Result<Vec<ListedArray>, Error> {
             for k in 0..archive.len() {
                 let member = archive.by_index(k).map_err(|error| refuse(zip_refusal(error)));
                 let mut member = member?;
-                let name = member.name().to_string();
+                let name = member.name().map_err(|error| refuse(zip_refusal(error)))?.to_string();
                 if name.ends_with(".npy") {
                     all.push(listed(&name, find_npy(&mut member, path)?));
                 }
