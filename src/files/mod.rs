@@ -25,5 +25,3 @@ mod read;
 pub(crate) mod keys;
 pub use keys::{Key, KeyDefault, KeyKind, KeyRange, KeyRow, Keys, key_markdown, key_rows};
 pub(crate) mod spanned_toml;
-#[cfg(feature = "command")]
-pub(crate) mod rewriting;
