@@ -32,7 +32,7 @@ struct Stored<'c> {
 }
 
 /// What the elements of an array are.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Type {
     Numbers(Form),
     Texts,
