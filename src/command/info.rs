@@ -28,28 +28,28 @@ pub struct InfoArgs {
 // Tell what there is
 /// Describes the machine, and a system or a sample if there is one; returns what to print.
 pub fn info(args: &InfoArgs) -> Result<String, Error> {
-    let described = args.file.as_deref().map(Described::read).transpose()?;
+    let described = args.file.as_deref().map(DescribedFile::read).transpose()?;
     let cuda = probe();
     if args.json {
         let mut report = summary::machine_json(&cuda);
-        if let Some((kind, json)) = described.as_ref().map(Described::json) {
+        if let Some((kind, json)) = described.as_ref().map(DescribedFile::json) {
             report[kind] = json;
         }
         return Ok(format!("{report}\n"));
     }
     let mut lines = summary::machine_lines(&cuda);
-    lines.extend(described.iter().flat_map(Described::lines));
+    lines.extend(described.iter().flat_map(DescribedFile::lines));
     Ok(summary::align(&lines))
 }
 
 // Describe the file of info
 /// A file that is described.
-enum Described<'a> {
+enum DescribedFile<'a> {
     System(&'a Path, Box<System>),
     Sample(Box<SampleInfo>),
 }
 
-impl<'a> Described<'a> {
+impl<'a> DescribedFile<'a> {
     fn read(path: &'a Path) -> Result<Self, Error> {
         let (text, name) = (System::text(path)?, path.display().to_string());
         if is_sample(&text) {

@@ -162,7 +162,7 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     let found = plan.run(&engine, &terminal)?;
     let seconds = start.elapsed().as_secs_f64();
     let simulated = simulated(args, &system, &plan, &terminal)?;
-    let told = Report {
+    let told = PsfReport {
         args,
         system: &system,
         plan: &plan,
@@ -222,7 +222,7 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
 
 // Report of the command psf
 /// The results of the command, with what is needed to report them.
-struct Report<'a> {
+struct PsfReport<'a> {
     args: &'a PsfArgs,
     system: &'a System,
     plan: &'a PsfPlan,
@@ -247,7 +247,7 @@ fn simulated(
     LoopSimulation::new(system, options, squares)?.check(realisations as usize, watch)
 }
 
-impl Report<'_> {
+impl PsfReport<'_> {
     fn mode(&self) -> &'static str {
         self.plan.options().correction.mode.name()
     }
@@ -274,7 +274,7 @@ fn width(seen: &Exposure) -> Option<f64> {
 }
 
 // Images for ScopeSim before they are published
-impl Report<'_> {
+impl PsfReport<'_> {
     /// The file for ScopeSim, complete but not yet published.
     fn draft_of_field(&self, path: &Path, origin: Provenance) -> Result<AtomicFile, Error> {
         let (all, targets) = (self.plan.correction().system().targets(), self.found.targets.len());
@@ -294,7 +294,7 @@ impl Report<'_> {
 }
 
 // Maps of a field as arrays
-impl Report<'_> {
+impl PsfReport<'_> {
     /// A map of the field for each wavelength.
     fn by_wavelength(&self, field: &Field, value: &dyn Fn(&Exposure) -> f64) -> Vec<Array2<f64>> {
         let waves = self.plan.options().image.wavelengths.len();
@@ -337,7 +337,7 @@ fn stacked(maps: &[Array2<f64>]) -> ArrayD<f64> {
 }
 
 // Report images in lines
-impl Report<'_> {
+impl PsfReport<'_> {
     fn lines(&self) -> String {
         let (stars, n) =
             (self.system.guide_stars().len(), self.plan.reconstruction().measurements());
@@ -374,7 +374,7 @@ impl Report<'_> {
 }
 
 // Report fields and targets in lines
-impl Report<'_> {
+impl PsfReport<'_> {
     // Files written beside images
     /// Files that are written beside the images.
     fn further_files(&self) -> [(&'static str, Option<&Path>); 3] {
@@ -445,7 +445,7 @@ impl Report<'_> {
 }
 
 // Report images as JSON
-impl Report<'_> {
+impl PsfReport<'_> {
     fn summary(&self) -> Value {
         let (image, image_field) = (&self.plan.options().image, &self.plan.options().field);
         let description = self.plan.describe(self.engine);
@@ -551,7 +551,7 @@ fn told_of(source: &Source, seen: &TargetImage) -> Value {
 }
 
 // Report images in a table
-impl Report<'_> {
+impl PsfReport<'_> {
     /// All directions as comma-separated values.
     fn table(&self) -> String {
         let image = &self.plan.options().image;
@@ -593,7 +593,7 @@ impl Report<'_> {
 }
 
 // Draw the images of a system
-impl Report<'_> {
+impl PsfReport<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         if let (PsfPlotKind::Field, Some(field)) = (self.args.of, &self.plan.options().field) {
             return plot_field(&self.picture_of(field), format);

@@ -61,7 +61,7 @@ pub struct ReconstructArgs {
     errors_only: bool,
     /// Further arrays to write into the output, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ARRAYS")]
-    save: Vec<Extra>,
+    save: Vec<ExtraArray>,
     /// Write telemetry with the control matrices of loops into this file, .aot.fits, too.
     #[arg(long, value_name = "FILE")]
     telemetry: Option<PathBuf>,
@@ -102,7 +102,7 @@ pub struct ReconstructArgs {
 /// Arrays that are written if they are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
-enum Extra {
+enum ExtraArray {
     /// Covariance of the measurements, noise included.
     CMm,
     /// Covariance of the truth with the measurements.
@@ -143,7 +143,7 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
         let expected = format!("a file name that ends in {TELEMETRY}");
         return Err(Invalid::new("telemetry", path.display(), expected).into());
     }
-    if let (true, Some(path)) = (args.save.contains(&Extra::Aot) && !args.quiet, &telemetry) {
+    if let (true, Some(path)) = (args.save.contains(&ExtraArray::Aot) && !args.quiet, &telemetry) {
         let note = format!("--save aot has become --telemetry {}", path.display());
         complain("note", &note);
     }
@@ -185,7 +185,7 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let errors = found.wavefront_errors(&system)?;
     let others = found.other_wavefront_errors(&system)?;
     let seconds = start.elapsed().as_secs_f64();
-    let told = Report { args, system, plan, engine, found, errors, others, seconds };
+    let told = ReconstructReport { args, system, plan, engine, found, errors, others, seconds };
     // Write the reconstruction and its picture
     terminal.writes(output);
     let mut arrays = told.arrays();
@@ -225,7 +225,7 @@ impl ReconstructArgs {
     fn options(&self, text: &str) -> Result<ReconstructorOptions, Error> {
         let name = self.system.display().to_string();
         let said = ReconstructorOptions::from_toml(text, &name)?;
-        let matrices = [Extra::CMm, Extra::CTm, Extra::CTt];
+        let matrices = [ExtraArray::CMm, ExtraArray::CTm, ExtraArray::CTt];
         let method = self.method.unwrap_or(said.method);
         let kept = matrices.iter().find(|matrix| self.save.contains(matrix));
         if let (Inversion::Iterative, Some(matrix)) = (method, kept) {
@@ -244,13 +244,13 @@ impl ReconstructArgs {
 
     /// Refuses eigenvalues where there are none.
     fn check_extras(&self, plan: &ReconstructorPlan) -> Result<(), Error> {
-        if self.save.contains(&Extra::Eigenvalues) && plan.method() != Inversion::Eigen {
+        if self.save.contains(&ExtraArray::Eigenvalues) && plan.method() != Inversion::Eigen {
             let expected =
                 "no such array, as only eigenvectors have them: --method eigen computes them";
             return Err(Invalid::new("save", "eigenvalues", expected).into());
         }
         let expected = "no telemetry, as only errors are asked for";
-        let old = self.save.contains(&Extra::Aot) && plan.errors_only();
+        let old = self.save.contains(&ExtraArray::Aot) && plan.errors_only();
         accept(!old, "save", "aot", expected)?;
         let telemetry = self.telemetry_file().filter(|_| plan.errors_only());
         telemetry
@@ -259,7 +259,7 @@ impl ReconstructArgs {
 
     /// The file of the telemetry, if there shall be one: by its old option next to the output.
     fn telemetry_file(&self) -> Option<PathBuf> {
-        let output = self.output.as_ref().filter(|_| self.save.contains(&Extra::Aot));
+        let output = self.output.as_ref().filter(|_| self.save.contains(&ExtraArray::Aot));
         let next = output.map(|output| output.with_extension(TELEMETRY.trim_start_matches('.')));
         self.telemetry.clone().or(next)
     }
@@ -319,7 +319,7 @@ impl ReconstructArgs {
 
 // Arrays of a reconstruction
 /// All that there is to tell.
-struct Report<'a> {
+struct ReconstructReport<'a> {
     args: &'a ReconstructArgs,
     system: System,
     plan: ReconstructorPlan,
@@ -331,7 +331,7 @@ struct Report<'a> {
     seconds: f64,
 }
 
-impl Report<'_> {
+impl ReconstructReport<'_> {
     fn arrays(&self) -> Arrays<'_> {
         let mut arrays = Arrays::default();
         if let Some(reconstructor) = &self.found.reconstructor {
@@ -347,9 +347,9 @@ impl Report<'_> {
         // Add what else was asked for
         if let Some(covariances) = &self.found.covariances {
             for (extra, name, matrix) in [
-                (Extra::CMm, "c_mm", &covariances.measurements),
-                (Extra::CTm, "c_tm", &covariances.truth_measurements),
-                (Extra::CTt, "c_tt", &covariances.truth),
+                (ExtraArray::CMm, "c_mm", &covariances.measurements),
+                (ExtraArray::CTm, "c_tm", &covariances.truth_measurements),
+                (ExtraArray::CTt, "c_tt", &covariances.truth),
             ] {
                 if self.args.save.contains(&extra) {
                     arrays.add_result(name, matrix.view()).unit("rad2").axes("slope, slope");
@@ -357,7 +357,7 @@ impl Report<'_> {
             }
         }
         if let (Some((values, _)), true) =
-            (&self.found.spectrum, self.args.save.contains(&Extra::Eigenvalues))
+            (&self.found.spectrum, self.args.save.contains(&ExtraArray::Eigenvalues))
         {
             arrays
                 .add("eigenvalues", arr1(values))
@@ -397,7 +397,7 @@ fn geometry(stars: usize, slopes: usize, targets: usize) -> String {
     format!("{measured}; {}", count(targets, "target"))
 }
 
-impl Report<'_> {
+impl ReconstructReport<'_> {
     fn lines(&self) -> String {
         let (targets, m, n) =
             (self.errors.len(), self.plan.truth_slopes(), self.plan.measurements());
@@ -476,7 +476,7 @@ impl Report<'_> {
 }
 
 // Draw a reconstruction
-impl Report<'_> {
+impl ReconstructReport<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let name = short_name(&self.args.system.display().to_string());
         let Reconstruction { reconstructor, spectrum, .. } = &self.found;
@@ -592,10 +592,10 @@ impl ReconstructArgs {
 
 // Tell of errors at points
 /// What was asked, of how many slopes, what was found, and to what tolerance.
-type Points<'a> = (&'a ReconstructArgs, usize, &'a PointErrors, f64);
+type PointsReport<'a> = (&'a ReconstructArgs, usize, &'a PointErrors, f64);
 
 fn lines_of_points(
-    (args, n, found, _): Points,
+    (args, n, found, _): PointsReport,
     (system, seconds, engine): (&System, f64, &str),
 ) -> String {
     let (stars, targets) = (system.guide_stars().len(), found.errors.len());
@@ -618,7 +618,7 @@ fn lines_of_points(
 }
 
 // Tell of errors at points in json
-fn summary_of_points((args, n, found, tolerance): Points, seconds: f64) -> serde_json::Value {
+fn summary_of_points((args, n, found, tolerance): PointsReport, seconds: f64) -> serde_json::Value {
     let of = |rms: fn(&WavefrontError) -> f64| -> Vec<f64> {
         found.errors.iter().map(|error| 1e9 * rms(error)).collect()
     };

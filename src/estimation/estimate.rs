@@ -8,7 +8,7 @@ pub(crate) mod gpu;
 // What the estimate stands on
 use crate::device::engine::Engine;
 use crate::error::{Error, Invalid, accept, count};
-use crate::estimation::blocks::{Measured, Shared, side_by_side, with_noise};
+use crate::estimation::blocks::{MeasuredCovariance, Shared, side_by_side, with_noise};
 use crate::estimation::circulant::{Circulant, Group};
 use crate::estimation::interpolation::{SampledErrors, interpolation_error};
 use crate::estimation::inversion::Inversion;
@@ -401,7 +401,7 @@ impl<T: Real> EstimatorCpu<T> {
         // Build the two operators
         let measured = |rectangles| {
             let (groups, valid, noise) = (&groups[..], &model.valid[..], &model.noise);
-            Measured { groups, rectangles, valid, noise, removed: &model.removed }
+            MeasuredCovariance { groups, rectangles, valid, noise, removed: &model.removed }
                 .operators(options.preconditioned)
         };
         let ((slopes, preconditioner), wavefront): (_, Shared<T>) = match model.covariances {

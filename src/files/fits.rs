@@ -223,7 +223,7 @@ impl Wanted<'_> {
         let (mut images, mut first) = (Vec::new(), None);
         for number in 0.. {
             let Some(keys) = read_keys(file, number).map_err(refuse)? else { break };
-            let keys = Keys { keys, wanted: self };
+            let keys = HeaderKeys { keys, wanted: self };
             let blocks = keys.data_bytes(&keys.shape("NAXIS")?)?.div_ceil(BLOCK as u64);
             let mut data = file.by_ref().take(blocks.saturating_mul(BLOCK as u64));
             if let Some(image) = keys.about(number)? {
@@ -267,7 +267,7 @@ impl Wanted<'_> {
         let mut images = Vec::new();
         for number in 0.. {
             let Some(keys) = read_keys(file, number).map_err(refuse)? else { break };
-            let keys = Keys { keys, wanted: self };
+            let keys = HeaderKeys { keys, wanted: self };
             let blocks = keys.data_bytes(&keys.shape("NAXIS")?)?.div_ceil(BLOCK as u64);
             if let Some(Image { number, name, shape, .. }) = keys.about(number)? {
                 let unit = keys.keys.get("BUNIT").cloned().unwrap_or_default();
@@ -355,12 +355,12 @@ pub(crate) fn read_keys(
 
 // Understand the keys of cards
 /// The keys of a header, and what is wanted of the file that it is from.
-pub(crate) struct Keys<'a> {
+pub(crate) struct HeaderKeys<'a> {
     pub(crate) keys: BTreeMap<String, String>,
     pub(crate) wanted: &'a Wanted<'a>,
 }
 
-impl Keys<'_> {
+impl HeaderKeys<'_> {
     pub(crate) fn number<T: FromStr>(&self, key: &str, default: Option<T>) -> Result<T, Error> {
         let text = self.keys.get(key).map(|text| text.replace('D', "E"));
         let number = text.as_ref().map_or(default, |text| text.parse().ok());

@@ -19,12 +19,12 @@ use crate::model::control::ControlLoop;
 use crate::model::system::{SlopeModel, System};
 use crate::plan::{Description, Stage};
 use crate::psf::budget::Budget;
-use crate::psf::exposures::{Exposures, Strokes};
+use crate::psf::exposures::{Exposures, StrokeCovariance};
 use crate::psf::field::Field;
 use crate::psf::optical_transfer::{Aperture, MOST, TelescopeTransfer};
 use crate::psf::options::{CameraOptions, EXPONENT, ErrorTerm, Exposure, StructureFunctionModel};
 use crate::psf::point_spread::PointSpread;
-use crate::psf::residual::{ResidualOptions, Residuals};
+use crate::psf::residual::{ResidualOptions, ResidualWavefronts};
 use crate::psf::structure_function::Actuators;
 use crate::tomography::ErrorSplit;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
@@ -206,7 +206,7 @@ fn why_independent(
 
 /// Says so where one covariance of all terms does not fit into memory.
 fn beyond_memory(correction: &Correction) -> Option<String> {
-    let (needed, available) = (Residuals::bytes(correction), available_memory()?);
+    let (needed, available) = (ResidualWavefronts::bytes(correction), available_memory()?);
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
     let (needed_gib, available_gib) = (gib(needed), gib(available));
     (needed > available).then(|| {
@@ -398,9 +398,10 @@ impl PsfPlan {
         told.memory.host = told.memory.host.saturating_add(self.bytes());
         // Describe one covariance
         if self.independent.is_none() {
-            let residuals = Residuals::bytes(&self.correction);
+            let residuals = ResidualWavefronts::bytes(&self.correction);
             told.memory.host = told.memory.host.max(residuals).saturating_add(self.bytes());
-            let seconds = Residuals::seconds(&self.correction, self.options.control.as_ref());
+            let seconds =
+                ResidualWavefronts::seconds(&self.correction, self.options.control.as_ref());
             let work = [(CostKind::Integrals, seconds)];
             told.stages.push(Stage::shared(LOOP, &work, &Engine::default()));
         }
@@ -526,7 +527,7 @@ pub struct PsfResult {
 // Expose all targets
 // What targets have of their own
 /// The errors of strokes of a target, by their names in a budget.
-type OwnErrors = Vec<(&'static str, Strokes<'static>)>;
+type OwnErrors = Vec<(&'static str, StrokeCovariance<'static>)>;
 
 /// The errors of a target. If anisoplanatism is a separate term, with the number of the mirrors' shape and C_vv of the tomographic error in the
 /// direction for which that shape is optimised.
@@ -573,7 +574,8 @@ impl PsfPlan {
         let options =
             ResidualOptions { image: &self.options.image, control, mirrors: self.mirrors, apart };
         let to = (engine, watch);
-        let residuals = Residuals::new(&self.correction, &self.reconstruction, &options, to)?;
+        let residuals =
+            ResidualWavefronts::new(&self.correction, &self.reconstruction, &options, to)?;
         let (common, known) = summed(&self.given(telescope)?, telescope)?;
         let mut made = self.exposures(None, (telescope, &common), engine)?;
         let (mut targets, count) = (Vec::new(), self.correction.targets());
@@ -628,7 +630,7 @@ impl PsfPlan {
             if let Some((shape, strokes)) = seen.reference
                 && there.is_none_or(|(known, _)| known != shape)
             {
-                let strokes = Strokes::OnHost(Cow::Borrowed(strokes));
+                let strokes = StrokeCovariance::OnHost(Cow::Borrowed(strokes));
                 let (own, _) = made.by_cause(&[("tomography", strokes)], false)?;
                 there = Some((shape, own.total().powi(2)));
             }
@@ -682,7 +684,7 @@ impl PsfPlan {
         }
         let found = self.reconstruction.run(engine, watch)?;
         let mut whole = |strokes: Array2<f64>| {
-            alone(vec![("tomography", Strokes::OnHost(Cow::Owned(strokes)))])
+            alone(vec![("tomography", StrokeCovariance::OnHost(Cow::Owned(strokes)))])
         };
         if !Self::is_plain(&self.options.correction, correction.system().targets().len()) {
             let left = correction.of(&found, engine)?;
@@ -713,7 +715,7 @@ impl PsfPlan {
             self.begin_target(t, to.1);
             let left = mirrors.left(t, (to.0, &within))?;
             let reference = mirrors.own_error(left.shape).map(|own| (left.shape, own));
-            let here = |(name, part)| (name, Strokes::OnHost(Cow::Owned(part)));
+            let here = |(name, part)| (name, StrokeCovariance::OnHost(Cow::Owned(part)));
             sink(TargetErrors { own: left.parts.into_iter().map(here).collect(), reference })?;
         }
         Ok(())
@@ -751,7 +753,7 @@ impl PsfPlan {
             let parts = [parts.tomography, parts.noise, parts.aliasing].into_iter().zip(scales);
             let strokes = CAUSES.into_iter().zip(parts).map(|(cause, (part, scale))| {
                 let strokes = scale * projector.stroke_errors(&part.view(), engine)?;
-                Ok((cause, Strokes::OnHost(Cow::Owned(strokes))))
+                Ok((cause, StrokeCovariance::OnHost(Cow::Owned(strokes))))
             });
             sink(strokes.collect::<Result<_, Error>>()?)?;
         }
@@ -770,13 +772,13 @@ impl PsfPlan {
         projector: &Projector,
         errors: &ArrayView2<f64>,
         engine: &Engine,
-    ) -> Result<Strokes<'static>, Error> {
+    ) -> Result<StrokeCovariance<'static>, Error> {
         if let (StructureFunctionModel::Stationary, Some(gpu)) =
             (self.options.image.structure, engine.devices().first())
         {
-            return Ok(Strokes::OnDevice(projector.errors_kept(gpu, errors)?));
+            return Ok(StrokeCovariance::OnDevice(projector.errors_kept(gpu, errors)?));
         }
-        Ok(Strokes::OnHost(Cow::Owned(projector.stroke_errors(errors, engine)?)))
+        Ok(StrokeCovariance::OnHost(Cow::Owned(projector.stroke_errors(errors, engine)?)))
     }
 
     // Structure functions of all terms

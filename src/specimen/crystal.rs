@@ -14,8 +14,8 @@ use std::sync::OnceLock;
 /// A crystal: a cell with any angles that repeats in all directions, and the atoms in it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Crystal {
-    lattice: Matrix,
-    inverse: Matrix,
+    lattice: Matrix3,
+    inverse: Matrix3,
     atoms: Vec<Atom>,
 }
 
@@ -477,7 +477,7 @@ impl Crystal {
 
 // Rows and their products
 /// Three rows.
-pub(crate) type Matrix = [[f64; 3]; 3];
+pub(crate) type Matrix3 = [[f64; 3]; 3];
 
 /// The sum of two rows.
 pub(crate) fn plus(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
@@ -505,24 +505,24 @@ pub(crate) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
 }
 
 /// A row times a matrix.
-pub(crate) fn times(row: [f64; 3], matrix: &Matrix) -> [f64; 3] {
+pub(crate) fn times(row: [f64; 3], matrix: &Matrix3) -> [f64; 3] {
     [0, 1, 2].map(|k| row[0] * matrix[0][k] + row[1] * matrix[1][k] + row[2] * matrix[2][k])
 }
 
 /// The volume between three rows, negative where they are left-handed.
-pub(crate) fn determinant(rows: &Matrix) -> f64 {
+pub(crate) fn determinant(rows: &Matrix3) -> f64 {
     dot(rows[0], cross(rows[1], rows[2]))
 }
 
 /// The matrix that undoes another.
-pub(crate) fn inverse(rows: &Matrix) -> Matrix {
+pub(crate) fn inverse(rows: &Matrix3) -> Matrix3 {
     let volume = determinant(rows);
     let columns = [cross(rows[1], rows[2]), cross(rows[2], rows[0]), cross(rows[0], rows[1])];
     [0, 1, 2].map(|k| [columns[0][k] / volume, columns[1][k] / volume, columns[2][k] / volume])
 }
 
 /// The largest cosine between two of three rows: 0 where all angles are right.
-pub(crate) fn skewness(rows: &Matrix) -> f64 {
+pub(crate) fn skewness(rows: &Matrix3) -> f64 {
     let cosine = |j: usize, k: usize| (dot(rows[j], rows[k]) / norm(rows[j]) / norm(rows[k])).abs();
     cosine(0, 1).max(cosine(1, 2)).max(cosine(2, 0))
 }

@@ -12,18 +12,18 @@ use std::ptr::null_mut;
 
 // Handle of cuSOLVER
 /// A handle of cuSOLVER on a stream, and the parameters of its 64-bit functions.
-pub(super) struct Solver {
+pub(super) struct CusolverHandle {
     handle: sys::cusolverDnHandle_t,
     parameters: sys::cusolverDnParams_t,
     stream: CUstream,
 }
 
 // SAFETY: any thread may use these handles; only the thread that holds the lock of the stream does.
-unsafe impl Send for Solver {}
+unsafe impl Send for CusolverHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Solver {}
+unsafe impl Sync for CusolverHandle {}
 
-impl Drop for Solver {
+impl Drop for CusolverHandle {
     fn drop(&mut self) {
         // SAFETY: both were made with this structure and belong to it; a null handle only gives an error status, which is ignored.
         unsafe {
@@ -43,7 +43,7 @@ fn told<T, E: Debug>(call: &'static str, status: Result<T, E>) -> Result<T, Erro
     })
 }
 
-impl Solver {
+impl CusolverHandle {
     /// A handle on a stream. The library must be present.
     pub fn open(stream: CUstream) -> Result<Self, Error> {
         let mut solver = Self { handle: null_mut(), parameters: null_mut(), stream };

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 // Table for exchanges of ranks
 /// Exchange of bytes between the ranks of one identifier, in rounds.
-pub(super) struct Table {
+pub(super) struct ByteExchange {
     round: Mutex<Round>,
     full: Condvar,
     ranks: usize,
@@ -27,7 +27,7 @@ struct Round {
 }
 
 /// All tables of this process by their identifiers.
-static TABLES: Mutex<Option<HashMap<Vec<u8>, Arc<Table>>>> = Mutex::new(None);
+static TABLES: Mutex<Option<HashMap<Vec<u8>, Arc<ByteExchange>>>> = Mutex::new(None);
 
 /// An unused identifier.
 pub(super) fn identifier() -> Vec<u8> {
@@ -36,7 +36,7 @@ pub(super) fn identifier() -> Vec<u8> {
 }
 
 // Exchange bytes between ranks
-impl Table {
+impl ByteExchange {
     /// Contributes the bytes of a rank, and returns those of all ranks.
     fn exchange(&self, rank: usize, bytes: Vec<u8>) -> Result<Arc<Vec<Vec<u8>>>, Error> {
         let mut round = lock(&self.round);
@@ -62,7 +62,7 @@ impl Table {
 /// An emulated device as one rank of several.
 pub(super) struct EmulatedRank {
     state: Arc<Mutex<State>>,
-    table: Arc<Table>,
+    table: Arc<ByteExchange>,
     place: [usize; 2],
 }
 
@@ -77,7 +77,7 @@ impl EmulatedRank {
         let mut tables = lock(&TABLES);
         let new = || {
             let (round, full) = Default::default();
-            Arc::new(Table { round, full, ranks: place[1] })
+            Arc::new(ByteExchange { round, full, ranks: place[1] })
         };
         let known = tables.get_or_insert_default().entry(identifier.to_vec());
         let table = Arc::clone(known.or_insert_with(new));

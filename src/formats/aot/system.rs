@@ -863,7 +863,7 @@ pub fn read_slopes(path: &Path, system: &System) -> Result<Array2<f64>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::aot::Row;
+    use crate::formats::aot::AotRow;
     use crate::numerics::Precision;
     use std::fs::File;
 
@@ -1059,7 +1059,7 @@ mod tests {
     #[test]
     fn telemetry_of_no_system_is_refused() -> Checked {
         let (system, folder) = (system(), tempfile::tempdir()?);
-        type Change = fn(&mut Row) -> &mut Row;
+        type Change = fn(&mut AotRow) -> &mut AotRow;
         let cases: [(&str, usize, Change, &str); 10] = [
             // Telemetry that makes no sense
             ("AOT_TELESCOPES", 0, |row| row.number("ELEVATION", 0.0), "[0].ELEVATION = 0"),

@@ -2,11 +2,11 @@
 //! Errors at points on devices.
 
 // What errors at points on devices stand on
-use super::{Answers, Job, PointErrorsPlan, Strip};
+use super::{Answers, Job, PointErrorsPlan, PointStrip};
 use crate::device::gpu::{Buffer, Gpu};
 use crate::device::{Workers, engine::Engine, gather};
 use crate::error::Error;
-use crate::estimation::blocks::Measured;
+use crate::estimation::blocks::MeasuredCovariance;
 use crate::estimation::blocks::gpu::{modes_of, systems_on};
 use crate::estimation::circulant::Group;
 use crate::estimation::estimate::gpu::{bytes_needed, stacked};
@@ -138,7 +138,7 @@ impl<T: Real> Explainer<T> {
     fn explain(
         &mut self,
         job: &Job,
-        strip: &Strip,
+        strip: &PointStrip,
         row: usize,
         watch: &dyn Watch,
     ) -> Result<(Vec<ExplainedVariance>, Vec<f64>), Error> {
@@ -172,7 +172,7 @@ impl<T: Real> Explainer<T> {
         };
         let (valid, noise) = (&model.valid[..], &model.noise);
         let removed = &model.removed;
-        let measured = Measured { groups: &groups, rectangles, valid, noise, removed };
+        let measured = MeasuredCovariance { groups: &groups, rectangles, valid, noise, removed };
         let (tilts, n) = (job.tilts(), noise.variances.len());
         let unseen = (!model.removed.is_empty())
             .then(|| ModesGpu::new(gpu, [n, batch], &modes_of(&model.removed)));

@@ -6,7 +6,7 @@ use super::{ExplainedVariance, Ritz, Step, aims, patternless};
 use crate::device::gpu::{Argument, Buffer, Gpu, Graph, Kernel, Shape};
 use crate::error::Error;
 use crate::linear::operator::gpu::DeviceOperator;
-use crate::linear::solver::gpu::{Method, SCALARS, SolverWorkspace, descent};
+use crate::linear::solver::gpu::{SCALARS, SolverMethod, SolverWorkspace, descent};
 use crate::linear::solver::{Solver, Stop, norm_of};
 use crate::numerics::real::Real;
 use ndarray::{Array2, s};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// [`solve_together`](super::solve_together) and [`explain_together`](super::explain_together) do on cores.
 pub(crate) struct SideBySide<T> {
     work: SolverWorkspace<T>,
-    method: Box<dyn Method<T>>,
+    method: Box<dyn SolverMethod<T>>,
     iteration: Graph,
     begin: Kernel,
     multiply: Kernel,
@@ -46,7 +46,10 @@ impl<T: Real> SideBySide<T> {
     }
 
     /// A solver by this method, whose iteration is recorded here.
-    pub(crate) fn of(work: SolverWorkspace<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
+    pub(crate) fn of(
+        work: SolverWorkspace<T>,
+        method: Box<dyn SolverMethod<T>>,
+    ) -> Result<Self, Error> {
         method.iterate(&work)?;
         let iteration = work.a.gpu().record(|| method.iterate(&work))?;
         Ok(Self {
