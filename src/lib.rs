@@ -31,7 +31,8 @@
 //! | [`watch`] | progress and cancellation of a computation | [`watch::Watch`], [`watch::Observer`] |
 //! | [`device`] | CPU threads and GPUs, memory | [`device::Engine`] |
 //! | [`plan`] | description, memory and run time of a computation | [`plan::Description`] |
-//! | [`files`] | arrays in NPZ, FITS, HDF5 and other formats | [`files::Arrays`], [`files::read_array`] |
+//! | [`data`] | named arrays with dimensions, coordinates, units and attributes | [`data::DataSet`] |
+//! | [`files`] | data sets in NPZ, FITS, HDF5 and other formats | [`files::Format`], [`files::read_array`] |
 //! | [`plot`] | pictures of results, SVG or PNG | [`plot::Figure`] |
 //! | [`numerics`] | special functions, quadrature, tables, transforms | [`numerics::Precision`] |
 //! | [`error`](mod@error) | errors with file, line, value and expectation | [`Error`], [`Invalid`] |
@@ -135,6 +136,8 @@ pub mod watch;
 pub mod device;
 pub mod plan;
 pub mod linear;
+#[cfg_attr(not(feature = "files"), allow(dead_code))] // files write coordinates
+pub mod data;
 #[cfg(feature = "files")]
 pub mod files;
 pub mod model;

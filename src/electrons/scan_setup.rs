@@ -10,8 +10,9 @@ use super::sample_file::{Algorithm, PreparedSpecimen, SampleFile, Sampling};
 use super::scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings, focused};
 use super::scan_images::{Edge, integrated};
 use super::wave_grid::WaveGrid;
+use crate::data::{Coordinate, DataSet, Element as ArrayElement, Variable};
 use crate::error::{Error, Invalid, accept, is_ordered, positive};
-use crate::files::signals::{Axis, Instrument, Sample, Signal, Signals};
+use crate::files::Instrument;
 use crate::numerics::real::Real;
 use crate::specimen::{Element, Slicing};
 use ndarray::{Array2, Array3, ArrayD, ArrayView1, ArrayView2, Axis as NdAxis};
@@ -434,24 +435,24 @@ impl StemPlan {
     ///
     /// # Errors
     /// `Invalid` where readings are not of this whole plan, or a centre of mass is to be integrated that was not read; `NotFinite` where one is no number.
-    pub fn signals<T: Real + Sample>(
+    pub fn signals<T: Real + ArrayElement>(
         &self,
         readings: &StemReadings,
         finishing: &Finishing,
-    ) -> Result<Signals<'static>, Error> {
+    ) -> Result<DataSet<'static>, Error> {
         let (finished, options) = (finishing.finish(self, readings)?, self.options());
         let (values, errors) = (self.detectors().values(), finished.standard_error());
         let series = series(&options.defoci, &options.ends, &options.slicing)?;
         let means = finished.mean.axis_chunks_iter(NdAxis(1), values).collect();
         let all = Columns { plan: self, means, series: &series };
-        let mut signals = Signals::default();
+        let mut signals = DataSet::default();
         all.add_to::<T>(&mut signals, finishing)?;
         if let Some(errors) = errors {
             let errors: Vec<_> = errors.axis_chunks_iter(NdAxis(1), values).collect();
             all.add_errors_to::<T>(&mut signals, &errors)?;
         }
         note_series(&mut signals, &series)?;
-        signals.set_instrument(self.instrument())?;
+        self.instrument().add_to(&mut signals)?;
         Ok(signals)
     }
 
@@ -469,18 +470,20 @@ pub(super) fn series(
     defoci: &[f64],
     ends: &[usize],
     slicing: &Slicing,
-) -> Result<Vec<Axis>, Invalid> {
+) -> Result<Vec<Coordinate>, Invalid> {
     let thickness = |&end: &usize| (end as f64 * slicing.thickness()).min(slicing.height());
     let thicknesses: Vec<f64> = ends.iter().map(thickness).collect();
     let all = [("defocus", defoci), ("thickness", &thicknesses[..])].into_iter();
-    all.filter(|(_, all)| all.len() > 1).map(|(name, all)| Axis::series(name, "Å", all)).collect()
+    all.filter(|(_, all)| all.len() > 1)
+        .map(|(name, all)| Coordinate::series(name, "Å", all))
+        .collect()
 }
 
 /// Notes the values of a series as facts, for readers who do not look at axes.
-pub(super) fn note_series(signals: &mut Signals, series: &[Axis]) -> Result<(), Invalid> {
+pub(super) fn note_series(signals: &mut DataSet, series: &[Coordinate]) -> Result<(), Invalid> {
     for axis in series.iter().filter(|axis| axis.values().len() <= 1000) {
         let key = if axis.name() == "defocus" { "defoci" } else { "thicknesses" };
-        signals.fact(key, axis.values())?;
+        signals.set_attribute(key, axis.values())?;
     }
     Ok(())
 }
@@ -491,29 +494,29 @@ struct Columns<'a> {
     plan: &'a StemPlan,
     means: Vec<ArrayView2<'a, f64>>,
     /// Axes of foci and planes.
-    series: &'a [Axis],
+    series: &'a [Coordinate],
 }
 
 /// A signal's name, its columns in their order, and what they are.
 struct SignalColumns {
     name: String,
     columns: Vec<usize>,
-    axes: Vec<(Axis, usize)>,
+    axes: Vec<(Coordinate, usize)>,
 }
 
 impl Columns<'_> {
     /// A signal of some columns of `values`, which are as the means are.
-    fn signal<T: Real + Sample>(
+    fn signal<T: Real + ArrayElement>(
         &self,
         name: &str,
         part: &SignalColumns,
         values: &[ArrayView2<'_, f64>],
-    ) -> Result<Signal<'static>, Error> {
+    ) -> Result<Variable<'static>, Error> {
         let (scan, mut axes) = (&self.plan.options().scan, self.series.to_vec());
         let mut shape: Vec<usize> = axes.iter().map(|axis| axis.values().len()).collect();
         shape.extend(scan.counts());
         for (axis, name) in ["x", "y"].into_iter().enumerate() {
-            axes.push(Axis::navigation(name, "Å", scan.place(0)[axis], scan.step()[axis])?);
+            axes.push(Coordinate::navigation(name, "Å", scan.place(0)[axis], scan.step()[axis])?);
         }
         for (axis, count) in &part.axes {
             shape.push(*count);
@@ -526,7 +529,7 @@ impl Columns<'_> {
             values.iter().flat_map(|one| one.outer_iter().flat_map(row)).collect();
         let expected = || Invalid::new(name, values.len(), format!("readings for {shape:?}"));
         let array = ArrayD::from_shape_vec(&shape[..], numbers).map_err(|_| expected())?;
-        Signal::new(name, array, axes)
+        Variable::new(name, array, axes)
     }
 
     // All parts of a row
@@ -535,7 +538,7 @@ impl Columns<'_> {
         let detectors = self.plan.detectors();
         let (layout, options) = (detectors.layout(), detectors.options());
         let per_mrad = self.plan.options().probe.beam.frequency(1.0);
-        let angle = Axis::signal("angle", "mrad", options.bin / 2.0, options.bin)?;
+        let angle = Coordinate::signal("angle", "mrad", options.bin / 2.0, options.bin)?;
         let rings = vec![(angle.also("q", "1/Å", per_mrad)?, layout.rings.len())];
         let part = |name: &str, columns: Range<usize>, axes| SignalColumns {
             name: name.into(),
@@ -547,7 +550,7 @@ impl Columns<'_> {
             parts.push(part(&format!("annulus_{k}"), column..column + 1, vec![]));
         }
         for (k, sectors) in layout.segmented.iter().enumerate() {
-            let axes = vec![(Axis::signal("sector", "", 0.0, 1.0)?, sectors.len())];
+            let axes = vec![(Coordinate::signal("sector", "", 0.0, 1.0)?, sectors.len())];
             parts.push(part(&format!("segmented_{}", k + 1), sectors.clone(), axes));
         }
         if let Some([x, y]) = detectors.pattern_axes() {
@@ -582,33 +585,33 @@ impl Columns<'_> {
 
     // Add all parts to signals
     /// Adds everything that was read.
-    fn add_to<T: Real + Sample>(
+    fn add_to<T: Real + ArrayElement>(
         &self,
-        signals: &mut Signals<'static>,
+        signals: &mut DataSet<'static>,
         finishing: &Finishing,
     ) -> Result<(), Error> {
         for part in self.parts()? {
-            signals.add(self.signal::<T>(&part.name, &part, &self.means)?)?;
+            signals.insert(self.signal::<T>(&part.name, &part, &self.means)?)?;
         }
         let centres = self.centres(None);
         let lacking = finishing.integrated_centre && centres.is_none();
         accept(!lacking, "integrated_centre", true, "a centre of mass that was read")?;
         let Some(centres) = centres else { return Ok(()) };
         let part = centre_part()?;
-        signals.add(self.signal::<T>(&part.name, &part, &views(&centres))?)?;
+        signals.insert(self.signal::<T>(&part.name, &part, &views(&centres))?)?;
         if finishing.integrated_centre {
             let phase = |centres: &Array2<f64>| self.integral(centres.view(), finishing.edge);
             let phases = centres.iter().map(phase).collect::<Result<Vec<_>, _>>()?;
             let part = SignalColumns { name: "idpc".into(), columns: vec![0], axes: vec![] };
-            signals.add(self.signal::<T>(&part.name, &part, &views(&phases))?)?;
+            signals.insert(self.signal::<T>(&part.name, &part, &views(&phases))?)?;
         }
         Ok(())
     }
 
     /// Adds the standard errors of everything that was read.
-    fn add_errors_to<T: Real + Sample>(
+    fn add_errors_to<T: Real + ArrayElement>(
         &self,
-        signals: &mut Signals<'static>,
+        signals: &mut DataSet<'static>,
         errors: &[ArrayView2<'_, f64>],
     ) -> Result<(), Error> {
         for part in self.parts()? {
@@ -616,11 +619,11 @@ impl Columns<'_> {
                 "annular" => "standard_error".into(),
                 other => format!("standard_error_{other}"),
             };
-            signals.add(self.signal::<T>(&name, &part, errors)?)?;
+            signals.insert(self.signal::<T>(&name, &part, errors)?)?;
         }
         let Some(centres) = self.centres(Some(errors)) else { return Ok(()) };
         let name = "standard_error_centre_of_mass";
-        Ok(signals.add(self.signal::<T>(name, &centre_part()?, &views(&centres))?)?)
+        Ok(signals.insert(self.signal::<T>(name, &centre_part()?, &views(&centres))?)?)
     }
     /// The [integral](integrated) of centres of mass (place, axis), as one column.
     fn integral(&self, centres: ArrayView2<'_, f64>, edge: Edge) -> Result<Array2<f64>, Invalid> {
@@ -634,8 +637,8 @@ impl Columns<'_> {
 
 // Axes of parts
 /// An axis of these frequencies \[1/Å\].
-fn frequencies(name: &str, q: &[f64]) -> Result<Axis, Invalid> {
-    Axis::signal(name, "1/Å", q[0], if q.len() > 1 { q[1] - q[0] } else { 1.0 })
+fn frequencies(name: &str, q: &[f64]) -> Result<Coordinate, Invalid> {
+    Coordinate::signal(name, "1/Å", q[0], if q.len() > 1 { q[1] - q[0] } else { 1.0 })
 }
 
 fn views(all: &[Array2<f64>]) -> Vec<ArrayView2<'_, f64>> {
@@ -644,7 +647,7 @@ fn views(all: &[Array2<f64>]) -> Vec<ArrayView2<'_, f64>> {
 
 /// Centres of mass, in columns of their own.
 fn centre_part() -> Result<SignalColumns, Invalid> {
-    let axes = vec![(Axis::labelled("axis", &["x", "y"])?, 2)];
+    let axes = vec![(Coordinate::labelled("axis", &["x", "y"])?, 2)];
     Ok(SignalColumns { name: "centre_of_mass".into(), columns: vec![0, 1], axes })
 }
 
@@ -653,7 +656,6 @@ fn centre_part() -> Result<SignalColumns, Invalid> {
 mod tests {
     use super::*;
     use crate::device::Engine;
-    use crate::files::signals::Samples;
     use crate::numerics::Precision;
     use crate::watch::unwatched;
 
@@ -672,12 +674,8 @@ mod tests {
         (file, plan, readings)
     }
 
-    fn values(signals: &Signals, name: &str) -> ArrayD<f64> {
-        let signal = signals.items().find(|signal| signal.name() == name);
-        match signal.unwrap_or_else(|| panic!("no {name}")).samples() {
-            Samples::F64(values) => values.to_owned(),
-            _ => unreachable!("of double precision"),
-        }
+    fn values(signals: &DataSet, name: &str) -> ArrayD<f64> {
+        signals.array::<f64, ndarray::IxDyn>(name).unwrap()
     }
 
     #[test]
@@ -685,10 +683,8 @@ mod tests {
         let (_, plan, readings) = scanned(SMALL);
         assert_eq!((plan.options().scan.counts(), plan.configurations()), ([6, 3], 2));
         let signals = plan.signals::<f64>(&readings, &Finishing::default()).unwrap();
-        let found: Vec<_> = signals
-            .items()
-            .map(|signal| (signal.name(), signal.samples().shape().to_vec()))
-            .collect();
+        let found: Vec<_> =
+            signals.iter().map(|signal| (signal.name(), signal.shape().to_vec())).collect();
         let (rings, [x, y]) = (plan.detectors().rings(), plan.detectors().pattern_axes().unwrap());
         let parts = ["annular", "annulus_0", "four_d", "centre_of_mass"];
         let shapes = [vec![rings], vec![], vec![x.len(), y.len()], vec![2]];
@@ -719,7 +715,7 @@ mod tests {
         assert!(one(0).abs() > 1e-6 && one(0) != one(1));
         let (_, once, first) = scanned(&SMALL.replace("configurations = 2", "configurations = 1"));
         let alone = once.signals::<f64>(&first, &Finishing::default()).unwrap();
-        assert!(alone.items().all(|signal| !signal.name().starts_with("standard")));
+        assert!(alone.iter().all(|signal| !signal.name().starts_with("standard")));
         for (name, slack) in [("annulus_0", 1e-12), ("four_d", 1e-12), ("centre_of_mass", 0.03)] {
             let [mean, one] = [&signals, &alone].map(|signals| values(signals, name));
             let (error, apart) =
@@ -751,7 +747,7 @@ mod tests {
         assert_eq!(shared.unwrap().plan().unwrap().options().method, method);
         let finishing = file.finishing(&plan);
         let signals = plan.signals::<f64>(&readings, &finishing).unwrap();
-        assert_eq!(signals.items().count(), 4);
+        assert_eq!(signals.iter().count(), 4);
         let (_, whole, all) = scanned(&still);
         let alone = whole.signals::<f64>(&all, &finishing).unwrap();
         for name in ["annular", "annulus_0", "centre_of_mass", "four_d"] {
@@ -762,8 +758,7 @@ mod tests {
             assert!((&plane(2) - &short).iter().all(|x| x.abs() < 1e-13));
             assert!(plane(1) != short && plane(0) != plane(1));
         }
-        let axes =
-            |name: &str| signals.items().find(|one| one.name() == name).unwrap().axes().to_vec();
+        let axes = |name: &str| signals.get(name).unwrap().coordinates().to_vec();
         let [defocus, thickness] = [0, 1].map(|k| axes("four_d")[k].clone());
         assert_eq!((defocus.name(), defocus.values()), ("defocus", &[0.0, 40.0][..]));
         assert_eq!((thickness.name(), thickness.values().len()), ("thickness", 3));

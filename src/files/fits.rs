@@ -1,8 +1,10 @@
 // Tangled from book/src/reading.md: edit there, or here and run cargo tangle stitch.
 //! The astronomers' format FITS: images with headers of cards, written and read.
 
-use super::arrays::{Arrays, Card, Entry, Kind, Number, Values};
+use super::npz::{Kind, Number};
 use super::reading::{ArrayHeader, ListedArray, Wanted, cut_short, unknown_format};
+use crate::data::{Attribute, AttributeValue, Coordinate, DataSet};
+use crate::data::{TypedArray, Values, Variable};
 use crate::error::Error;
 use crate::numerics::real::Precision;
 use ndarray::ArrayD;
@@ -13,44 +15,44 @@ use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 /// Bytes of a block: headers and data of a FITS file are filled up to a multiple of it.
 pub(crate) const BLOCK: usize = 2880;
 
-impl Arrays<'_> {
+impl DataSet<'_> {
     pub(super) fn write_fits(&self, mut file: impl Write, precision: Precision) -> io::Result<()> {
         let mut cards = Cards::first();
-        self.note_on(&mut cards);
+        self.write_attributes(&mut cards);
         file.write_all(&cards.finish())?;
         self.write_extensions(&mut file, precision)?;
         file.flush()
     }
 
-    /// Adds the notes to the cards of the first header.
-    pub(crate) fn note_on(&self, cards: &mut Cards) {
-        self.0.iter().filter(|entry| entry.note).for_each(|entry| cards.note(entry));
+    /// Adds the attributes to the cards of the first header.
+    pub(crate) fn write_attributes(&self, cards: &mut Cards) {
+        self.attributes.iter().for_each(|attribute| cards.attribute(attribute));
     }
 
-    /// Writes all that is no note, each as an extension.
+    /// Writes each variable as an extension.
     pub(crate) fn write_extensions(
         &self,
         file: &mut impl Write,
         precision: Precision,
     ) -> io::Result<()> {
-        for entry in self.0.iter().filter(|entry| !entry.note) {
-            entry.refuse_complex()?;
+        for variable in &self.variables {
+            variable.refuse_complex()?;
             // Write one extension
-            let number = entry.number(precision, true);
-            let shape = if entry.shape().is_empty() { &[1] } else { entry.shape() };
-            let header = match &entry.values {
+            let number = variable.number(precision, true);
+            let shape = if variable.shape().is_empty() { &[1] } else { variable.shape() };
+            let header = match &variable.values {
                 Values::Table(table) => {
-                    table_header(entry, [number.bytes, shape[0]], table.columns())
+                    table_header(variable, [number.bytes, shape[0]], table.forms())
                 }
                 Values::Text(text) => {
                     let form = format!("{}B", text.len());
                     let column = ["text", form.as_str(), ""];
-                    table_header(entry, [number.bytes, 1], std::iter::once(column))
+                    table_header(variable, [number.bytes, 1], std::iter::once(column))
                 }
-                _ => image_header(entry, number, shape),
+                Values::Array(_) => image_header(variable, number, shape),
             };
             file.write_all(&header)?;
-            number.write(&entry.values, file)?;
+            number.write(&variable.values, file)?;
             let partial = shape.iter().fold(number.bytes, |rest, n| rest * (n % BLOCK) % BLOCK);
             file.write_all(&vec![0; (BLOCK - partial) % BLOCK])?;
         }
@@ -59,9 +61,9 @@ impl Arrays<'_> {
 }
 
 // Refuse complex numbers in FITS
-impl Entry<'_> {
+impl Variable<'_> {
     fn refuse_complex(&self) -> io::Result<()> {
-        if !matches!(self.values, Values::C64(_) | Values::C32(_)) {
+        if !self.array().is_some_and(TypedArray::is_complex) {
             return Ok(());
         }
         let reason = format!("{} is complex, and an image in FITS is not", self.name);
@@ -101,16 +103,16 @@ impl Cards {
         self.push(&format!("{key:<8}= '{:<8}'", short.replace('\'', "''")));
     }
 
-    // Notes of any length
-    fn note(&mut self, entry: &Entry) {
-        let key: String = entry.name.to_ascii_uppercase().chars().take(8).collect();
-        match &entry.values {
-            Values::Text(text) => self.long_text(&key, text),
-            Values::I64(values) => values.iter().for_each(|n| self.value(&key, n, &entry.about)),
-            Values::F64(values) => {
-                values.iter().for_each(|x| self.value(&key, format_args!("{x:E}"), &entry.about));
-            }
-            _ => {}
+    // Attributes of any length
+    fn attribute(&mut self, Attribute { name, value, comment }: &Attribute) {
+        let key: String = name.to_ascii_uppercase().chars().take(8).collect();
+        let mut number = |x: &f64| self.value(&key, format_args!("{x:E}"), comment);
+        match value {
+            AttributeValue::Number(x) => number(x),
+            AttributeValue::Numbers(all) => all.iter().for_each(number),
+            AttributeValue::Text(text) => self.long_text(&key, text),
+            AttributeValue::Integer(n) => self.value(&key, n, comment),
+            AttributeValue::Flag(is) => self.value(&key, logical(*is), comment),
         }
     }
 
@@ -133,16 +135,22 @@ impl Cards {
         }
     }
 
-    // Write the cards of an entry
-    /// The cards that an entry has of its own.
-    fn own(&mut self, entry: &Entry) {
-        for (key, card) in &entry.cards {
+    // Write the cards of a variable
+    /// The cards of the attributes of a variable.
+    fn own(&mut self, variable: &Variable) {
+        for Attribute { name: key, value, .. } in &variable.attributes {
             let long = key.len() > 8;
             let key = if long { format!("HIERARCH {key}") } else { format!("{key:<8}") };
-            match card {
-                Card::Text(text) if !long => self.long_text(&key, text),
-                Card::Text(text) => self.push(&format!("{key} = '{}'", text.replace('\'', "''"))),
-                Card::Number(x) => self.push(&format!("{key}= {:>20}", format!("{x:E}"))),
+            let mut number = |x: &f64| self.push(&format!("{key}= {:>20}", format!("{x:E}")));
+            match value {
+                AttributeValue::Number(x) => number(x),
+                AttributeValue::Numbers(all) => all.iter().for_each(number),
+                AttributeValue::Text(text) if !long => self.long_text(&key, text),
+                AttributeValue::Text(text) => {
+                    self.push(&format!("{key} = '{}'", text.replace('\'', "''")));
+                }
+                AttributeValue::Integer(n) => self.push(&format!("{key}= {n:>20}")),
+                AttributeValue::Flag(is) => self.push(&format!("{key}= {:>20}", logical(*is))),
             }
         }
     }
@@ -163,34 +171,39 @@ impl Cards {
 }
 
 // Describe an array to FITS
-fn image_header(entry: &Entry, number: Number, shape: &[usize]) -> Vec<u8> {
+/// A truth value of a card.
+fn logical(is: bool) -> char {
+    if is { 'T' } else { 'F' }
+}
+
+fn image_header(variable: &Variable, number: Number, shape: &[usize]) -> Vec<u8> {
     let sign = if number.kind == Kind::Float { "-" } else { "" };
     let mut cards = Cards::default();
     cards.text("XTENSION", "IMAGE");
     cards.value("BITPIX", format!("{sign}{}", 8 * number.bytes), "bits of a number");
     cards.value("NAXIS", shape.len(), "");
-    let mut axes = entry.axes.rsplit(',').map(str::trim);
+    let mut names = variable.dimensions.iter().rev().map(Coordinate::name);
     for (k, length) in shape.iter().rev().enumerate() {
-        cards.value(&format!("NAXIS{}", k + 1), length, axes.next().unwrap_or_default());
+        cards.value(&format!("NAXIS{}", k + 1), length, names.next().unwrap_or_default());
     }
     cards.value("PCOUNT", 0, "");
     cards.value("GCOUNT", 1, "");
-    cards.long_text("EXTNAME", &entry.name.to_ascii_uppercase());
+    cards.long_text("EXTNAME", &variable.name.to_ascii_uppercase());
     // Cards for people to read
-    if !entry.unit.is_empty() {
-        cards.text("BUNIT", &entry.unit);
+    if !variable.unit.is_empty() {
+        cards.text("BUNIT", &variable.unit);
     }
-    cards.remark(&entry.about);
+    cards.remark(&variable.long_name);
     if number.kind == Kind::Bool {
         cards.remark("1 is true, 0 is false");
     }
-    cards.own(entry);
+    cards.own(variable);
     cards.finish()
 }
 
 // Describe a table to FITS
 fn table_header<'c>(
-    entry: &Entry,
+    variable: &Variable,
     [row, rows]: [usize; 2],
     columns: impl ExactSizeIterator<Item = [&'c str; 3]>,
 ) -> Vec<u8> {
@@ -203,7 +216,7 @@ fn table_header<'c>(
     cards.value("PCOUNT", 0, "");
     cards.value("GCOUNT", 1, "");
     cards.value("TFIELDS", columns.len(), "columns");
-    cards.text("EXTNAME", &entry.name.to_ascii_uppercase());
+    cards.text("EXTNAME", &variable.name.to_ascii_uppercase());
     for (k, [name, form, unit]) in columns.enumerate() {
         cards.text(&format!("TTYPE{}", k + 1), name);
         cards.text(&format!("TFORM{}", k + 1), form);
@@ -211,7 +224,7 @@ fn table_header<'c>(
             cards.text(&format!("TUNIT{}", k + 1), unit);
         }
     }
-    cards.remark(&entry.about);
+    cards.remark(&variable.long_name);
     cards.finish()
 }
 
@@ -439,16 +452,16 @@ impl HeaderKeys<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::arrays::ArrayFormat;
+    use crate::files::Format;
 
     /// The file of a lopsided matrix.
     fn written() -> io::Result<Vec<u8>> {
         let matrix = ndarray::array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]];
-        let mut arrays = Arrays::default();
-        let entry = arrays.add("matrix", matrix.view());
-        entry.unit("m rad").axes("y, x").about("it's a test");
+        let mut data = DataSet::default();
+        let entry = data.add("matrix", matrix.view());
+        entry.unit("m rad").dimensions("y, x").long_name("it's a test");
         let mut file = io::Cursor::new(Vec::new());
-        arrays.write(&mut file, ArrayFormat::Fits, Precision::F64)?;
+        data.write(&mut file, Format::Fits, Precision::F64)?;
         Ok(file.into_inner())
     }
 
@@ -488,7 +501,7 @@ mod tests {
         let first = [
             "SIMPLE  =                    T / this is a FITS file",
             "BITPIX  =                    8",
-            "NAXIS   =                    0 / all arrays are in the extensions",
+            "NAXIS   =                    0 / all data are in the extensions",
             "EXTEND  =                    T",
             concat!("CREATOR = 'lenslet ", env!("CARGO_PKG_VERSION"), "'"),
             "END",

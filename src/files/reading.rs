@@ -3,7 +3,7 @@
 
 use crate::device::{available_memory, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
-use crate::files::arrays::{Kind, Number};
+use crate::files::npz::{Kind, Number};
 use crate::units::{ARCSEC, DEGREE};
 use ndarray::{Array2, ArrayD, Axis, Dimension, IxDyn, ShapeBuilder};
 use ndarray_npy::npy::header::{Header, Layout, ReadHeaderError};
@@ -49,13 +49,13 @@ pub fn read_array(path: &Path, axes: [usize; 2], unit: Unit) -> Result<ArrayD<f6
 /// Reads an array of one or two axes as rows; a single axis becomes a single row. Errors as for [`read_array`].
 ///
 /// ```
-/// use lenslet::files::{ArrayFormat, Arrays, Unit, read_array2};
+/// use lenslet::{data::DataSet, files::{Format, Unit, read_array2}};
 /// use lenslet::numerics::Precision;
 /// let slopes = ndarray::array![[1e-7, -2e-7, 0.0], [3e-7, 0.0, 1e-7]]; // two frames, rad
-/// let mut arrays = Arrays::default();
-/// arrays.add_result("slopes", slopes.view()).unit("rad").axes("frame, slope");
+/// let mut arrays = DataSet::default();
+/// arrays.add_result("slopes", slopes.view()).unit("rad").dimensions("frame, slope");
 /// let path = std::env::temp_dir().join(format!("lenslet-{}.fits", std::process::id()));
-/// arrays.write(&mut std::fs::File::create(&path)?, ArrayFormat::Fits, Precision::F64)?;
+/// arrays.write(&mut std::fs::File::create(&path)?, Format::Fits, Precision::F64)?;
 /// assert_eq!(read_array2(&path, Unit::Radian)?, slopes);
 /// std::fs::remove_file(path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -505,8 +505,8 @@ impl Number {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::arrays::{ArrayFormat, Arrays, Precision};
     use crate::files::fits::BLOCK;
+    use crate::{data::DataSet, files::Format, numerics::Precision};
     use fitsio::{FitsFile, images::ImageDescription, images::ImageType, tables};
     use ndarray::{Array3, array};
     use ndarray_npy::WriteNpyExt;
@@ -536,8 +536,8 @@ mod tests {
     }
 
     // Two images of our own
-    fn two_arrays(format: ArrayFormat) -> io::Result<Vec<u8>> {
-        let mut arrays = Arrays::default();
+    fn two_arrays(format: Format) -> io::Result<Vec<u8>> {
+        let mut arrays = DataSet::default();
         arrays.add("first", array![[1.0, 2.0], [3.0, 4.0], [5.0, -6.0]]);
         arrays.add("second", array![[1.0, f64::NAN]]);
         let mut file = io::Cursor::new(Vec::new());
@@ -654,7 +654,7 @@ mod tests {
     fn bad_files_are_refused() -> Checked {
         let ones = [1.0_f64.to_le_bytes(); 6].concat();
         let infinite = [[0; 8], [0; 8], f64::INFINITY.to_le_bytes(), [0; 8]].concat();
-        let both = two_arrays(ArrayFormat::Fits)?;
+        let both = two_arrays(Format::Fits)?;
         let fits = &both[..3 * BLOCK];
         let changed = |old: &str, new: &str| {
             let text = String::from_utf8_lossy(&both[BLOCK..2 * BLOCK]).replace(old, new);
@@ -764,9 +764,9 @@ mod tests {
     fn units_are_converted_or_refused() -> Checked {
         let path = tempfile::NamedTempFile::new()?;
         let read = |bunit: &str, unit: Unit| {
-            let mut arrays = Arrays::default();
+            let mut arrays = DataSet::default();
             arrays.add("slopes", array![[5.0, -6.0]]).unit(bunit);
-            arrays.write(path.reopen().unwrap(), ArrayFormat::Fits, Precision::F64).unwrap();
+            arrays.write(path.reopen().unwrap(), Format::Fits, Precision::F64).unwrap();
             read_array2(path.path(), unit).map_err(|error| error.to_string())
         };
         let turn = std::f64::consts::TAU;
@@ -814,7 +814,7 @@ mod tests {
     fn one_of_several_is_chosen_and_not_guessed() -> Checked {
         let folder = tempfile::tempdir()?;
         let path = |name: &str| folder.path().join(name);
-        for (name, format) in [("s.fits", ArrayFormat::Fits), ("s.npz", ArrayFormat::Npz)] {
+        for (name, format) in [("s.fits", Format::Fits), ("s.npz", Format::Npz)] {
             std::fs::write(path(name), two_arrays(format)?)?;
         }
         let read = |name: &str| read_array2(&path(name), Unit::Radian).map_err(|e| e.to_string());
@@ -843,9 +843,9 @@ mod tests {
             "{refused}"
         );
         // Choose where there is no choice
-        let mut one = Arrays::default();
+        let mut one = DataSet::default();
         one.add("first", first.view());
-        for (name, format) in [("a.npz", ArrayFormat::Npz), ("b[2]", ArrayFormat::Npy)] {
+        for (name, format) in [("a.npz", Format::Npz), ("b[2]", Format::Npy)] {
             one.write(File::create(path(name))?, format, Precision::F64)?;
             assert_eq!(read(name).as_ref(), Ok(&first), "{name}");
         }
