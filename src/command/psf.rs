@@ -495,7 +495,7 @@ impl PsfReport<'_> {
     fn field(&self, field: &Field) -> Value {
         let directions = &self.plan.correction().system().targets()[self.found.targets.len()..];
         let points = directions.iter().zip(&self.found.field);
-        let points: Vec<Value> = points.map(|(source, seen)| told_of(source, seen)).collect();
+        let points: Vec<Value> = points.map(|(source, seen)| target_json(source, seen)).collect();
         let [size, step] = [field.size, field.step].map(|angle| angle / ARCSEC);
         json!({ "size_arcsec": size, "step_arcsec": step, "across": field.across(), "points": points })
     }
@@ -513,7 +513,7 @@ fn with_contrast(source: &Source, seen: &TargetImage) -> Value {
             "rms": of(&|ring| ring.deviation),
         })
     };
-    let mut told = told_of(source, seen);
+    let mut told = target_json(source, seen);
     told["contrast"] = seen.exposures.iter().map(contrast).collect();
     told
 }
@@ -533,7 +533,7 @@ fn of_check(simulated: &Simulated, realisations: u32) -> Value {
 
 // One direction in json
 /// One direction as JSON.
-fn told_of(source: &Source, seen: &TargetImage) -> Value {
+fn target_json(source: &Source, seen: &TargetImage) -> Value {
     let [x, y] = source.direction();
     let exposures = &seen.exposures;
     let terms = seen.budget.terms().iter();

@@ -171,7 +171,7 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let engine = with_speed(args.ranks.engine(args.device, args.precision)?, args.plan)?;
     let (plan, writes) = (plan.fitted(&engine), engine.place()[0] == 0);
     let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
-        return if writes { told(&plan, &engine, args.json) } else { Ok(String::new()) };
+        return if writes { plan_report(&plan, &engine, args.json) } else { Ok(String::new()) };
     };
     let (terminal, start) = (Terminal::new(args.quiet || !writes), Instant::now());
     let of_errors = plan.stage_of_wavefront_errors(&Engine::default());
@@ -268,7 +268,7 @@ impl ReconstructArgs {
 
 // Tell the plan of a reconstruction
 /// The plan with all that the command computes, in words or as JSON.
-fn told(plan: &ReconstructorPlan, engine: &Engine, json: bool) -> Result<String, Error> {
+fn plan_report(plan: &ReconstructorPlan, engine: &Engine, json: bool) -> Result<String, Error> {
     let mut told = plan.describe(engine);
     told.stages.push(plan.stage_of_wavefront_errors(&with_speed(Engine::default(), true)?));
     Ok(plan_text(&told, json))

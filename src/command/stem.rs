@@ -307,7 +307,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         SampleSummary { warnings: [&summary.warnings[..], &warnings].concat(), ..summary.clone() };
     let run = ScanJob { summary: &summary, ..run };
     let found = (&readings, comparison.as_ref(), resumed);
-    Ok(run.told(found, output, start.elapsed().as_secs_f64()))
+    Ok(run.summary(found, output, start.elapsed().as_secs_f64()))
 }
 
 // Things kept of a scan
@@ -538,8 +538,8 @@ impl ScanJob<'_> {
     }
 
     // Tell of a run
-    /// What is said of the run.
-    fn told(
+    /// The summary of the run, in words or as JSON.
+    fn summary(
         &self,
         (readings, comparison, resumed): (&StemReadings, Option<&Comparison>, Option<[usize; 2]>),
         output: &Path,

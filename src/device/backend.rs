@@ -150,14 +150,20 @@ fn cannot_join(device: &str) -> Error {
 /// Reports are an `int` on the device, 0 where all is well.
 pub(crate) trait Collective: Send + Sync {
     /// A symmetric matrix becomes its factor of Cholesky.
-    fn cholesky(&self, stream: u64, of: &Dealt, report: u64) -> Result<(), Error>;
+    fn cholesky(&self, stream: u64, of: &DistributedMatrix, report: u64) -> Result<(), Error>;
     /// Rows, by their address and number, are solved with a factor.
-    fn solve(&self, stream: u64, of: &Dealt, rows: [u64; 2], report: u64) -> Result<(), Error>;
+    fn solve(
+        &self,
+        stream: u64,
+        of: &DistributedMatrix,
+        rows: [u64; 2],
+        report: u64,
+    ) -> Result<(), Error>;
     /// Eigenvalues and eigenvectors go to two addresses.
     fn eigenvectors(
         &self,
         stream: u64,
-        of: &Dealt,
+        of: &DistributedMatrix,
         found: [u64; 2],
         report: u64,
     ) -> Result<(), Error>;
@@ -172,7 +178,7 @@ pub(crate) trait Collective: Send + Sync {
 // Matrix that ranks share
 /// A symmetric matrix, order × order, in a block-cyclic layout: each rank has some blocks of columns of each row.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Dealt {
+pub(crate) struct DistributedMatrix {
     pub double: bool,
     pub order: usize,
     /// Columns of a block.

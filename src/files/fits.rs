@@ -259,7 +259,7 @@ impl Wanted<'_> {
             (None, ..) => Err(refuse(unknown_format("there is no image in this one"))),
             (Some(only), None, [_]) => only,
             _ => {
-                let all: Vec<_> = images.iter().map(Image::told).collect();
+                let all: Vec<_> = images.iter().map(Image::description).collect();
                 let named =
                     images.iter().find(|image| !image.name.is_empty()).map(|it| it.name.clone());
                 let examples = named.into_iter().chain([images[0].number.to_string()]);
@@ -311,7 +311,7 @@ impl Image {
     }
 
     /// Number, name and shape, for a list.
-    fn told(&self) -> String {
+    fn description(&self) -> String {
         let Self { number, name, shape, .. } = self;
         if name.is_empty() {
             format!("{number} {shape:?}")
@@ -419,7 +419,7 @@ impl HeaderKeys<'_> {
         if let Some(compression) = &image.compression {
             let reason = format!(
                 "the image {} is compressed by tiles ({compression}): unpack the file with funpack",
-                image.told()
+                image.description()
             );
             return Err(self.wanted.unreadable(io::Error::other(reason)));
         }

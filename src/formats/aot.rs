@@ -665,7 +665,7 @@ impl<'f> RowOf<'f> {
         match self.cells.get(column) {
             None => Ok(None),
             Some(Cell::Text(text)) => Ok(Some(text.trim()).filter(|text| !text.is_empty())),
-            Some(other) => Err(self.refuse(column, told(other), "a text")),
+            Some(other) => Err(self.refuse(column, cell_text(other), "a text")),
         }
     }
 
@@ -674,7 +674,7 @@ impl<'f> RowOf<'f> {
         match self.cells.get(column) {
             None | Some(Cell::Number(None)) => Ok(None),
             Some(Cell::Number(Some(x))) if x.is_finite() => Ok(Some(*x)),
-            Some(other) => Err(self.refuse(column, told(other), "a finite number")),
+            Some(other) => Err(self.refuse(column, cell_text(other), "a finite number")),
         }
     }
 
@@ -685,7 +685,7 @@ impl<'f> RowOf<'f> {
             None | Some(Cell::Number(None)) => Ok(Vec::new()),
             Some(Cell::List(list)) => Ok(known(list)),
             Some(Cell::Number(Some(x))) => Ok(vec![*x]),
-            Some(other) => Err(self.refuse(column, told(other), "a list of numbers")),
+            Some(other) => Err(self.refuse(column, cell_text(other), "a list of numbers")),
         }
     }
 
@@ -725,7 +725,7 @@ impl<'f> RowOf<'f> {
 
 // Follow references to images
 /// A cell in a few words.
-fn told(cell: &Cell) -> String {
+fn cell_text(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => text.clone(),
         Cell::Number(number) => number.map_or("nothing".into(), |x| format!("{x:?}")),

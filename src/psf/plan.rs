@@ -369,8 +369,8 @@ const IMAGES: &str = "images";
 
 /// Seconds that a thread takes for the singular values of a mirror, over the slopes and the square of its actuators, and a device for its
 /// eigenvectors, over the cube of the actuators; by the built-in rates.
-const ON_CORES: f64 = 1.6e-9;
-const THERE: f64 = 1e-11;
+const SINGULAR_VALUES_ON_CPU: f64 = 1.6e-9;
+const EIGENVECTORS_ON_DEVICE: f64 = 1e-11;
 
 /// Seconds that a thread takes for a point of a transform of one mode, on a grid whose side is one, by the built-in rates.
 const MODE: f64 = 3.5e-9;
@@ -428,12 +428,12 @@ impl PsfPlan {
         match engine.devices().is_empty() {
             true => Stage::shared(
                 MIRROR,
-                &[(CostKind::Eigenvectors, wanted * ON_CORES * m * a * a)],
+                &[(CostKind::Eigenvectors, wanted * SINGULAR_VALUES_ON_CPU * m * a * a)],
                 engine,
             ),
             false => Stage::alone(
                 MIRROR,
-                &[(CostKind::Eigenvectors, wanted * THERE * a.powi(3))],
+                &[(CostKind::Eigenvectors, wanted * EIGENVECTORS_ON_DEVICE * a.powi(3))],
                 engine,
             ),
         }
@@ -963,6 +963,7 @@ mod tests {
         let whole = run(&system, whole).targets;
         let [own, shared] = [CorrectionMode::Moao, CorrectionMode::Glao]
             .map(|mode| run(&system, by_cause(9, mode)).targets);
+        let mut sums = Vec::new();
         for ((own, shared), whole) in own.iter().zip(&shared).zip(&whole) {
             for seen in [own, shared] {
                 let names: Vec<_> = seen.budget.terms().iter().map(|term| &term.name[..]).collect();
@@ -971,9 +972,7 @@ mod tests {
                 assert!((strehl / seen.budget.marechal(4.8e-6) - 1.0).abs() < 0.05);
             }
             let [own, noise, folded] = CAUSES.map(|cause| of(&own.budget, cause));
-            // The truth sensor has ripples of its own, of which there are few.
-            let sum = (own + noise + folded) / of(&whole.budget, "tomography");
-            assert!((0.8..1.2).contains(&sum) && sum != 1.0, "{sum}");
+            sums.push((own + noise + folded) / of(&whole.budget, "tomography"));
             assert!(
                 own > noise && noise > 0.0 && folded > 0.01 * own,
                 "{own:e} {noise:e} {folded:e}"
@@ -981,6 +980,8 @@ mod tests {
             // One mirror for both is no better for either.
             assert!(of(&shared.budget, "tomography") > own);
         }
+        // The truth sensor has ripples of its own, of which there are few.
+        assert!(sums.iter().all(|sum| (0.98..1.02).contains(sum)), "{sums:?}");
         let mut wanted = by_cause(9, CorrectionMode::Moao);
         wanted.reconstructor.method = Inversion::Iterative;
         let refused = PsfPlan::new(&small(), wanted).unwrap_err().to_string();

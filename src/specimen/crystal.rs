@@ -175,8 +175,7 @@ impl Crystal {
             Invalid::new("tile", format!("{tile:?}"), format!("a smaller specimen: {error}"))
         };
         refuse_beyond_memory(tiled.bytes(), || "the specimen".into()).map_err(refused)?;
-        tiled.specimen();
-        Ok(tiled.whole.into_inner().unwrap_or_else(|| unreachable!("the specimen was made")))
+        Ok(tiled.with_all_atoms())
     }
 
     /// The specimen of `tile` cells along its x, y and z, for electrons along `beam`; its atoms are made when they are needed.
@@ -230,20 +229,23 @@ impl Crystal {
 impl TiledSpecimen {
     /// The specimen with all its atoms, made at the first call.
     pub fn specimen(&self) -> &Specimen {
-        self.whole.get_or_init(|| {
-            let (cell, tile) = (self.cell, self.tile);
-            let mut copies = Vec::with_capacity(self.count());
-            for z in 0..tile[2] {
-                for y in 0..tile[1] {
-                    for x in 0..tile[0] {
-                        let shift = [x as f64 * cell[0], y as f64 * cell[1], z as f64 * cell[2]];
-                        let moved = |a: &Atom| Atom { position: plus(a.position, shift), ..*a };
-                        copies.extend(self.atoms.iter().map(moved));
-                    }
+        self.whole.get_or_init(|| self.with_all_atoms())
+    }
+
+    /// Makes the specimen with all its atoms.
+    fn with_all_atoms(&self) -> Specimen {
+        let (cell, tile) = (self.cell, self.tile);
+        let mut copies = Vec::with_capacity(self.count());
+        for z in 0..tile[2] {
+            for y in 0..tile[1] {
+                for x in 0..tile[0] {
+                    let shift = [x as f64 * cell[0], y as f64 * cell[1], z as f64 * cell[2]];
+                    let moved = |a: &Atom| Atom { position: plus(a.position, shift), ..*a };
+                    copies.extend(self.atoms.iter().map(moved));
                 }
             }
-            Specimen::checked(self.cell(), copies)
-        })
+        }
+        Specimen::checked(self.cell(), copies)
     }
 
     // Numbers of a tiled specimen

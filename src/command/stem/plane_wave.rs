@@ -88,7 +88,7 @@ pub fn image(
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     let seconds = start.elapsed().as_secs_f64();
-    Ok(told((asked, output, &summary), &taken, &engine, seconds))
+    Ok(report((asked, output, &summary), &taken, &engine, seconds))
 }
 
 // Tell of images of a plane wave
@@ -101,7 +101,7 @@ fn focus(defoci: &[f64]) -> Vec<(String, String)> {
 }
 
 /// What is said of the images.
-fn told(
+fn report(
     (asked, output, sample): (&ImageRequest, &Path, &SampleSummary),
     taken: &HrtemImages,
     engine: &Engine,

@@ -29,7 +29,7 @@ use crate::model::removed_modes::RemovedModes;
 use crate::numerics::real::Real;
 use crate::turbulence::blocks::CrossBlocks;
 use crate::turbulence::plan::{
-    SlopeCovariancePlan, WavefrontCovariancePlan, WavefrontSlopes, dense_bytes,
+    GroupWavefrontSlopes, SlopeCovariancePlan, WavefrontCovariancePlan, dense_bytes,
 };
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use crate::watch::{Watch, check};
@@ -256,7 +256,7 @@ fn through_layers<T: Real>(
 fn operators_in_blocks<T: Real>(
     gpu: &Gpu,
     model: &Model,
-    (rectangles, wavefronts): (&CrossBlocks, &[WavefrontSlopes]),
+    (rectangles, wavefronts): (&CrossBlocks, &[GroupWavefrontSlopes]),
     interpolation: Interpolation,
 ) -> Result<Operators<T>, Error> {
     let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
@@ -268,16 +268,15 @@ fn operators_in_blocks<T: Real>(
     let (sets, mut given) = (&rectangles.sets, Vec::new());
     for (k, wavefront) in wavefronts.iter().enumerate() {
         let operator = match wavefront {
-            WavefrontSlopes::Toeplitz(problem, covariance) => {
+            GroupWavefrontSlopes::Toeplitz(problem, covariance) => {
                 let of_set = (problem, covariance, interpolation);
                 Given::Operator(through_layers(gpu, of_set, &sets.pick(k, &model.valid))?)
             }
-            WavefrontSlopes::Dense(values) => {
+            GroupWavefrontSlopes::Dense(values) => {
                 let matrix = values.view().into_shape_with_order((rows, sets.slopes(k)));
                 let matrix = matrix.unwrap_or_else(|_| unreachable!("same length"));
                 Given::Transposed(matrix.reversed_axes())
             }
-            WavefrontSlopes::Blocks(_) => unreachable!("a set has no sets"),
         };
         given.push((operator, sets.places(k)));
     }

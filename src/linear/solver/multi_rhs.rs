@@ -200,8 +200,8 @@ pub(crate) struct ExplainedVariance {
 }
 
 impl ExplainedVariance {
-    /// What a device tells.
-    pub(crate) fn told(variance: f64, rest: f64, iterations: usize) -> Self {
+    /// One with these values, as a device computes them.
+    pub(crate) fn new(variance: f64, rest: f64, iterations: usize) -> Self {
         Self { variance, rest, iterations, ..Self::default() }
     }
 

@@ -23,7 +23,7 @@ use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::linear::toeplitz::gpu::transforms::Choices;
 use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Tuning};
 use crate::numerics::real::{Precision, Real};
-use crate::turbulence::plan::{WavefrontCovariancePlan, WavefrontSlopes};
+use crate::turbulence::plan::{GroupWavefrontSlopes, WavefrontCovariancePlan};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use crate::watch::{Watch, check};
 use ndarray::{Array2, ArrayView2, ArrayView4, Axis, s};
@@ -334,17 +334,16 @@ fn ways<T: Real>(
             Ok(vec![layered((problem, covariance), &model.valid, &all)?])
         }
         Matrices::Blocks(rectangles, wavefronts) => {
-            let of_set = |(k, wavefront): (usize, &WavefrontSlopes)| {
+            let of_set = |(k, wavefront): (usize, &GroupWavefrontSlopes)| {
                 let (sets, places) = (&rectangles.sets, rectangles.sets.places(k));
                 match wavefront {
-                    WavefrontSlopes::Toeplitz(problem, covariance) => {
+                    GroupWavefrontSlopes::Toeplitz(problem, covariance) => {
                         let at: Vec<usize> = places.into_iter().flatten().collect();
                         layered((problem, covariance), &sets.pick(k, &model.valid), &at)
                     }
-                    WavefrontSlopes::Dense(values) => {
+                    GroupWavefrontSlopes::Dense(values) => {
                         known(gpu, job, values.view(), (&places, batch))
                     }
-                    WavefrontSlopes::Blocks(_) => unreachable!("a set has no sets"),
                 }
             };
             wavefronts.iter().enumerate().map(of_set).collect()

@@ -106,7 +106,7 @@ impl SensorPairLayer {
 /// Parameters of a layer for two sensors with parallel footprints, as the kernels read them; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct TableView {
+struct AlignedPairLayer {
     turn: [f64; 4],
     half_widths: [f64; 2],
     strength: f64,
@@ -119,7 +119,7 @@ struct TableView {
     across: [i32; 2],
 }
 
-impl TableView {
+impl AlignedPairLayer {
     // Make a layer pair with its tables
     /// The layer pair of sensors `p` and `q` by their average, if it has both tables; these begin at index `start` of all numbers.
     fn new(
@@ -174,7 +174,7 @@ enum BlockSource {
 
 /// Layer pairs of two sensors with parallel footprints, by tables, and the centres of their lenslets.
 struct Tabled {
-    views: Vec<TableView>,
+    views: Vec<AlignedPairLayer>,
     centres: Vec<f64>,
 }
 
@@ -191,7 +191,7 @@ impl Tabled {
             let mut found = None;
             for average in averages {
                 if layer.turn(sensors).sin == 0.0 && average.is_of(layer.sides(sensors)) {
-                    found = TableView::new(layer, sensors, average, start);
+                    found = AlignedPairLayer::new(layer, sensors, average, start);
                 }
                 start += parts(average).map(<[f64]>::len).sum::<usize>();
             }
