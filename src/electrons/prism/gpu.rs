@@ -5,7 +5,7 @@
 use super::{Prism, SMatrix};
 use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
-use crate::electrons::multislice::gpu::Side;
+use crate::electrons::multislice::gpu::PlaneSide;
 use crate::electrons::{ProbeWave, WaveGrid};
 use crate::error::Error;
 use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
@@ -26,8 +26,8 @@ const SOURCE: KernelSource = KernelSource {
 pub(crate) struct WindowsGpu<T> {
     weigh: Kernel,
     sum: Kernel,
-    rows: (Side<T>, Kernel),
-    columns: (Side<T>, Kernel),
+    rows: (PlaneSide<T>, Kernel),
+    columns: (PlaneSide<T>, Kernel),
     /// Pixels of a window, x and y.
     wide: [usize; 2],
 }
@@ -39,10 +39,10 @@ impl<T: Real> WindowsGpu<T> {
     /// Those of the device.
     pub(crate) fn new(gpu: &Gpu, window: &WaveGrid) -> Result<Option<Self>, Error> {
         let wide = window.points().map(|points| points / 2);
-        let Some((rows, across)) = Side::new(gpu, &SOURCE, wide[0], false)? else {
+        let Some((rows, across)) = PlaneSide::new(gpu, &SOURCE, wide[0], false)? else {
             return Ok(None);
         };
-        let Some((columns, down)) = Side::new(gpu, &SOURCE, wide[1], true)? else {
+        let Some((columns, down)) = PlaneSide::new(gpu, &SOURCE, wide[1], true)? else {
             return Ok(None);
         };
         Ok(Some(Self {
@@ -167,8 +167,8 @@ impl<T: Real> BeamsGpu<T> {
 // Planes of beams on a device
 /// What turns spectra of beams into planes on a device.
 pub(crate) struct PlanesGpu<T> {
-    rows: (Side<T>, Kernel, Buffer<Complex<T>>),
-    columns: (Side<T>, Kernel, Buffer<Complex<T>>),
+    rows: (PlaneSide<T>, Kernel, Buffer<Complex<T>>),
+    columns: (PlaneSide<T>, Kernel, Buffer<Complex<T>>),
 }
 
 impl<T: Real> PlanesGpu<T> {
@@ -182,8 +182,12 @@ impl<T: Real> PlanesGpu<T> {
         [along_x, along_y]: &[Vec<Complex<f64>>; 2],
     ) -> Result<Option<Self>, Error> {
         let [nx, ny] = grid.points().map(|points| points / 2);
-        let Some((rows, across)) = Side::new(gpu, &SOURCE, nx, false)? else { return Ok(None) };
-        let Some((columns, down)) = Side::new(gpu, &SOURCE, ny, true)? else { return Ok(None) };
+        let Some((rows, across)) = PlaneSide::new(gpu, &SOURCE, nx, false)? else {
+            return Ok(None);
+        };
+        let Some((columns, down)) = PlaneSide::new(gpu, &SOURCE, ny, true)? else {
+            return Ok(None);
+        };
         let upload = |factors: &[Complex<f64>]| {
             gpu.upload(&factors.iter().copied().map(T::of_complex).collect::<Vec<_>>())
         };
