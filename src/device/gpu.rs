@@ -1,6 +1,7 @@
 // Tangled from book/src/graphics-processor.md: edit there, or here and run cargo tangle stitch.
 //! A graphics processor as the rest of the crate knows it: buffers, programs, launches, graphs.
 
+pub(crate) mod kernels;
 pub(crate) mod rank;
 
 // What the seam stands on
@@ -518,10 +519,11 @@ pub struct Program {
     handle: u64,
 }
 
-/// A function that many threads of a device run at once.
-pub struct Kernel {
+/// A function A that many threads of a device run at once.
+pub struct Kernel<A> {
     handle: u64,
     device: Arc<Opened>,
+    arguments: PhantomData<A>,
 }
 
 // Compile a program and find kernels
@@ -541,19 +543,19 @@ impl Gpu {
 }
 
 impl Program {
-    /// The kernel of this name.
+    /// The kernel of this name, for the arguments that [`kernels`] declares.
     ///
     /// # Errors
     /// `Cuda` where there is none.
-    pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
+    pub(crate) fn kernel<A>(&self, name: &str) -> Result<Kernel<A>, Error> {
         let handle = self.device.backend.kernel(self.handle, name)?;
-        Ok(Kernel { handle, device: Arc::clone(&self.device) })
+        Ok(Kernel { handle, device: Arc::clone(&self.device), arguments: PhantomData })
     }
 }
 
 // What a kernel is given
 // Arguments of a kernel
-/// An argument of a kernel: a buffer or a part of one, an `int`, a `float` or a `double`.
+/// An argument of a kernel: a buffer, a part of one or none, an `int`, a `float` or a `double`.
 #[derive(Clone, Copy)]
 pub struct Argument<'a> {
     bits: u64,
@@ -572,11 +574,33 @@ impl<'a, T: Pod> From<BufferView<'a, T>> for Argument<'a> {
     }
 }
 
+// List of arguments of one kernel
+/// Arguments of a kernel, by the names of its parameters.
+pub(crate) trait KernelArguments {
+    /// A function of these arguments, for any lifetime of their buffers; it distinguishes kernels from each other.
+    type Kernel;
+
+    /// The arguments in the order that the kernel declares.
+    fn list(&self) -> impl AsRef<[Argument<'_>]>;
+}
+
+impl<'a, T: Pod> From<Option<BufferView<'a, T>>> for Argument<'a> {
+    fn from(view: Option<BufferView<'a, T>>) -> Self {
+        view.map_or(Self { bits: 0, memory: None }, Self::from)
+    }
+}
+
 // Numbers that become arguments
 impl From<usize> for Argument<'_> {
     fn from(number: usize) -> Self {
         assert!(number <= i32::MAX as usize, "{number} is no int of a kernel");
         Self { bits: number as u64, memory: None }
+    }
+}
+
+impl From<bool> for Argument<'_> {
+    fn from(flag: bool) -> Self {
+        Self { bits: u64::from(flag), memory: None }
     }
 }
 
@@ -601,17 +625,17 @@ pub struct Graph {
 
 // Launch, record and replay
 impl Gpu {
-    /// Queues a kernel. The arguments must be those that the kernel declares, and its buffers as long as it expects.
+    /// Queues a kernel. Its buffers must be as long as it expects.
     ///
     /// # Errors
     /// `Foreign` where kernel or buffers are another device's, `Cuda` where the device refuses; an empty grid is no launch, and no error.
-    pub(crate) fn launch(
+    pub(crate) fn launch<A: KernelArguments>(
         &self,
-        kernel: &Kernel,
+        kernel: &Kernel<A::Kernel>,
         shape: Shape,
-        arguments: &[Argument],
+        arguments: A,
     ) -> Result<(), Error> {
-        self.queue_kernel(kernel, shape, arguments, |backend, stream, arguments| {
+        self.queue_kernel(kernel, shape, arguments.list().as_ref(), |backend, stream, arguments| {
             backend.launch(stream, kernel.handle, shape, arguments)
         })
     }
@@ -621,22 +645,22 @@ impl Gpu {
     ///
     /// # Errors
     /// Those of [`Gpu::launch`].
-    pub(crate) fn launch_early(
+    pub(crate) fn launch_early<A: KernelArguments>(
         &self,
-        kernel: &Kernel,
+        kernel: &Kernel<A::Kernel>,
         shape: Shape,
-        arguments: &[Argument],
+        arguments: A,
     ) -> Result<(), Error> {
-        self.queue_kernel(kernel, shape, arguments, |backend, stream, arguments| {
+        self.queue_kernel(kernel, shape, arguments.list().as_ref(), |backend, stream, arguments| {
             backend.launch_early(stream, kernel.handle, shape, arguments)
         })
     }
 
     // Hand the arguments to a launch
     /// Does a `launch` with its arguments, unless the grid is empty.
-    fn queue_kernel(
+    fn queue_kernel<A>(
         &self,
-        kernel: &Kernel,
+        kernel: &Kernel<A>,
         shape: Shape,
         arguments: &[Argument],
         launch: impl FnOnce(&dyn Backend, u64, &mut [u64]) -> Result<(), Error>,
@@ -1030,6 +1054,7 @@ pub(crate) fn test_backends() -> Vec<Gpu> {
 // Tests of the seam
 #[cfg(test)]
 mod tests {
+    use super::kernels::kernels;
     use super::*;
     use crate::error::Invalid;
 
@@ -1042,21 +1067,29 @@ mod tests {
         headers: &[],
     };
 
+    kernels! {
+        /// Kernel of a line.
+        struct LineKernels in LINE {
+            /// y = a x + b i.
+            line: Line<T> { x: [T] as "REAL", y: [T] as "REAL", n: usize, a: f32 as "REAL", b: f64 }
+        }
+    }
+
     // Queue a line
     /// The kernel of `LINE`.
-    fn line(gpu: &Gpu) -> Kernel {
-        gpu.program::<f32>(&LINE, &[]).and_then(|program| program.kernel("line")).unwrap()
+    fn line(gpu: &Gpu) -> LineKernels<f32> {
+        LineKernels::load(gpu, &[]).unwrap()
     }
 
     /// Queues y ← 3 x + i / 4 for the first `n` numbers.
     fn queue<'a>(
-        (gpu, kernel): (&Gpu, &Kernel),
-        x: impl Into<Argument<'a>>,
-        y: impl Into<Argument<'a>>,
+        (gpu, kernels): (&Gpu, &LineKernels<f32>),
+        x: impl Into<BufferView<'a, f32>>,
+        y: impl Into<BufferView<'a, f32>>,
         n: usize,
     ) -> Result<(), Error> {
-        let arguments = [x.into(), y.into(), n.into(), 3f32.into(), 0.25f64.into()];
-        gpu.launch(kernel, Shape::over(n, 128, [1, 1]), &arguments)
+        let arguments = Line { x: x.into(), y: y.into(), n, a: 3.0, b: 0.25 };
+        gpu.launch(&kernels.line, Shape::over(n, 128, [1, 1]), arguments)
     }
 
     /// What that gives.
@@ -1081,7 +1114,7 @@ mod tests {
                 (1000, 4000, false)
             );
             let program = gpu.program::<f32>(&LINE, &[]).unwrap();
-            assert!(program.kernel("circle").is_err());
+            assert!(program.kernel::<()>("circle").is_err());
             let line = line(&gpu);
             let queue = |n: usize| queue((&gpu, &line), &x_on_device, &y_on_device, n);
             // Check what was and what was not done
@@ -1250,7 +1283,9 @@ mod tests {
             assert!(panics(&|| assert!(small.view(..=usize::MAX).is_empty())));
             let line = line(&gpu);
             let shape = Shape { grid: [1 << 32, 1, 1], block: 1, shared: 0 };
-            let error = gpu.launch(&line, shape, &[]).unwrap_err().to_string();
+            let (x, y) = (gpu.zeros::<f32>(1).unwrap(), gpu.zeros::<f32>(1).unwrap());
+            let arguments = Line { x: x.view(..), y: y.view(..), n: 1, a: 1.0, b: 0.0 };
+            let error = gpu.launch(&line.line, shape, arguments).unwrap_err().to_string();
             assert!(error.contains("above 2147483647"), "{error}");
         }
     }

@@ -723,7 +723,7 @@ impl Pages for Allocation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::{Argument, Gpu};
+    use crate::device::gpu::{Argument, Gpu, KernelArguments};
 
     fn gpu() -> Option<Gpu> {
         Emulator::for_tests().map(|emulator| Gpu::new(emulator).unwrap())
@@ -748,6 +748,16 @@ mod tests {
             "{said}"
         );
         assert!(!run(true).0);
+    }
+
+    // Arguments without names
+    /// Arguments of any kernel of a test.
+    impl KernelArguments for &[Argument<'_>] {
+        type Kernel = ();
+
+        fn list(&self) -> impl AsRef<[Argument<'_>]> {
+            self
+        }
     }
 
     // Tests of CUDA's words

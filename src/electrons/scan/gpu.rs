@@ -3,7 +3,7 @@
 
 // What scans on devices stand on
 use super::{Follower, Slices, StemPlan, Waves};
-use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, Pinned};
+use crate::device::gpu::{Buffer, BufferView, Gpu, Pinned};
 use crate::device::{CancelOnly, Engine, Watch, check, dispatch_in_runs};
 use crate::electrons::detector::gpu::DetectorsGpu;
 use crate::electrons::multislice::gpu::{PassesGpu, Passing};
@@ -76,18 +76,18 @@ fn even(waves: usize, queues: usize, most: usize) -> usize {
 
 // Readings that come back
 /// What is read of the waves of a batch.
-struct Readings {
-    detectors: Arc<DetectorsGpu>,
+struct Readings<T> {
+    detectors: Arc<DetectorsGpu<T>>,
     /// (wave of a probe, probe, value), of as many probes as a batch has.
     there: Buffer<f64>,
     here: Pinned<f64>,
 }
 
-impl Readings {
+impl<T: Real> Readings<T> {
     /// Room for so many waves of each of `batch` probes.
     fn new(
         queue: &Gpu,
-        detectors: &Arc<DetectorsGpu>,
+        detectors: &Arc<DetectorsGpu<T>>,
         waves: usize,
         batch: usize,
     ) -> Result<Self, Error> {
@@ -97,7 +97,7 @@ impl Readings {
     }
 
     /// Reads spectra of `count` probes, wave `wave` of each.
-    fn read<T: Real>(
+    fn read(
         &self,
         queue: &Gpu,
         spectra: &Buffer<Complex<T>>,
@@ -142,7 +142,7 @@ struct Workspace<T> {
     beams: Buffer<[i32; 2]>,
     waves: Buffer<Complex<T>>,
     spectra: Buffer<Complex<T>>,
-    readings: Readings,
+    readings: Readings<T>,
     /// A slice that comes, and one that is used.
     passing: Vec<Passing<T>>,
 }
@@ -189,7 +189,7 @@ impl StemPlan {
                 let wave = probe.on_axis().mapv(T::of_complex);
                 gpu.upload(&wave.into_iter().collect::<Vec<_>>())
             };
-            let detectors = Arc::new(DetectorsGpu::new::<T>(gpu, &self.detectors)?);
+            let detectors = Arc::new(DetectorsGpu::<T>::new(gpu, &self.detectors)?);
             let spectra = self.probes().iter().map(spectrum).collect::<Result<Vec<_>, _>>()?;
             let (passes, spectra) = (Arc::new(passes), Arc::new(spectra));
             for k in 0..QUEUES {
@@ -403,7 +403,7 @@ struct DeviceWindows<'a, T> {
     plan: &'a StemPlan,
     prism: Prism,
     shares: Vec<Share<T>>,
-    readings: Mutex<Readings>,
+    readings: Mutex<Readings<T>>,
     batch: usize,
     queues: usize,
 }
@@ -565,7 +565,7 @@ impl StemPlan {
         queues: usize,
     ) -> Result<DeviceWindows<'a, T>, Error> {
         let (batch, queue) = (self.summed::<T>(), &shares[0].queue);
-        let detectors = Arc::new(DetectorsGpu::new::<T>(queue, &self.detectors)?);
+        let detectors = Arc::new(DetectorsGpu::<T>::new(queue, &self.detectors)?);
         let waves = self.probes().len() * self.options.ends.len();
         let readings = Mutex::new(Readings::new(queue, &detectors, waves, batch)?);
         Ok(DeviceWindows { plan: self, prism: prism.clone(), shares, readings, batch, queues })
@@ -606,7 +606,7 @@ impl<T: Real> DeviceWindows<'_, T> {
     /// Sums the beams behind end `e` of `count` probes of defocus `d`, on the first device.
     fn sum(&self, d: usize, e: usize, count: usize) -> Result<(), Error> {
         for share in &self.shares {
-            let at = [Argument::from(&share.places), Argument::from(&share.firsts)];
+            let at = (share.places.view(..), share.firsts.view(..));
             let room = [share.weights.view(..), share.sums.view(..)];
             share.windows.sum(&share.queue, &share.beams[e], d, at, room, count)?;
         }
