@@ -8,7 +8,7 @@
 //! single precision, and so do NVIDIA GPUs, one or several.
 //!
 //! A computation is described, planned and run. A [`model::System`] or an `electrons::sample_file::SampleFile` describes it; a plan checks the
-//! description and reports memory and time; `run` takes a [`device::Engine`], which chooses the processor, and a [`device::Watch`], which reports progress
+//! description and reports memory and time; `run` takes a [`device::Engine`], which chooses the processor, and a [`watch::Watch`], which reports progress
 //! and can cancel. Lengths are in metres and angles in radians; in electron optics lengths are in ångström and angles in mrad. The
 //! [book](https://lenslet.github.io/lenslet) derives every equation and contains all of the code.
 //!
@@ -26,9 +26,13 @@
 //! | [`correction`] | deformable mirrors, fitting error, servo-lag error | [`correction::Mirror`], [`correction::Fitting`] |
 //! | [`psf`] | point-spread functions, Strehl ratios, error budgets | [`psf::PsfPlan`], [`psf::Aperture`] |
 //! | [`specimen`] | crystals from CIF and XYZ files, slices, frozen phonons, scattering factors | [`specimen::Crystal`] |
+//! | [`formats`] | files of other programs: telemetry in AOT, parameters of TIPTOP, fields for ScopeSim, crystals in CIF and XYZ | [`formats::Imported`], [`formats::CrystalFile`] |
 //! | [`electrons`] | potentials, probes, multislice, PRISM, detectors, scans, HRTEM | [`electrons::StemPlan`], [`electrons::Multislice`] |
-//! | [`device`] | CPU threads and GPUs, progress, memory | [`device::Engine`] |
-//! | [`files`] | arrays in NPZ, FITS, HDF5 and other formats | [`files::Arrays`], [`files::read_array`] |
+//! | [`watch`] | progress and cancellation of a computation | [`watch::Watch`], [`watch::Observer`] |
+//! | [`device`] | CPU threads and GPUs, memory | [`device::Engine`] |
+//! | [`plan`] | description, memory and run time of a computation | [`plan::Description`] |
+//! | [`data`] | named arrays with dimensions, coordinates, units and attributes | [`data::DataSet`] |
+//! | [`files`] | data sets in NPZ, FITS, HDF5 and other formats | [`files::Format`], [`files::read_array`] |
 //! | [`plot`] | pictures of results, SVG or PNG | [`plot::Figure`] |
 //! | [`numerics`] | special functions, quadrature, tables, transforms | [`numerics::Precision`] |
 //! | [`error`](mod@error) | errors with file, line, value and expectation | [`Error`], [`Invalid`] |
@@ -99,7 +103,7 @@
 //! let plan = SampleFile::from_toml(text, "book/systems/silicon.toml")?.plan()?;
 //! let mut readings = plan.begin(0..plan.places())?;
 //! plan.run(&Engine::default(), &mut readings, &unwatched, &mut |_| Ok(()))?;
-//! let annulus = plan.detectors().rings() + 2; // behind the rings, the corners and the total
+//! let annulus = plan.detectors().layout().annuli.start;
 //! let [column, between] = [0, 1].map(|place| readings.mean[[place, annulus]]);
 //! assert_eq!([column, between].map(|share| (1e4 * share).round()), [32.0, 9.0]); // 0.32 % and 0.09 % of the electrons
 //! # Ok::<(), Error>(())
@@ -127,9 +131,13 @@ pub mod units;
 pub(crate) mod plausible;
 
 pub mod numerics;
+pub mod watch;
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))] // ranks share factorisations alone
 pub mod device;
+pub mod plan;
 pub mod linear;
+#[cfg_attr(not(feature = "files"), allow(dead_code))] // files write coordinates
+pub mod data;
 #[cfg(feature = "files")]
 pub mod files;
 pub mod model;
@@ -143,6 +151,8 @@ pub mod profiling;
 pub mod correction;
 pub mod psf;
 pub mod specimen;
+#[cfg(feature = "files")]
+pub mod formats;
 pub mod electrons;
 #[cfg(feature = "plot")]
 pub mod plot;
@@ -166,7 +176,7 @@ pub use error::{Error, Invalid, Result};
 /// What most programs use: `use lenslet::prelude::*;`.
 pub mod prelude {
     // Names of systems and their parts
-    pub use crate::device::{Device, Engine, Watch, unwatched};
+    pub use crate::device::{Device, Engine};
     pub use crate::error::{Error, Invalid, Result};
     #[cfg(feature = "factorise")]
     pub use crate::estimation::Inversion;
@@ -184,4 +194,5 @@ pub mod prelude {
     };
     pub use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Form, Method};
     pub use crate::units::{ARCSEC, DEGREE};
+    pub use crate::watch::{Watch, unwatched};
 }

@@ -1,7 +1,7 @@
 //! The systems of the book on graphics processors: held against the processor, and against each other.
 
 use lenslet::bench::SYSTEMS;
-use lenslet::device::{Device, Engine, Gpu, unwatched};
+use lenslet::device::{Device, Engine, Gpu};
 use lenslet::estimation::{EstimateOptions, EstimatePlan, Simulation};
 use lenslet::linear::Stop;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source, System};
@@ -11,6 +11,7 @@ use lenslet::turbulence::{
     Method, SlopeCovariancePlan, SlopeProblem, WavefrontCovariancePlan, WavefrontProblem,
     slope_problem, spectral, wavefront_problem,
 };
+use lenslet::watch::unwatched;
 use ndarray::{Array1, Axis};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 

@@ -2,11 +2,13 @@
 
 use crate::allocation::peak;
 use lenslet::correction::CorrectionMode;
-use lenslet::device::{Engine, Memory, unwatched};
+use lenslet::device::Engine;
 use lenslet::estimation::{EstimateOptions, EstimatePlan, SimulationOptions, SimulationPlan};
 use lenslet::model::{Atmosphere, Layer, System};
+use lenslet::plan::Memory;
 use lenslet::psf::{ErrorTerm, Field, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::turbulence::{CovarianceOptions, CovariancePlan, Form, Method};
+use lenslet::watch::unwatched;
 
 /// Expects the plan's bound above the peak, and not more than `factor` times the peak beyond the allowance for the rest.
 fn holds(name: &str, stated: &Memory, peak: u64, factor: u64) {

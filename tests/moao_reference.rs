@@ -18,11 +18,12 @@
 //! large distances, which is 1e-7. A small program in NumPy, which shares nothing with this crate, gives what we find to 2e-8 and 1e-6 nm.
 
 use lenslet::correction::{Mirror, Projector};
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::{GuideStar, MirrorDesign, Noise, Spacing, System};
 use lenslet::psf::{Actuators, Aperture};
 use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
 use lenslet::units::ARCSEC;
+use lenslet::watch::unwatched;
 use ndarray::{Array2, Axis};
 use std::f64::consts::PI;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! The estimate's error over turbulence realisations is the one that the covariances predict, and no wrong estimate does as well.
 
 use faer::{Mat, linalg::solvers::Solve};
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::estimation::{EstimateOptions, EstimatePlan, Realisation, Simulation};
 use lenslet::model::{
     Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, Noise, PhaseGrid, Pupil, SlopeNoise,
@@ -9,6 +9,7 @@ use lenslet::model::{
 };
 use lenslet::turbulence::direct::wavefront::wavefront_covariance;
 use lenslet::turbulence::{cross_covariance, wavefront_problem};
+use lenslet::watch::unwatched;
 use ndarray::{Array2, Array3};
 
 /// Two guide stars at `height`, the second one with twice the `noise`, around two targets; 6 × 6 lenslets of 0.5 m, M = 7 points

@@ -14,9 +14,10 @@
 //! sum of four rectangles that have a corner there, and each rectangle is two triangles, on which new variables make the
 //! integrand smooth. All integrals are by adaptive Gauss–Kronrod cells.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
 use lenslet::turbulence::{SlopeCovariance, SlopeCovariancePlan, SlopeProblem};
+use lenslet::watch::unwatched;
 use std::f64::consts::PI;
 
 /// 2 [24/5 Γ(6/5)]^(5/6): the structure function of Kolmogorov's turbulence at r = r0, rad².

@@ -4,9 +4,9 @@
 //! The headers of `tests/oracle/wavefront_slope.csv`, `phase_covariance_disc.csv` and `mixed_slopes.csv` say what the columns
 //! are and how they were computed. Each row becomes a system of one layer whose sources bring about the row's displacement.
 
-use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Sensor, Source};
 use lenslet::turbulence::{WavefrontProblem, cross_covariance, direct};
+use lenslet::watch::unwatched;
 use ndarray::{Array2, arr2};
 use std::f64::consts::PI;
 

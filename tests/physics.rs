@@ -1,12 +1,13 @@
 //! Closed forms and invariants of slope covariance, for both methods.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, SlopeOrder, Source, System};
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::{
     Method, SlopeCovariance, SlopeCovariancePlan, SlopeProblem, slope_problem,
 };
 use lenslet::units::ARCSEC;
+use lenslet::watch::unwatched;
 use ndarray::Array2;
 
 const WAVELENGTH: f64 = 500e-9;

@@ -1,7 +1,7 @@
 //! The range in which a result is as exact as promised: its ends are measured against closed forms, and beyond them nothing is
 //! computed without a word.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::{
     Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, PhaseGrid, Sensor, Source, System,
 };
@@ -9,6 +9,7 @@ use lenslet::turbulence::{
     CovarianceOptions, CovariancePlan, DiscAverage, Method, SlopeCovariancePlan, SlopeProblem,
     VonKarman, WavefrontProblem, cross_covariance, direct, spectral,
 };
+use lenslet::watch::unwatched;
 use std::f64::consts::PI;
 
 /// λ/2π in the tests, m.

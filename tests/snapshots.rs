@@ -4,11 +4,12 @@
 //! mercy of rounding on another processor; a change of a snapshot is a change of the physics. Review with
 //! `cargo insta review`, or set INSTA_UPDATE=always.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::System;
 use lenslet::turbulence::{
     SlopeCovariance, SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wavefront_problem,
 };
+use lenslet::watch::unwatched;
 use std::fmt::Write;
 
 fn covariance(name: &str) -> SlopeCovariance {

@@ -1,9 +1,9 @@
 //! The spectral method against the direct method: is its error what it says it is?
 
-use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
 use lenslet::turbulence::spectral::{SpectralSampling, TOLERANCE};
 use lenslet::turbulence::{PairCovariance, SlopeProblem, direct, spectral};
+use lenslet::watch::unwatched;
 
 /// (altitude, fraction, outer scale) of each layer.
 type Layers<'a> = &'a [(f64, f64, f64)];

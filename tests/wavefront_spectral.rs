@@ -1,9 +1,9 @@
 //! The spectral wavefront–slope covariance against the direct one: is its error what it says it is?
 
-use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source};
 use lenslet::turbulence::spectral::{SpectralSampling, TOLERANCE};
 use lenslet::turbulence::{WavefrontProblem, WavefrontSlope, direct, spectral};
+use lenslet::watch::unwatched;
 
 /// (altitude, fraction, outer scale) of each layer.
 type Layers<'a> = &'a [(f64, f64, f64)];

@@ -1,13 +1,14 @@
 //! Draws the figures of the chapter on what a sensor folds into the folder that is given.
 
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::{
     Atmosphere, GuideStar, Layer, LensletArray, MirrorDesign, Pupil, Source, Spacing, System,
 };
 use lenslet::plot::Figure;
 use lenslet::psf::{CameraOptions, ErrorTerm, PsfOptions, PsfPlan};
 use lenslet::tomography::ReconstructorOptions;
+use lenslet::watch::unwatched;
 use plotters::prelude::*;
 use std::f64::consts::PI;
 use std::{error::Error, path::Path, path::PathBuf};

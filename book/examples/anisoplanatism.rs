@@ -1,12 +1,13 @@
 //! Draws what one mirror leaves along a field, and the memory that many targets take, into the folder that is given.
 
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::{MirrorDesign, Source, Spacing, System};
 use lenslet::plot::Figure;
 use lenslet::psf::{CameraOptions, ErrorTerm, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
 use lenslet::units::ARCSEC;
+use lenslet::watch::unwatched;
 use std::f64::consts::PI;
 use std::{error::Error, path::Path, path::PathBuf};
 

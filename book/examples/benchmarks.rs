@@ -1,9 +1,10 @@
 //! Draws the run time of the direct method against the number of lenslets into the folder that is given.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::{LensletArray, System};
 use lenslet::plot::Figure;
 use lenslet::turbulence::{SlopeCovariancePlan, SlopeProblem};
+use lenslet::watch::unwatched;
 use std::{error::Error, path::PathBuf, time::Instant};
 
 /// The run time in seconds with the first `stars` guide stars and `n` × `n` lenslets, the shortest of those that fit into a moment.

@@ -1,11 +1,12 @@
 //! Draws the residuals of both solvers, with and without the preconditioner, into the folder that is given.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::estimation::{Circulant, Group};
 use lenslet::linear::{BlockToeplitz, Diagonal, Operator, Solver, Stop, Sum};
 use lenslet::model::System;
 use lenslet::plot::Figure;
 use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};
+use lenslet::watch::unwatched;
 use rand::{SeedableRng, rngs::StdRng};
 use rand_distr::{Distribution, StandardNormal};
 use std::{error::Error, path::PathBuf, sync::Arc};

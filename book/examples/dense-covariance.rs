@@ -1,9 +1,9 @@
 //! Draws the covariance of a natural star's lenslets with a laser star's into the folder that is given.
 
-use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Sensor, SlopeOrder, Source};
 use lenslet::plot::Figure;
 use lenslet::turbulence::cross_covariance::slope_covariance;
+use lenslet::watch::unwatched;
 use ndarray::Array2;
 use std::{error::Error, path::PathBuf};
 

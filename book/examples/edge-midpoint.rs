@@ -1,9 +1,9 @@
 //! Draws the midpoints of two lenslets' edges, and how far the formula of four points is from the average over lenslets, into the
 //! folder that is given.
 
-use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Sensor, Source};
 use lenslet::turbulence::{cross_covariance, edge_midpoint};
+use lenslet::watch::unwatched;
 use plotters::prelude::*;
 use std::{env, error::Error, path::Path};
 

@@ -3,15 +3,15 @@
 mod images;
 
 use images::{Drawn, TYPEFACE, grey, paint, picture, write};
-use lenslet::device::unwatched;
+use lenslet::data::{DataSet, TypedArray};
 use lenslet::electrons::{Aberrations, Beam, DetectorOptions, Edge, Finishing, Multislice, Probe};
 use lenslet::electrons::{Annulus, PatternOptions, Potential, PotentialOptions, Scan, StemMethod};
 use lenslet::electrons::{StemOptions, StemPlan, WaveGrid, integrated};
-use lenslet::files::{Samples, Signals};
 use lenslet::numerics::Precision;
 use lenslet::plot::{PictureFormat, ScanPicture, plot_scan};
 use lenslet::prelude::Engine;
 use lenslet::specimen::{self, Atom, Crystal, Element, Slicing};
+use lenslet::watch::unwatched;
 use ndarray::{Array3, s};
 use plotters::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -166,9 +166,9 @@ fn direction([x, y]: [f64; 2]) -> RGBColor {
 }
 
 /// Deflections in colour with a wheel, and their integral in grey.
-fn deflections(path: &Path, plan: &StemPlan, signals: &Signals<'_>) -> Drawn {
-    let centres = signals.items().find(|signal| signal.name() == "centre_of_mass");
-    let Some(Samples::F32(centres)) = centres.map(|signal| signal.samples()) else {
+fn deflections(path: &Path, plan: &StemPlan, signals: &DataSet<'_>) -> Drawn {
+    let centres = signals.get("centre_of_mass");
+    let Some(TypedArray::F32(centres)) = centres.and_then(|signal| signal.array()) else {
         return Err("no centres of mass".into());
     };
     let (step, [nx, ny]) = (plan.options().scan.step(), plan.options().scan.counts());

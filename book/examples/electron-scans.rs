@@ -5,13 +5,13 @@ mod images;
 
 use boxes::{BLUE_INK, Drawn, GREEN_INK, Part, RED_INK, draw};
 use images::{TYPEFACE, grey, paint, picture, write};
-use lenslet::device::unwatched;
 use lenslet::electrons::sample_file::SampleFile;
 use lenslet::electrons::{Multislice, Potential, Prism, SMatrix, StemMethod};
 use lenslet::electrons::{Scan, StemOptions, StemPlan, StemReadings};
 use lenslet::numerics::Precision;
 use lenslet::prelude::Engine;
 use lenslet::specimen::{Atom, Slicing, Specimen};
+use lenslet::watch::unwatched;
 use ndarray::Array2;
 use num_complex::Complex64;
 use plotters::prelude::*;

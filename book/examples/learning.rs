@@ -1,12 +1,12 @@
 //! Draws how a fit steps down a valley, which lenslets a map averages over, and a profile learned from simulated slopes, into the folder that
 //! is given.
 
-use lenslet::device::unwatched;
 use lenslet::estimation::Simulation;
 use lenslet::linear::{LeastSquares, Residuals};
 use lenslet::model::{Atmosphere, Layer, System};
 use lenslet::plot::{PictureFormat, plot_learned};
 use lenslet::profiling::{LearnOptions, LearnPlan, ParameterGroup};
+use lenslet::watch::unwatched;
 use ndarray::{Array1, Array2, arr1, arr2};
 use plotters::prelude::*;
 use std::{error::Error, path::Path, path::PathBuf};

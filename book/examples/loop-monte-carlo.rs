@@ -1,13 +1,14 @@
 //! Simulates the loop of a small system in many turbulence realisations, and draws the star's profile and the parts of the
 //! residual wavefront next to the computed ones, into the given folder.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::System;
 use lenslet::plot::{Figure, PictureFormat, plot_budgets};
 use lenslet::psf::{
     Budget, ErrorTerm, LoopFrame, LoopSimulation, PointSpread, PsfOptions, PsfPlan,
 };
 use lenslet::units::ARCSEC;
+use lenslet::watch::unwatched;
 use rayon::prelude::*;
 use std::{error::Error, path::Path, path::PathBuf};
 
@@ -28,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut options = PsfOptions::from_toml(&text, SYSTEM)?;
     // Terms as if they were independent, each of which is compared with a part of the residual.
     options.image.terms =
-        Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
+        Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag]);
     let foretold = PsfPlan::new(&system, options.clone())?.run(&Engine::default(), &unwatched)?;
     let simulation = LoopSimulation::new(&system, &options, 6)?;
     let realisations = (1..=count).into_par_iter().map(|seed| simulation.realisation(seed));

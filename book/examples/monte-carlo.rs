@@ -2,11 +2,11 @@
 //! Simulates the slopes of two laser stars, and draws the verdict on the cone's gradient into the folder that is given.
 
 // What the simulation of slopes stands on
-use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
 use lenslet::turbulence::direct::slope::pair_covariances;
 use lenslet::turbulence::{SlopeCovariance, SlopeProblem, VonKarman};
 use lenslet::units::{ARCSEC, DEGREE};
+use lenslet::watch::unwatched;
 use num_complex::Complex64;
 use plotters::prelude::*;
 use rand::{SeedableRng, rngs::StdRng};

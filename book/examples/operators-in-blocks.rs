@@ -1,8 +1,9 @@
 //! Draws the covariance of the slopes of two laser stars and a natural one, in blocks, into the folder that is given.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::{SlopeOrder, System};
 use lenslet::turbulence::{CovarianceOptions, CovariancePlan, Form, LatticeGroups, SlopeSlope};
+use lenslet::watch::unwatched;
 use plotters::prelude::*;
 use std::{env, error::Error, path::PathBuf};
 

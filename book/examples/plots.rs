@@ -1,13 +1,14 @@
 // Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
 //! Draws covariances of two systems of the book into the folder that is given.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::System;
 use lenslet::plot::{
     CovarianceView, Pairs, PictureFormat, plot_covariance, plot_wavefront_covariance,
 };
 use lenslet::turbulence::{SlopeCovariancePlan, WavefrontCovariancePlan};
 use lenslet::turbulence::{slope_problem, wavefront_problem};
+use lenslet::watch::unwatched;
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

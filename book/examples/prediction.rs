@@ -1,9 +1,10 @@
 //! Draws the figures of the chapter on prediction into the folder that is given.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::System;
 use lenslet::plot::Figure;
 use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
+use lenslet::watch::unwatched;
 use plotters::prelude::*;
 use std::{error::Error, path::Path, path::PathBuf};
 

@@ -1,7 +1,7 @@
 //! Draws the weights of past frames in a loop, and the error of a target off axis against the direction of the wind, into the folder that is given.
 
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::{
     Atmosphere, ControlLoop, GuideStar, Layer, LensletArray, LoopKind, MirrorDesign, Pupil, Source,
     Spacing, System,
@@ -10,6 +10,7 @@ use lenslet::plot::Figure;
 use lenslet::psf::{CameraOptions, ErrorTerm, LoopSimulation, PsfOptions, PsfPlan};
 use lenslet::tomography::ReconstructorOptions;
 use lenslet::units::ARCSEC;
+use lenslet::watch::unwatched;
 use std::{error::Error, f64::consts::PI, path::PathBuf};
 
 const CONTROL: ControlLoop =
@@ -104,8 +105,8 @@ fn against_the_wind() -> Result<Figure, Box<dyn Error>> {
     // All the way round
     joint.push((180.0, joint[0].1));
     simulated.push((180.0, simulated[0].1, simulated[0].2));
-    use ErrorTerm::{Aliasing, Anisoplanatism, Bandwidth, Fitting, Tomography};
-    let all = vec![Tomography, Aliasing, Anisoplanatism, Fitting, Bandwidth];
+    use ErrorTerm::{Aliasing, Anisoplanatism, Fitting, ServoLag, Tomography};
+    let all = vec![Tomography, Aliasing, Anisoplanatism, Fitting, ServoLag];
     let mut apart = options(Some(all));
     apart.image.structure = lenslet::psf::StructureFunctionModel::Stationary;
     let plan = PsfPlan::new(&system(0.0)?, apart)?;

@@ -1,10 +1,10 @@
 //! Draws the error of the spectral method against oversampling and period into the folder that is given.
 
-use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::{PairCovariance, SlopeProblem, direct, spectral};
 use lenslet::units::ARCSEC;
+use lenslet::watch::unwatched;
 use plotters::prelude::*;
 use std::{env, error::Error, ops::Range, path::PathBuf};
 

@@ -1,12 +1,13 @@
 //! Draws the images of a system's targets into the folder that is given.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::model::{Source, System};
 use lenslet::plot::{
     FieldPicture, PictureFormat, plot_budgets, plot_field, plot_profiles, plot_stars,
 };
 use lenslet::psf::{Exposure, Field, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::units::ARCSEC;
+use lenslet::watch::unwatched;
 use std::{error::Error, path::Path, path::PathBuf};
 
 const SYSTEM: &str = "book/systems/small-moao.toml";

@@ -1,6 +1,6 @@
 //! Draws the figures of the chapters on tomography into the folder that is given.
 
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::estimation::Inversion;
 use lenslet::linear::Eigen;
 use lenslet::model::{GuideStar, LensletArray, Noise, PhaseGrid, Source, System};
@@ -13,6 +13,7 @@ use lenslet::tomography::{
     WavefrontError,
 };
 use lenslet::units::{ARCSEC, DEGREE};
+use lenslet::watch::unwatched;
 use ndarray::{Array2, Axis};
 use plotters::prelude::*;
 use std::{error::Error, path::Path, path::PathBuf};

@@ -1,9 +1,9 @@
 //! Draws cuts through the wavefront–slope covariance of one layer into the folder that is given.
 
-use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source};
 use lenslet::plot::Figure;
 use lenslet::turbulence::{WavefrontProblem, direct};
+use lenslet::watch::unwatched;
 use std::{error::Error, path::PathBuf};
 
 const ALTITUDE: f64 = 10e3;

@@ -1,11 +1,11 @@
 //! Draws the error of the spectral wavefront–slope covariance against oversampling and period into the folder that is given.
 
-use lenslet::device::unwatched;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source};
 use lenslet::plot::Figure;
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::{WavefrontProblem, WavefrontSlope, direct, spectral};
 use lenslet::units::ARCSEC;
+use lenslet::watch::unwatched;
 use std::{error::Error, path::PathBuf};
 
 type Failure = Box<dyn Error>;

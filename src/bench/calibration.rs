@@ -4,7 +4,7 @@
 // Imports of a calibration
 use super::reconstruct::time_stages;
 use crate::device::cuda::probe::probe;
-use crate::device::{CostKind, Engine, Speed, Watch, WithinStage, cache, processor_name, threads};
+use crate::device::{CostKind, Engine, Speed, cache, processor_name, threads};
 use crate::error::{Error, Invalid, count};
 use crate::estimation::inversion::Inversion;
 use crate::files::provenance::today;
@@ -14,6 +14,7 @@ use crate::model::noise::GuideStar;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
+use crate::watch::{Watch, WithinStage};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fs;
@@ -290,7 +291,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
+    use crate::watch::unwatched;
 
     fn some_speed() -> Speed {
         let place = |kind: CostKind| CostKind::ALL.iter().position(|(other, _)| *other == kind);

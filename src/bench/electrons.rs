@@ -3,7 +3,7 @@
 
 // What timing scans stands on
 use crate::device::gpu::Gpu;
-use crate::device::{Engine, Watch, check, processor_name, threads};
+use crate::device::{Engine, processor_name, threads};
 use crate::electrons::prism::transform_along;
 use crate::electrons::{
     Aberrations, Beam, DetectorOptions, PotentialModel, PotentialOptions, Probe, Scan, StemMethod,
@@ -13,6 +13,7 @@ use crate::error::{Error, Invalid};
 use crate::files::provenance::date;
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Atom, Element, Phonons, Slicing, Specimen};
+use crate::watch::{Watch, check};
 use ndarray::Array2;
 use num_complex::Complex;
 use rayon::prelude::*;
@@ -414,7 +415,7 @@ pub fn chosen(names: &[String], devices: usize) -> Result<Vec<Case>, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
+    use crate::watch::unwatched;
 
     const TINY: Case = Case {
         name: "tiny",

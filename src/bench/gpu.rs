@@ -5,7 +5,6 @@
 use crate::bench::{ARRAYS, SYSTEMS, one_star};
 use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
-use crate::device::unwatched;
 use crate::error::{Error, in_bytes};
 use crate::estimation::estimate::EstimateOptions;
 use crate::estimation::estimator::EstimatePlan;
@@ -27,6 +26,7 @@ use crate::turbulence::phase::gpu::PhaseTables;
 use crate::turbulence::plan::{SlopeCovariancePlan, slope_problem, wavefront_problem};
 use crate::turbulence::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
 use crate::turbulence::wavefront::WavefrontProblem;
+use crate::watch::unwatched;
 use ndarray::{Array1, Array2, Axis};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

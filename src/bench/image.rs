@@ -3,7 +3,7 @@
 
 // What timing images stands on
 use super::reconstruct::time_median;
-use crate::device::{Watch, check, engine::Engine};
+use crate::device::engine::Engine;
 use crate::error::{Error, count};
 use crate::linear::factorisation::gpu::upload_rows;
 use crate::model::system::System;
@@ -11,6 +11,7 @@ use crate::psf::exposures::Strokes;
 use crate::psf::{
     Actuators, CameraOptions, Exposures, PsfOptions, PsfPlan, StructureFunctionModel,
 };
+use crate::watch::{Watch, check};
 use ndarray::Array2;
 use serde::Serialize;
 use std::time::Instant;
@@ -201,7 +202,7 @@ pub fn exposure_table(times: &ExposureTimes, engine: &str) -> String {
 mod tests {
     use super::*;
     use crate::bench::reconstruct::SYSTEM;
-    use crate::device::unwatched;
+    use crate::watch::unwatched;
 
     #[test]
     fn both_structure_functions_are_timed() {

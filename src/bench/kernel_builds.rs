@@ -7,7 +7,6 @@ use crate::device::cuda::{compiler, probe};
 use crate::device::emulator::collector::{Request, requests};
 use crate::device::engine::Engine;
 use crate::device::gpu::{self, Gpu};
-use crate::device::unwatched;
 use crate::electrons::detector::gpu::DetectorsGpu;
 use crate::electrons::multislice::gpu::PassesGpu;
 use crate::electrons::prism::gpu::{PlanesGpu, WindowsGpu};
@@ -25,6 +24,7 @@ use crate::model::system::System;
 use crate::numerics::real::Real;
 use crate::psf::structure_function::{Actuators, MeanStructure};
 use crate::psf::{Aperture, CameraOptions, Exposures, StructureFunctionModel};
+use crate::watch::unwatched;
 
 // Estimates and covariances that have kernels
 use crate::estimation::estimate::gpu::EstimatorGpu;

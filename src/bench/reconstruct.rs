@@ -2,10 +2,11 @@
 //! Run times of reconstructors, stage by stage.
 
 // What timing a reconstructor stands on
-use crate::device::{Watch, check, engine::Engine};
+use crate::device::engine::Engine;
 use crate::error::{Error, count};
 use crate::model::system::System;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
+use crate::watch::{Watch, check};
 use serde::Serialize;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -159,8 +160,8 @@ pub fn reconstructor_table(rows: &[(&str, ReconstructorTimes)], engine: &str) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::tomography::covariance_matrix::tests::system;
+    use crate::watch::unwatched;
 
     #[test]
     fn stages_add_up_to_all() {

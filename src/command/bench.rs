@@ -11,7 +11,7 @@ use super::watch::complain;
 use crate::bench::calibration::{self, Kept};
 use crate::bench::electrons::{CASES, StemSheet, chosen};
 use crate::bench::{self, gpu::Sheet};
-use crate::device::{self, Device, check, engine::Engine};
+use crate::device::{self, Device, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::estimation::inversion::Inversion;
 use crate::model::lenslet_array::LensletArray;
@@ -19,6 +19,7 @@ use crate::model::system::System;
 use crate::numerics::real::Precision;
 use crate::psf::PsfOptions;
 use crate::tomography::reconstructor::ReconstructorOptions;
+use crate::watch::check;
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use std::path::PathBuf;
 

@@ -6,12 +6,13 @@ use super::examples::{self, examples};
 use super::progress::{Terminal, with_speed};
 use super::summary::{Summary, command_line, method_and_error, plan_text};
 use crate::command::value_parsers;
-use crate::device::{Device, check, engine::Engine};
+use crate::device::{Device, engine::Engine};
 use crate::error::{Error, Invalid};
-use crate::files::arrays::{ArrayFormat, Precision};
+use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
+use crate::numerics::real::Precision;
 use crate::plot::{ColourScale, CovarianceView, Pairs, PictureFormat};
 use crate::plot::{plot_covariance, plot_wavefront_covariance};
 use crate::turbulence::arrays::covariance_arrays;
@@ -19,6 +20,7 @@ use crate::turbulence::plan::{
     CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeSlope, WavefrontSlopes,
 };
 use crate::turbulence::spectral::slope::SpectralSampling;
+use crate::watch::check;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -115,10 +117,9 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let picture =
         plot.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
     let named = args.output.as_deref().map(|path| ("output", path));
-    let fitting = &ArrayFormat::OF_MANY;
-    let format = named
-        .map(|name| ArrayFormat::of(name, fitting, args.file.format(args.quiet)))
-        .transpose()?;
+    let fitting = &Format::OF_ARRAYS;
+    let format =
+        named.map(|name| Format::of(name, fitting, args.file.format(args.quiet))).transpose()?;
     let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;

@@ -8,16 +8,17 @@ use super::summary::{
     Outcome, align, command_line, count, file_json, file_line, file_lines, plan_text,
 };
 use super::value_parsers;
-use crate::device::{check, engine::Engine, threads};
+use crate::device::{engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::reading::split_choice;
 use crate::files::rewriting::Rewriting;
-use crate::model::slopes::ReadSlopes;
+use crate::formats::slopes::ReadSlopes;
 use crate::model::system::System;
 use crate::plot::{PictureFormat, plot_learned, short_name};
 use crate::profiling::fit::{LearnOptions, LearnPlan, Learned, Parameter, ParameterGroup};
 use crate::units::DEGREE;
+use crate::watch::check;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::Write;

@@ -810,10 +810,11 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Engine, unwatched};
+    use crate::device::Engine;
     use crate::electrons::sample_file::SampleFile;
     use crate::electrons::{HrtemOptions, HrtemPlan};
     use crate::numerics::Precision;
+    use crate::watch::unwatched;
 
     const CRYSTAL: &str = "-i book/systems/SI100.XYZ";
 
@@ -1135,13 +1136,13 @@ mod tests {
         let mut readings = plan.begin(0..plan.places()).unwrap();
         let engine = Engine::cpu(Precision::F64);
         plan.run(&engine, &mut readings, &unwatched, &mut |_| Ok(())).unwrap();
-        let (row, rings) = (readings.mean.row(0).to_vec(), plan.detectors().rings());
+        let (row, layout) = (readings.mean.row(0).to_vec(), plan.detectors().layout());
         assert_eq!(readings.mean.nrows(), 1);
-        // Rings, corners, total, the annulus, both moments, and the pattern by lines of q_y
         let [x, y] = plan.detectors().pattern_axes().unwrap().map(<[f64]>::len);
-        let (total, moments) = (row[rings + 1], &row[rings + 3..rings + 5]);
-        let pixel = row[rings + 5 + (y / 2 - 2) * x + x / 2 + 1];
-        [row[1], row[12], row[rings + 2], moments[0] / total, moments[1] / total, pixel, total]
+        let (total, moments) = (row[layout.total], &row[layout.moments.clone()]);
+        let pixel = row[layout.pattern.start + (y / 2 - 2) * x + x / 2 + 1];
+        let annulus = row[layout.annuli.start];
+        [row[1], row[12], annulus, moments[0] / total, moments[1] / total, pixel, total]
     }
 
     // Numbers of a literal transcription

@@ -5,8 +5,10 @@
 use super::summary::roughly;
 use super::watch::{complain, is_interrupted};
 use crate::bench::calibration::{self, Kept};
-use crate::device::{Description, Engine, Stage, Watch};
+use crate::device::Engine;
 use crate::error::Error;
+use crate::plan::{Description, Stage};
+use crate::watch::Watch;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::path::Path;

@@ -4,12 +4,13 @@
 // What a report of a sample file stands on
 use super::stem::sample_report::{add_summary, summary_lines};
 use super::summary::count;
-use crate::device::{Description, Device, Engine};
+use crate::device::{Device, Engine};
 use crate::electrons::sample_file::{Algorithm, DetectorTable, SampleFile};
 use crate::electrons::{Beam, SAMPLE_KEYS, SampleSummary};
 use crate::error::{Error, in_bytes};
 use crate::files::Keys;
 use crate::model::SYSTEM_KEYS;
+use crate::plan::Description;
 use serde_json::{Value, json};
 use toml::de::DeTable;
 

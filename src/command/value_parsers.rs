@@ -5,10 +5,10 @@
 use super::watch::complain;
 use crate::error::Invalid;
 use crate::estimation::inversion::Inversion;
-use crate::files::arrays::ArrayFormat;
+use crate::files::Format;
+use crate::formats::slopes::{SlopeFormat, SlopeUnit};
 use crate::linear::interpolation::Interpolation;
 use crate::model::lenslet_array::SlopeArrangement;
-use crate::model::slopes::{SlopeFormat, SlopeUnit};
 use crate::numerics::real::Precision;
 use crate::plot::{ColourScale, Component};
 use crate::profiling::fit::ParameterGroup;
@@ -38,10 +38,10 @@ pub fn precisions() -> impl TypedValueParser<Value = Precision> {
 }
 
 /// Formats of a file of arrays.
-pub fn formats() -> impl TypedValueParser<Value = ArrayFormat> {
+pub fn formats() -> impl TypedValueParser<Value = Format> {
     one_of([
-        ("npz", "NumPy's archive of arrays", ArrayFormat::Npz),
-        ("fits", "FITS, with an image for each array", ArrayFormat::Fits),
+        ("npz", "NumPy's archive of arrays", Format::Npz),
+        ("fits", "FITS, with an image for each array", Format::Fits),
     ])
 }
 
@@ -51,15 +51,15 @@ pub fn formats() -> impl TypedValueParser<Value = ArrayFormat> {
 pub struct FileFormat {
     /// Format of a file whose name has none of these endings.
     #[arg(long, value_parser = formats())]
-    format: Option<ArrayFormat>,
+    format: Option<Format>,
     /// The old name of --format.
     #[arg(long, hide = true, value_parser = formats(), conflicts_with = "format")]
-    save: Option<ArrayFormat>,
+    save: Option<Format>,
 }
 
 impl FileFormat {
     /// The format that is asked for; its old option comes with a note, unless the program shall be quiet.
-    pub fn format(&self, quiet: bool) -> Option<ArrayFormat> {
+    pub fn format(&self, quiet: bool) -> Option<Format> {
         if let Some(format) = self.save.filter(|_| !quiet) {
             complain("note", &format!("--save {0} has become --format {0}", format.name()));
         }

@@ -4,19 +4,20 @@
 // What low turbulence stands on
 use crate::correction::correctable_band::Band;
 use crate::correction::fitting::square_metres;
-use crate::device::{Watch, refuse_beyond_memory};
+use crate::device::refuse_beyond_memory;
 use crate::error::{Error, Invalid, length};
 use crate::model::atmosphere::Layer;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::model::system::{SlopeModel, System};
+use crate::numerics::special::sinc;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, check_targets, truth_sensors, truth_valid,
 };
 use crate::turbulence::cross_covariance::{Slopes, fill_slopes, rectangle, square};
 use crate::turbulence::edge_midpoint::Displacements;
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::spectral::slope::sinc;
+use crate::watch::Watch;
 use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
@@ -293,7 +294,7 @@ impl<'a> Block<'a> {
 /// `Cancelled` where the watcher wants to stop.
 ///
 /// ```
-/// use lenslet::{correction::low_covariances, device::unwatched, model::System, tomography::CovarianceMatrices};
+/// use lenslet::{correction::low_covariances, watch::unwatched, model::System, tomography::CovarianceMatrices};
 /// let system = System::from_file("book/systems/small-moao.toml")?;
 /// let (whole, low) = (CovarianceMatrices::of(&system, &unwatched)?, low_covariances(&system, 0.5, &unwatched)?);
 /// // 6 % of the variance of these slopes are from ripples that actuators half a metre apart cannot follow.
@@ -475,7 +476,7 @@ pub(crate) fn low_seconds(system: &System, pitch: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Engine, unwatched};
+    use crate::device::Engine;
     use crate::linear::Eigen;
     use crate::model::atmosphere::Atmosphere;
     use crate::model::lenslet_array::LensletArray;
@@ -486,6 +487,7 @@ mod tests {
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::error_decomposition::ErrorSplit;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
+    use crate::watch::unwatched;
     use ndarray::Array2;
     use ndarray::{Axis, s};
 

@@ -3,7 +3,7 @@
 
 // Imports of loop covariances
 use crate::correction::in_band_covariance::{Grid, MARGIN};
-use crate::device::{CancelOnly, Engine, Watch, check};
+use crate::device::Engine;
 use crate::error::Error;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::control::{ControlLoop, LoopKind};
@@ -16,6 +16,7 @@ use crate::turbulence::cross_covariance::{
     Motion, moving_cross_covariance, wavefront_slope_moving,
 };
 use crate::turbulence::plan::dense_slopes;
+use crate::watch::{CancelOnly, Watch, check};
 use ndarray::Array2;
 use rayon::prelude::*;
 

@@ -452,12 +452,13 @@ impl CorrectionOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Engine, unwatched};
+    use crate::device::Engine;
     use crate::estimation::simulation::Simulation;
     use crate::model::mirror::Spacing;
     use crate::model::noise::GuideStar;
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
+    use crate::watch::unwatched;
     use CorrectionMode::{Glao, Ltao, Mcao, Moao, Scao};
     use ndarray::Array1;
 

@@ -5,17 +5,19 @@
 use crate::correction::in_band_covariance::{LowTurbulence, low_bytes_of_each};
 use crate::correction::modes::{Correction, CorrectionMode};
 use crate::correction::projector::Projector;
-use crate::device::{CancelOnly, Description, Engine, Memory, Watch, check};
+use crate::device::Engine;
 use crate::error::{Error, accept, count};
 use crate::linear::factorisation::unit;
 use crate::linear::{times, times_transpose};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::model::source::Source;
+use crate::plan::{Description, Memory};
 use crate::tomography::covariance_matrix::truth_covariance;
 use crate::tomography::noise_error;
 use crate::tomography::reconstructor::ReconstructorPlan;
 use crate::tomography::reconstructor::command::{Command, Sum};
+use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, CowArray, Ix2};
 
 // Shared mirrors and their shapes
@@ -79,7 +81,7 @@ impl Correction {
     ///
     /// ```
     /// use lenslet::correction::{Correction, CorrectionMode, CorrectionOptions, SharedOptions};
-    /// use lenslet::device::{Engine, unwatched};
+    /// use lenslet::{device::Engine, watch::unwatched};
     /// use lenslet::model::{MirrorDesign, Spacing, System};
     /// use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
     /// let system = System::from_file("book/systems/small-moao.toml")?;
@@ -450,7 +452,6 @@ mod tests {
     use super::*;
     use crate::correction::in_band_covariance::low_covariances;
     use crate::correction::modes::CorrectionOptions;
-    use crate::device::unwatched;
     use crate::estimation::Inversion;
     use crate::estimation::simulation::Simulation;
     use crate::model::mirror::{MirrorDesign, Spacing};
@@ -458,6 +459,7 @@ mod tests {
     use crate::model::system::System;
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::{ErrorSplit, ReconstructorOptions};
+    use crate::watch::unwatched;
     use CorrectionMode::{Glao, Ltao, Mcao, Moao, Scao};
     use ndarray::{Array1, Axis, s};
 

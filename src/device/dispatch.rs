@@ -1,147 +1,14 @@
 // Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
-//! A queue of pieces, the workers that compute them, a sink for their results, and a watcher.
+//! A queue of pieces, the workers that compute them, and a sink for their results.
 
 // What the dispatcher stands on
 use super::memory::{available_memory, free_address_space};
 use crate::error::Error;
+use crate::watch::{Watch, check, unwatched};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-// Watch a computation and stop it
-/// Watcher of a computation, which receives its progress and can cancel it; called from any thread.
-///
-/// ```
-/// use lenslet::prelude::*;
-/// use std::{sync::Mutex, time::{Duration, Instant}};
-/// /// Writes down the stages, and stops what takes too long.
-/// struct Impatient(Mutex<Vec<String>>, Instant);
-///
-/// impl Watch for Impatient {
-///     fn stage(&self, name: &str, _pieces: &str) {
-///         self.0.lock().unwrap().push(name.to_string());
-///     }
-///
-///     fn cancelled(&self) -> bool {
-///         Instant::now() > self.1
-///     }
-/// }
-///
-/// let system = System::from_file("book/systems/keck-lgs.toml")?;
-/// let plan = CovariancePlan::new(&system, CovarianceOptions::default())?;
-/// let patient = Impatient(Mutex::default(), Instant::now() + Duration::from_secs(600));
-/// plan.run(&Engine::default(), &patient)?;
-/// assert_eq!(patient.0.into_inner().unwrap()[..2], ["slopes", "wavefront and slopes"]);
-/// let hasty = Impatient(Mutex::default(), Instant::now());
-/// assert!(matches!(plan.run(&Engine::default(), &hasty), Err(Error::Cancelled)));
-/// # Ok::<(), Error>(())
-/// ```
-pub trait Watch: Sync {
-    /// A stage begins, such as `slopes`; its pieces, such as `frames`, are counted from 0 again.
-    fn stage(&self, _name: &str, _pieces: &str) {}
-
-    /// So many pieces of the stage are done, and of how many; of its present part if it has parts.
-    fn progress(&self, _done: usize, _total: usize) {}
-
-    /// A part of the stage begins, such as configuration 2 (`number` 1) of 4 (`count`); its pieces are counted from 0 again. Other stages
-    /// may run between the parts.
-    fn part(&self, _what: &str, _number: usize, _count: usize) {}
-
-    /// Whether the computation shall stop. It is asked between pieces; what was begun is finished.
-    fn cancelled(&self) -> bool {
-        false
-    }
-}
-
-// Functions that watch a computation
-impl<F: Fn(usize, usize) + Sync> Watch for F {
-    fn progress(&self, done: usize, total: usize) {
-        self(done, total);
-    }
-}
-
-/// Watches nothing: `&unwatched` is a `&dyn Watch` that neither reports nor cancels.
-pub fn unwatched(_done: usize, _total: usize) {}
-
-/// Lets another watcher cancel a computation without reporting its pieces to it.
-pub(crate) struct CancelOnly<'a>(pub(crate) &'a dyn Watch);
-
-impl Watch for CancelOnly<'_> {
-    fn cancelled(&self) -> bool {
-        self.0.cancelled()
-    }
-}
-
-/// Ends a computation that shall stop.
-///
-/// # Errors
-/// `Cancelled` if so.
-pub fn check(watch: &dyn Watch) -> Result<(), Error> {
-    if watch.cancelled() { Err(Error::Cancelled) } else { Ok(()) }
-}
-
-// Part of a larger stage
-/// Watcher of one part of a stage, which reports to the watcher of the whole.
-pub struct Part<'a> {
-    /// The watcher of the stage.
-    pub whole: &'a dyn Watch,
-    /// Pieces of the parts before this one.
-    pub before: usize,
-    /// Pieces of all parts.
-    pub total: usize,
-}
-
-impl Watch for Part<'_> {
-    fn progress(&self, done: usize, _total: usize) {
-        self.whole.progress(self.before + done, self.total);
-    }
-
-    fn cancelled(&self) -> bool {
-        self.whole.cancelled()
-    }
-}
-
-// Stages within stages
-/// Watches a computation with stages of its own as one part of a stage: its stages are not reported.
-pub struct WithinStage<'a>(pub &'a dyn Watch);
-
-impl Watch for WithinStage<'_> {
-    fn progress(&self, done: usize, total: usize) {
-        self.0.progress(done, total);
-    }
-
-    fn cancelled(&self) -> bool {
-        self.0.cancelled()
-    }
-}
-
-/// Watches one of `count` equal computations: each of its stages is a part of a stage of all of them.
-pub struct StageParts<'a> {
-    /// The watcher of all of them.
-    pub whole: &'a dyn Watch,
-    /// The name of one of them, such as `target`.
-    pub what: &'a str,
-    /// Its number, from 0.
-    pub number: usize,
-    /// How many there are.
-    pub count: usize,
-}
-
-impl Watch for StageParts<'_> {
-    fn stage(&self, name: &str, pieces: &str) {
-        self.whole.stage(name, pieces);
-        self.whole.part(self.what, self.number, self.count);
-    }
-
-    fn progress(&self, done: usize, total: usize) {
-        self.whole.progress(done, total);
-    }
-
-    fn cancelled(&self) -> bool {
-        self.whole.cancelled()
-    }
-}
 
 // Workers that compute the pieces
 /// Workers of a computation: the cores of this machine, devices, or both. A `W` holds what one of them computes with.
@@ -414,9 +281,10 @@ pub fn dispatch_in_runs<W: Sync, R: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Device, Engine, Memory};
+    use crate::device::{Device, Engine};
     use crate::error::Invalid;
     use crate::numerics::real::Precision;
+    use crate::watch::Part;
     use std::time::{Duration, Instant};
 
     // Share one queue among all workers
@@ -556,7 +424,7 @@ mod tests {
         let squares = |workers| gather(workers, 0..9, &unwatched, |_: &i32, k: usize| Ok(k * k));
         assert!(failed(Engine::open(Device::Cpu, Precision::F64).map(drop)));
         assert!(failed(squares(cores()).map(drop)) && failed(squares(devices()).map(drop)));
-        assert!(failed(Memory::default().check(&Engine::default(), "nothing")));
+        assert!(failed(start_threads(false)));
         assert_eq!(threads(), 1);
         start_threads(true).unwrap();
         for workers in [cores(), devices()] {

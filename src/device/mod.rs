@@ -19,24 +19,18 @@ pub(crate) mod backend;
 #[cfg(feature = "cuda")]
 pub(crate) mod rendezvous;
 mod memory;
-pub(crate) mod plan;
 pub(crate) mod rank_info;
 mod calibration;
 #[cfg(any(feature = "cuda", feature = "files"))]
 pub(crate) mod temporary;
 
 pub use self::calibration::{CostKind, Speed};
-#[cfg(feature = "factorise")]
-pub(crate) use self::dispatch::WithinStage;
-pub(crate) use self::dispatch::{
-    CancelOnly, Part, StageParts, Workers, check, dispatch, dispatch_in_runs, gather, start_threads,
-};
-pub use self::dispatch::{Watch, threads, unwatched};
+pub use self::dispatch::threads;
+pub(crate) use self::dispatch::{Workers, dispatch, dispatch_in_runs, gather, start_threads};
 pub use self::engine::Engine;
 pub use self::gpu::{Buffer, Gpu};
 pub(crate) use self::memory::refuse_beyond_memory;
 pub use self::memory::{available_memory, processor_name};
-pub use self::plan::{Description, Memory, Stage};
 pub use self::rank_info::RankInfo;
 use crate::error::Invalid;
 use std::fmt;
@@ -110,7 +104,25 @@ mod tests {
         for name in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "CUDA"] {
             assert!(name.parse::<Device>().is_err(), "{name}");
         }
-        assert!(available_memory().is_none_or(|bytes| bytes > 1 << 20));
-        assert!(processor_name().len() > 2);
+    }
+
+    // Compare the machine with the files of its system
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_machine_is_that_of_its_system() {
+        let value = |file: &str, key: &str| {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+            let value = lines.find(|(name, _)| name.trim() == key);
+            value.map(|(_, value)| value.trim().to_string())
+        };
+        // Of some architectures the system does not print a name.
+        if let Some(name) = value("/proc/cpuinfo", "model name").filter(|name| !name.is_empty()) {
+            assert_eq!(processor_name(), name);
+        }
+        let total = value("/proc/meminfo", "MemTotal").unwrap().replace(" kB", "");
+        let total = 1024 * total.parse::<u64>().unwrap();
+        let available = available_memory().unwrap();
+        assert!((total / 10_000..=total).contains(&available), "{available} of {total} bytes");
     }
 }

@@ -4,8 +4,8 @@
 // Imports of a rank group
 use super::gpu::{Gpu, rank::Rank};
 use super::rank_info::{Peers, RankInfo};
-use super::{Watch, check};
 use crate::error::Error;
+use crate::watch::{Watch, check};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -312,7 +312,8 @@ fn cause(error: Error, rendezvous: Option<&dyn Peers>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::emulated, unwatched};
+    use crate::device::gpu::emulated;
+    use crate::watch::unwatched;
 
     #[test]
     fn ranks_sum_and_one_that_fails_frees_the_others() {

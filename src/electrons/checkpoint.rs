@@ -219,9 +219,9 @@ impl StemPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::electrons::scan::tests::plan;
     use crate::numerics::Precision;
+    use crate::watch::unwatched;
     use std::fs;
 
     fn finished(plan: &StemPlan, engine: &Engine, places: Range<usize>) -> StemReadings {

@@ -13,7 +13,9 @@ pub use multislice::{Multislice, Transmission};
 pub(crate) mod prism;
 pub use prism::{BEAMS_ACROSS, MOST_LOST, Prism, SMatrix, window_fault};
 pub(crate) mod detector;
-pub use detector::{Annulus, DetectorOptions, Detectors, PatternOptions, Reading, Segmented};
+pub use detector::{
+    Annulus, DetectorOptions, Detectors, PatternOptions, Reading, ReadingLayout, Segmented,
+};
 pub(crate) mod scan;
 pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};
 pub(crate) mod scan_images;

@@ -5,9 +5,10 @@ pub(crate) mod gpu;
 // What multislice stands on
 use super::beam::{Beam, kept_frequencies};
 use super::wave_grid::WaveGrid;
-use crate::device::{CancelOnly, Watch, Workers, dispatch, gather, threads};
+use crate::device::{Workers, dispatch, gather, threads};
 use crate::error::{Error, Invalid, accept, finite, positive};
 use crate::numerics::real::{Precision, Real};
+use crate::watch::{CancelOnly, Watch};
 use ndarray::{Array2, ArrayView2, ArrayView3, ArrayViewMut2, ArrayViewMut3, Axis};
 use num_complex::Complex;
 use rustfft::Fft;
@@ -70,7 +71,7 @@ fn cis<T: Real>(phase: f64) -> Complex<T> {
 /// Multislice on one grid, with slices of one thickness.
 ///
 /// ```
-/// use lenslet::device::unwatched;
+/// use lenslet::watch::unwatched;
 /// use lenslet::electrons::{Beam, Multislice, WaveGrid};
 /// use ndarray::{Array2, Array3};
 /// use num_complex::Complex64;
@@ -451,8 +452,8 @@ const CACHE: usize = 512 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::electrons::{Aberration, Aberrations, Probe};
+    use crate::watch::unwatched;
     use ndarray::{Array3, ArrayView1};
     use num_complex::Complex64;
 

@@ -5,9 +5,10 @@ pub(crate) mod gpu;
 // What the beams of a probe stand on
 use super::beam::{Beam, Probe, ProbeWave, kept_frequencies};
 use super::wave_grid::WaveGrid;
-use crate::device::{Watch, Workers, dispatch, threads};
+use crate::device::{Workers, dispatch, threads};
 use crate::error::{Error, Invalid, accept, finite};
 use crate::numerics::real::Real;
+use crate::watch::Watch;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut3, Axis, Zip};
 use num_complex::Complex;
@@ -364,8 +365,8 @@ fn turn<N: Copy>(from: &[N], to: &mut [N], [length, count]: [usize; 2]) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::electrons::{Aberration, Aberrations, Multislice};
+    use crate::watch::unwatched;
     use std::f64::consts::TAU;
 
     // A lopsided probe in a lopsided cell

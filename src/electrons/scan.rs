@@ -4,19 +4,18 @@ mod gpu;
 
 // What scans stand on
 use super::beam::{Probe, ProbeWave};
-use super::detector::{DetectorOptions, Detectors, Reading};
+use super::detector::{DetectorOptions, Detectors};
 use super::multislice::{Multislice, Transmission, seconds_of_a_pass};
 use super::potential::{Potential, PotentialOptions};
 use super::prism::{Prism, SMatrix};
 use super::wave_grid::WaveGrid;
 use crate::device::gpu::Buffer;
-use crate::device::{
-    CancelOnly, CostKind, Description, Engine, Memory, Part, Stage, Watch, Workers, dispatch,
-    dispatch_in_runs, gather, threads,
-};
+use crate::device::{CostKind, Engine, Workers, dispatch, dispatch_in_runs, gather, threads};
 use crate::error::{Error, Invalid, accept, count, finite, is_ordered, positive};
 use crate::numerics::real::{Precision, Real};
+use crate::plan::{Description, Memory, Stage};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
+use crate::watch::{CancelOnly, Part, Watch};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, Array3, ArrayView1, ArrayView3, Axis, Zip, s};
 use num_complex::Complex;
@@ -499,31 +498,6 @@ fn join<R>(thread: ScopedJoinHandle<'_, R>) -> R {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-// Readings in a row
-impl Detectors {
-    /// How many numbers they read of a wave.
-    pub fn values(&self) -> usize {
-        let options = self.options();
-        let sectors: usize = options.segmented.iter().map(|segmented| segmented.sectors).sum();
-        let moments = if options.centre_of_mass { 2 } else { 0 };
-        let pattern = self.pattern_axes().map_or(0, |[x, y]| x.len() * y.len());
-        self.rings() + 2 + options.annuli.len() + sectors + moments + pattern
-    }
-}
-
-impl Reading {
-    /// All numbers in a row: rings, corners, total, annuli, sectors, moments, and the pattern by lines.
-    pub fn into_values(self) -> Vec<f64> {
-        let mut values = self.rings;
-        values.extend([self.corners, self.total]);
-        values.extend(self.annuli);
-        values.extend(self.segmented.into_iter().flatten());
-        values.extend(self.moments.into_iter().flatten());
-        values.extend(self.pattern.into_iter().flatten());
-        values
-    }
-}
-
 // Readings of a part of a scan
 /// Readings of a part of a scan, averaged over the configurations so far.
 #[derive(Debug, Clone, PartialEq)]
@@ -532,7 +506,7 @@ pub struct StemReadings {
     pub places: Range<usize>,
     /// Configurations that all places of the part have gone through, and places that have gone through the next one.
     pub done: [usize; 2],
-    /// Means: (place, reading), for each place its defoci, for each of those the ends, for each of those the [values](Reading::into_values).
+    /// Means: (place, reading), for each place its defoci, for each of those the ends, for each of those the numbers in their [layout](crate::electrons::ReadingLayout).
     pub mean: Array2<f64>,
     /// Sums of squared deviations from the mean, of the same shape; empty without phonons.
     pub squares: Array2<f64>,
@@ -1037,9 +1011,9 @@ impl StemPlan {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::electrons::{Aberrations, Annulus, Beam, PatternOptions};
     use crate::specimen::{Atom, Element};
+    use crate::watch::unwatched;
 
     // A small scan of a lopsided specimen
     fn specimen() -> Specimen {

@@ -9,12 +9,13 @@ pub(crate) mod gpu;
 use crate::error::{Error, Invalid, accept, not_negative};
 use crate::linear::operator::{Operator, gather, scatter, vectors};
 use crate::linear::toeplitz::{Block, BlockToeplitz, Parts};
+use crate::numerics::fft::FftPlans;
 use crate::numerics::real::Real;
 use crate::turbulence::slope::SlopeCovariance;
 use ndarray::{Array2, ArrayView2, s};
 use num_complex::Complex64;
 use rayon::prelude::*;
-use rustfft::{Fft, FftPlanner};
+use rustfft::Fft;
 use std::{ops::Range, sync::Arc};
 
 // Stars that share a lattice
@@ -234,9 +235,9 @@ struct Torus {
 
 impl Torus {
     fn new(lenslets: usize) -> Self {
-        let (length, mut planner) = (2 * lenslets, FftPlanner::new());
-        let forward = planner.plan_fft_forward(length);
-        Self { lenslets, length, forward, inverse: planner.plan_fft_inverse(length) }
+        let length = 2 * lenslets;
+        let (forward, inverse) = f64::plan_complex(length);
+        Self { lenslets, length, forward, inverse }
     }
 
     /// The place of lag `k − (N − 1)` along an axis.
@@ -388,7 +389,7 @@ mod tests {
     use crate::model::lenslet_array::{LensletArray, SlopeOrder};
     use crate::model::source::{ConeGradient, Source};
     use crate::turbulence::slope::SlopeProblem;
-    use crate::{device::unwatched, turbulence::direct::slope::pair_covariances};
+    use crate::{turbulence::direct::slope::pair_covariances, watch::unwatched};
 
     // Small systems for the preconditioner
     const NOISE: [f64; 3] = [2.5e-14, 1e-14, 6e-14];

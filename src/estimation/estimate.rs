@@ -7,8 +7,6 @@ pub(crate) mod gpu;
 
 // What the estimate stands on
 use crate::device::engine::Engine;
-use crate::device::plan::Memory;
-use crate::device::{StageParts, Watch, check};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::blocks::{Measured, Shared, side_by_side, with_noise};
 use crate::estimation::circulant::{Circulant, Group};
@@ -24,6 +22,7 @@ use crate::model::noise::SlopeNoise;
 use crate::model::removed_modes::{Mode, RemovedModes};
 use crate::model::system::System;
 use crate::numerics::real::Real;
+use crate::plan::Memory;
 use crate::turbulence::blocks::CrossBlocks;
 use crate::turbulence::plan::{
     CovarianceOptions, CovariancePlan, Form, PIECES, SLOPES, SlopeCovariancePlan, WAVEFRONT,
@@ -31,6 +30,7 @@ use crate::turbulence::plan::{
 };
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
+use crate::watch::{StageParts, Watch, check};
 use ndarray::{Array2, Array4, ArrayView2, Axis};
 use std::sync::Arc;
 
@@ -797,13 +797,13 @@ impl<T: Real> Frames for EstimatorCpu<T> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::lenslet_array::LensletArray;
     use crate::model::noise::Noise;
     use crate::model::removed_modes::{Focus, TipTilt};
     use crate::model::sensor::Sensor;
     use crate::model::source::Source;
     use crate::model::wavefront_grid::PhaseGrid;
+    use crate::watch::unwatched;
     use faer::prelude::Solve;
 
     // Make a lopsided system

@@ -5,8 +5,7 @@ mod gpu;
 
 // What the planned estimate stands on
 use self::gpu::{estimators, on_devices, without_factors};
-use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{CostKind, Speed, Watch, check, engine::Engine};
+use crate::device::{CostKind, Speed, engine::Engine};
 use crate::error::{Error, Invalid, count};
 #[cfg(feature = "factorise")]
 use crate::estimation::estimate::factorised::Factorised;
@@ -16,7 +15,9 @@ use crate::estimation::estimate::{
 use crate::estimation::inversion::{Cost, Inversion, iterations, toeplitz_product};
 use crate::model::system::System;
 use crate::numerics::real::Precision;
+use crate::plan::{Description, Memory, Stage};
 use crate::turbulence::plan::{Form, PIECES, SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
+use crate::watch::{Watch, check};
 use ndarray::ArrayView2;
 
 // Plan of an estimate
@@ -25,7 +26,8 @@ use ndarray::ArrayView2;
 /// ```
 /// use lenslet::estimation::EstimateOptions;
 /// use lenslet::estimation::EstimatePlan;
-/// use lenslet::device::{Engine, unwatched};
+/// use lenslet::device::Engine;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = EstimatePlan::new(&system, EstimateOptions::default())?;
@@ -376,11 +378,12 @@ impl Estimator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_backends, unwatched};
+    use crate::device::gpu::test_backends;
     use crate::estimation::estimate::tests::{slopes, system};
     use crate::linear::operator::battery;
     use crate::linear::solver::Stop;
     use crate::model::removed_modes::{Focus, TipTilt};
+    use crate::watch::unwatched;
 
     fn planned(
         system: &System,

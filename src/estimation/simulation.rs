@@ -3,8 +3,7 @@
 
 // What the simulation stands on
 use crate::device::engine::Engine;
-use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{CostKind, Watch, Workers, check, gather, threads, unwatched};
+use crate::device::{CostKind, Workers, gather, threads};
 use crate::error::{Error, Invalid, accept, count};
 use crate::model::atmosphere::Layer;
 use crate::model::lenslet_array::SlopeOrder;
@@ -12,8 +11,10 @@ use crate::model::noise::{GuideStar, Noise};
 use crate::model::sensor::Sensor;
 use crate::model::source::ConeGradient;
 use crate::model::system::System;
+use crate::numerics::special::sinc;
+use crate::plan::{Description, Memory, Stage};
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::spectral::slope::sinc;
+use crate::watch::{Watch, check, unwatched};
 use libm::j1;
 use ndarray::{Array1, Array2, Array3, Array4, ArrayView1, Axis, Zip, concatenate, s};
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -661,7 +662,8 @@ impl EvolvingTurbulence<'_> {
 /// How turbulence will be simulated.
 ///
 /// ```
-/// use lenslet::device::{Engine, unwatched};
+/// use lenslet::device::Engine;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::tomography::*;
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
@@ -907,7 +909,6 @@ const FRAMES: &str = "frames";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::atmosphere::Atmosphere;
     use crate::model::lenslet_array::{LensletArray, Pupil};
     use crate::model::source::Source;
@@ -916,6 +917,7 @@ mod tests {
     use crate::turbulence::plan::{
         SlopeCovariancePlan, dense_slopes, dense_wavefront_slope, slope_problem, wavefront_problem,
     };
+    use crate::watch::unwatched;
 
     // Pose a lopsided system to simulate
     /// Two stars at `height`, two targets, 8 × 8 lenslets, 7 × 7 points, two layers of unequal outer scales.

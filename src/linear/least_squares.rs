@@ -2,9 +2,9 @@
 //! Nonlinear least squares by damped steps, within bounds.
 
 // What least squares stand on
-use crate::device::{Watch, check};
 use crate::error::Error;
 use crate::linear::factorisation::Eigen;
+use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, Axis, Zip};
 
 // A model with residuals
@@ -27,7 +27,7 @@ pub trait Residuals {
 /// How a model is fitted.
 ///
 /// ```
-/// use lenslet::{device::unwatched, linear::{LeastSquares, Residuals}, Error};
+/// use lenslet::{watch::unwatched, linear::{LeastSquares, Residuals}, Error};
 /// use ndarray::{Array1, Array2};
 /// struct Decay; // data: 3 exp(-t/2)
 /// impl Residuals for Decay {
@@ -257,7 +257,7 @@ impl Normal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
+    use crate::watch::unwatched;
     use ndarray::{arr1, arr2};
 
     struct Valley;

@@ -533,10 +533,11 @@ impl Picture for CovarianceMaps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{engine::Engine, unwatched};
+    use crate::device::engine::Engine;
     use crate::plot::{DARK, STATIONS, colour};
     use crate::turbulence::plan::{WavefrontCovariancePlan, slope_problem, wavefront_problem};
     use crate::turbulence::slope::PairCovariance;
+    use crate::watch::unwatched;
 
     fn system(name: &str) -> System {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/book/systems/");

@@ -20,7 +20,7 @@ use plotters::prelude::*;
 /// `Failed` where a picture cannot be drawn.
 ///
 /// ```
-/// use lenslet::{device::unwatched, model::System, plot::{PictureFormat, plot_learned}, tomography::*};
+/// use lenslet::{watch::unwatched, model::System, plot::{PictureFormat, plot_learned}, tomography::*};
 /// let system = System::from_file("book/systems/small-moao.toml")?;
 /// let plan = LearnPlan::new(&system, LearnOptions::default())?;
 /// let learned = plan.fit(plan.expected(&unwatched)?, &unwatched)?;
@@ -214,8 +214,8 @@ impl Picture for Panels<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::profiling::fit::{LearnOptions, LearnPlan};
+    use crate::watch::unwatched;
 
     #[test]
     fn spots_lie_along_the_line_between_two_stars() {

@@ -2,7 +2,7 @@
 //! Covariance of measured slopes, averaged over lenslets with the same displacement.
 
 // What measured maps stand on
-use crate::device::{Watch, check, refuse_beyond_memory};
+use crate::device::refuse_beyond_memory;
 use crate::error::{Error, Invalid, accept};
 use crate::estimation::estimate::check_slopes;
 use crate::linear::times_transpose;
@@ -11,6 +11,7 @@ use crate::model::noise::GuideStar;
 use crate::model::removed_modes::{RemovedModes, TipTilt};
 use crate::model::sensor::Sensor;
 use crate::model::system::System;
+use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -258,7 +259,7 @@ impl SlopeMaps {
     /// `Memory` where the maps do not fit; `Cancelled`.
     ///
     /// ```
-    /// use lenslet::{device::unwatched, model::System, estimation::Simulation, profiling::SlopeMaps};
+    /// use lenslet::{watch::unwatched, model::System, estimation::Simulation, profiling::SlopeMaps};
     /// use ndarray::Array2;
     /// let system = System::from_file("book/systems/small-moao.toml")?;
     /// let simulation = Simulation::new(&system)?;
@@ -452,8 +453,8 @@ fn normalised(layout: &MapLayout, slopes: &Array2<f64>) -> Result<Array2<f64>, I
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::{Atmosphere, Focus, Layer, Noise, Source};
+    use crate::watch::unwatched;
     use rand::{SeedableRng, rngs::StdRng};
     use rand_distr::{Distribution, StandardNormal};
 

@@ -2,8 +2,7 @@
 //! Turbulence profiles, and where sensors look, learned from measured slopes.
 
 // What learning stands on
-use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{CancelOnly, CostKind, Engine, Watch, Workers, gather};
+use crate::device::{CostKind, Engine, Workers, gather};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::estimate::check_slopes;
 use crate::linear::least_squares::{Fitted, LeastSquares, Normal, Residuals};
@@ -11,6 +10,7 @@ use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::noise::{GuideStar, Noise};
 use crate::model::sensor::Sensor;
 use crate::model::system::System;
+use crate::plan::{Description, Memory, Stage};
 use crate::profiling::covariance_maps::{MapLayout, MapPair, SlopeMaps};
 use crate::turbulence::cross_covariance::lags::{Displaced, turned_covariance};
 use crate::turbulence::cross_covariance::{self, PhaseTables};
@@ -18,6 +18,7 @@ use crate::turbulence::direct::slope::pair_alone;
 use crate::turbulence::rotated_footprints::Turn;
 use crate::turbulence::slope::{PairCovariance, SlopeProblem};
 use crate::units::DEGREE;
+use crate::watch::{CancelOnly, Watch};
 use ndarray::{Array1, Array2, ArrayView2, s};
 use std::fmt::{self, Display};
 use std::ops::Range;
@@ -672,7 +673,7 @@ pub struct LearnOptions {
 /// Plan of a fit of a system to measured slopes.
 ///
 /// ```
-/// use lenslet::{device::unwatched, model::System, profiling::{LearnOptions, LearnPlan}};
+/// use lenslet::{watch::unwatched, model::System, profiling::{LearnOptions, LearnPlan}};
 /// let truth = System::from_file("book/systems/small-moao.toml")?;
 /// let maps = LearnPlan::new(&truth, LearnOptions::default())?.expected(&unwatched)?;
 /// let wrong = std::fs::read_to_string("book/systems/small-moao.toml")?;
@@ -1397,10 +1398,10 @@ fn profile(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::estimation::simulation::{Sampling, Simulation};
     use crate::model::{LensletArray, Pupil, Source, TipTilt};
     use crate::units::ARCSEC;
+    use crate::watch::unwatched;
 
     // A lopsided system to learn
     /// Three stars on arrays of 5 × 5 lenslets of half a metre, of which 4 are dark, and layers of this r0, these strengths and altitudes.

@@ -2,13 +2,13 @@
 //! Plausibility of the unit and the order of slopes that a system is learned from.
 
 // What checks of slopes stand on
-use crate::device::Watch;
 use crate::error::{Error, Invalid};
 use crate::linear::times_transpose;
 use crate::model::lenslet_array::SlopeArrangement;
 use crate::profiling::covariance_maps::{MapLayout, SlopeMaps};
 use crate::profiling::fit::LearnPlan;
 use crate::units::{ARCSEC, DEGREE};
+use crate::watch::Watch;
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
 
 // Maps of stars with themselves
@@ -171,10 +171,10 @@ impl LearnPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::estimation::simulation::{Sampling, Simulation};
     use crate::model::System;
     use crate::profiling::fit::LearnOptions;
+    use crate::watch::unwatched;
 
     const SYSTEM: &str = "
         [atmosphere]\nr0 = 0.15\nouter_scale = 25.0

@@ -3,7 +3,7 @@
 
 // Imports of the simulated loop
 use crate::correction::{Correction, Projector};
-use crate::device::{Engine, Stage, Watch, Workers, gather, unwatched};
+use crate::device::{Engine, Workers, gather};
 use crate::error::{Error, Invalid, accept};
 use crate::estimation::simulation::{
     EvolvingTurbulence, Simulation, SimulationOptions, SimulationPlan,
@@ -13,12 +13,14 @@ use crate::model::noise::GuideStar;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::plan::Stage;
 use crate::psf::optical_transfer::{Aperture, OpticalTransfer, TelescopeTransfer};
 use crate::psf::options::EXPONENT;
 use crate::psf::plan::PsfOptions;
 use crate::psf::residual::{sample_step, sampled_aperture, shapes_towards};
 use crate::psf::transforms::Plane;
 use crate::tomography::reconstructor::ReconstructorPlan;
+use crate::watch::{Watch, unwatched};
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
 use num_complex::Complex64;
 use std::f64::consts::PI;
@@ -531,7 +533,7 @@ mod tests {
     fn options(mode: CorrectionMode, control: ControlLoop) -> PsfOptions {
         let mirrors =
             vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(7)) }];
-        let terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
+        let terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag]);
         let image = CameraOptions {
             wavelengths: vec![1.65e-6],
             pixels: 32,

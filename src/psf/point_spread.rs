@@ -6,6 +6,7 @@ pub(crate) mod gpu;
 
 // What point spread stands on
 use crate::error::{Error, Invalid, accept, positive};
+use crate::numerics::special::sinc;
 use crate::psf::optical_transfer::OpticalTransfer;
 use ndarray::{Array1, Array2, Axis, Zip, concatenate};
 use rayon::prelude::*;
@@ -189,11 +190,6 @@ impl Quarter {
         };
         sides.iter().map(each).collect()
     }
-}
-
-/// sin(πu)/(πu).
-fn sinc(u: f64) -> f64 {
-    if u == 0.0 { 1.0 } else { (PI * u).sin() / (PI * u) }
 }
 
 // Light in circles

@@ -6,7 +6,7 @@ use crate::correction::in_band_covariance::{LowTurbulence, low_wavefront};
 use crate::correction::loop_covariances::{LOOP, LoopCovariances, LoopWeights, WavefrontsInLoop};
 use crate::correction::shared_mirrors::{SharedOptions, viewed};
 use crate::correction::{Correction, Fitting, Mirror};
-use crate::device::{Engine, Memory, Watch, WithinStage, check};
+use crate::device::Engine;
 use crate::error::{Error, Invalid};
 use crate::linear::factorisation::unit;
 use crate::linear::{times, times_transpose};
@@ -16,6 +16,7 @@ use crate::model::noise::SlopeNoise;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::plan::Memory;
 use crate::psf::budget::Budget;
 use crate::psf::optical_transfer::{Aperture, Edges, TelescopeTransfer};
 use crate::psf::options::{CameraOptions, ErrorTerm};
@@ -24,6 +25,7 @@ use crate::tomography::covariance_matrix::truth_covariance;
 use crate::tomography::noise_error;
 use crate::tomography::reconstructor::ReconstructorPlan;
 use crate::tomography::reconstructor::command::Sum;
+use crate::watch::{Watch, WithinStage, check};
 use ndarray::{Array1, Array2, Axis, Zip};
 use num_complex::Complex64;
 use rayon::prelude::*;
@@ -597,10 +599,10 @@ impl Residuals<'_> {
 mod tests {
     use super::*;
     use crate::correction::{CorrectionMode, CorrectionOptions};
-    use crate::device::unwatched;
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::{Atmosphere, GuideStar, Layer, LensletArray, LoopKind, Pupil};
     use crate::tomography::ReconstructorOptions;
+    use crate::watch::unwatched;
     use std::f64::consts::PI;
 
     // Interpolate maps between their points

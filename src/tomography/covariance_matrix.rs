@@ -2,7 +2,7 @@
 //! Covariance matrices of what guide stars measure with what truth sensors would see.
 
 // What the covariance matrices stand on
-use crate::device::{StageParts, Watch, engine::Engine};
+use crate::device::engine::Engine;
 use crate::error::{Error, Invalid};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::SlopeOrder;
@@ -13,6 +13,7 @@ use crate::model::source::Source;
 use crate::model::system::{SlopeModel, System};
 use crate::turbulence::plan::{check_finite, dense_slopes, slope_cross_covariance};
 use crate::turbulence::{cross_covariance, edge_midpoint};
+use crate::watch::{StageParts, Watch};
 use ndarray::{Array2, ArrayView1, s};
 
 // Three covariance matrices
@@ -35,7 +36,7 @@ impl CovarianceMatrices {
     /// `Invalid` where the system has no target; `Memory` where a matrix does not fit; `Cancelled` where the watcher wants to stop.
     ///
     /// ```
-    /// use lenslet::{device::unwatched, model::*, tomography::CovarianceMatrices};
+    /// use lenslet::{watch::unwatched, model::*, tomography::CovarianceMatrices};
     /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(8e3, 1.0, 25.0)])?;
     /// let (array, on_axis) = (LensletArray::new(2, 0.5)?, Source::star(0.0, 0.0)?);
     /// let system = System::builder(air, array)
@@ -270,11 +271,11 @@ fn take_out(rows: &mut Array2<f64>, modes: &RemovedModes) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::lenslet_array::{LensletArray, Pupil};
     use crate::model::noise::{GuideStar, Noise};
     use crate::model::removed_modes::{Focus, Mode, TipTilt};
     use crate::units::{ARCSEC, DEGREE};
+    use crate::watch::unwatched;
 
     // A system for tests of tomography
     /// A laser star and two natural ones, one of them turned and shifted, for two targets; `noise` is a variance in rad².

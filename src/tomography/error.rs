@@ -2,12 +2,13 @@
 //! The error of the wavefront that an error of slopes means: a map over the pupil, and its mean.
 
 // What the wavefront error stands on
-use crate::device::{Engine, Stage};
+use crate::device::Engine;
 use crate::error::{Error, Invalid};
 use crate::estimation::inversion::MatrixRates;
 use crate::linear::{Cholesky, times_transpose};
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
+use crate::plan::Stage;
 use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::reconstructor::{Reconstruction, ReconstructorPlan};
 use ndarray::{Array1, Array2, Array3, ArrayView2};
@@ -295,7 +296,6 @@ impl Corners {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::estimation::simulation::Simulation;
     use crate::model::atmosphere::Atmosphere;
     use crate::model::noise::GuideStar;
@@ -303,6 +303,7 @@ mod tests {
     use crate::model::source::Source;
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::ReconstructorOptions;
+    use crate::watch::unwatched;
     use ndarray::{Array3, Axis, s};
 
     /// Turbulence realisations.

@@ -4,8 +4,7 @@
 mod gpu;
 
 // What errors at points stand on
-use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{CostKind, Watch, check, engine::Engine};
+use crate::device::{CostKind, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::estimate::{EstimateOptions, EstimatorCpu, Model, PosedEstimate};
 use crate::estimation::estimator::EstimatePlan;
@@ -18,10 +17,12 @@ use crate::linear::solver::multi_rhs::{
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::plan::{Description, Memory, Stage};
 use crate::tomography::error::{WavefrontError, piston_and_tilts, without_modes};
 use crate::tomography::reconstructor::ReconstructorOptions;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::plan::{Form, WAVEFRONTS};
+use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, s};
 use rayon::prelude::*;
 use std::f64::consts::PI;
@@ -520,7 +521,7 @@ impl PointErrorsPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{RankInfo, gpu::test_backends, unwatched};
+    use crate::device::{RankInfo, gpu::test_backends};
     use crate::estimation::estimate::tests::{blinded, mixed, streaked, system};
     use crate::linear::operator::battery;
     use crate::model::lenslet_array::SlopeOrder;
@@ -529,6 +530,7 @@ mod tests {
     use crate::numerics::real::Precision;
     use crate::tomography::Truth;
     use crate::turbulence::plan::{dense_slopes, dense_wavefront_slope};
+    use crate::watch::unwatched;
     use faer::prelude::Solve;
 
     // Run small systems

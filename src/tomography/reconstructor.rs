@@ -7,8 +7,7 @@ mod iterative;
 mod ranks;
 
 // What the reconstructor stands on
-use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{CostKind, Watch, check, engine::Engine};
+use crate::device::{CostKind, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::inversion::{Inversion, MatrixRates, not_definite};
 #[cfg(feature = "files")]
@@ -19,6 +18,7 @@ use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::{SYSTEM_KEYS, system::require_winds};
 use crate::numerics::real::Precision;
+use crate::plan::{Description, Memory, Stage};
 use crate::plausible::DELAY;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
@@ -26,6 +26,7 @@ use crate::tomography::covariance_matrix::{
 };
 use crate::turbulence::cost_model::{SensorCost, among, between, time_of_slopes};
 use crate::turbulence::plan::{SLOPES, sensors_of};
+use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
 
 // Options of a reconstructor
@@ -197,7 +198,8 @@ const READY: f64 = 0.03;
 /// How a reconstructor will be computed.
 ///
 /// ```
-/// use lenslet::device::{Engine, unwatched};
+/// use lenslet::device::Engine;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
 /// let system = System::from_file("book/systems/small-moao.toml")?;
@@ -781,7 +783,6 @@ pub fn error_covariance(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::linear::operator::battery::random;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
@@ -790,6 +791,7 @@ mod tests {
     use crate::model::source::Source;
     use crate::tomography::covariance_matrix::add_noise;
     use crate::tomography::covariance_matrix::tests::{system, windy};
+    use crate::watch::unwatched;
 
     // Reconstruct a system in a test
     const NOISE: f64 = 2e-14;

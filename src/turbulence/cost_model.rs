@@ -1,11 +1,11 @@
 // Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
 //! How long dense covariances of slopes take, sensor by sensor.
 
-use crate::device::plan::Stage;
 use crate::device::{CostKind, engine::Engine};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::model::system::{SlopeModel, System};
+use crate::plan::Stage;
 
 // Rates of dense covariances
 /// Seconds that a thread, or a device, takes for parts of the covariance of slopes that are averages.

@@ -6,9 +6,7 @@ pub mod gpu;
 pub(crate) mod lags;
 
 // What pairs without a lattice stand on
-use crate::device::{
-    CancelOnly, Watch, Workers, dispatch, gather, refuse_beyond_memory, threads, unwatched,
-};
+use crate::device::{Workers, dispatch, gather, refuse_beyond_memory, threads};
 use crate::error::{Error, accept, count, length};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::SlopeOrder;
@@ -25,6 +23,7 @@ use crate::turbulence::edges::Panels;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::rotated_footprints::{Turn, TurnedSquares};
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem, check_outer_scales};
+use crate::watch::{CancelOnly, Watch, unwatched};
 use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
@@ -387,7 +386,7 @@ impl<'a> Block<'a> {
 /// where the matrix, and the Toeplitz forms that it is expanded from, do not fit.
 ///
 /// ```
-/// use lenslet::device::unwatched;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::*;
 /// use lenslet::turbulence::cross_covariance;
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, f64::INFINITY)])?;
@@ -426,7 +425,7 @@ pub fn slope_covariance(
 /// Those of [`slope_covariance`].
 ///
 /// ```
-/// use lenslet::device::unwatched;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::*;
 /// use lenslet::turbulence::cross_covariance;
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(5e3, 1.0, 25.0)])?;
@@ -974,7 +973,7 @@ fn tables_of_edges(
 /// lenslet; `Memory` where the matrix does not fit.
 ///
 /// ```
-/// use lenslet::device::unwatched;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::{*, PhaseGrid};
 /// use lenslet::turbulence::cross_covariance;
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(8e3, 1.0, 25.0)])?;

@@ -4,7 +4,6 @@
 pub(crate) mod gpu;
 
 // What the formula of four points stands on
-use crate::device::Watch;
 use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::sensor::Sensor;
@@ -13,6 +12,7 @@ use crate::turbulence::cross_covariance::{
     Slopes, check_slope_memory, fill_slopes, rectangle, square,
 };
 use crate::turbulence::phase::VonKarman;
+use crate::watch::Watch;
 use ndarray::Array2;
 use std::f64::consts::PI;
 use std::sync::Arc;
@@ -326,7 +326,7 @@ fn see_edges(fall: &Fall, [first, second]: [&Edges; 2], seen: &mut Vec<f64>) {
 /// Those of [`cross_covariance::slope_covariance`](super::cross_covariance::slope_covariance).
 ///
 /// ```
-/// use lenslet::device::unwatched;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::*;
 /// use lenslet::turbulence::edge_midpoint;
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, f64::INFINITY)])?;
@@ -385,11 +385,11 @@ fn fill(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::atmosphere::Layer;
     use crate::model::lenslet_array::{LensletArray, SlopeOrder};
     use crate::model::source::{ConeGradient, Source};
     use crate::turbulence::cross_covariance;
+    use crate::watch::unwatched;
 
     // Sensors of every kind between midpoints
     pub(crate) fn lopsided() -> (Atmosphere, Vec<Sensor>, Vec<Array2<bool>>) {

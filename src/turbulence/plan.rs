@@ -5,12 +5,12 @@ mod blocks;
 mod gpu;
 
 // What computing a covariance stands on
-use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{CostKind, Watch, check, engine::Engine, threads};
+use crate::device::{CostKind, engine::Engine, threads};
 use crate::error::{Error, Invalid, count};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::system::{SlopeModel, System};
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::plan::{Description, Memory, Stage};
 use crate::turbulence::blocks::{CrossBlocks, LatticeGroups};
 use crate::turbulence::cost_model::{SensorCost, VIEW, VIEW_LAG, among, time_of_slopes};
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
@@ -18,6 +18,7 @@ use crate::turbulence::spectral::error::Chosen;
 use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use crate::turbulence::{cross_covariance, direct, edge_midpoint, spectral};
+use crate::watch::{Watch, check};
 use ndarray::{Array, Array2, Array4, Dimension};
 use rayon::prelude::*;
 
@@ -89,7 +90,8 @@ fn given(sampling: SpectralSampling, error_estimate: f64, unit: &'static str) ->
 /// How the covariance of slopes will be computed.
 ///
 /// ```
-/// use lenslet::device::{Engine, unwatched};
+/// use lenslet::device::Engine;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::turbulence::*;
 /// let system = System::from_file("book/systems/small.toml")?;
@@ -231,7 +233,7 @@ impl SlopeCovariancePlan {
 ///
 /// ```
 /// use lenslet::turbulence::{WavefrontCovariancePlan, wavefront_problem};
-/// use lenslet::{device::{Engine, unwatched}, model::System};
+/// use lenslet::{device::Engine, watch::unwatched, model::System};
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = WavefrontCovariancePlan::direct(wavefront_problem(&system)?);
 /// let covariance = plan.run(&Engine::default(), &unwatched)?;
@@ -441,7 +443,8 @@ impl SlopeSlope {
 /// How all covariances of a system will be computed.
 ///
 /// ```
-/// use lenslet::device::{Engine, unwatched};
+/// use lenslet::device::Engine;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::turbulence::*;
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
@@ -997,7 +1000,7 @@ pub(crate) fn check_finite<D: Dimension>(result: &str, array: &Array<f64, D>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
+    use crate::watch::unwatched;
 
     // Refuse lenslet arrays that differ
     #[test]

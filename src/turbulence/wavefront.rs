@@ -2,7 +2,7 @@
 //! Wavefront–slope covariance: the problem that the methods solve, its lattices, and the store of its result.
 
 // What the wavefront problem is made of
-use crate::device::{Watch, Workers, dispatch};
+use crate::device::{Workers, dispatch};
 use crate::error::{Error, Invalid};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::LensletArray;
@@ -11,6 +11,7 @@ use crate::model::source::{ConeGradient, Source};
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::turbulence::slope::check_outer_scales;
 use crate::units::DEGREE;
+use crate::watch::Watch;
 use ndarray::{Array3, Array5, ArrayView5, s};
 use std::f64::consts::PI;
 

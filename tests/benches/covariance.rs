@@ -4,7 +4,7 @@
 //! `cargo bench` prints the comparison first and divan's statistics after it.
 
 use divan::{Bencher, black_box};
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::error::Invalid;
 use lenslet::model::{Atmosphere, Layer, LensletArray, Pupil, Sensor, Source, System, Validity};
 use lenslet::turbulence::spectral::SpectralSampling;
@@ -13,6 +13,7 @@ use lenslet::turbulence::{
     Method, SlopeCovariancePlan, SlopeProblem, edge_midpoint, slope_problem,
 };
 use lenslet::units::ARCSEC;
+use lenslet::watch::unwatched;
 use std::time::Instant;
 
 const SYSTEMS: [&str; 2] = ["small", "elt"];

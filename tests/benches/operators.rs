@@ -3,11 +3,12 @@
 //! `cargo bench --bench operators` prints the comparison first and divan's statistics after it.
 
 use divan::{Bencher, black_box};
-use lenslet::device::{Engine, unwatched};
+use lenslet::device::Engine;
 use lenslet::linear::{BlockToeplitz, Dense, Operator};
 use lenslet::model::{LensletArray, SlopeOrder, System};
 use lenslet::numerics::Real;
 use lenslet::turbulence::{SlopeCovariance, SlopeCovariancePlan, SlopeProblem, slope_problem};
+use lenslet::watch::unwatched;
 use lenslet::{Error, Result};
 use ndarray::Array2;
 use std::time::Instant;

@@ -5,14 +5,15 @@
 use super::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
 use crate::command::progress::{Terminal, with_speed};
 use crate::command::summary::{align, command_line, count, file_json, file_line, file_lines};
-use crate::device::{Engine, check};
+use crate::device::Engine;
 use crate::electrons::sample_file::SampleFile;
 use crate::electrons::{HrtemImages, SampleSummary};
 use crate::error::Error;
+use crate::files::Format;
 use crate::files::atomic_file::AtomicFile;
 use crate::files::provenance::Provenance;
-use crate::files::signal_files::SignalFormat;
 use crate::plot::{PictureFormat, ScanPicture, number, plot_scan, short_name};
+use crate::watch::check;
 use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
@@ -44,7 +45,7 @@ pub fn image(
     asked: &Asked,
     file: &SampleFile,
     engine: Engine,
-    format: Option<SignalFormat>,
+    format: Option<Format>,
 ) -> Result<String, Error> {
     let (plan, summary) = file.hrtem_with_summary()?;
     warn(&summary);
@@ -67,7 +68,7 @@ pub fn image(
         plan.keep_potential(&mut signals, engine.precision())?;
     }
     check(&terminal)?;
-    signals.origin(Provenance::new(&command_line(), &description.method, file.text()))?;
+    Provenance::new(&command_line(), &description.method, file.text()).note(&mut signals);
     let drawn = |(path, format)| {
         terminal.writes(path);
         let title = format!("{}, {} keV", short_name(&asked.sample), file.beam.energy_kev);
@@ -83,7 +84,7 @@ pub fn image(
         AtomicFile::holding(path, &plot_scan(&picture, format)?)
     };
     let drawing = asked.picture.map(drawn).transpose()?;
-    signals.write(output, format, asked.signal)?;
+    signals.save(output, format, asked.signal)?;
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     let seconds = start.elapsed().as_secs_f64();

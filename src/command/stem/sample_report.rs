@@ -4,8 +4,8 @@
 // What reports of a sample stand on
 use crate::command::summary::{align, count, plan_json, plan_text};
 use crate::command::watch::complain;
-use crate::device::Description;
 use crate::electrons::SampleSummary;
+use crate::plan::Description;
 use serde_json::{Value, json};
 
 // Report the sample of a run

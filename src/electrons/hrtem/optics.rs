@@ -243,8 +243,8 @@ fn square([x, y]: [f64; 2]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::electrons::{Aberration, Multislice};
+    use crate::watch::unwatched;
 
     // A weak specimen and a lens
     fn grid() -> WaveGrid {

@@ -5,14 +5,16 @@
 mod gpu;
 
 use super::optics::{HrtemOptics, ImageSamples, plane_wave};
-use crate::device::{CancelOnly, CostKind, Description, Engine, Memory, Stage, Watch, threads};
+use crate::device::{CostKind, Engine, threads};
 use crate::electrons::multislice::{Multislice, Transmission, seconds_of_a_pass};
 use crate::electrons::potential::{Potential, PotentialOptions};
 use crate::electrons::scan_images::transform_plane;
 use crate::electrons::wave_grid::WaveGrid;
 use crate::error::{Error, Invalid, accept, count, finite, is_ordered};
 use crate::numerics::real::{Precision, Real};
+use crate::plan::{Description, Memory, Stage};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
+use crate::watch::{CancelOnly, Watch};
 use ndarray::{Array2, Array3, Array4, ArrayView2, Axis, Zip, s};
 use num_complex::{Complex, Complex64};
 
@@ -344,9 +346,9 @@ pub(crate) fn samples<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::electrons::{Aberrations, Beam};
     use crate::specimen::{Atom, Element};
+    use crate::watch::unwatched;
 
     // Micrographs of a lopsided specimen
     fn specimen() -> Specimen {

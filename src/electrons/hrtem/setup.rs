@@ -3,11 +3,12 @@
 
 // What posed micrographs stand on
 use super::plan::{HrtemImages, HrtemOptions, HrtemPlan};
+use crate::data::{Coordinate, DataSet, Element, Variable};
 use crate::electrons::hrtem::optics::HrtemOptics;
 use crate::electrons::sample_file::SampleFile;
 use crate::electrons::scan_setup::{Ground, SampleSummary, note_series, series};
 use crate::error::{Error, accept};
-use crate::files::signals::{Axis as SignalAxis, Instrument, Sample, Signal, Signals};
+use crate::files::Instrument;
 use crate::numerics::real::Precision;
 use ndarray::{ArrayViewD, Axis};
 use num_complex::{Complex32, Complex64};
@@ -99,42 +100,42 @@ impl HrtemPlan {
         taken: &HrtemImages,
         waves: bool,
         precision: Precision,
-    ) -> Result<Signals<'static>, Error> {
+    ) -> Result<DataSet<'static>, Error> {
         let (options, errors) = (self.options(), taken.standard_error());
         let shape = (options.defoci.len(), options.ends.len());
         let found = (taken.mean.len_of(Axis(0)), taken.mean.len_of(Axis(1)));
         accept(found == shape, "images", found, &format!("{shape:?} images"))?;
-        let mut signals = Signals::default();
+        let mut signals = DataSet::default();
         let all = series(&options.defoci, &options.ends, &options.slicing)?;
         let planes = series(&[], &options.ends, &options.slicing)?;
-        signals.add(self.stack("image", taken.mean.view().into_dyn(), &all, precision)?)?;
+        signals.insert(self.stack("image", taken.mean.view().into_dyn(), &all, precision)?)?;
         if let Some(errors) = &errors {
             let errors = errors.view().into_dyn();
-            signals.add(self.stack("standard_error_image", errors, &all, precision)?)?;
+            signals.insert(self.stack("standard_error_image", errors, &all, precision)?)?;
         }
         if waves {
             let exits = taken.exits.view().into_dyn();
-            signals.add(self.stack("wave", exits, &planes, precision)?)?;
+            signals.insert(self.stack("wave", exits, &planes, precision)?)?;
         }
         note_series(&mut signals, &all)?;
         let (beam_energy, lens) = (options.lens.beam.energy_kev(), &options.lens);
         let convergence_angle = lens.convergence;
-        signals.set_instrument(Instrument { beam_energy, convergence_angle, scanned: false })?;
+        Instrument { beam_energy, convergence_angle, scanned: false }.add_to(&mut signals)?;
         Ok(signals)
     }
 
     // An image as a signal
     /// Images or waves (…, y, x) as a signal with x before y, with the axes of the series of which they are.
-    fn stack<S: Sample + Narrowed>(
+    fn stack<S: Element + Narrowed>(
         &self,
         name: &str,
         mut stack: ArrayViewD<'_, S>,
-        series: &[SignalAxis],
+        series: &[Coordinate],
         precision: Precision,
-    ) -> Result<Signal<'static>, Error> {
+    ) -> Result<Variable<'static>, Error> {
         let stride = self.options().samples.stride() as f64;
         let pixel = self.options().grid.pixel().map(|pixel| stride * pixel);
-        let axis = |axis: usize| SignalAxis::signal(["x", "y"][axis], "Å", 0.0, pixel[axis]);
+        let axis = |axis: usize| Coordinate::signal(["x", "y"][axis], "Å", 0.0, pixel[axis]);
         let axes = [series, &[axis(0)?, axis(1)?]].concat();
         let last = stack.ndim() - 1;
         stack.swap_axes(last - 1, last);
@@ -144,17 +145,17 @@ impl HrtemPlan {
             stack = stack.index_axis_move(Axis(one), 0);
         }
         match precision {
-            Precision::F32 => Signal::new(name, stack.mapv(S::narrow), axes),
-            Precision::F64 => Signal::new(name, stack.to_owned(), axes),
+            Precision::F32 => Variable::new(name, stack.mapv(S::narrow), axes),
+            Precision::F64 => Variable::new(name, stack.to_owned(), axes),
         }
     }
 }
 
 // Numbers in single precision
 /// A number of double precision that may be stored in single precision.
-pub(super) trait Narrowed: Sample {
+pub(super) trait Narrowed: Element {
     /// The number in single precision.
-    type Single: Sample;
+    type Single: Element;
 
     /// The nearest number of single precision.
     fn narrow(self) -> Self::Single;
@@ -180,8 +181,9 @@ impl Narrowed for Complex64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Engine, unwatched};
-    use crate::files::signals::Samples;
+    use crate::data::TypedArray;
+    use crate::device::Engine;
+    use crate::watch::unwatched;
 
     const WAVE: &str = "sample = { file = 'SI100.XYZ' }\nphonons = { configurations = 2, seed = 3 }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n\
          [beam]\nenergy_kev = 100.0\ndefocus = [0.0, -400.0]\nc3 = 1e7\n[method]\nalgorithm = 'hrtem'\nthicknesses = [2.8]\n[imaging]\naperture = 15.0\n";
@@ -199,25 +201,27 @@ mod tests {
         assert_eq!(tilt, [-1e3 * f64::tan(0.1), 3.0 + 1e3 * f64::tan(0.02)]);
         let taken = plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap();
         let signals = plan.signals(&taken, true, Precision::F64).unwrap();
-        let names: Vec<_> = signals.items().map(|signal| signal.name().to_string()).collect();
+        let names: Vec<_> = signals.iter().map(|signal| signal.name().to_string()).collect();
         assert_eq!(names.join(" "), "image standard_error_image wave");
-        let image = signals.items().next().unwrap();
+        let image = signals.iter().next().unwrap();
         assert_eq!(
-            image.axes().iter().map(|axis| axis.name()).collect::<Vec<_>>(),
+            image.coordinates().iter().map(|axis| axis.name()).collect::<Vec<_>>(),
             ["defocus", "thickness", "x", "y"]
         );
-        let Samples::F64(image) = image.samples() else { unreachable!("of double precision") };
+        let Some(TypedArray::F64(image)) = image.array() else {
+            unreachable!("of double precision")
+        };
         assert_eq!(image.shape(), [2, 2, 48, 32]);
         assert_eq!(image[[1, 0, 5, 7]], taken.mean[[1, 0, 7, 5]]);
         let single = plan.signals(&taken, true, Precision::F32).unwrap();
-        let wave = single.items().last().unwrap();
-        assert!(matches!(wave.samples(), Samples::C32(wave) if wave.shape() == [2, 48, 32]));
-        assert_eq!(plan.signals(&taken, false, Precision::F32).unwrap().items().count(), 2);
+        let wave = single.iter().last().unwrap();
+        assert!(matches!(wave.array(), Some(TypedArray::C32(wave)) if wave.shape() == [2, 48, 32]));
+        assert_eq!(plan.signals(&taken, false, Precision::F32).unwrap().iter().count(), 2);
         let one = WAVE.replace("[0.0, -400.0]", "-400.0").replace("[2.8]", "[]");
         let plan = SampleFile::from_toml(&one, "book/systems/small.toml").unwrap().hrtem().unwrap();
         let taken = plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap();
         let signals = plan.signals(&taken, true, Precision::F64).unwrap();
-        assert!(signals.items().all(|signal| signal.samples().shape() == [48, 32]));
+        assert!(signals.iter().all(|signal| signal.shape() == [48, 32]));
     }
 
     #[test]

@@ -248,7 +248,7 @@ mod tests {
     use super::super::tests::{PLACES, matrix, probe};
     use super::*;
     use crate::device::gpu::test_backends;
-    use crate::device::unwatched;
+    use crate::watch::unwatched;
 
     #[test]
     fn windows_on_devices_are_those_of_processors() {

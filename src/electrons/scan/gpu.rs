@@ -4,13 +4,14 @@
 // What scans on devices stand on
 use super::{Follower, Slices, StemPlan, Waves};
 use crate::device::gpu::{Buffer, BufferView, Gpu, Pinned};
-use crate::device::{CancelOnly, Engine, Watch, check, dispatch_in_runs};
+use crate::device::{Engine, dispatch_in_runs};
 use crate::electrons::detector::gpu::DetectorsGpu;
 use crate::electrons::multislice::gpu::{PassesGpu, Passing};
 use crate::electrons::prism::gpu::{BeamsGpu, PlanesGpu, WindowsGpu};
 use crate::electrons::{Prism, ProbeWave, SMatrix, Transmission};
 use crate::error::Error;
 use crate::numerics::real::Real;
+use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, Array3};
 use num_complex::Complex;
 use std::ops::Range;
@@ -629,8 +630,8 @@ mod tests {
     use super::super::tests::{options, plan, prism_plan};
     use super::*;
     use crate::device::gpu::{emulated, test_backends};
-    use crate::device::unwatched;
     use crate::numerics::Precision;
+    use crate::watch::unwatched;
 
     /// Readings of some places.
     fn read(plan: &StemPlan, engine: &Engine) -> Array2<f64> {

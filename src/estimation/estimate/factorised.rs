@@ -8,7 +8,7 @@ use super::{
     EstimateOptions, Estimates, EstimatorCpu, FrameEstimate, Frames, Grouped, Matrices, Model,
     check_frames, check_slopes, chi_squared, unit_of,
 };
-use crate::device::{Watch, check, engine::Engine};
+use crate::device::engine::Engine;
 use crate::error::Error;
 use crate::estimation::blocks::expanded;
 use crate::estimation::interpolation::SampledErrors;
@@ -18,6 +18,7 @@ use crate::linear::solver::{Attempt, Solved};
 use crate::linear::{Cholesky, Eigen};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::{removed_modes::RemovedModes, system::System};
+use crate::watch::{Watch, check};
 use ndarray::{Array2, ArrayView2, s};
 
 // What a factor has to do
@@ -280,11 +281,11 @@ impl Frames for Factorised {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::estimation::estimate::PosedEstimate;
     use crate::estimation::estimate::tests::{blinded, built, slopes, streaked, system};
     use crate::linear::solver::Stop;
     use crate::model::noise::Noise;
+    use crate::watch::unwatched;
 
     fn factorised(system: &System, options: EstimateOptions, method: Inversion) -> Factorised {
         let engine = Engine::default();

@@ -3,7 +3,7 @@
 
 // What the estimate on a device stands on
 use crate::device::gpu::{Buffer, Gpu};
-use crate::device::{Watch, Workers, check, gather};
+use crate::device::{Workers, gather};
 use crate::error::{Error, Invalid};
 use crate::estimation::blocks::Measured;
 use crate::estimation::blocks::gpu::{
@@ -32,6 +32,7 @@ use crate::turbulence::plan::{
     SlopeCovariancePlan, WavefrontCovariancePlan, WavefrontSlopes, dense_bytes,
 };
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
+use crate::watch::{Watch, check};
 use ndarray::{Array2, ArrayView2, s};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -362,7 +363,7 @@ pub(crate) fn estimate_on<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{engine::Engine, gpu::test_backends, unwatched};
+    use crate::device::{engine::Engine, gpu::test_backends};
     use crate::estimation::estimate::tests::{blinded, built, mixed, slopes, streaked, system};
     use crate::linear::operator::gpu::OnHost;
     use crate::linear::operator::{Operator, battery};
@@ -371,6 +372,7 @@ mod tests {
     use crate::linear::toeplitz::gpu::Tuning;
     use crate::model::system::System;
     use crate::turbulence::plan::Form;
+    use crate::watch::unwatched;
 
     fn model(system: &System, options: EstimateOptions) -> Model {
         PosedEstimate::new(system, options)

@@ -2,12 +2,13 @@
 //! Estimates on the graphics processors of an engine.
 
 // What estimates on an engine's devices stand on
-use crate::device::{Watch, engine::Engine, gpu::Gpu};
+use crate::device::{engine::Engine, gpu::Gpu};
 use crate::error::Error;
 use crate::estimation::estimate::gpu::{EstimatorGpu, bytes_needed, estimate_on};
 use crate::estimation::estimate::{EstimateOptions, Estimates, Frames, Model, PosedEstimate};
 use crate::estimation::inversion::Inversion;
 use crate::numerics::real::{Precision, Real};
+use crate::watch::Watch;
 use ndarray::ArrayView2;
 use rayon::prelude::*;
 

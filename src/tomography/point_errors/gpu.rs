@@ -4,7 +4,7 @@
 // What errors at points on devices stand on
 use super::{Answers, Job, PointErrorsPlan, Strip};
 use crate::device::gpu::{Buffer, Gpu};
-use crate::device::{Watch, Workers, check, engine::Engine, gather};
+use crate::device::{Workers, engine::Engine, gather};
 use crate::error::Error;
 use crate::estimation::blocks::Measured;
 use crate::estimation::blocks::gpu::{modes_of, systems_on};
@@ -25,6 +25,7 @@ use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Tuning};
 use crate::numerics::real::{Precision, Real};
 use crate::turbulence::plan::{WavefrontCovariancePlan, WavefrontSlopes};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
+use crate::watch::{Watch, check};
 use ndarray::{Array2, ArrayView2, ArrayView4, Axis, s};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};

@@ -5,14 +5,15 @@ mod gpu;
 
 // What commands stand on
 use super::{DEVICE, ERROR, FACTOR, Inversion, RECONSTRUCTOR, ReconstructorPlan};
-use crate::device::plan::{Memory, Stage};
-use crate::device::{StageParts, Watch, check, engine::Engine};
+use crate::device::engine::Engine;
 use crate::error::{Error, Invalid, accept};
 use crate::estimation::inversion::MatrixRates;
 use crate::linear::{Cholesky, Eigen, times, times_transpose};
+use crate::plan::{Memory, Stage};
 use crate::tomography::covariance_matrix::{
     LENSLETS, MEASUREMENTS, TRUTH, measurements_with_noise, rows_with_measurements,
 };
+use crate::watch::{StageParts, Watch, check};
 use ndarray::{Array1, Array2, ArrayView2};
 
 // Command of some strokes

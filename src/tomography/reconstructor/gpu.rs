@@ -6,10 +6,10 @@ use super::{
     ERROR, ErrorSink, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan,
 };
 use crate::device::collective::BlockCyclic;
+use crate::device::engine::Engine;
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
-use crate::device::{StageParts, Watch, check, engine::Engine};
 use crate::error::Error;
 use crate::linear::factorisation::gpu::{CholeskyGpu, EIGENVECTORS, EigenGpu, WORKING, read_rows};
 use crate::linear::factorisation::unit;
@@ -24,6 +24,7 @@ use crate::tomography::covariance_matrix::{
     LATER, MEASUREMENTS, TRUTH, truth_covariance, truth_sensors, truth_valid, upwind,
 };
 use crate::turbulence::{cross_covariance, edge_midpoint};
+use crate::watch::{StageParts, Watch, check};
 use ndarray::{Array2, Array3, Axis, Zip};
 use std::ops::Range;
 
@@ -609,7 +610,7 @@ impl ReconstructorPlan {
 #[cfg(test)]
 mod tests {
     use crate::device::engine::Engine;
-    use crate::device::{gpu::test_backends, unwatched};
+    use crate::device::gpu::test_backends;
     use crate::estimation::inversion::Inversion;
     use crate::model::removed_modes::{Focus, TipTilt};
     use crate::model::system::SlopeModel;
@@ -617,6 +618,7 @@ mod tests {
     use crate::tomography::covariance_matrix::CovarianceMatrices;
     use crate::tomography::covariance_matrix::tests::windy;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
+    use crate::watch::unwatched;
     use ndarray::Axis;
 
     // Reconstruct as on the processor

@@ -5,8 +5,7 @@ mod gpu;
 
 // What iterating a reconstructor stands on
 use super::{ERROR, Errors, RECONSTRUCTOR, Reconstruction, ReconstructorPlan};
-use crate::device::plan::Memory;
-use crate::device::{StageParts, Watch, check, engine::Engine};
+use crate::device::engine::Engine;
 use crate::error::Error;
 use crate::estimation::blocks::{Measured, with_noise};
 use crate::estimation::circulant::Group;
@@ -20,10 +19,12 @@ use crate::linear::times_transpose;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::numerics::real::Precision;
+use crate::plan::Memory;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, TRUTH, rows_with_measurements, truth_covariance,
 };
 use crate::turbulence::plan::{CovarianceOptions, CovariancePlan, Form, SlopeCovariancePlan};
+use crate::watch::{StageParts, Watch, check};
 use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate, s};
 
 // Iterate a reconstructor
@@ -264,12 +265,13 @@ impl ReconstructorPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_backends, unwatched};
+    use crate::device::gpu::test_backends;
     use crate::estimation::estimate::tests::{blinded, mixed, streaked, system};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::removed_modes::TipTilt;
     use crate::model::system::{SlopeModel, System};
     use crate::tomography::reconstructor::ReconstructorOptions;
+    use crate::watch::unwatched;
 
     fn run(system: &System, options: ReconstructorOptions, engine: &Engine) -> Reconstruction {
         ReconstructorPlan::new(system, options).unwrap().run(engine, &unwatched).unwrap()

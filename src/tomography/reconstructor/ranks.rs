@@ -5,17 +5,18 @@
 use super::gpu::{HostColumns, RIDGE};
 use super::{ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::collective::BlockCyclic;
+use crate::device::engine::Engine;
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Shape, rank::Rank};
 use crate::device::headers::REAL;
 use crate::device::rank_group::RankTask;
-use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::linear::NotPositive;
 use crate::linear::factorisation::gpu::{EigenGpu, FETCHED};
 use crate::linear::factorisation::unit;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::covariance_matrix::{truth_sensors, truth_valid};
+use crate::watch::{Watch, check};
 use ndarray::{Array2, Array3, parallel::prelude::*, s};
 use rayon::slice::ParallelSlice;
 use std::sync::Arc;
@@ -387,13 +388,13 @@ mod tests {
     use super::*;
     use crate::device::engine::open_gpus;
     use crate::device::gpu::{Gpu, emulated};
-    use crate::device::unwatched;
     use crate::device::{Device, RankInfo};
     use crate::model::removed_modes::{Focus, TipTilt};
     use crate::model::system::{SlopeModel, System};
     use crate::tomography::covariance_matrix::tests::windy;
     use crate::tomography::covariance_matrix::truth_covariance;
     use crate::tomography::reconstructor::ReconstructorOptions;
+    use crate::watch::unwatched;
 
     // Devices of a test
     /// Two emulated devices, and all devices of CUDA where there are two.

@@ -10,7 +10,7 @@ use crate::device::collective::BlockCyclic;
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{self, Buffer, Gpu, Header, KernelSource, Shape};
 use crate::device::headers::REAL;
-use crate::device::{Watch, Workers, check, dispatch};
+use crate::device::{Workers, dispatch};
 use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::sensor::{Groups, Sensor};
@@ -22,6 +22,7 @@ use crate::turbulence::direct::slope::gpu::{self as tables, HESSIAN, SlopePlan};
 use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::turbulence::rotated_footprints::{THIN, Turn, TurnedSquares};
 use crate::turbulence::slope::SlopeProblem;
+use crate::watch::{Watch, check};
 use ndarray::Array2;
 use std::sync::Arc;
 
@@ -797,10 +798,11 @@ fn check_memory<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_backends, unwatched};
+    use crate::device::gpu::test_backends;
     use crate::model::atmosphere::Layer;
     use crate::model::{lenslet_array::LensletArray, source};
     use crate::turbulence::cross_covariance;
+    use crate::watch::unwatched;
 
     // Sensors of every kind for devices
     /// Two layers of different outer scales, and four sensors, two to a lattice group, rotated by these angles.

@@ -247,12 +247,12 @@ fn polynomials(z: f64, n: usize) -> [[f64; 2]; MOST] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::atmosphere::Layer;
     use crate::model::lenslet_array::{LensletArray, SlopeOrder};
     use crate::model::source::Source;
     use crate::turbulence::cross_covariance::slope_cross_covariance;
     use crate::units::ARCSEC;
+    use crate::watch::unwatched;
 
     // Turned lags agree with all pairs
     #[test]

@@ -4,13 +4,14 @@
 pub(crate) mod gpu;
 
 // What the direct method stands on
-use crate::device::{Watch, Workers, gather};
+use crate::device::{Workers, gather};
 use crate::error::Error;
 use crate::numerics::quadrature::{Rule, gauss_triangle};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::edges::gradient_covariances;
 use crate::turbulence::phase::{VonKarman, hessian};
 use crate::turbulence::slope::{PairCovariance, ProjectedLayer, SlopeProblem};
+use crate::watch::Watch;
 use ndarray::{Array3, Axis, Zip, s};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -332,10 +333,10 @@ fn gauss_average(layer: &Layer, x: f64, y: f64) -> [f64; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer as Turbulence};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
+    use crate::watch::unwatched;
 
     // Two stars that see one layer
     /// One layer seen by two stars whose footprints lie `offset` apart.

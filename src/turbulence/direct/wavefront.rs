@@ -4,7 +4,6 @@
 pub(crate) mod gpu;
 
 // What the direct wavefront method stands on
-use crate::device::Watch;
 use crate::error::{Error, Invalid};
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
@@ -12,6 +11,7 @@ use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::edges::Panels;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
+use crate::watch::Watch;
 use ndarray::{Array2, Array3, Array4, Axis, s};
 use rayon::prelude::*;
 use std::sync::LazyLock;
@@ -92,7 +92,7 @@ impl Reference {
 /// Wavefront–slope covariance, exact to 1e-10 of the largest entry, m rad.
 ///
 /// ```
-/// use lenslet::device::unwatched;
+/// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::turbulence::{direct, wavefront_problem};
 /// let text = std::fs::read_to_string("book/systems/small.toml").unwrap();
@@ -466,11 +466,11 @@ fn radial_field(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::model::wavefront_grid::PhaseGrid;
+    use crate::watch::unwatched;
 
     // Pose one layer for the wavefront
     /// One layer at 10 km, a target and a star whose footprints lie `offset` metres apart.

@@ -7,7 +7,7 @@ use crate::device::collective::BlockCyclic;
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{self, Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
-use crate::device::{Watch, Workers, dispatch};
+use crate::device::{Workers, dispatch};
 use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::SlopeOrder;
@@ -16,6 +16,7 @@ use crate::numerics::real::Real;
 use crate::turbulence::cross_covariance::gpu::{Lenslets, PLACES, fill_on_device};
 use crate::turbulence::cross_covariance::{Slopes, half_square, mirror, pairs_of, rectangle};
 use crate::turbulence::phase::gpu::RADIAL_TABLE;
+use crate::watch::Watch;
 use ndarray::Array2;
 use std::sync::Arc;
 
@@ -263,7 +264,8 @@ mod tests {
     use super::super::slope_cross_covariance;
     use super::super::tests::lopsided;
     use super::*;
-    use crate::device::{gpu::test_backends, unwatched};
+    use crate::device::gpu::test_backends;
+    use crate::watch::unwatched;
 
     fn read<T: Real>(values: &Buffer<T>, rows: usize) -> Array2<f64> {
         let values: Vec<f64> =

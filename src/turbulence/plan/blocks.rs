@@ -7,11 +7,11 @@ use super::{
     WavefrontCovariancePlan, WavefrontSlopes, by_points, check_finite, sensors_of,
     slope_cross_covariance,
 };
-use crate::device::plan::Memory;
-use crate::device::{CostKind, StageParts, Watch, engine::Engine};
+use crate::device::{CostKind, engine::Engine};
 use crate::error::Error;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
+use crate::plan::Memory;
 use crate::turbulence::blocks::{
     CrossBlocks, LatticeGroups, between_name, few_name, slopes_name, wavefront_few_name,
     wavefront_name,
@@ -20,6 +20,7 @@ use crate::turbulence::cost_model::{among, time_of_slopes};
 use crate::turbulence::cross_covariance;
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::wavefront::WavefrontProblem;
+use crate::watch::{StageParts, Watch};
 
 // Steps of a plan in blocks
 impl BlocksPlan {
@@ -201,8 +202,8 @@ impl BlocksPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::turbulence::plan::{CovarianceOptions, Covariances, Form, Method, SlopeSlope};
+    use crate::watch::unwatched;
     use ndarray::Array2;
 
     /// A laser star of 5 × 5 lenslets between natural ones of 2 × 2 and 3 × 3, one of them turned.

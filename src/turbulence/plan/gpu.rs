@@ -3,7 +3,7 @@
 
 // What plans on devices stand on
 use super::{CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan};
-use crate::device::{Watch, engine::Engine};
+use crate::device::engine::Engine;
 use crate::error::Error;
 use crate::model::system::{SlopeModel, System};
 use crate::numerics::real::{Precision, Real};
@@ -11,6 +11,7 @@ use crate::turbulence::direct::slope::gpu::{pair_covariances_on, pieces};
 use crate::turbulence::slope::PairCovariance;
 use crate::turbulence::wavefront::WavefrontSlope;
 use crate::turbulence::{cross_covariance, direct, edge_midpoint, spectral};
+use crate::watch::Watch;
 use ndarray::Array2;
 
 impl SlopeCovariancePlan {

@@ -2,6 +2,7 @@
 //! The error of the spectral method, and the choice of its sampling.
 
 // What the spectral error stands on
+use crate::numerics::fft::fast_lengths;
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::edges::gradient_covariances;
@@ -249,20 +250,6 @@ fn truncation_of_all(problem: &SlopeProblem, oversampling: usize) -> f64 {
     problem.layers().iter().map(|layer| truncation(layer, oversampling)).sum()
 }
 
-// Lengths that transform fast
-/// Numbers 2^a 3^b 5^c from `least` on, ascending, up to the first at `most` or beyond, one at least.
-pub(crate) fn fast_lengths(least: usize, most: usize) -> Vec<usize> {
-    let most = most.max(least).next_power_of_two();
-    let powers = |prime: usize, from: usize| {
-        std::iter::successors(Some(from), move |n| Some(n * prime)).take_while(move |n| *n <= most)
-    };
-    let twos = powers(2, 1);
-    let lengths = twos.flat_map(|n| powers(3, n)).flat_map(|n| powers(5, n));
-    let mut lengths: Vec<usize> = lengths.filter(|n| *n >= least).collect();
-    lengths.sort_unstable();
-    lengths
-}
-
 // Try samplings for a problem
 /// What a search for the sampling must know of a problem.
 pub(crate) struct Trial<'a> {
@@ -325,11 +312,11 @@ impl Trial<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::turbulence::spectral::slope::pair_covariances;
+    use crate::watch::unwatched;
 
     // Pose a lopsided problem for spectra
     fn problem(lenslets: usize, pitch: f64, outer_scales: [f64; 2], stars: usize) -> SlopeProblem {

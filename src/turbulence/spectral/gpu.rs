@@ -5,13 +5,14 @@
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Fft, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
-use crate::device::{Watch, Workers, gather};
+use crate::device::{Workers, gather};
 use crate::error::{Error, Invalid, accept};
 use crate::numerics::real::Real;
 use crate::turbulence::slope::{PairCovariance, ProjectedLayer, SlopeProblem};
 use crate::turbulence::spectral;
 use crate::turbulence::spectral::slope::{SpectralSampling, sincs};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
+use crate::watch::Watch;
 use ndarray::{Array3, Array5};
 use num_complex::Complex;
 
@@ -367,11 +368,11 @@ impl<'a, T: Real> Worker<'a, T> {
 mod tests {
     use super::*;
     use crate::device::gpu::test_backends;
-    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::model::wavefront_grid::PhaseGrid;
+    use crate::watch::unwatched;
 
     // Pose problems without symmetry twice
     const PLACES: [(f64, f64); 5] =

@@ -2,8 +2,9 @@
 //! Wavefront–slope covariance from the power spectrum, folded before its Fourier transform.
 
 // What the spectral wavefront method stands on
-use crate::device::{Part, Watch, Workers, gather};
+use crate::device::{Workers, gather};
 use crate::error::{Error, Invalid};
+use crate::numerics::fft::FftPlans;
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::phase::{VonKarman, spectrum_constant};
@@ -15,10 +16,11 @@ use crate::turbulence::spectral::slope::{
     SpectralSampling, Wave, add_with_mirror_image, fold, sincs,
 };
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
+use crate::watch::{Part, Watch};
 use ndarray::Array5;
 use num_complex::Complex64;
 use rayon::prelude::*;
-use rustfft::{Fft, FftPlanner};
+use rustfft::Fft;
 use std::{f64::consts::PI, sync::Arc};
 
 // Wavefront slope covariance, spectrally
@@ -165,7 +167,7 @@ impl CrossSpectrum {
             lenslet: sincs(sampling, problem.grid().oversampling),
             power: RadialTable::new(low, high, |t| t.powf(-11.0 / 6.0)),
             layers,
-            fft: FftPlanner::new().plan_fft_inverse(folded),
+            fft: f64::plan_complex_inverse(folded),
         }
     }
 
@@ -537,12 +539,12 @@ pub(crate) fn work(problem: &WavefrontProblem, sampling: &SpectralSampling) -> f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::unwatched;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::model::wavefront_grid::PhaseGrid;
-    use crate::turbulence::spectral::slope::sinc;
+    use crate::numerics::special::sinc;
+    use crate::watch::unwatched;
     use ndarray::s;
 
     // Pose a lopsided problem for cross spectra

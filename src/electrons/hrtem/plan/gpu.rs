@@ -3,12 +3,13 @@
 
 // What exit waves on devices stand on
 use super::{HrtemPlan, PlaneWave};
+use crate::device::Engine;
 use crate::device::gpu::{Buffer, Gpu};
-use crate::device::{Engine, Watch, check};
 use crate::electrons::multislice::gpu::{PassesGpu, Passing};
 use crate::electrons::{Multislice, Transmission, WaveGrid};
 use crate::error::Error;
 use crate::numerics::real::Real;
+use crate::watch::{Watch, check};
 use ndarray::Array2;
 use num_complex::Complex;
 

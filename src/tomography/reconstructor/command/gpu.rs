@@ -6,7 +6,6 @@ use super::{Command, Sum, command_part};
 use crate::device::collective::BlockCyclic;
 use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
-use crate::device::{Watch, check};
 use crate::error::Error;
 use crate::linear::factorisation::gpu::{read_rows, upload_rows};
 use crate::model::system::SlopeModel;
@@ -14,6 +13,7 @@ use crate::numerics::real::{Precision, Real};
 use crate::tomography::reconstructor::gpu::{Apart, HostColumns};
 use crate::tomography::reconstructor::{RECONSTRUCTOR, ReconstructorPlan};
 use crate::turbulence::{cross_covariance, edge_midpoint};
+use crate::watch::{Watch, check};
 use ndarray::Array2;
 
 // Choose the precision of commands

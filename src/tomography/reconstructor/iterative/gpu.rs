@@ -3,13 +3,14 @@
 
 // What iterating on devices stands on
 use crate::device::gpu::Gpu;
-use crate::device::{Watch, Workers, check, engine::Engine, gather};
+use crate::device::{Workers, engine::Engine, gather};
 use crate::error::Error;
 use crate::estimation::blocks::{Measured, gpu::systems_on};
 use crate::estimation::estimate::unit_of;
 use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::reconstructor::ReconstructorPlan;
+use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
 use std::sync::{Mutex, PoisonError};
 

@@ -6,7 +6,7 @@ use crate::device::engine::Engine;
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{self, Buffer, Gpu, Header, KernelSource, Shape};
 use crate::device::headers::REAL;
-use crate::device::{Watch, Workers, gather, threads};
+use crate::device::{Workers, gather, threads};
 use crate::error::Error;
 use crate::numerics::quadrature::gauss_legendre;
 use crate::numerics::real::{Precision, Real};
@@ -16,6 +16,7 @@ use crate::turbulence::direct::slope::{
 };
 use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::turbulence::slope::{PairCovariance, SlopeProblem};
+use crate::watch::Watch;
 use ndarray::Array3;
 use std::{ops::Range, sync::Arc};
 
@@ -346,10 +347,11 @@ pub(crate) fn pieces(items: usize, workers: usize) -> impl Iterator<Item = Range
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_backends, unwatched};
+    use crate::device::gpu::test_backends;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
+    use crate::watch::unwatched;
 
     // Pose a lopsided problem for devices
     fn problem(lenslets: usize, pitch: f64, height: f64, outer_scales: [f64; 3]) -> SlopeProblem {

@@ -6,7 +6,7 @@ use crate::device::engine::Engine;
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::{GENERATION, REAL};
-use crate::device::{Watch, Workers, gather, threads};
+use crate::device::{Workers, gather, threads};
 use crate::error::Error;
 use crate::numerics::quadrature::gauss_legendre;
 use crate::numerics::real::Real;
@@ -17,6 +17,7 @@ use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
+use crate::watch::Watch;
 use ndarray::Array5;
 use rayon::prelude::*;
 use std::{ops::Range, sync::Arc};
@@ -552,13 +553,14 @@ pub fn covariance<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_backends, unwatched};
+    use crate::device::gpu::test_backends;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::model::wavefront_grid::PhaseGrid;
     use crate::numerics::real::Precision;
     use crate::turbulence::direct;
+    use crate::watch::unwatched;
 
     // Pose lopsided wavefronts for devices
     /// Three layers, two targets at infinity, three stars at `height`, none in the middle.

@@ -3,11 +3,11 @@
 
 // What slopes in files stand on
 use crate::error::{Error, Invalid, accept, count};
-use crate::files::aot::is_telemetry;
 use crate::files::reading::{ListedArray, Unit, list_arrays, read_array, split_choice};
+use crate::formats::aot::is_telemetry;
+use crate::formats::aot::system::read_slopes;
 use crate::model::lenslet_array::{SlopeArrangement, SlopeOrder};
 use crate::model::system::System;
-use crate::model::telemetry::read_slopes;
 use crate::plausible::SENSOR_PIXEL;
 use crate::units::ARCSEC;
 use ndarray::{Array2, ArrayD, Axis, Ix2, Ix3, concatenate};
@@ -298,8 +298,8 @@ fn slopes_of_sensors(order: &SlopeOrder, stars: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::{ArrayFormat, Arrays};
     use crate::numerics::Precision;
+    use crate::{data::DataSet, files::Format};
     use ndarray::{Array3, s};
     use std::fs::File;
 
@@ -312,8 +312,8 @@ mod tests {
         [[guide_star]]\nzenith = 0.0\nnoise = 1e-14\n[[guide_star]]\nzenith = 30.0\nnoise = 1e-14\n";
 
     /// Writes arrays of these names into a file.
-    fn write(path: &Path, format: ArrayFormat, arrays: &[(&str, ArrayD<f64>)]) {
-        let mut all = Arrays::default();
+    fn write(path: &Path, format: Format, arrays: &[(&str, ArrayD<f64>)]) {
+        let mut all = DataSet::default();
         for (name, array) in arrays {
             all.add(name, array.view());
         }
@@ -329,7 +329,7 @@ mod tests {
         let slopes = Array2::from_shape_fn((4, 2 * n), |(t, k)| 1e-7 * (100 * t + k) as f64);
         let cube = Array3::from_shape_fn((4, 2, n), |(t, q, k)| slopes[[t, q * n + k]]);
         let parts = [0, 1].map(|q| slopes.slice(s![.., q * n..(q + 1) * n]).to_owned().into_dyn());
-        for (name, format) in [("a.fits", ArrayFormat::Fits), ("a.npz", ArrayFormat::Npz)] {
+        for (name, format) in [("a.fits", Format::Fits), ("a.npz", Format::Npz)] {
             let path = folder.path().join(name);
             let read = |format: &SlopeFormat| ReadSlopes::from_file(&path, &system, format);
             write(&path, format, &[("cube", cube.clone().into_dyn())]);
@@ -371,9 +371,9 @@ mod tests {
         let slopes = Array2::from_shape_fn((2, order.len()), |(t, k)| 1e-7 * (100 * t + k) as f64);
         let path = folder.path().join("slopes.fits");
         let read = |stored: &Array2<f64>, bunit: &str, unit: Option<SlopeUnit>, arrangement| {
-            let mut arrays = Arrays::default();
+            let mut arrays = DataSet::default();
             arrays.add("slopes", stored.view()).unit(bunit);
-            arrays.write(File::create(&path).unwrap(), ArrayFormat::Fits, Precision::F64).unwrap();
+            arrays.write(File::create(&path).unwrap(), Format::Fits, Precision::F64).unwrap();
             ReadSlopes::from_file(&path, &system, &SlopeFormat { unit, arrangement })
         };
         let pixel = SlopeUnit::pixel(0.3)?;

@@ -2,13 +2,13 @@
 //! Images over a field, in files that ScopeSim reads.
 
 // What images over a field stand on
+use crate::data::{DataSet, Variable};
 use crate::error::{Error, Invalid, accept};
-use crate::files::arrays::{Arrays, Entry, Values};
 use crate::model::source::Source;
 use crate::psf::field::Field;
 use crate::psf::options::Exposure;
 use crate::units::ARCSEC;
-use ndarray::{Array2, Array3, arr0, s};
+use ndarray::{Array2, Array3, s};
 
 // Images over a field
 /// Images of directions at all wavelengths, for a file that ScopeSim reads.
@@ -31,19 +31,21 @@ impl FieldImages<'_> {
     ///
     /// # Errors
     /// `Invalid` where there is no direction or not an exposure at each wavelength for each, or images differ in their size.
-    pub fn add_to(&self, arrays: &mut Arrays) -> Result<(), Error> {
+    pub fn add_to(&self, arrays: &mut DataSet) -> Result<(), Error> {
         let first = self.exposures.first().and_then(|all| all.first());
         let first = first.ok_or_else(|| {
             Invalid::new("images", 0, "at least one direction and one wavelength")
         })?;
         self.check(first)?;
         for (key, unit) in [("ECAT", 1), ("EDATA", 2)] {
-            arrays.note(key, Values::I64(arr0(unit).into_dyn().into())).about("number of a part");
+            arrays.note(key, unit, "number of a part");
         }
         let (map, step) = self.map();
         let middle = 0.5 * (map.nrows() as f64 + 1.0);
-        let entry =
-            arrays.add("psf_index", map).axes("y, x").about("number of the image for each place");
+        let entry = arrays
+            .add("psf_index", map)
+            .dimensions("y, x")
+            .long_name("number of the image for each place");
         add_frame(entry, middle, step);
         let skipped = usize::from(first.image.pixels() % 2 == 0);
         let side = first.image.pixels() - skipped;
@@ -54,9 +56,9 @@ impl FieldImages<'_> {
                 layer.assign(&image.values.slice(s![skipped.., skipped..]));
                 layer *= image.share;
             }
-            let entry = arrays.add_result(&format!("psf_{w}"), cube).axes("image, y, x");
-            entry.about("shares of the light of a star");
-            entry.number_card("WAVE0", 1e6 * exposure.image.wavelength).card("WAVEUNIT", "um");
+            let entry = arrays.add_result(&format!("psf_{w}"), cube).dimensions("image, y, x");
+            entry.long_name("shares of the light of a star");
+            entry.attribute("WAVE0", 1e6 * exposure.image.wavelength).attribute("WAVEUNIT", "um");
             add_frame(entry, 0.5 * (side as f64 + 1.0), exposure.image.pixel);
         }
         Ok(())
@@ -80,12 +82,12 @@ impl FieldImages<'_> {
 }
 
 /// Cards of a square frame whose middle, a pixel counted from 1, is at 0, with pixels of a side \[rad\].
-fn add_frame(entry: &mut Entry, middle: f64, side: f64) {
+fn add_frame(entry: &mut Variable, middle: f64, side: f64) {
     for axis in [1, 2] {
         let key = |word: &str| format!("{word}{axis}");
-        entry.card(&key("CTYPE"), "LINEAR").card(&key("CUNIT"), "arcsec");
-        entry.number_card(&key("CRPIX"), middle).number_card(&key("CRVAL"), 0.0);
-        entry.number_card(&key("CDELT"), side / ARCSEC);
+        entry.attribute(&key("CTYPE"), "LINEAR").attribute(&key("CUNIT"), "arcsec");
+        entry.attribute(&key("CRPIX"), middle).attribute(&key("CRVAL"), 0.0);
+        entry.attribute(&key("CDELT"), side / ARCSEC);
     }
 }
 
@@ -116,7 +118,7 @@ impl FieldImages<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::ArrayFormat;
+    use crate::files::Format;
     use crate::psf::{Aperture, CameraOptions};
     use crate::{model::Pupil, numerics::Precision, units::DEGREE};
     use fitsio::FitsFile;
@@ -138,10 +140,10 @@ mod tests {
         let all: Vec<_> = (0..9).map(|k| exposures(24, 1e-8 * f64::from(3 + k))).collect();
         let exposures = all.iter().map(Vec::as_slice).collect();
         let images = FieldImages { directions: &directions, exposures, field: Some(field) };
-        let mut arrays = Arrays::default();
+        let mut arrays = DataSet::default();
         images.add_to(&mut arrays)?;
         let file = tempfile::Builder::new().suffix(".fits").tempfile()?;
-        arrays.write(file.reopen()?, ArrayFormat::Fits, Precision::F64)?;
+        arrays.write(file.reopen()?, Format::Fits, Precision::F64)?;
         let mut fits = FitsFile::open(file.path())?;
         assert_eq!(fits.hdu(0)?.read_key::<i64>(&mut fits, "EDATA")?, 2);
         let map = fits.hdu(1)?;
@@ -164,7 +166,7 @@ mod tests {
         assert!((values[middle] / shares[[12, 12]] - 1.0).abs() < 1e-12);
         assert!((values[middle + 2 * 23 + 3] / shares[[14, 15]] - 1.0).abs() < 1e-12);
         let few = FieldImages { exposures: images.exposures[..8].to_vec(), ..images.clone() };
-        assert!(few.add_to(&mut Arrays::default()).is_err());
+        assert!(few.add_to(&mut DataSet::default()).is_err());
         Ok(())
     }
 
@@ -185,14 +187,14 @@ mod tests {
         let uneven = FieldImages { exposures: vec![&one, &small], ..images.clone() };
         assert!(
             uneven
-                .add_to(&mut Arrays::default())
+                .add_to(&mut DataSet::default())
                 .unwrap_err()
                 .to_string()
                 .starts_with("pixels = 9")
         );
         let none = FieldImages { exposures: Vec::new(), ..images };
         assert!(
-            none.add_to(&mut Arrays::default()).unwrap_err().to_string().starts_with("images = 0")
+            none.add_to(&mut DataSet::default()).unwrap_err().to_string().starts_with("images = 0")
         );
         Ok(())
     }

@@ -2,8 +2,9 @@
 //! Systems of TIPTOP's parameter files as system files.
 
 // What systems of TIPTOP stand on
+pub(crate) mod parameter_file;
+
 use crate::error::{BadLine, Error, accept, length, not_negative, positive};
-use crate::files::tiptop::{Comment, Entry, FromLiteral, Literal, ParameterFile, Section};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::control::{ControlLoop, LoopKind};
 use crate::model::lenslet_array::{LensletArray, Pupil};
@@ -11,6 +12,7 @@ use crate::model::light::FWHM;
 use crate::model::mirror::{MirrorDesign, Spacing};
 use crate::model::system::System;
 use crate::units::{ARCSEC, DEGREE};
+use parameter_file::{Comment, Entry, FromLiteral, Literal, ParameterFile, Section};
 use std::f64::consts::PI;
 
 // What is imported
@@ -60,7 +62,8 @@ impl Imported {
     /// The first line that is broken, a section or a key that is missing, and values that no system has, each with file, line, section, key and what was expected.
     ///
     /// ```
-    /// use lenslet::model::{Imported, System};
+    /// use lenslet::formats::Imported;
+    /// use lenslet::model::System;
     /// let text = std::fs::read_to_string("book/systems/tiptop/MUSE_LTAO.ini")?;
     /// let imported = Imported::from_tiptop(&text, "MUSE_LTAO.ini")?;
     /// let system = System::from_toml(&imported.toml, "MUSE_LTAO.toml")?;

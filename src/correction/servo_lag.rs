@@ -73,30 +73,30 @@ fn one_less_sinc(x: f64) -> f64 {
 }
 
 // Temporal error of a loop
-/// What a loop leaves of the turbulence that its mirror could correct.
+/// Servo-lag error: turbulence that the mirror could correct, and that the control loop follows too late.
 ///
 /// ```
-/// use lenslet::correction::Bandwidth;
+/// use lenslet::correction::ServoLag;
 /// use lenslet::model::{Atmosphere, ControlLoop, Layer, LoopKind};
 /// let wind = Layer { wind_speed: 10.0, ..Layer::new(0.0, 1.0, 25.0) };
 /// let air = Atmosphere::new(0.15, 500e-9, vec![wind])?;
 /// let control = ControlLoop { kind: LoopKind::Open, rate: 500.0, gain: 1.0, delay: 2.0 };
-/// let error = Bandwidth::new(&air, &control, 0.5)?;
+/// let error = ServoLag::new(&air, &control, 0.5)?;
 /// let nm = 1e9 * error.variance()?.sqrt();
 /// assert!((nm - 36.1).abs() < 0.1, "{nm}");
 /// # Ok::<(), lenslet::Invalid>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Bandwidth {
+pub struct ServoLag {
     control: ControlLoop,
     pitch: f64,
     /// Strengths \[m²\], statistics for a Fried parameter of a metre, and velocities \[m/s\].
     layers: Vec<(f64, VonKarman, [f64; 2])>,
 }
 
-impl Bandwidth {
+impl ServoLag {
     // Put layers under a loop
-    /// The temporal error of a loop that steers a mirror whose actuators stand in squares of this `pitch` \[m\].
+    /// Servo-lag error of a loop that controls a mirror with actuators on a square grid of this `pitch` \[m\].
     ///
     /// # Errors
     /// `Invalid` for a loop that [cannot be](ControlLoop::check), and where the pitch is no length.
@@ -265,7 +265,7 @@ mod tests {
         let control = ControlLoop { kind: LoopKind::Open, rate: 4e3, gain: 1.0, delay: 20.0 };
         let [u, v] = layer.velocity().map(|v| v * 20.0 / 4e3);
         let whole = VonKarman::new(22.0).structure_function(f64::hypot(u, v)) * square_metres(&air);
-        let left = |pitch: f64| Bandwidth::new(&air, &control, pitch).unwrap().variance().unwrap();
+        let left = |pitch: f64| ServoLag::new(&air, &control, pitch).unwrap().variance().unwrap();
         assert!((left(2e-3) / whole - 1.0).abs() < 5e-3, "{:e} {whole:e}", left(2e-3));
         // What a coarse mirror does not correct cannot be too late.
         let outside = Fitting::new(&air, 0.2).unwrap().structure_function(3, u).unwrap();
@@ -278,13 +278,13 @@ mod tests {
         .unwrap();
         let inside =
             VonKarman::new(22.0).structure_function(u) * square_metres(&air) - outside[[1, 2]];
-        let found = Bandwidth::new(&straight, &along, 0.2).unwrap().variance().unwrap();
+        let found = ServoLag::new(&straight, &along, 0.2).unwrap().variance().unwrap();
         assert!((found / inside - 1.0).abs() < 3e-3, "{found:e} {inside:e}");
         // Without an outer scale it is (τ/τ0)^(5/3), τ0 = 0.314 r0/v.
         let free =
             Atmosphere::new(0.15, 500e-9, vec![Layer { outer_scale: f64::INFINITY, ..layer }])
                 .unwrap();
-        let found = Bandwidth::new(&free, &control, 5e-3).unwrap().variance().unwrap();
+        let found = ServoLag::new(&free, &control, 5e-3).unwrap().variance().unwrap();
         let greenwood = f64::powf(20.0 / 4e3 / (0.314 * 0.15 / 12.0), 5.0 / 3.0)
             * (500e-9 / (2.0 * PI)).powi(2);
         assert!((found / greenwood - 1.0).abs() < 0.02, "{found:e} {greenwood:e}");
@@ -302,7 +302,7 @@ mod tests {
             let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
             let control =
                 ControlLoop { kind: LoopKind::Closed, rate: 400.0, gain: 0.4, delay: 2.0 };
-            Bandwidth::new(&air, &control, 0.5).unwrap()
+            ServoLag::new(&air, &control, 0.5).unwrap()
         };
         let aslant = of(vec![wind(0.5, 15.0)]);
         let d = aslant.structure_function(16, 0.4).unwrap();

@@ -5,12 +5,12 @@
 use crate::correction::mirror::Mirror;
 use crate::correction::modes::{Correction, CorrectionMode, CorrectionOptions};
 use crate::error::{Error, Invalid, accept};
-use crate::files::aot::{RowOf, Telemetry, TelemetryFile};
+use crate::formats::aot::system::{TelemetrySystem, sensor_name, slopes_of_star};
+use crate::formats::aot::{RowOf, Telemetry, TelemetryFile};
 use crate::model::control::{ControlLoop, LoopKind};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::mirror::{ActuatorLayout, MirrorDesign, Spacing};
 use crate::model::system::System;
-use crate::model::telemetry::{TelemetrySystem, sensor_name, slopes_of_star};
 use ndarray::{Array2, Array3, ArrayView2, Axis, arr2};
 
 // Add mirrors and their loops
@@ -69,9 +69,9 @@ impl<'a> Telemetry<'a> {
         row.list("ACTUATORS_X", along(0)).list("ACTUATORS_Y", along(1));
         let nothing = arr2(&[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]);
         let entry = self.images.add(&image, nothing.insert_axis(Axis(2)));
-        entry.axes("row, column, instant").number_card("PITCH", pitch);
-        entry.number_card("ALTITUDE", mirror.altitude()).number_card("FILTER", mirror.filter());
-        entry.number_card("COUPLING", mirror.influence([0.0, pitch]));
+        entry.dimensions("row, column, instant").attribute("PITCH", pitch);
+        entry.attribute("ALTITUDE", mirror.altitude()).attribute("FILTER", mirror.filter());
+        entry.attribute("COUPLING", mirror.influence([0.0, pitch]));
     }
 
     // Add the loops of a mirror
@@ -99,11 +99,14 @@ impl<'a> Telemetry<'a> {
             let row = self.row("AOT_LOOPS_CONTROL", &name);
             row.row("INPUT_SENSOR_UID", &sensor_name(q)).image(column, &image);
             let part = slopes_of_star(matrix, order.index(q, 0, 0), order.lenslets(q).len());
-            self.images.add_result(&image, part).unit(unit).axes("stroke, component, lenslet");
+            self.images
+                .add_result(&image, part)
+                .unit(unit)
+                .dimensions("stroke, component, lenslet");
         }
         if let (0, Some(control)) = (k, control.filter(|control| control.kind == LoopKind::Closed))
         {
-            self.images.add("LOOP GAIN", arr2(&[[control.gain]])).axes("mode, coefficient");
+            self.images.add("LOOP GAIN", arr2(&[[control.gain]])).dimensions("mode, coefficient");
         }
     }
 }

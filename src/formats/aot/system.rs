@@ -3,8 +3,8 @@
 
 // What systems in telemetry stand on
 use crate::error::{Error, Invalid};
-use crate::files::aot::{RowOf, Telemetry, TelemetryFile, is_telemetry};
 use crate::files::{Unit, read_array2};
+use crate::formats::aot::{RowOf, Telemetry, TelemetryFile, is_telemetry};
 use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::{LensletArray, Pupil, SlopeOrder, Validity};
 use crate::model::noise::{GuideStar, Noise};
@@ -91,7 +91,7 @@ impl Telemetry<'_> {
             });
             let values = Array2::from_shape_vec((1, air.layers().len()), layers.collect());
             let values = values.unwrap_or_else(|_| unreachable!("one for each layer"));
-            self.images.add(name, values).unit(unit).axes("instant, layer");
+            self.images.add(name, values).unit(unit).dimensions("instant, layer");
         }
     }
 
@@ -105,7 +105,10 @@ impl Telemetry<'_> {
         row.number("OBSTRUCTION_D", diameter * pupil.obstruction()).image("PUPIL_MASK", name);
         let at = |k: usize| ((k as f64 + 0.5) / PIXELS as f64 - 0.5) * diameter;
         let lit = Array2::from_shape_fn((PIXELS, PIXELS), |(j, i)| pupil.contains([at(i), at(j)]));
-        self.images.add(name, lit).axes("y, x").about("the square around the enclosing circle");
+        self.images
+            .add(name, lit)
+            .dimensions("y, x")
+            .long_name("the square around the enclosing circle");
     }
 }
 
@@ -151,24 +154,26 @@ impl Telemetry<'_> {
             let (m, (sin, cos)) = (sensor.magnification, sensor.rotation.sin_cos());
             let [x, y] = sensor.shift;
             let matrix = arr2(&[[m * cos, -m * sin, x], [m * sin, m * cos, y], [0.0, 0.0, 1.0]]);
-            self.images.add(&turned, matrix.insert_axis(Axis(2))).axes("row, column, instant");
+            self.images
+                .add(&turned, matrix.insert_axis(Axis(2)))
+                .dimensions("row, column, instant");
         }
         self.row("AOT_WAVEFRONT_SENSORS_SHACK_HARTMANN", &name);
-        let entry = self.images.add(&mask, numbers).axes("y, x");
-        entry.about("number of each valid lenslet, and -1 elsewhere");
-        entry.number_card("PITCH", sensor.array.pitch());
+        let entry = self.images.add(&mask, numbers).dimensions("y, x");
+        entry.long_name("number of each valid lenslet, and -1 elsewhere");
+        entry.attribute("PITCH", sensor.array.pitch());
         // Cards that are ours alone
         let even = (0..count as usize)
             .all(|k| star.noise.block(k) == [star.noise.mean(), 0.0, star.noise.mean()]);
         if even {
-            entry.number_card("NOISE", star.noise.mean());
+            entry.attribute("NOISE", star.noise.mean());
         } else {
-            entry.card("NOISE", &noise_name(q));
+            entry.attribute("NOISE", noise_name(q));
         }
         if let TipTilt::Unknown { variance } = star.tip_tilt {
-            entry.number_card("TTVAR", variance);
+            entry.attribute("TTVAR", variance);
         }
-        entry.card("TIPTILT", star.tip_tilt.name()).card("FOCUS", star.focus.name());
+        entry.attribute("TIPTILT", star.tip_tilt.name()).attribute("FOCUS", star.focus.name());
         if !even {
             self.add_noise(q, &star.noise, count as usize);
         }
@@ -181,8 +186,8 @@ impl Telemetry<'_> {
         self.images
             .add(&noise_name(q), blocks)
             .unit("rad2")
-            .axes("lenslet, slope, slope")
-            .about(about);
+            .dimensions("lenslet, slope, slope")
+            .long_name(about);
     }
 }
 
@@ -222,7 +227,7 @@ impl<'a> Telemetry<'a> {
         for q in 0..system.guide_stars().len() {
             let name = format!("WFS {q} SLOPES");
             let part = slopes_of_star(&slopes, order.index(q, 0, 0), order.lenslets(q).len());
-            self.images.add(&name, part).unit("rad").axes("frame, component, lenslet");
+            self.images.add(&name, part).unit("rad").dimensions("frame, component, lenslet");
             self.change("AOT_WAVEFRONT_SENSORS", q).image("MEASUREMENTS", &name);
         }
         Ok(())
@@ -863,7 +868,7 @@ pub fn read_slopes(path: &Path, system: &System) -> Result<Array2<f64>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::aot::Row;
+    use crate::formats::aot::Row;
     use crate::numerics::Precision;
     use std::fs::File;
 

@@ -2,12 +2,19 @@
 //! Telemetry of adaptive optics in the format AOT 2.0: tables whose rows point at each other and at images.
 
 // What telemetry files stand on
-use super::arrays::{Arrays, Entry, Kind, Number, Precision, Values};
-use super::fits::{BLOCK, Cards, Keys, read_keys};
-use super::provenance::Provenance;
-use super::reading::{ArrayHeader, Unit, Wanted, cut_short};
+// Modules of telemetry
+pub(crate) mod system;
+#[cfg(feature = "factorise")]
+mod correction;
+
+use crate::data::{DataSet, Values, Variable};
 use crate::device::refuse_beyond_memory;
 use crate::error::{Error, Invalid};
+use crate::files::fits::{BLOCK, Cards, Keys, read_keys};
+use crate::files::npz::{Kind, Number};
+use crate::files::provenance::Provenance;
+use crate::files::reading::{ArrayHeader, Unit, Wanted, cut_short};
+use crate::numerics::real::Precision;
 use ndarray::ArrayD;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -177,13 +184,13 @@ pub struct Telemetry<'a> {
     /// The text that describes the system.
     config: Option<String>,
     tables: [Vec<Row>; TABLES.len()],
-    pub(crate) images: Arrays<'a>,
+    pub(crate) images: DataSet<'a>,
 }
 
 impl<'a> Telemetry<'a> {
     /// Nothing yet, of a system of this mode: `SCAO`, `SLAO`, `GLAO`, `MOAO`, `LTAO` or `MCAO`.
     pub(crate) fn empty(mode: &str) -> Self {
-        let (tables, images) = (std::array::from_fn(|_| Vec::new()), Arrays::default());
+        let (tables, images) = (std::array::from_fn(|_| Vec::new()), DataSet::default());
         Self { mode: mode.into(), config: None, tables, images }
     }
 
@@ -232,7 +239,7 @@ impl<'a> Telemetry<'a> {
     /// Notes where the file comes from; the text of the system is its [`config`](Self::config).
     pub fn origin(&mut self, origin: Provenance) {
         origin.note(&mut self.images);
-        if let Some(Entry { values: Values::Text(text), .. }) = self.images.0.pop() {
+        if let Some(Variable { values: Values::Text(text), .. }) = self.images.variables.pop() {
             self.config(&text);
         }
     }
@@ -247,7 +254,7 @@ impl<'a> Telemetry<'a> {
         cards.text("AOT-VERS", VERSION);
         cards.text("AO-MODE", &self.mode);
         cards.text("TIMESYS", "UTC");
-        self.images.note_on(&mut cards);
+        self.images.write_attributes(&mut cards);
         if let Some(config) = &self.config {
             cards.long_text("CONFIG", config);
         }
@@ -344,7 +351,7 @@ fn write_table(table: usize, rows: &[Row], file: &mut impl Write) -> io::Result<
 /// Telemetry in a file: its tables, and where its images are.
 ///
 /// ```
-/// use lenslet::files::{Telemetry, TelemetryFile};
+/// use lenslet::formats::{Telemetry, TelemetryFile};
 /// use lenslet::{model::System, numerics::Precision};
 /// let system = System::from_file("book/systems/small-moao.toml")?;
 /// let path = std::env::temp_dir().join(format!("lenslet-{}.aot.fits", std::process::id()));
@@ -789,7 +796,7 @@ mod tests {
             .number("N_VALID_SUBAPERTURES", 5.0)
             .image("MEASUREMENTS", "slopes");
         let slopes = Array3::from_shape_fn((2, 2, 5), |(t, a, k)| (10 * t + 5 * a + k) as f64);
-        telemetry.images.add_result("slopes", slopes).unit("mrad").card("NOISE", "plenty");
+        telemetry.images.add_result("slopes", slopes).unit("mrad").attribute("NOISE", "plenty");
         telemetry.config("r0 = 0.1 # 'µm' \\ \n[telescope]");
         telemetry
     }
@@ -921,7 +928,7 @@ mod tests {
             assert!(said.contains(words), "{said}");
         }
         let mut spoilt = telemetry();
-        spoilt.images = Arrays::default();
+        spoilt.images = DataSet::default();
         spoilt.images.add("slopes", array![[[1.0, f64::NAN]]]);
         let mut bytes = Vec::new();
         spoilt.write(&mut bytes, Precision::F64)?;

@@ -4,9 +4,9 @@
 // What the reader of CIF stands on
 use crate::error::BadLine;
 use crate::files::spanned_toml::one_line;
+use crate::formats::crystal_files::{CrystalText, Listed};
 use crate::specimen::atoms::{Atom, Element};
 use crate::specimen::crystal::{Crystal, Matrix, minus, norm, sides, times};
-use crate::specimen::crystal_files::{CrystalText, Listed};
 use crate::specimen::space_groups::{
     Operation, Setting, hall_operations, is_group, nearest_symbols, preserve, same_operations,
     settings as all_settings, settings_of_number, settings_of_operations, settings_of_symbol,
@@ -898,7 +898,7 @@ mod tests {
     // Origins of named groups
     /// The crystal of a text, and its notes.
     fn noted(text: &str) -> (Crystal, Vec<String>) {
-        let file = crate::specimen::CrystalFile::parse(text, "c.cif", None).unwrap();
+        let file = crate::formats::CrystalFile::parse(text, "c.cif", None).unwrap();
         let notes = file.notes().to_vec();
         (file.crystal, notes)
     }

@@ -1,7 +1,7 @@
 // Tangled from book/src/plans.md: edit there, or here and run cargo tangle stitch.
 //! What a computation says of itself before it runs: its memory, its stages, its time.
 
-use super::{CostKind, engine::Engine, refuse_beyond_memory, start_threads, threads};
+use crate::device::{CostKind, Engine, refuse_beyond_memory, start_threads, threads};
 use crate::error::Error;
 
 // Bytes that a plan states
@@ -137,8 +137,8 @@ impl Description {
 // Tests of memory and time
 #[cfg(test)]
 mod tests {
-    use super::super::calibration::Speed;
     use super::*;
+    use crate::device::Speed;
 
     #[test]
     fn stages_share_their_working_memory() {
