@@ -10,6 +10,7 @@ use super::backend::{
     Triangular,
 };
 pub use super::backend::{Header, KernelSource, Shape};
+use super::dispatch::lock;
 use super::memory::refuse;
 use crate::error::Error;
 use crate::numerics::real::{Precision, Real};
@@ -216,7 +217,7 @@ impl Gpu {
         assert_eq!(values.len, view.len, "a copy takes all of the pinned values");
         self.own("pinned memory", &values.device)?;
         self.refuse_to_record("a copy of pinned memory")?;
-        let mut pending = values.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = lock(&values.pending);
         self.enqueue(copy, &[&view.buffer.memory])?;
         let mark = self.mark();
         if mark.is_err() {
@@ -477,7 +478,7 @@ impl<T: Pod> Pinned<T> {
 
     // Wait for copies of pinned memory
     fn wait(&self) -> Result<(), Error> {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = lock(&self.pending);
         pending.iter().try_for_each(Mark::wait)?;
         pending.clear();
         Ok(())

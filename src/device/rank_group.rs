@@ -2,6 +2,7 @@
 //! Rank groups: a thread for each device of this process, watched by the thread that started them.
 
 // Imports of a rank group
+use super::dispatch::lock;
 use super::gpu::{Gpu, rank::Rank};
 use super::rank_info::{Peers, RankInfo};
 use crate::error::Error;
@@ -10,7 +11,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -99,7 +100,7 @@ impl RankGroup {
     /// Rendezvous with the other processes, if there are any; the first call waits for them.
     fn rendezvous(&self) -> Result<Option<Arc<dyn Peers>>, Error> {
         let Some(rank_info) = &self.rank_info else { return Ok(None) };
-        let mut rendezvous = self.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rendezvous = lock(&self.rendezvous);
         if rendezvous.is_none() {
             *rendezvous = Some(connect(rank_info)?);
         }
@@ -126,7 +127,7 @@ impl RankGroup {
             error
         };
         rendezvous.into_iter().for_each(|rendezvous| rendezvous.set_over(false));
-        let mut known = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.members);
         let members = std::mem::take(&mut *known);
         let identifier = match members.is_empty() {
             true => identifier(gpus, rendezvous).map_err(failed)?,

@@ -14,13 +14,14 @@ use super::Device;
 use super::backend::{
     Backend, Collective, Handle, Kind, Operation, Pages, Product, Transforms, Triangular,
 };
+use super::dispatch::lock;
 use super::gpu::{Gpu, KernelSource, Shape};
 use crate::error::Error;
 use cudarc::driver::{DriverError, result as driver, sys};
 use cudarc::{cublas, cufft};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 // Open the devices of a name
 /// Opens the devices of a name: all of the machine for `cuda`, one for `cuda:K`.
@@ -65,12 +66,6 @@ struct Cuda {
 unsafe impl Send for Cuda {}
 // SAFETY: as above; the maps have locks of their own.
 unsafe impl Sync for Cuda {}
-
-// Lock maps of a backend
-/// Locks a map of the backend, also after a thread panicked with it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 // Open a device and its context
 impl Cuda {

@@ -11,6 +11,7 @@ use self::translation::{compiler, library};
 use super::backend::{
     Backend, Collective, Handle, Kind, Operation, Pages, Product, Symmetric, Transforms, Triangular,
 };
+use super::dispatch::lock;
 use super::gpu::{KernelSource, Shape};
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -20,7 +21,7 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 use std::time::Instant;
 use std::{env, slice};
 
@@ -34,11 +35,6 @@ struct Program {
 
 /// All programs of this process; a handle is an index of the list.
 static PROGRAMS: Mutex<Vec<&'static Program>> = Mutex::new(Vec::new());
-
-/// Locks, also after a test failed with the lock.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 // Load a program once
 fn load(source: &KernelSource, options: &[String]) -> Result<usize, Error> {

@@ -4,7 +4,7 @@
 // What scans on devices stand on
 use super::{Follower, Slices, StemPlan, Waves};
 use crate::device::gpu::{Buffer, BufferView, Gpu, Pinned};
-use crate::device::{Engine, dispatch_in_runs};
+use crate::device::{Engine, dispatch_in_runs, lock};
 use crate::electrons::detector::gpu::DetectorsGpu;
 use crate::electrons::multislice::gpu::{PassesGpu, Passing};
 use crate::electrons::prism::gpu::{BeamsGpu, PlanesGpu, WindowsGpu};
@@ -15,7 +15,7 @@ use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, Array3};
 use num_complex::Complex;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 // Room for waves on a device
 /// Queues of a device.
@@ -325,8 +325,7 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
         places: &[[f64; 2]],
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
-        let (mut room, count) =
-            (self.room.lock().unwrap_or_else(PoisonError::into_inner), places.len());
+        let (mut room, count) = (lock(&self.room), places.len());
         let [width, height] = self.plan.options.grid.lengths();
         let in_cells: Vec<_> = places.iter().map(|[x, y]| [x / width, y / height]).collect();
         room.places.view(..count).on(&self.queue)?.write(&in_cells)?;
@@ -349,8 +348,7 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
         which: Range<usize>,
         watch: &dyn Watch,
     ) -> Result<Vec<Array3<Complex<T>>>, Error> {
-        let (mut room, count) =
-            (self.room.lock().unwrap_or_else(PoisonError::into_inner), which.len());
+        let (mut room, count) = (lock(&self.room), which.len());
         self.begin_beams(&room, prism, which)?;
         let ([nx, ny], mut all) = (self.plan.options.grid.points().map(|n| n / 2), Vec::new());
         self.follow(slices, &mut room, count, watch, |_, room| {
@@ -372,7 +370,7 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
         planes: &[Buffer<Complex<T>>],
         watch: &dyn Watch,
     ) -> Result<bool, Error> {
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut room = lock(&self.room);
         let plane = self.plan.kept();
         self.begin_beams(&room, prism, which.clone())?;
         self.follow(slices, &mut room, which.len(), watch, |e, room| {
@@ -580,7 +578,7 @@ impl<T: Real> Waves for DeviceWindows<'_, T> {
     }
 
     fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error> {
-        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readings = lock(&self.readings);
         let (count, [width, height]) = (places.len(), self.plan.waves.lengths());
         let in_cells: Vec<_> = places.iter().map(|[x, y]| [x / width, y / height]).collect();
         let first = |place: &[f64; 2]| self.prism.first_pixel(*place).map(|k| k as i32);

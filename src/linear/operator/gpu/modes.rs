@@ -5,7 +5,7 @@
 use super::{DeviceOperator, check_lengths, vectors_of};
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
-use crate::device::headers::REAL;
+use crate::device::headers::{BLOCK_SUM, REAL};
 use crate::error::{Error, accept};
 use crate::numerics::real::Real;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 const MODES: KernelSource = KernelSource {
     name: "modes.cu",
     text: include_str!("../../../../kernels/linear/modes.cu"),
-    headers: &[REAL],
+    headers: &[REAL, BLOCK_SUM],
 };
 
 kernels! {
