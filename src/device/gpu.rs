@@ -1041,20 +1041,29 @@ pub(crate) fn emulated(count: usize) -> Vec<Gpu> {
     emulators.map(|it| Gpu::new(it).unwrap()).collect()
 }
 
-/// The emulated device and all CUDA devices of this machine; prints on the standard error why there are none.
+/// All CUDA devices of this machine; where there are none, a message on the standard error.
+///
+/// # Panics
+/// Where there are none, and the variable `LENSLET_REQUIRE_CUDA` is set.
+#[cfg(test)]
+pub(crate) fn cuda_devices() -> Vec<Gpu> {
+    let required = std::env::var_os("LENSLET_REQUIRE_CUDA").is_some();
+    super::engine::open_gpus(super::Device::Cuda(None)).unwrap_or_else(|reason| {
+        assert!(!required, "no graphics processor: {reason}");
+        eprintln!("skipped on a graphics processor: {reason}");
+        Vec::new()
+    })
+}
+
+/// The emulated device and all CUDA devices of this machine.
 #[cfg(test)]
 pub(crate) fn test_backends() -> Vec<Gpu> {
-    let mut gpus = emulated(1);
-    match super::engine::open_gpus(super::Device::Cuda(None)) {
-        Ok(devices) => gpus.extend(devices),
-        Err(reason) => eprintln!("skipped on a graphics processor: {reason}"),
-    }
-    gpus
+    [emulated(1), cuda_devices()].concat()
 }
 
 // Tests of the seam
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::kernels::kernels;
     use super::*;
     use crate::error::Invalid;
@@ -1407,6 +1416,86 @@ mod tests {
                 let sum: f64 = (0..inner).map(|k| a(j, k) * b(k, i)).sum();
                 assert_eq!(value.in_double(), 2.0 * sum + 3.0 * i as f64, "{transposed:?}");
             }
+        }
+    }
+
+    // Matrices with known factors
+    /// An upper triangular matrix R with a positive diagonal.
+    pub(crate) fn root(i: usize, j: usize) -> f64 {
+        match i.cmp(&j) {
+            std::cmp::Ordering::Less => 0.5 * ((3 * i + 7 * j) as f64).cos() / (1 + j - i) as f64,
+            std::cmp::Ordering::Equal => 2.0 + (i % 3) as f64,
+            std::cmp::Ordering::Greater => 0.0,
+        }
+    }
+
+    /// RᵗR.
+    pub(crate) fn squared(i: usize, j: usize) -> f64 {
+        (0..=i.min(j)).map(|k| root(k, i) * root(k, j)).sum()
+    }
+
+    /// An orthogonal matrix Q of this order, symmetric: a reflection.
+    pub(crate) fn reflection(order: usize, i: usize, j: usize) -> f64 {
+        let v = |k: usize| 1.0 + (k as f64).sin();
+        let square: f64 = (0..order).map(|k| v(k) * v(k)).sum();
+        f64::from(i == j) - 2.0 * v(i) * v(j) / square
+    }
+
+    /// Q Λ Q, with the eigenvalues 1, 2, 3 …
+    pub(crate) fn reflected(order: usize) -> Vec<f64> {
+        let q: Vec<f64> =
+            (0..order * order).map(|k| reflection(order, k / order, k % order)).collect();
+        let entry = |i: usize, j: usize| {
+            let terms = (0..order).map(|k| (k + 1) as f64 * q[i * order + k] * q[j * order + k]);
+            terms.sum()
+        };
+        (0..order * order).map(|k| entry(k / order, k % order)).collect()
+    }
+
+    /// Rounding errors of numbers T that grow with the size of a matrix.
+    pub(crate) fn bound<T: Real>() -> f64 {
+        if T::PRECISION == Precision::F64 { 1e-10 } else { 2e-3 }
+    }
+
+    // Take known matrices apart
+    fn check_factors<T: Real>(gpu: &Gpu) {
+        const N: usize = 70;
+        let upload = |entry: &dyn Fn(usize) -> f64| {
+            gpu.upload(&(0..N * N).map(|k| T::of(entry(k))).collect::<Vec<_>>()).unwrap()
+        };
+        let matrix = upload(&|k| squared(k / N, k % N));
+        assert_eq!(gpu.cholesky(&matrix, N).unwrap(), None);
+        for (k, value) in matrix.read().unwrap().into_iter().enumerate() {
+            let (i, j) = (k / N, k % N);
+            let error = (value.in_double() - root(i, j)).abs();
+            assert!(i > j || error < bound::<T>(), "{i}, {j}: {error:e}");
+        }
+        // The pivot that is made negative is the first that fails.
+        let broken = upload(&|k| squared(k / N, k % N) - if k == 41 * N + 41 { 99.0 } else { 0.0 });
+        assert_eq!(gpu.cholesky(&broken, N).unwrap(), Some(41));
+        // Find known eigenvectors
+        if gpu.require_factors(true).is_err() {
+            return;
+        }
+        let entries = reflected(N);
+        let vectors = upload(&|k| entries[k]);
+        let values = gpu.eigenvectors(&vectors, N).unwrap();
+        let vectors = vectors.read().unwrap();
+        for (k, (value, vector)) in values.into_iter().zip(vectors.chunks(N)).enumerate() {
+            assert!((value.in_double() - (k + 1) as f64).abs() < N as f64 * bound::<T>());
+            let along = vector.iter().enumerate();
+            let along: f64 = along.map(|(j, x)| x.in_double() * reflection(N, k, j)).sum();
+            assert!((along.abs() - 1.0).abs() < bound::<T>(), "{k}: {along}");
+        }
+    }
+
+    // Take known matrices apart in two queues
+    #[test]
+    fn factors_and_eigenvectors_are_known_ones() {
+        for gpu in test_backends() {
+            check_factors::<f64>(&gpu);
+            check_factors::<f32>(&gpu.stream().unwrap());
+            check_factors::<f64>(&gpu.stream().unwrap());
         }
     }
 }
