@@ -8,7 +8,6 @@ use super::summary::{
     Outcome, align, command_line, count, file_json, file_line, file_lines, plan_text,
 };
 use crate::command::value_parsers;
-use crate::data::DataSet;
 use crate::device::engine::Engine;
 use crate::device::{self, Device};
 use crate::error::{Error, Invalid};
@@ -23,16 +22,16 @@ use crate::formats::slopes::ReadSlopes;
 use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::Solver;
 use crate::model::system::System;
+use crate::model::system_file::SystemFile;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::numerics::real::Precision;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::plot::{self, short_name};
 use crate::tomography::reconstructor::ReconstructorOptions;
-use crate::turbulence::arrays::slope_table;
 use crate::turbulence::plan::Form;
 use crate::watch::check;
 use clap::{Args, ValueEnum};
-use ndarray::{Array2, arr1, s};
+use ndarray::{Array2, s};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -126,8 +125,8 @@ pub enum Preconditioner {
 // Options of an estimate as asked
 impl EstimateArgs {
     /// What the system file says, and the arguments overrule.
-    fn options(&self, text: &str) -> Result<EstimateOptions, Error> {
-        let said = ReconstructorOptions::from_toml(text, &self.system.display().to_string())?;
+    fn options(&self, file: &SystemFile) -> Result<EstimateOptions, Error> {
+        let said = ReconstructorOptions::from_system_file(file)?;
         let solver = self.solver_options();
         Ok(solver
             .method(self.method.unwrap_or(said.method))
@@ -154,7 +153,10 @@ impl EstimateArgs {
 const LONG: f64 = 10.0;
 
 /// Estimates the wavefronts that the arguments ask for; returns what to print.
-pub fn estimate(args: &EstimateArgs) -> Result<Outcome, Error> {
+pub fn estimate(
+    args: &EstimateArgs,
+    read: Result<(System, SystemFile), Error>,
+) -> Result<Outcome, Error> {
     // Check the files of the estimate
     let plot = args.plot.as_deref();
     let picture =
@@ -169,11 +171,11 @@ pub fn estimate(args: &EstimateArgs) -> Result<Outcome, Error> {
     let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
-    let (system, text) = System::with_text(&args.system)?;
+    let (system, file) = read?;
     if let Some((path, _)) = picture {
         check_lit(&system, path)?;
     }
-    let plan = EstimatePlan::new(&system, args.options(&text)?)?;
+    let plan = EstimatePlan::new(&system, args.options(&file)?)?;
     // Refuse an interpolation of nothing
     if let (Some(interpolation), false) = (args.interpolation, plan.interpolates()) {
         let expected = "no such option, as nothing is interpolated: layers have grids of their own only in the Toeplitz form, under \
@@ -219,29 +221,12 @@ pub fn estimate(args: &EstimateArgs) -> Result<Outcome, Error> {
         return Err(Invalid::new("precision", "f32", expected).into());
     }
     // Write the estimates and their picture
-    let iterations: Vec<i64> = estimates.iterations.iter().map(|&count| count as i64).collect();
-    let mut arrays = DataSet::default();
-    let about = "estimated wavefronts";
-    let wavefront = arrays.add_result("wavefront", estimates.wavefront.view());
-    wavefront.unit("m").dimensions("frame, target, y, x").long_name(about);
-    arrays
-        .add("iterations", arr1(&iterations))
-        .dimensions("frame")
-        .long_name("iterations of the solver");
-    arrays
-        .add("residual", arr1(&estimates.residual))
-        .dimensions("frame")
-        .long_name("relative residual");
-    let about = "chi squared over the number of slopes, 1 on average if the model is right";
-    arrays.add("chi_squared", arr1(&estimates.chi_squared)).dimensions("frame").long_name(about);
-    let about = "whether the residual met the tolerance";
-    arrays.add("converged", arr1(&estimates.converged())).dimensions("frame").long_name(about);
-    arrays.add_table("slope_table", slope_table(&system));
-    let origin = Provenance::new(&command_line(), &plan.describe(&engine).method, &text);
-    origin.tolerance(Some(args.tolerance)).note(&mut arrays);
+    let mut data = estimates.to_data_set(&system);
+    let origin = Provenance::new(&command_line(), &plan.describe(&engine).method, file.text());
+    origin.tolerance(Some(args.tolerance)).note(&mut data);
     terminal.writes(output);
     let mut draft = AtomicFile::new(output)?;
-    draft.fill(|file| arrays.write(file, format, args.precision))?;
+    draft.fill(|file| data.write(file, format, args.precision))?;
     let drawing = picture.map(|(path, format)| {
         terminal.writes(path);
         AtomicFile::holding(path, &draw(args, &system, &estimates, format)?)

@@ -17,21 +17,20 @@ use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
+use crate::model::system_file::SystemFile;
 use crate::numerics::real::Precision;
 use crate::plot::map::{WavefrontMap, plot_wavefront_errors};
 use crate::plot::noise::{check_noise, plot_noise_of_stars};
 use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};
 use crate::plot::{ColourScale, PictureFormat, short_name};
-use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::error::WavefrontError;
 use crate::tomography::point_errors::{PointErrors, PointErrorsPlan};
 use crate::tomography::reconstructor::{
     Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth,
 };
-use crate::turbulence::arrays::{describe_system, slope_table};
 use crate::watch::{Watch, check};
 use clap::{Args, ValueEnum};
-use ndarray::{Array2, Array3, Axis, arr1};
+use ndarray::Axis;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -132,7 +131,10 @@ enum ReconstructorPlotKind {
 
 // Reconstruct into a file
 /// Computes what the arguments ask for; returns what to print.
-pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
+pub fn reconstruct(
+    args: &ReconstructArgs,
+    read: Result<(System, SystemFile), Error>,
+) -> Result<String, Error> {
     // Check the files of the reconstruction
     let picture = args.plot.as_deref();
     let picture =
@@ -155,16 +157,16 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     ];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
-    let (system, text) = System::with_text(&args.system)?;
-    let options = args.options(&text)?;
+    let (system, file) = read?;
+    let options = args.options(&file)?;
     if options.truth == Truth::Wavefront {
-        return errors_at_points(args, (&system, &text), options, (format, picture));
+        return errors_at_points(args, (&system, &file), options, (format, picture));
     }
     let plan = ReconstructorPlan::new(&system, options)?;
     args.check_extras(&plan)?;
     // Prepare the telemetry of the reconstruction
     let telemetry = match args.telemetry_file().filter(|_| !args.plan) {
-        Some(path) => Some((path, Loops::of(&system, &text, &args.system.display().to_string())?)),
+        Some(path) => Some((path, Loops::of(&system, &file)?)),
         None => None,
     };
     args.check_picture(&system, &plan)?;
@@ -189,8 +191,8 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let told = Report { args, system, plan, engine, found, errors, others, seconds };
     // Write the reconstruction and its picture
     terminal.writes(output);
-    let mut arrays = told.arrays();
-    let origin = Provenance::new(&command_line(), &told.plan.describe(&told.engine).method, &text);
+    let mut arrays = told.data_set();
+    let origin = Provenance::new(&command_line(), &told.plan.describe(&told.engine).method, file.text());
     origin.clone().note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
@@ -223,9 +225,8 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
 // Options of a reconstruction
 impl ReconstructArgs {
     /// What the system file says, and the arguments overrule.
-    fn options(&self, text: &str) -> Result<ReconstructorOptions, Error> {
-        let name = self.system.display().to_string();
-        let said = ReconstructorOptions::from_toml(text, &name)?;
+    fn options(&self, file: &SystemFile) -> Result<ReconstructorOptions, Error> {
+        let said = ReconstructorOptions::from_system_file(file)?;
         let matrices = [Extra::CMm, Extra::CTm, Extra::CTt];
         let method = self.method.unwrap_or(said.method);
         let kept = matrices.iter().find(|matrix| self.save.contains(matrix));
@@ -333,62 +334,16 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn arrays(&self) -> DataSet<'_> {
-        let mut arrays = DataSet::default();
-        if let Some(reconstructor) = &self.found.reconstructor {
-            let about = "slopes of a truth sensor per measured slope";
-            let entry = arrays.add_result("reconstructor", reconstructor.view());
-            entry.dimensions("target, truth slope, slope").long_name(about);
-        }
-        let about = "covariance of the error of the truth sensor's slopes";
-        let entry = arrays.add_result("error_covariance", self.found.error_covariance.view());
-        entry.unit("rad2").dimensions("target, truth slope, truth slope").long_name(about);
-        let about = "variance of the wavefront at the corners of the truth sensor's lenslets";
-        add_errors(&mut arrays, &self.errors, about);
-        // Add what else was asked for
-        if let Some(covariances) = &self.found.covariances {
-            for (extra, name, matrix) in [
-                (Extra::CMm, "c_mm", &covariances.measurements),
-                (Extra::CTm, "c_tm", &covariances.truth_measurements),
-                (Extra::CTt, "c_tt", &covariances.truth),
-            ] {
-                if self.args.save.contains(&extra) {
-                    arrays.add_result(name, matrix.view()).unit("rad2").dimensions("slope, slope");
-                }
+    /// The reconstruction as a data set, of which only what was requested.
+    fn data_set(&self) -> DataSet<'_> {
+        let mut data = self.found.to_data_set(&self.system, &self.errors);
+        for extra in Extra::value_variants().iter().filter(|one| !self.args.save.contains(one)) {
+            if let Some(value) = extra.to_possible_value() {
+                data.remove(value.get_name());
             }
         }
-        if let (Some((values, _)), true) =
-            (&self.found.spectrum, self.args.save.contains(&Extra::Eigenvalues))
-        {
-            arrays
-                .add("eigenvalues", arr1(values))
-                .unit("rad2")
-                .long_name("of the measurements, ascending");
-        }
-        describe_system(&mut arrays, &self.system);
-        arrays
-            .add("truth_valid", truth_valid(&self.system))
-            .dimensions("y, x")
-            .long_name("lenslets of the truth sensor");
-        arrays.add_table("slope_table", slope_table(&self.system));
-        arrays
+        data
     }
-}
-
-// Add the maps of the error
-/// Adds the maps of the errors of some targets.
-fn add_errors(arrays: &mut DataSet, errors: &[WavefrontError], about: &str) {
-    let (rows, columns) = errors[0].variance.dim();
-    let maps = |map: fn(&WavefrontError) -> &Array2<f64>| {
-        Array3::from_shape_fn((errors.len(), rows, columns), |(t, j, i)| map(&errors[t])[[j, i]])
-    };
-    let entry = arrays.add("error_map", maps(|error| &error.variance));
-    entry.unit("m2").dimensions("target, y, x").long_name(about);
-    let entry = arrays.add("error_map_without_tilt", maps(|error| &error.variance_without_tilt));
-    entry.unit("m2").dimensions("target, y, x").long_name(about);
-    let rms = |(t, k): (usize, usize)| [errors[t].rms, errors[t].rms_without_tilt][k];
-    let rms = Array2::from_shape_fn((errors.len(), 2), rms);
-    arrays.add("error_rms", rms).unit("m").dimensions("target, with tilt and without");
 }
 
 // Tell what was reconstructed
@@ -529,7 +484,7 @@ fn draw_errors(
 /// Computes the errors of wavefronts for [`reconstruct`].
 fn errors_at_points(
     args: &ReconstructArgs,
-    (system, text): (&System, &str),
+    (system, file): (&System, &SystemFile),
     options: ReconstructorOptions,
     (format, picture): (Option<Format>, Option<(&Path, PictureFormat)>),
 ) -> Result<String, Error> {
@@ -547,10 +502,8 @@ fn errors_at_points(
     let seconds = start.elapsed().as_secs_f64();
     // Write errors at points
     terminal.writes(output);
-    let mut arrays = DataSet::default();
-    add_errors(&mut arrays, &found.errors, "variance of the wavefront's error at its points");
-    describe_system(&mut arrays, system);
-    Provenance::new(&command_line(), &description.method, text).note(&mut arrays);
+    let mut arrays = found.to_data_set(system);
+    Provenance::new(&command_line(), &description.method, file.text()).note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     let draw = |(path, format): (&Path, PictureFormat)| {

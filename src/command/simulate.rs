@@ -15,8 +15,8 @@ use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
+use crate::model::system_file::SystemFile;
 use crate::numerics::real::Precision;
-use crate::turbulence::arrays::slope_table;
 use crate::watch::check;
 use clap::Args;
 use serde_json::json;
@@ -56,7 +56,10 @@ pub struct SimulateArgs {
 
 // Simulate slopes into a file
 /// Simulates what the arguments ask for; returns what to print.
-pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
+pub fn simulate(
+    args: &SimulateArgs,
+    read: Result<(System, SystemFile), Error>,
+) -> Result<String, Error> {
     // Check the files of the simulation
     let wavefront = args.wavefront.as_deref().map(|path| ("wavefront", path));
     let outputs = [args.output.as_deref().map(|path| ("output", path)), wavefront];
@@ -66,7 +69,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     }
     outputs.retain(|_| !args.plan);
     check_files(&[("system file", &args.system)], &outputs)?;
-    let (system, text) = System::with_text(&args.system)?;
+    let (system, file) = read?;
     let options = SimulationOptions::default().frames(args.frames as usize).seed(args.seed);
     // Refuse wavefronts that nobody sees
     if args.wavefront.is_some() && !system.wants_wavefront() {
@@ -87,16 +90,16 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     let seconds = start.elapsed().as_secs_f64();
     // Write what was simulated
     let method = "phase screens by fast Fourier transforms";
-    let origin = Provenance::new(&command_line(), method, &text).seed(Some(args.seed));
-    let about = (&origin, &system);
+    let origin = Provenance::new(&command_line(), method, file.text()).seed(Some(args.seed));
+    let data = simulated.to_data_set(&system);
     terminal.writes(output);
     let mut drafts = vec![match is_named_telemetry(output) {
         true => draft_of_slopes(output, &system, simulated.slopes.view(), origin.clone())?,
-        false => draft_of(("slopes", "rad", output), simulated.slopes.view(), about)?,
+        false => draft_of(("slopes", output), &data, &origin)?,
     }];
-    if let (Some(path), Some(wavefronts)) = (&args.wavefront, &simulated.wavefronts) {
+    if let Some(path) = &args.wavefront {
         terminal.writes(path);
-        drafts.push(draft_of(("wavefront", "m", path), wavefronts.view(), about)?);
+        drafts.push(draft_of(("wavefront", path), &data, &origin)?);
     }
     check(&terminal)?;
     for draft in drafts {
@@ -134,20 +137,19 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
 }
 
 // Start a draft of one array
-/// A draft that holds an array, with its origin and the table of slopes where the format has room for them.
-fn draft_of<D: ndarray::Dimension>(
-    (name, unit, path): (&str, &str, &Path),
-    array: ndarray::ArrayView<f64, D>,
-    (origin, system): (&Provenance, &System),
+/// A draft that holds one array of a data set, with its provenance and the table of slopes where the format has room for them.
+fn draft_of(
+    (name, path): (&str, &Path),
+    data: &DataSet,
+    provenance: &Provenance,
 ) -> Result<AtomicFile, Error> {
-    let format = Format::of((name, path), &Format::ALL, None)?;
-    let mut arrays = DataSet::default();
-    arrays.add(name, array).unit(unit);
-    if format != Format::Npy {
-        arrays.add_table("slope_table", slope_table(system));
-        origin.clone().note(&mut arrays);
+    let format = Format::of((name, path), &Format::OF_ARRAY, None)?;
+    let mut data = data.select(&[name, "slope_table"]);
+    match format {
+        Format::Npy => drop(data.remove("slope_table")),
+        _ => provenance.clone().note(&mut data),
     }
     let mut draft = AtomicFile::new(path)?;
-    draft.fill(|file| arrays.write(file, format, Precision::F64))?;
+    draft.fill(|file| data.write(file, format, Precision::F64))?;
     Ok(draft)
 }
