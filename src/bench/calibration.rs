@@ -12,6 +12,7 @@ use crate::model::lenslet_array::LensletArray;
 use crate::model::noise::GuideStar;
 use crate::model::source::Source;
 use crate::model::system::System;
+use crate::plan::Plan;
 use crate::tomography::inversion::Inversion;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use crate::watch::{Watch, WithinStage};

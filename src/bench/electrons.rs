@@ -12,6 +12,7 @@ use crate::electrons::{
 use crate::error::{Error, Invalid};
 use crate::files::provenance::date;
 use crate::numerics::real::{Precision, Real};
+use crate::plan::Plan;
 use crate::specimen::{Atom, Element, Phonons, Slicing, Specimen};
 use crate::watch::{Watch, check};
 use ndarray::Array2;

@@ -15,6 +15,7 @@ use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::numerics::real::{Precision, Real};
+use crate::plan::Plan;
 use crate::tomography::estimate::EstimateOptions;
 use crate::tomography::estimator::EstimatePlan;
 use crate::tomography::simulation::Simulation;

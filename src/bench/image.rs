@@ -8,6 +8,7 @@ use crate::error::{Error, count};
 #[cfg(feature = "cuda")]
 use crate::linear::factorisation::gpu::upload_rows;
 use crate::model::system::System;
+use crate::plan::Plan;
 #[cfg(feature = "cuda")]
 use crate::psf::exposures::Strokes;
 use crate::psf::{

@@ -5,6 +5,7 @@
 use crate::device::engine::Engine;
 use crate::error::{Error, count};
 use crate::model::system::System;
+use crate::plan::Plan;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use crate::watch::{Watch, check};
 use serde::Serialize;

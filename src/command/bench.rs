@@ -16,6 +16,7 @@ use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::numerics::real::Precision;
+use crate::plan::Plan;
 use crate::psf::PsfOptions;
 use crate::tomography::inversion::Inversion;
 use crate::tomography::reconstructor::ReconstructorOptions;

@@ -12,6 +12,7 @@ use crate::files::arrays::{ArrayFormat, Precision};
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
+use crate::plan::Plan;
 use crate::plot::{ColourScale, CovarianceView, Pairs, PictureFormat};
 use crate::plot::{plot_covariance, plot_wavefront_covariance};
 use crate::turbulence::arrays::covariance_arrays;

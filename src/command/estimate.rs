@@ -20,6 +20,7 @@ use crate::linear::solver::Solver;
 use crate::model::slopes::ReadSlopes;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::plan::Plan;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::plot::{self, short_name};
 use crate::tomography::estimate::{EstimateOptions, Estimates};

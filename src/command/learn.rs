@@ -15,6 +15,7 @@ use crate::files::reading::split_choice;
 use crate::files::rewriting::Rewriting;
 use crate::model::slopes::ReadSlopes;
 use crate::model::system::System;
+use crate::plan::Plan;
 use crate::plot::{PictureFormat, plot_learned, short_name};
 use crate::tomography::learning::{LearnOptions, LearnPlan, Learned, Parameter, ParameterGroup};
 use crate::units::DEGREE;

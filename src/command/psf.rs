@@ -13,6 +13,7 @@ use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::source::Source;
 use crate::model::system::System;
+use crate::plan::Plan;
 use crate::plot::{
     FieldPicture, PictureFormat, plot_budgets, plot_field, plot_profiles, plot_stars, short_name,
 };

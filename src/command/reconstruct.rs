@@ -15,6 +15,7 @@ use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
+use crate::plan::Plan;
 use crate::plot::map::{WavefrontMap, plot_wavefront_errors};
 use crate::plot::noise::{check_noise, plot_noise_of_stars};
 use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};

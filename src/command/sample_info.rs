@@ -10,7 +10,7 @@ use crate::electrons::{Beam, SAMPLE_KEYS, SampleSummary};
 use crate::error::{Error, in_bytes};
 use crate::files::Keys;
 use crate::model::SYSTEM_KEYS;
-use crate::plan::Description;
+use crate::plan::{Description, Plan};
 use serde_json::{Value, json};
 use toml::de::DeTable;
 

@@ -13,6 +13,7 @@ use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
+use crate::plan::Plan;
 use crate::tomography::simulation::{SimulationOptions, SimulationPlan};
 use crate::turbulence::arrays::slope_table;
 use crate::watch::check;

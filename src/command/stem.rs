@@ -23,7 +23,7 @@ use crate::files::signal_files::SignalFormat;
 use crate::files::signals::{Sample, Signals};
 use crate::numerics::Precision;
 use crate::numerics::real::Real;
-use crate::plan::{Description, Stage};
+use crate::plan::{Description, Plan, Stage};
 use crate::plot::{PictureFormat, ScanPicture, plot_scan, short_name};
 use crate::watch::{Watch, WithinStage, check};
 use clap::{Args, ValueEnum};

@@ -15,7 +15,7 @@ use super::wave_grid::WaveGrid;
 use crate::device::{CostKind, Engine, threads};
 use crate::error::{Error, Invalid, accept, count, finite, is_ordered};
 use crate::numerics::real::{Precision, Real};
-use crate::plan::{Description, Memory, Stage};
+use crate::plan::{Description, Memory, Plan, Stage};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
 use crate::watch::{CancelOnly, Watch};
 use ndarray::{Array2, Array3, Array4, ArrayView2, Axis, Zip, s};
@@ -52,6 +52,7 @@ pub struct MicrographOptions {
 
 // The plan of micrographs
 /// Plan of the images of a plane wave.
+#[derive(Debug, Clone)]
 pub struct MicrographPlan {
     specimen: TiledSpecimen,
     options: MicrographOptions,
@@ -125,17 +126,6 @@ impl MicrographPlan {
     }
 
     // Take all micrographs
-    /// Takes all images.
-    ///
-    /// # Errors
-    /// `Device` where the engine has devices and the grid sides for which there are no kernels; `Cancelled`, and those of devices.
-    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Micrographs, Error> {
-        match engine.precision() {
-            Precision::F32 => self.take::<f32>(engine, watch),
-            Precision::F64 => self.take::<f64>(engine, watch),
-        }
-    }
-
     fn take<T: Real>(&self, engine: &Engine, watch: &dyn Watch) -> Result<Micrographs, Error> {
         let (ends, count, multislice) =
             (&self.options.ends, self.configurations(), self.multislice::<T>()?);
@@ -179,10 +169,36 @@ impl MicrographPlan {
         engine.require_cpu(what)?;
         Ok(Box::new(HostWorker { multislice, grid, wave: Array3::default((0, 0, 0)) }))
     }
+}
+
+// Run the plan of images of a plane wave
+impl Plan for MicrographPlan {
+    type Output = Micrographs;
+
+    /// Accepts either precision: waves are computed in it.
+    fn check_engine(&self, _engine: &Engine) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn check(&self, engine: &Engine) -> Result<(), Error> {
+        self.memory(engine)?.check(engine, "the images")
+    }
+
+    /// Takes all images.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check); `Device` where the engine has devices and the grid sides for which there are no kernels;
+    /// `Cancelled`, and those of devices.
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Micrographs, Error> {
+        self.check(engine)?;
+        match engine.precision() {
+            Precision::F32 => self.take::<f32>(engine, watch),
+            Precision::F64 => self.take::<f64>(engine, watch),
+        }
+    }
 
     // Describe images of a plane wave
-    /// What will be done, in words, memory and time, without doing it.
-    pub fn describe(&self, engine: &Engine) -> Description {
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
         let (options, configurations) = (&self.options, self.configurations());
         let ([nx, ny], ends) = (options.grid.points(), options.ends.len());
         let (defoci, slices) = (options.defoci.len(), options.ends[ends - 1]);
@@ -211,7 +227,7 @@ impl MicrographPlan {
         let followed = (slices + 2 * defoci * ends) as f64 * pass(engine.precision());
         let stages =
             vec![Stage::alone(EXIT_WAVES, &[(CostKind::Transforms, made + followed)], engine)];
-        Description {
+        Ok(Description {
             what: match ends {
                 1 => format!("images of a plane wave, foci: {defoci}"),
                 _ => format!("images of a plane wave, foci: {defoci}, planes: {ends}"),
@@ -229,7 +245,7 @@ impl MicrographPlan {
             memory: Memory { host, devices },
             stages,
             rates: engine.speed().to_string(),
-        }
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use crate::files::spanned_toml::Document;
 use crate::model::SYSTEM_KEYS;
 use crate::model::control::ControlLoop;
 use crate::model::system::{SlopeModel, System};
-use crate::plan::{Description, Stage};
+use crate::plan::{Description, Plan, Stage};
 use crate::psf::budget::Budget;
 use crate::psf::exposures::{Exposures, Strokes};
 use crate::psf::field::Field;
@@ -376,8 +376,8 @@ const MODE: f64 = 3.5e-9;
 
 impl PsfPlan {
     /// What the plan will do.
-    pub fn describe(&self, engine: &Engine) -> Description {
-        let mut told = self.reconstruction.describe(engine);
+    fn description(&self, engine: &Engine) -> Description {
+        let mut told = self.reconstruction.description(engine);
         if !self.has(ErrorTerm::Tomography) && self.independent.is_some() {
             told.stages.clear(); // nothing is reconstructed
         }
@@ -534,14 +534,30 @@ struct TargetErrors<'a> {
     reference: Option<(usize, &'a Array2<f64>)>,
 }
 
-impl PsfPlan {
+impl Plan for PsfPlan {
+    type Output = PsfResult;
+
+    /// Rejects single precision on the CPU.
+    fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
+        Ok(engine.require_double_on_cpu("point-spread functions")?)
+    }
+
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
+        self.check_engine(engine)?;
+        Ok(self.description(engine))
+    }
+
+    fn check(&self, engine: &Engine) -> Result<(), Error> {
+        self.memory(engine)?.check(engine, "the images of the targets")
+    }
+
     /// Computes the images.
     ///
     /// # Errors
     /// As for the plan of the reconstructor; `Invalid` where pixels or the wind do not fit the grid; `Failed` where eigenvectors or singular
     /// values are not found; `Cancelled` where the watcher wants to stop.
-    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<PsfResult, Error> {
-        self.describe(engine).memory.check(engine, "the images of the targets")?;
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<PsfResult, Error> {
+        self.check(engine)?;
         watch.stage(MIRROR, "");
         let telescope = self.aperture.transfer(self.points())?;
         let mut targets = match self.independent {
@@ -552,7 +568,10 @@ impl PsfPlan {
         let field = targets.split_off(self.targets);
         Ok(PsfResult { targets, field, uncorrected })
     }
+}
 
+// Report the targets of a run
+impl PsfPlan {
     /// Reports that the images of target `t` begin.
     fn begin_target(&self, t: usize, watch: &dyn Watch) {
         watch.stage(IMAGES, "");

@@ -9,7 +9,7 @@ use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::noise::{GuideStar, Noise};
 use crate::model::sensor::Sensor;
 use crate::model::system::System;
-use crate::plan::{Description, Memory, Stage};
+use crate::plan::{Description, Memory, Plan, Stage};
 use crate::tomography::estimate::check_slopes;
 use crate::tomography::measured_maps::{MapLayout, MapPair, SlopeMaps};
 use crate::turbulence::dense::lags::{Displaced, turned_covariance};
@@ -19,7 +19,7 @@ use crate::turbulence::rotated_footprints::Turn;
 use crate::turbulence::slope::{PairCovariance, SlopeProblem};
 use crate::units::DEGREE;
 use crate::watch::{CancelOnly, Watch};
-use ndarray::{Array1, Array2, ArrayView2, s};
+use ndarray::{ArcArray2, Array1, Array2, ArrayView2, s};
 use std::fmt::{self, Display};
 use std::ops::Range;
 
@@ -686,6 +686,18 @@ pub struct LearnPlan {
     parameters: Vec<Parameter>,
     start: FitState,
     frames: usize,
+    /// Slopes (frames, n), rad, from which a run learns.
+    measured: Option<ArcArray2<f64>>,
+    checks: SlopeChecks,
+}
+
+/// Checks of slopes before a system is fitted to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SlopeChecks {
+    /// Whether [the unit](LearnPlan::check_unit) of the slopes is checked.
+    pub unit: bool,
+    /// Whether [the order](LearnPlan::check_order) of the slopes is checked.
+    pub order: bool,
 }
 
 impl LearnPlan {
@@ -729,13 +741,28 @@ impl LearnPlan {
         parameters.extend(stars.flat_map(|q| [0, 1, 2].map(|k| Parameter::Noise(q, k))));
         let (layout, valid) = (MapLayout::new(system), system.valid_lenslets());
         let geometry = Geometry { system: system.clone(), layout, valid };
-        Ok(Self { geometry, options, parameters, start, frames: 1000 })
+        let (frames, checks) = (1000, SlopeChecks::default());
+        Ok(Self { geometry, options, parameters, start, frames, measured: None, checks })
     }
 
     // Ask the plan of learning
     /// Sets the number of frames for which the plan estimates memory and time.
     pub fn frames(self, frames: usize) -> Self {
         Self { frames, ..self }
+    }
+
+    /// Sets the slopes (frames, n), rad, from which a run learns.
+    ///
+    /// # Errors
+    /// As [`check_slopes`](Self::check_slopes).
+    pub fn with_slopes(self, slopes: Array2<f64>) -> Result<Self, Invalid> {
+        self.check_slopes(slopes.view())?;
+        Ok(Self { frames: slopes.nrows(), measured: Some(slopes.into_shared()), ..self })
+    }
+
+    /// Sets which checks the slopes must pass.
+    pub fn with_checks(self, checks: SlopeChecks) -> Self {
+        Self { checks, ..self }
     }
 
     /// The system that learning starts from.
@@ -767,17 +794,52 @@ impl LearnPlan {
         let expected = "at least 2, as covariances are means over frames";
         accept(slopes.nrows() >= 2, "frames", slopes.nrows(), expected).map(drop)
     }
+}
+
+// Run the plan of learning
+impl Plan for LearnPlan {
+    type Output = Learned;
+
+    /// Rejects a GPU, and single precision.
+    fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
+        engine.require_cpu("a fit to slopes")?;
+        Ok(engine.require_double_on_cpu("a fit to slopes")?)
+    }
+
+    fn check(&self, engine: &Engine) -> Result<(), Error> {
+        self.memory(engine)?.check(engine, "learning")
+    }
+
+    /// Learns from the slopes of the plan.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check); `Invalid` without [slopes](Self::with_slopes), or where they do not pass their checks;
+    /// `Failed` where there is no turbulence in the slopes; `Cancelled`.
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Learned, Error> {
+        self.check(engine)?;
+        let expected = "frames of slopes, by LearnPlan::with_slopes";
+        let slopes = self.measured.as_ref();
+        let slopes = slopes.ok_or_else(|| Invalid::new("slopes", "none", expected))?;
+        let maps = self.measure(slopes.view(), watch)?;
+        if self.checks.unit {
+            self.check_unit(&maps, watch)?;
+        }
+        if self.checks.order {
+            self.check_order(slopes.view(), watch)?;
+        }
+        self.fit(maps, watch)
+    }
 
     // Describe the plan of learning
-    /// What the plan will do.
-    pub fn describe(&self, engine: &Engine) -> Description {
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
+        self.check_engine(engine)?;
         let [stars, layers] = [
             self.geometry.system.guide_stars().len(),
             self.geometry.system.atmosphere().layers().len(),
         ];
         let names: Vec<&str> = self.options.fit.iter().map(|unknown| unknown.name()).collect();
         let noise = 3 * stars;
-        Description {
+        Ok(Description {
             what: format!(
                 "{} of {} and {}, from {} of {}",
                 names.join(", "),
@@ -796,15 +858,18 @@ impl LearnPlan {
             ),
             slope_model: self.geometry.system.slope_model().name(),
             engine: engine.name(),
-            memory: self.memory(),
+            memory: self.bytes(),
             stages: self.stages(engine),
             rates: engine.speed().to_string(),
-        }
+        })
     }
+}
 
+// Steps of learning
+impl LearnPlan {
     // Memory and time of learning
     /// The most memory that learning has in use at a time, the slopes included.
-    pub fn memory(&self) -> Memory {
+    fn bytes(&self) -> Memory {
         let layers = self.geometry.system.atmosphere().layers().len();
         let (maps, slopes) = (self.geometry.layout.len() as u64, self.slopes() as u64);
         let columns = (64 + 2 * layers + 4 * self.parameters.len()) as u64;
@@ -849,16 +914,6 @@ impl LearnPlan {
             Stage::new(MAPS, &[products, averages], engine),
             Stage::new(FIT, &[(CostKind::Integrals, looks * layers * of_layer)], engine),
         ]
-    }
-
-    // Learn from slopes or from maps
-    /// Learns from slopes (frames, n), rad.
-    ///
-    /// # Errors
-    /// `Invalid` for slopes that cannot be, `Memory` where the maps do not fit, `Failed` where there is no turbulence in the slopes, `Cancelled`.
-    pub fn run(&self, slopes: ArrayView2<f64>, watch: &dyn Watch) -> Result<Learned, Error> {
-        let maps = self.measure(slopes, watch)?;
-        self.fit(maps, watch)
     }
 
     // Measure the maps to learn from

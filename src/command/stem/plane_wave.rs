@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::files::atomic_file::AtomicFile;
 use crate::files::provenance::Provenance;
 use crate::files::signal_files::SignalFormat;
+use crate::plan::Plan;
 use crate::plot::{PictureFormat, ScanPicture, number, plot_scan, short_name};
 use crate::watch::check;
 use serde_json::json;

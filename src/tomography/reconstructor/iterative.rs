@@ -17,7 +17,7 @@ use crate::linear::times_transpose;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::numerics::real::Precision;
-use crate::plan::Memory;
+use crate::plan::{Memory, Plan};
 use crate::tomography::blocks::{Measured, with_noise};
 use crate::tomography::circulant::Group;
 use crate::tomography::covariance_matrix::{
