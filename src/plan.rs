@@ -37,6 +37,9 @@ pub trait Plan: fmt::Debug {
     /// `Device` for a GPU where only the CPU computes it; `Invalid` for single precision where there is only double precision.
     fn check_engine(&self, engine: &Engine) -> Result<(), Error>;
 
+    /// What is computed, in the words of an error about its memory, such as `the scan`.
+    fn subject(&self) -> String;
+
     /// What a run on an engine will do.
     ///
     /// # Errors
@@ -64,7 +67,9 @@ pub trait Plan: fmt::Debug {
     ///
     /// # Errors
     /// Those of [`describe`](Self::describe), and `Memory` with the bytes needed and available.
-    fn check(&self, engine: &Engine) -> Result<(), Error>;
+    fn check(&self, engine: &Engine) -> Result<(), Error> {
+        self.memory(engine)?.check(engine, &self.subject())
+    }
 
     /// Runs the computation, and reports its progress to a watcher.
     ///

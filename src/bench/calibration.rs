@@ -155,7 +155,7 @@ fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measu
         watch.part("measurement", number, pieces.len());
         let options = ReconstructorOptions::default().method(piece.method).tolerance(1e-3);
         let plan = ReconstructorPlan::new(&piece.system()?, options)?;
-        let planned = plan.describe(engine).stages;
+        let planned = plan.describe(engine)?.stages;
         let (run, within) =
             (|watch: &dyn Watch| plan.run(engine, watch).map(drop), WithinStage(watch));
         let runs = (0..2).map(|_| Ok(time_stages(run, &within)?.1));

@@ -71,7 +71,7 @@ pub fn time_images(
         stages,
         exact: exact.as_secs_f64(),
         stationary: stationary.as_secs_f64(),
-        planned: plan.describe(engine).stages.iter().map(|stage| stage.seconds).sum(),
+        planned: plan.describe(engine)?.stages.iter().map(|stage| stage.seconds).sum(),
     })
 }
 

@@ -107,7 +107,7 @@ pub fn time_reconstructor(
     watch: &dyn Watch,
 ) -> Result<ReconstructorTimes, Error> {
     let plan = ReconstructorPlan::new(system, options)?;
-    let planned = plan.describe(engine).stages.iter().map(|stage| stage.seconds).sum();
+    let planned = plan.describe(engine)?.stages.iter().map(|stage| stage.seconds).sum();
     let (total, stages) = time_median(repeat, |watch| plan.run(engine, watch).map(drop), watch)?;
     Ok(ReconstructorTimes {
         measurements: plan.measurements(),

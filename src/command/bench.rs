@@ -382,7 +382,7 @@ fn plans_of(systems: &[(String, System)], json: bool) -> Result<String, Error> {
     let engine = with_speed(Engine::default(), true)?;
     for (name, system) in systems {
         for plan in bench::covariance_plans(system)? {
-            let told = plan.describe(&engine);
+            let told = plan.describe(&engine)?;
             text += &format!("{name}\n{}\n", plan_text(&told, false));
             values.push(plan_json(&told));
         }

@@ -7,7 +7,7 @@ use super::watch::{complain, is_interrupted};
 use crate::bench::calibration::{self, Kept};
 use crate::device::Engine;
 use crate::error::Error;
-use crate::plan::{Description, Stage};
+use crate::plan::Description;
 use crate::watch::Watch;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
@@ -288,16 +288,16 @@ impl Terminal {
     }
 
     // Plan and files of a job
-    /// The stages of a job: those of a plan, others with their seconds, and the files that are written in the end, the arrays first.
+    /// The stages of a job: those of a plan, and the files that are written in the end, the arrays first.
     pub fn plan<'p>(
         &self,
-        plan: impl FnOnce() -> Description,
-        others: impl IntoIterator<Item = Stage>,
+        plan: impl FnOnce() -> Result<Description, Error>,
         files: impl IntoIterator<Item = &'p Path>,
-    ) {
+    ) -> Result<(), Error> {
         if self.line.is_some() {
-            self.plan_stages(job_stages(&plan(), others, files));
+            self.plan_stages(job_stages(&plan()?, files));
         }
+        Ok(())
     }
 
     /// The stages of a job by name, with their seconds.
@@ -368,13 +368,12 @@ const FILE: f64 = 0.02;
 /// The stages of a job by name, with their seconds; the starting of devices is not reported, and not counted.
 fn job_stages<'p>(
     plan: &Description,
-    others: impl IntoIterator<Item = Stage>,
     files: impl IntoIterator<Item = &'p Path>,
 ) -> Vec<(String, f64)> {
     let numbers = |shape: &Vec<usize>| shape.iter().map(|n| *n as f64).product::<f64>();
     let arrays: f64 = plan.arrays.iter().map(|(_, shape)| 8.0 * numbers(shape)).sum();
-    let planned = plan.stages.iter().filter(|stage| stage.name != "start").cloned();
-    let planned = planned.chain(others).map(|stage| (stage.name.to_string(), stage.seconds));
+    let planned = plan.stages.iter().filter(|stage| stage.name != "start");
+    let planned = planned.map(|stage| (stage.name.to_string(), stage.seconds));
     let seconds = |k| if k == 0 { FILE + arrays / WRITTEN } else { FILE };
     let files = files.into_iter().enumerate();
     let files = files.map(|(k, path)| (file_stage("writing", path), seconds(k)));

@@ -41,12 +41,12 @@ impl SampleInfo {
         let (summary, plan, probes) = match file.method.algorithm {
             Algorithm::Hrtem => {
                 let (plan, summary) = file.micrographs_with_summary()?;
-                (summary, plan.describe(&engine), None)
+                (summary, plan.describe(&engine)?, None)
             }
             _ => {
                 let (plan, summary) = file.plan_with_summary()?;
                 let probes = Some(plan.options().scan.counts());
-                (summary, plan.describe(&engine), probes)
+                (summary, plan.describe(&engine)?, probes)
             }
         };
         Ok(Self { file, summary, plan, probes, beam })

@@ -180,8 +180,8 @@ impl Plan for MicrographPlan {
         Ok(())
     }
 
-    fn check(&self, engine: &Engine) -> Result<(), Error> {
-        self.memory(engine)?.check(engine, "the images")
+    fn subject(&self) -> String {
+        "the images".into()
     }
 
     /// Takes all images.

@@ -15,7 +15,7 @@ pub use prism::{BEAMS_ACROSS, MOST_LOST, Prism, SMatrix, window_fault};
 pub(crate) mod detector;
 pub use detector::{Annulus, DetectorOptions, Detectors, PatternOptions, Reading, Segmented};
 pub(crate) mod scan;
-pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};
+pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings, StemRunOptions};
 pub(crate) mod scan_images;
 pub use scan_images::{Edge, blurred, counted, integrated};
 pub(crate) mod postprocess;

@@ -547,8 +547,8 @@ impl Plan for PsfPlan {
         Ok(self.description(engine))
     }
 
-    fn check(&self, engine: &Engine) -> Result<(), Error> {
-        self.memory(engine)?.check(engine, "the images of the targets")
+    fn subject(&self) -> String {
+        "the images of the targets".into()
     }
 
     /// Computes the images.

@@ -239,12 +239,7 @@ impl EstimatePlan {
 
     // Refuse an estimate beyond the memory
     fn check_memory(&self, engine: &Engine) -> Result<(), Error> {
-        let what = format!(
-            "the estimate of {} from {} slopes",
-            count(self.posed.targets, "target"),
-            self.slopes()
-        );
-        self.memory_on(engine).check(engine, &what)
+        self.memory_on(engine).check(engine, &self.subject())
     }
 }
 
@@ -273,9 +268,9 @@ impl Plan for EstimatePlan {
         Ok(self.memory_on(engine))
     }
 
-    fn check(&self, engine: &Engine) -> Result<(), Error> {
-        self.check_engine(engine)?;
-        self.check_memory(engine)
+    fn subject(&self) -> String {
+        let (targets, slopes) = (count(self.posed.targets, "target"), self.slopes());
+        format!("the estimate of {targets} from {slopes} slopes")
     }
 
     fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Estimator, Error> {

@@ -45,6 +45,7 @@ pub(crate) mod learning;
 #[cfg(feature = "factorise")]
 pub use learning::{
     FitWarning, LearnOptions, LearnPlan, Learned, LearnedValue, Parameter, ParameterGroup,
+    SlopeChecks,
 };
 #[cfg(feature = "factorise")]
 pub(crate) mod slope_checks;

@@ -517,7 +517,11 @@ impl Plan for PointErrorsPlan {
         if own > 0 {
             accept(ranks == own, "ranks", ranks, "1, as one process computes errors at points")?;
         }
-        self.memory(engine)?.check(engine, "errors at all points")
+        self.memory(engine)?.check(engine, &self.subject())
+    }
+
+    fn subject(&self) -> String {
+        "errors at all points".into()
     }
 
     /// Computes the errors.

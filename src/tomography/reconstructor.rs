@@ -456,7 +456,12 @@ impl Plan for ReconstructorPlan {
     /// Rejects also several processes that cannot share the reconstructor.
     fn check(&self, engine: &Engine) -> Result<(), Error> {
         self.check_ranks(engine)?;
-        self.check_memory(&self.memory(engine)?, engine)
+        self.memory(engine)?.check(engine, &self.subject())
+    }
+
+    fn subject(&self) -> String {
+        let [m, n] = [self.truth_slopes, self.measurements];
+        format!("the reconstructor of {m} slopes of each target from {n} slopes")
     }
 
     // Compute a reconstructor
@@ -490,14 +495,6 @@ impl Plan for ReconstructorPlan {
 
 // Errors of each target, one by one
 impl ReconstructorPlan {
-    fn check_memory(&self, memory: &Memory, engine: &Engine) -> Result<(), Error> {
-        let what = format!(
-            "the reconstructor of {} slopes of each target from {} slopes",
-            self.truth_slopes, self.measurements
-        );
-        memory.check(engine, &what)
-    }
-
     // Errors of each target
     /// Whether an engine has rows of one target at a time, where errors alone are wanted.
     fn is_one_by_one(&self, engine: &Engine) -> bool {
@@ -520,7 +517,7 @@ impl ReconstructorPlan {
             let found = self.run(engine, watch)?.error_covariance;
             return found.outer_iter().enumerate().try_for_each(|(t, error)| sink(t, error));
         }
-        self.check_memory(&self.memory_of_each(engine), engine)?;
+        self.memory_of_each(engine).check(engine, &self.subject())?;
         self.each_error_on_device(engine, watch, sink)
     }
 
