@@ -27,7 +27,7 @@
 //! | [`electrons`] | potentials, probes, multislice, PRISM, detectors, scans, HRTEM | [`electrons::StemPlan`], [`electrons::Multislice`] |
 //! | [`watch`] | progress and cancellation of a computation | [`watch::Watch`], [`watch::Observer`] |
 //! | [`device`] | CPU threads and GPUs, memory | [`device::Engine`] |
-//! | [`plan`] | description, memory and run time of a computation | [`plan::Description`] |
+//! | [`plan`] | description, memory and run time of a computation | [`plan::Plan`] |
 //! | [`files`] | arrays in NPZ, FITS, HDF5 and other formats | [`files::Arrays`], [`files::read_array`] |
 //! | [`plot`] | pictures of results, SVG or PNG | [`plot::Figure`] |
 //! | [`numerics`] | special functions, quadrature, tables, transforms | [`numerics::Precision`] |
@@ -72,7 +72,6 @@
 //! **Point-spread function** of the same instrument behind its deformable mirrors, at 1.65 µm.
 //!
 //! ```
-//! use lenslet::psf::{PsfOptions, PsfPlan};
 //! use lenslet::prelude::*;
 //!
 //! let text = std::fs::read_to_string("book/systems/small-moao.toml").unwrap();
@@ -88,7 +87,6 @@
 //! **STEM**: high-angle annular dark field (HAADF) of silicon \[100\], 27 Å thick, with the probe on a column of atoms and between columns.
 //!
 //! ```
-//! use lenslet::electrons::sample_file::SampleFile;
 //! use lenslet::prelude::*;
 //!
 //! let text = "sample = { file = 'SI100.XYZ', tile = [2, 2, 5] }
@@ -97,10 +95,9 @@
 //!     scan = { window = [[0.0, 1.3575], [0.0, 0.5]], step = [0.67875, 0.5] }
 //!     detector.annuli = [[60.0, 90.0]]";
 //! let plan = SampleFile::from_toml(text, "book/systems/silicon.toml")?.plan()?;
-//! let mut readings = plan.begin(0..plan.places())?;
-//! plan.run(&Engine::default(), &mut readings, &unwatched, &mut |_| Ok(()))?;
+//! let scan = plan.run(&Engine::default(), &unwatched)?;
 //! let annulus = plan.detectors().rings() + 2; // behind the rings, the corners and the total
-//! let [column, between] = [0, 1].map(|place| readings.mean[[place, annulus]]);
+//! let [column, between] = [0, 1].map(|place| scan.mean[[place, annulus]]);
 //! assert_eq!([column, between].map(|share| (1e4 * share).round()), [32.0, 9.0]); // 0.32 % and 0.09 % of the electrons
 //! # Ok::<(), Error>(())
 //! ```
@@ -159,6 +156,8 @@ struct ReadmeExamples;
 extern crate lenslet as _;
 
 pub use error::{Error, Invalid, Result};
+pub use ndarray;
+pub use num_complex;
 
 // Names that most programs use
 /// What most programs use: `use lenslet::prelude::*;`.
@@ -171,7 +170,14 @@ pub mod prelude {
     };
     pub use crate::model::{PhaseGrid, Pupil, Sensor, SlopeModel, SlopeOrder, Source, System};
     pub use crate::model::{SystemBuilder, TipTilt, Validity};
+    #[cfg(feature = "files")]
+    pub use crate::electrons::sample_file::SampleFile;
+    pub use crate::electrons::{MicrographPlan, StemOptions, StemPlan, StemReadings};
     pub use crate::numerics::Precision;
+    pub use crate::plan::Plan;
+    #[cfg(feature = "factorise")]
+    pub use crate::psf::{PsfOptions, PsfPlan, PsfResult};
+    pub use crate::specimen::{Crystal, Specimen};
     pub use crate::tomography::{EstimateOptions, EstimatePlan, Estimates, Estimator};
     #[cfg(feature = "factorise")]
     pub use crate::tomography::{

@@ -6,6 +6,7 @@ use lenslet::model::{
     Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, Noise, PhaseGrid, Pupil, SlopeNoise,
     SlopeOrder, Source, System,
 };
+use lenslet::plan::Plan;
 use lenslet::tomography::{EstimateOptions, EstimatePlan, Realisation, Simulation};
 use lenslet::turbulence::direct::wavefront::wavefront_covariance;
 use lenslet::turbulence::{dense, wavefront_problem};

@@ -2,6 +2,7 @@
 //! and whatever comes in, nothing panics.
 
 use lenslet::model::Light;
+use lenslet::plan::Plan;
 use lenslet::prelude::*;
 use proptest::prelude::*;
 use std::{fs, path::PathBuf};
@@ -993,7 +994,7 @@ fn shipped_systems_with_mirrors_can_be_imaged()
         let text = shipped(&name);
         let options = lenslet::psf::PsfOptions::from_toml(&text, &name)?;
         let plan = lenslet::psf::PsfPlan::new(&System::from_toml(&text, &name)?, options)?;
-        let planned = plan.describe(&lenslet::device::Engine::default());
+        let planned = plan.describe(&lenslet::device::Engine::default()).unwrap();
         assert!(planned.stages.iter().any(|stage| stage.seconds > 0.0), "{name}");
         posed += 1;
     }

@@ -3,6 +3,7 @@
 use lenslet::device::Engine;
 use lenslet::linear::{BlockToeplitz, Diagonal, Operator, Solver, Stop, Sum};
 use lenslet::model::System;
+use lenslet::plan::Plan;
 use lenslet::plot::Figure;
 use lenslet::tomography::{Circulant, Group};
 use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};

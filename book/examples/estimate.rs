@@ -2,6 +2,7 @@
 
 use lenslet::device::Engine;
 use lenslet::model::System;
+use lenslet::plan::Plan;
 use lenslet::plot::{PictureFormat, WavefrontMap, plot_wavefronts, without_piston};
 use lenslet::tomography::{EstimateOptions, EstimatePlan, Simulation};
 use lenslet::watch::unwatched;

@@ -3,6 +3,8 @@
 
 use lenslet::linear::{LeastSquares, Residuals};
 use lenslet::model::{Atmosphere, Layer, System};
+use lenslet::device::Engine;
+use lenslet::plan::Plan;
 use lenslet::plot::{PictureFormat, plot_learned};
 use lenslet::tomography::{LearnOptions, LearnPlan, ParameterGroup, Simulation};
 use lenslet::watch::unwatched;
@@ -143,7 +145,8 @@ fn learned(folder: &Path) -> Drawn {
         ParameterGroup::Altitudes,
         ParameterGroup::Shifts,
     ]);
-    let learned = LearnPlan::new(&start, options)?.run(slopes.view(), &unwatched)?;
+    let plan = LearnPlan::new(&start, options)?.with_slopes(slopes)?;
+    let learned = plan.run(&Engine::default(), &unwatched)?;
     let title = "learned from 1000 frames of two stars";
     Ok(std::fs::write(
         folder.join("learning.svg"),

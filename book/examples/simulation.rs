@@ -2,6 +2,7 @@
 
 use lenslet::device::Engine;
 use lenslet::model::System;
+use lenslet::plan::Plan;
 use lenslet::plot::Figure;
 use lenslet::tomography::{Quantity, Sampling, Simulation};
 use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};

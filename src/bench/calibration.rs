@@ -374,7 +374,7 @@ mod tests {
         let plan =
             ReconstructorPlan::new(&tiny[0].system().unwrap(), ReconstructorOptions::default());
         let plan = plan.unwrap();
-        let told = plan.describe(&engine.with_speed(found.clone()));
+        let told = plan.describe(&engine.with_speed(found.clone())).unwrap();
         let integrals = told.stages.iter().find(|stage| stage.name == INTEGRATED.0).unwrap();
         assert!((integrals.seconds / measured[0].found - 1.0).abs() < 0.2);
         assert_eq!(told.rates, found.to_string());

@@ -814,6 +814,7 @@ mod tests {
     use crate::electrons::sample_file::SampleFile;
     use crate::electrons::{MicrographOptions, MicrographPlan};
     use crate::numerics::Precision;
+    use crate::plan::Plan;
     use crate::watch::unwatched;
 
     const CRYSTAL: &str = "-i book/systems/SI100.XYZ";
@@ -1133,9 +1134,7 @@ mod tests {
         let text = FromPrismatic::read(line).unwrap().text;
         let text = text.replace("kirkland-rounded", factors);
         let plan = SampleFile::from_toml(&text, "--prismatic").unwrap().plan().unwrap();
-        let mut readings = plan.begin(0..plan.places()).unwrap();
-        let engine = Engine::cpu(Precision::F64);
-        plan.run(&engine, &mut readings, &unwatched, &mut |_| Ok(())).unwrap();
+        let readings = plan.run(&Engine::default(), &unwatched).unwrap();
         let (row, rings) = (readings.mean.row(0).to_vec(), plan.detectors().rings());
         assert_eq!(readings.mean.nrows(), 1);
         // Rings, corners, total, the annulus, both moments, and the pattern by lines of q_y

@@ -455,6 +455,7 @@ mod tests {
     use crate::device::Engine;
     use crate::model::mirror::Spacing;
     use crate::model::noise::GuideStar;
+    use crate::plan::Plan;
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
     use crate::tomography::simulation::Simulation;

@@ -509,7 +509,7 @@ mod tests {
                 let waves =
                     (&there.exits - &here.exits).fold(0.0f64, |most, gap| most.max(gap.norm()));
                 assert!(gap < bound && waves < bound && gap > 0.0, "{gap:e} {waves:e}");
-                assert!(plan.describe(&engine).memory.devices[0] > 0);
+                assert!(plan.describe(&engine).unwrap().memory.devices[0] > 0);
             }
         }
         let lengths =
@@ -548,7 +548,7 @@ mod tests {
         let plan = MicrographPlan::new(specimen(), options(0)).unwrap();
         let cancelled = plan.run(&Engine::cpu(Precision::F64), &Impatient);
         assert!(matches!(cancelled, Err(Error::Cancelled)));
-        let said = plan.describe(&Engine::cpu(Precision::F32));
+        let said = plan.describe(&Engine::cpu(Precision::F32)).unwrap();
         assert!(said.memory.host > 48 * 40 * 8 * 4 && said.seconds() > 0.0);
     }
 }

@@ -20,7 +20,7 @@ use crate::tomography::reconstructor::ReconstructorPlan;
 use crate::tomography::simulation::{
     EvolvingTurbulence, Simulation, SimulationOptions, SimulationPlan,
 };
-use crate::watch::{CancelOnly, Watch};
+use crate::watch::{CancelOnly, Watch, unwatched};
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
 use num_complex::Complex64;
 use std::f64::consts::PI;
@@ -220,6 +220,16 @@ impl Plan for LoopSimulationPlan {
 
 // Prepare a simulated loop
 impl LoopSimulation {
+    /// The loop of a system with the mirrors, the delay and the wavelengths of `options`, with so many squares of the pupil's grid to each
+    /// lenslet.
+    ///
+    /// # Errors
+    /// As for [`LoopSimulationPlan::new`] and [`of`](Self::of).
+    pub fn new(system: &System, options: &PsfOptions, per_lenslet: usize) -> Result<Self, Error> {
+        let loops = LoopSimulationOptions::default().squares_per_lenslet(per_lenslet);
+        Self::of(&LoopSimulationPlan::new(system, options, loops)?, &unwatched)
+    }
+
     /// The loop of a plan: its matrices, its mirrors and its turbulence.
     ///
     /// # Errors
@@ -825,9 +835,9 @@ mod tests {
             let plan = PsfPlan::new(&system, wanted.clone()).unwrap();
             assert_eq!(plan.independent(), None);
             let found = plan.run(&Engine::default(), &unwatched).unwrap();
-            let squares = LoopSimulation::squares_per_lenslet(&system, &wanted).unwrap();
-            let simulation = LoopSimulation::new(&system, &wanted, squares).unwrap();
-            let simulated = simulation.check(64, &unwatched).unwrap();
+            let loops = LoopSimulationOptions::default().realisations(64);
+            let loops = LoopSimulationPlan::new(&system, &wanted, loops).unwrap();
+            let simulated = loops.run(&Engine::default(), &unwatched).unwrap();
             for (t, (seen, simulated)) in found.targets.iter().zip(&simulated).enumerate() {
                 let ([mean, error], computed) = (simulated.error, seen.budget.total());
                 let ([strehl, scatter], image) =

@@ -1227,7 +1227,7 @@ mod tests {
             wanted.image.terms = Some(terms);
             wanted.field = Some(Field { size: 30.0 * ARCSEC, step: step * ARCSEC });
             let plan = PsfPlan::new(&system, wanted).unwrap();
-            plan.describe(&Engine::default()).memory.host as f64 / f64::from(1 << 30)
+            plan.describe(&Engine::default()).unwrap().memory.host as f64 / f64::from(1 << 30)
         };
         let terms = || vec![ErrorTerm::Tomography, ErrorTerm::Fitting];
         let [few, many] = [15.0, 3.0].map(|step| host(step, terms()));
@@ -1259,7 +1259,7 @@ mod tests {
             for gpu in crate::device::gpu::test_backends() {
                 let engine = Engine::gpus(vec![gpu], crate::numerics::Precision::F64).unwrap();
                 let plan = PsfPlan::new(&system, wanted.clone()).unwrap();
-                assert!(plan.describe(&engine).memory.devices[0] > 0);
+                assert!(plan.describe(&engine).unwrap().memory.devices[0] > 0);
                 let there = plan.run(&engine, &unwatched).unwrap();
                 // Hold images of a device to those of cores
                 for (there, here) in there.targets.iter().zip(&here.targets) {

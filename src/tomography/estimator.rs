@@ -428,12 +428,22 @@ mod tests {
         let plan = |system: &System, options| EstimatePlan::new(system, options).unwrap();
         let (lasers, usual) = (system(["80e3", "80e3"], 0.0), EstimateOptions::default());
         assert_eq!(plan(&lasers, usual).form(), "dense");
-        assert!(plan(&lasers, usual).describe(&engine).reason.contains("without interpolation"));
+        assert!(
+            plan(&lasers, usual)
+                .describe(&engine)
+                .unwrap()
+                .reason
+                .contains("without interpolation")
+        );
         assert_eq!(plan(&system(["inf", "inf"], 0.0), usual).form(), "toeplitz");
         for options in [usual.exact(false), usual.form(Form::Toeplitz)] {
             assert_eq!(plan(&lasers, options).form(), "toeplitz");
             assert!(
-                plan(&lasers, options).describe(&engine).reason.contains("cubic interpolation")
+                plan(&lasers, options)
+                    .describe(&engine)
+                    .unwrap()
+                    .reason
+                    .contains("cubic interpolation")
             );
         }
         let frames = slopes(3, plan(&lasers, usual).slopes());
@@ -545,7 +555,7 @@ mod tests {
         let system = system(["inf", "inf"], 0.0);
         let plan = EstimatePlan::new(&system, EstimateOptions::default()).unwrap();
         assert_eq!(plan.method(), Inversion::Cholesky);
-        let told = plan.describe(&Engine::default());
+        let told = plan.describe(&Engine::default()).unwrap();
         assert!(told.reason.contains("cholesky as all guide stars have noise"), "{}", told.reason);
         let cost = Cost { slopes: 2400, frames: 1, product: 2e-4, iterations: 100.0 };
         let choose = |cost: Cost| {
@@ -580,7 +590,7 @@ mod tests {
             let options = EstimateOptions::default().frames(1000);
             assert_eq!(fitted(&system, options).method(), Inversion::Cholesky);
             let plan = fitted(&quiet, options);
-            let said = plan.describe(&engine).reason;
+            let said = plan.describe(&engine).unwrap().reason;
             assert_eq!(plan.method(), Inversion::Iterative, "{said}");
             assert!(
                 said.contains("eigen cannot be: ") && said.contains("only a library"),

@@ -1478,6 +1478,10 @@ mod tests {
         system.to_builder().guide_stars(stars).build().unwrap()
     }
 
+    fn run(plan: &LearnPlan, slopes: Array2<f64>) -> Result<Learned, Error> {
+        plan.clone().with_slopes(slopes)?.run(&Engine::default(), &unwatched)
+    }
+
     fn plan(system: &System, fit: &[ParameterGroup]) -> LearnPlan {
         LearnPlan::new(system, LearnOptions::default().fit(fit.iter().copied())).unwrap()
     }
@@ -1612,7 +1616,7 @@ mod tests {
         let (mut squares, mut count) = (0.0, 0.0);
         for part in 0..4 {
             let own = slopes.slice(s![200 * part..200 * (part + 1), ..]);
-            let learned = learning.run(own, &unwatched).unwrap();
+            let learned = run(&learning, own.to_owned()).unwrap();
             let layers = learned.system.atmosphere().layers();
             let misfit = learned.misfit.unwrap();
             assert!(learned.converged && (0.4..2.5).contains(&misfit), "{misfit}");
@@ -1661,7 +1665,7 @@ mod tests {
         let (mut squares, known) = (0.0, [0.1, -0.05, -0.03, 0.05]);
         for part in 0..4 {
             let own = slopes.slice(s![200 * part..200 * (part + 1), ..]);
-            let learned = learning.run(own, &unwatched).unwrap();
+            let learned = run(&learning, own.to_owned()).unwrap();
             // Stars this close to each other hardly determine a common rotation.
             let both = [Parameter::Rotation(0), Parameter::Rotation(1)];
             let is_that = |warning: &FitWarning| matches!(warning, FitWarning::Tied(keys, _) if *keys == both);
@@ -1703,7 +1707,7 @@ mod tests {
         let (mut squares, mut count, mut alarms) = (0.0, 0.0, 0);
         for seed in 0..10 {
             let slopes = correlated(simulated(&truth, 61, 1000 * seed).view(), 8);
-            let learned = learning.run(slopes.view(), &unwatched).unwrap();
+            let learned = run(&learning, slopes).unwrap();
             assert!(
                 (15.0..70.0).contains(&learned.maps.independent),
                 "{}",
@@ -1749,9 +1753,8 @@ mod tests {
     fn a_wrong_model_is_beyond_chance() {
         let truth = system(0.15, [0.4, 0.3, 0.3], [3000.0, 6500.0], 20.0);
         let start = system(0.15, [0.6, 0.4, 0.0], [1000.0, 6500.0], 20.0);
-        let learned = plan(&start, &[ParameterGroup::Strengths])
-            .run(simulated(&truth, 1000, 9).view(), &unwatched);
-        let learned = learned.unwrap();
+        let learning = plan(&start, &[ParameterGroup::Strengths]);
+        let learned = run(&learning, simulated(&truth, 1000, 9)).unwrap();
         let misfit = learned.misfit.unwrap();
         assert!(
             misfit > learned.misfit_limit && learned.misfit_limit < 2.5,
@@ -1871,11 +1874,11 @@ mod tests {
         let endless = system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], f64::INFINITY);
         assert!(refused(&endless, &[ParameterGroup::OuterScale]).starts_with("outer_scale = inf"));
         let plan = plan(&whole, &[ParameterGroup::Strengths]);
-        let bad = plan.run(Array2::zeros((1, plan.slopes())).view(), &unwatched).unwrap_err();
+        let bad = run(&plan, Array2::zeros((1, plan.slopes()))).unwrap_err();
         assert!(bad.to_string().starts_with("frames = 1: expected at least 2"), "{bad}");
         let other = learn(&alone, &alone, &[ParameterGroup::Strengths]).maps;
         assert!(plan.fit(other, &unwatched).unwrap_err().to_string().starts_with("maps = "));
-        let told = plan.describe(&Engine::default());
+        let told = plan.describe(&Engine::default()).unwrap();
         assert!(told.method.starts_with("3 numbers and 9 of noise") && told.memory.host > 1 << 20);
     }
 }

@@ -976,7 +976,9 @@ mod tests {
         );
         let plan = ReconstructorPlan::new(&twice, options).unwrap();
         assert_eq!(plan.method(), Inversion::Eigen);
-        assert!(plan.describe(&Engine::default()).reason.contains("a guide star has no noise"));
+        assert!(
+            plan.describe(&Engine::default()).unwrap().reason.contains("a guide star has no noise")
+        );
     }
 
     // Removed modes carry no information

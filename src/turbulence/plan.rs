@@ -1181,7 +1181,7 @@ mod tests {
         let builder = small.to_builder().targets([]).slope_model(SlopeModel::EdgeMidpoint);
         let system = builder.build().unwrap();
         let plan = CovariancePlan::new(&system, CovarianceOptions::default()).unwrap();
-        let told = plan.describe(&Engine::default());
+        let told = plan.describe(&Engine::default()).unwrap();
         assert_eq!((told.form, told.slope_model), ("dense", "edge-midpoint"));
         assert!(
             told.reason.contains("covariance.slope_model") && told.method.contains("midpoints")
@@ -1220,7 +1220,7 @@ mod tests {
         let (slopes, wavefront) = dense(&Engine::default());
         for gpu in crate::device::gpu::test_backends() {
             let engine = Engine::gpus(vec![gpu], crate::numerics::real::Precision::F64).unwrap();
-            assert!(plan.memory(&engine).devices[0] > 1 << 20);
+            assert!(plan.memory(&engine).unwrap().devices[0] > 1 << 20);
             let (there, same) = dense(&engine);
             let worst =
                 (&there - &slopes).iter().fold(0.0, |most, error| f64::max(most, error.abs()));

@@ -182,6 +182,7 @@ mod tests {
     use super::*;
     use crate::device::Engine;
     use crate::files::signals::Samples;
+    use crate::plan::Plan;
     use crate::watch::unwatched;
 
     const WAVE: &str = "sample = { file = 'SI100.XYZ' }\nphonons = { configurations = 2, seed = 3 }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n\
