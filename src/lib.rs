@@ -164,15 +164,15 @@ pub use num_complex;
 pub mod prelude {
     // Names of systems and their parts
     pub use crate::device::{Device, Engine};
+    #[cfg(feature = "files")]
+    pub use crate::electrons::sample_file::SampleFile;
+    pub use crate::electrons::{MicrographPlan, StemOptions, StemPlan, StemReadings};
     pub use crate::error::{Error, Invalid, Result};
     pub use crate::model::{
         Atmosphere, ConeGradient, Focus, GuideStar, Layer, LensletArray, Noise,
     };
     pub use crate::model::{PhaseGrid, Pupil, Sensor, SlopeModel, SlopeOrder, Source, System};
     pub use crate::model::{SystemBuilder, TipTilt, Validity};
-    #[cfg(feature = "files")]
-    pub use crate::electrons::sample_file::SampleFile;
-    pub use crate::electrons::{MicrographPlan, StemOptions, StemPlan, StemReadings};
     pub use crate::numerics::Precision;
     pub use crate::plan::Plan;
     #[cfg(feature = "factorise")]

@@ -31,6 +31,7 @@ pub trait Plan: fmt::Debug {
     /// What a run returns.
     type Output;
 
+    // Questions that a plan answers
     /// Rejects an engine on which the computation cannot run, or only in another precision than that of the engine.
     ///
     /// # Errors

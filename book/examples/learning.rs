@@ -1,9 +1,9 @@
 //! Draws how a fit steps down a valley, which lenslets a map averages over, and a profile learned from simulated slopes, into the folder that
 //! is given.
 
+use lenslet::device::Engine;
 use lenslet::linear::{LeastSquares, Residuals};
 use lenslet::model::{Atmosphere, Layer, System};
-use lenslet::device::Engine;
 use lenslet::plan::Plan;
 use lenslet::plot::{PictureFormat, plot_learned};
 use lenslet::tomography::{LearnOptions, LearnPlan, ParameterGroup, Simulation};

@@ -252,17 +252,15 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         plan.signals::<f32>(&none, &file.finishing(&plan))?.check(SignalFormat::Mrc, wanted)?;
     }
     let (terminal, start) = (Terminal::new(args.report.quiet), Instant::now());
-    let (fingerprint, finishing) = (plan.fingerprint(&engine), file.finishing(&plan));
-    let save = &asked.save[..];
     let run = Run {
         args,
         plan: &plan,
         summary: &summary,
         lenient: file.method.lenient,
         engine: &engine,
-        fingerprint,
-        finishing,
-        save,
+        fingerprint: plan.fingerprint(&engine),
+        finishing: file.finishing(&plan),
+        save: &asked.save,
     };
     let is_new = args.collect.is_empty();
     // Plan the progress of a scan

@@ -71,7 +71,7 @@ impl FileFormat {
     }
 }
 
-// Arguments that commands share
+// Arguments about what is printed
 /// Arguments about what a command prints.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct ReportArgs {
@@ -97,6 +97,7 @@ impl ReportArgs {
     }
 }
 
+// Arguments about the engine
 /// Help of `--precision` where the CPU computes in double precision only.
 pub const DOUBLE_ON_CPU: &str = "Precision of the written numbers, and of what a graphics processor computes; processors compute in double precision";
 

@@ -192,6 +192,7 @@ pub struct StemPlan {
 /// Atoms of a specimen, at most, whose slices a plan compares.
 const COMPARED: usize = 200_000;
 
+// Steps of the plan of a scan
 impl StemPlan {
     /// Poses the scan of a specimen.
     ///

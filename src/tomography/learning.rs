@@ -665,6 +665,7 @@ pub struct LearnOptions {
     pub steps: usize,
 }
 
+// Plan of a fit to measured slopes
 /// Plan of a fit of a system to measured slopes.
 ///
 /// ```
@@ -700,6 +701,7 @@ pub struct SlopeChecks {
     pub order: bool,
 }
 
+// Steps of the plan of learning
 impl LearnPlan {
     // Plan what is learned
     /// Plans to learn a system, starting from one.
@@ -794,6 +796,112 @@ impl LearnPlan {
         let expected = "at least 2, as covariances are means over frames";
         accept(slopes.nrows() >= 2, "frames", slopes.nrows(), expected).map(drop)
     }
+
+    // Memory and time of learning
+    /// The most memory that learning has in use at a time, the slopes included.
+    fn bytes(&self) -> Memory {
+        let layers = self.geometry.system.atmosphere().layers().len();
+        let (maps, slopes) = (self.geometry.layout.len() as u64, self.slopes() as u64);
+        let columns = (64 + 2 * layers + 4 * self.parameters.len()) as u64;
+        let pairs = self.geometry.layout.pairs().iter();
+        let largest = pairs.map(|pair| pair.lenslet_pairs() as u64).max().unwrap_or(0);
+        let working = maps.saturating_mul(columns).saturating_add(largest.saturating_mul(16));
+        let frames = (self.frames as u64).saturating_mul(3 * slopes);
+        let working =
+            Memory { host: working.saturating_add(frames).saturating_mul(8), devices: Vec::new() };
+        Memory::of_stages(0, [&working])
+    }
+
+    /// How long each part takes: products of slopes, and some ten looks at all layers with their derivatives.
+    fn stages(&self, engine: &Engine) -> Vec<Stage> {
+        let (n, frames) = (self.slopes() as f64, self.frames as f64);
+        let blocks = frames.min(64.0);
+        // Errors of correlated frames take about ten times as many products as the maps.
+        let products = (CostKind::Products, 5.0 * frames * n * n * 1.5e-10);
+        let averages = (CostKind::Memory, 0.5 * blocks * n * n * 3e-9);
+        let layers = self.geometry.system.atmosphere().layers().len() as f64;
+        let turning = self.options.fit.contains(&ParameterGroup::Rotations);
+        let looks = |pair: &MapPair| {
+            let sensors = pair.stars.map(|star| self.start.sensors[star]);
+            let turned = turning && !pair.is_own();
+            let each = match sensors[0].shares_lattice_with(&sensors[1]) {
+                _ if turned || sensors[0].rotation != sensors[1].rotation => 8e-7,
+                true => 2e-8,
+                false => 2e-7,
+            };
+            each * pair.lenslet_pairs()
+        };
+        let of_layer: f64 = self.geometry.layout.pairs().iter().map(looks).sum();
+        let columns = self.parameters.iter().map(|key| match key {
+            Parameter::Strength(_) | Parameter::Noise(..) => 0.0,
+            Parameter::Shift(..) | Parameter::Rotation(_) if turning => 0.0,
+            Parameter::Altitude(_) => 1.0 / layers,
+            Parameter::OuterScale => 1.0,
+            _ => 2.0 / self.geometry.system.guide_stars().len() as f64,
+        });
+        let looks = 8.0 * (1.0 + columns.sum::<f64>());
+        vec![
+            Stage::new(MAPS, &[products, averages], engine),
+            Stage::new(FIT, &[(CostKind::Integrals, looks * layers * of_layer)], engine),
+        ]
+    }
+
+    // Learn from slopes or from maps
+    // Measure the maps to learn from
+    /// The maps of slopes (frames, n), rad.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn measure(&self, slopes: ArrayView2<f64>, watch: &dyn Watch) -> Result<SlopeMaps, Error> {
+        self.check_slopes(slopes)?;
+        watch.stage(MAPS, "realisations");
+        SlopeMaps::measure(&self.geometry.system, slopes, watch)
+    }
+
+    /// The maps that the system of the plan would measure in endless frames, its noise included.
+    ///
+    /// # Errors
+    /// Those of the covariances, and `Cancelled`.
+    pub fn expected(&self, watch: &dyn Watch) -> Result<SlopeMaps, Error> {
+        let (layout, start) = (self.geometry.layout.clone(), &self.start);
+        let bounds = self.bounds();
+        let none = Array1::zeros(layout.len());
+        let weights = Weights::of_elements(none.clone());
+        let mut model = self.model(&none, &weights, &bounds, watch);
+        let parameters: Vec<f64> = self.parameters.iter().map(|key| start.get(*key)).collect();
+        model.look_at(&parameters)?;
+        let (values, scatter) = (model.maps(), Array2::zeros((0, layout.len())));
+        Ok(SlopeMaps { layout, values, scatter, frames: 0, independent: 0.0, memory: 1, echo: 0.0 })
+    }
+    fn bounds(&self) -> Vec<[f64; 2]> {
+        self.parameters.iter().map(|key| self.start.bounds(*key)).collect()
+    }
+
+    fn model<'a>(
+        &'a self,
+        measured: &'a Array1<f64>,
+        weights: &'a Weights,
+        bounds: &'a [[f64; 2]],
+        watch: &'a dyn Watch,
+    ) -> Model<'a> {
+        let geometry = &self.geometry;
+        let own = geometry.layout.pairs().iter().enumerate().filter(|(_, pair)| pair.is_own());
+        let maps = |pair: &MapPair| [0, 1, 2].map(|k| geometry.noise_map(pair, k));
+        let noise = own.map(|(k, pair)| (k, maps(pair))).collect();
+        let (parameters, state) = (&self.parameters[..], self.start.clone());
+        Model {
+            geometry,
+            parameters,
+            bounds,
+            measured,
+            weights,
+            state,
+            units: Vec::new(),
+            noise,
+            tables: PhaseTables::default(),
+            watch,
+        }
+    }
 }
 
 // Run the plan of learning
@@ -865,113 +973,6 @@ impl Plan for LearnPlan {
     }
 }
 
-// Steps of learning
-impl LearnPlan {
-    // Memory and time of learning
-    /// The most memory that learning has in use at a time, the slopes included.
-    fn bytes(&self) -> Memory {
-        let layers = self.geometry.system.atmosphere().layers().len();
-        let (maps, slopes) = (self.geometry.layout.len() as u64, self.slopes() as u64);
-        let columns = (64 + 2 * layers + 4 * self.parameters.len()) as u64;
-        let pairs = self.geometry.layout.pairs().iter();
-        let largest = pairs.map(|pair| pair.lenslet_pairs() as u64).max().unwrap_or(0);
-        let working = maps.saturating_mul(columns).saturating_add(largest.saturating_mul(16));
-        let frames = (self.frames as u64).saturating_mul(3 * slopes);
-        let working =
-            Memory { host: working.saturating_add(frames).saturating_mul(8), devices: Vec::new() };
-        Memory::of_stages(0, [&working])
-    }
-
-    /// How long each part takes: products of slopes, and some ten looks at all layers with their derivatives.
-    fn stages(&self, engine: &Engine) -> Vec<Stage> {
-        let (n, frames) = (self.slopes() as f64, self.frames as f64);
-        let blocks = frames.min(64.0);
-        // Errors of correlated frames take about ten times as many products as the maps.
-        let products = (CostKind::Products, 5.0 * frames * n * n * 1.5e-10);
-        let averages = (CostKind::Memory, 0.5 * blocks * n * n * 3e-9);
-        let layers = self.geometry.system.atmosphere().layers().len() as f64;
-        let turning = self.options.fit.contains(&ParameterGroup::Rotations);
-        let looks = |pair: &MapPair| {
-            let sensors = pair.stars.map(|star| self.start.sensors[star]);
-            let turned = turning && !pair.is_own();
-            let each = match sensors[0].shares_lattice_with(&sensors[1]) {
-                _ if turned || sensors[0].rotation != sensors[1].rotation => 8e-7,
-                true => 2e-8,
-                false => 2e-7,
-            };
-            each * pair.lenslet_pairs()
-        };
-        let of_layer: f64 = self.geometry.layout.pairs().iter().map(looks).sum();
-        let columns = self.parameters.iter().map(|key| match key {
-            Parameter::Strength(_) | Parameter::Noise(..) => 0.0,
-            Parameter::Shift(..) | Parameter::Rotation(_) if turning => 0.0,
-            Parameter::Altitude(_) => 1.0 / layers,
-            Parameter::OuterScale => 1.0,
-            _ => 2.0 / self.geometry.system.guide_stars().len() as f64,
-        });
-        let looks = 8.0 * (1.0 + columns.sum::<f64>());
-        vec![
-            Stage::new(MAPS, &[products, averages], engine),
-            Stage::new(FIT, &[(CostKind::Integrals, looks * layers * of_layer)], engine),
-        ]
-    }
-
-    // Measure the maps to learn from
-    /// The maps of slopes (frames, n), rad.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn measure(&self, slopes: ArrayView2<f64>, watch: &dyn Watch) -> Result<SlopeMaps, Error> {
-        self.check_slopes(slopes)?;
-        watch.stage(MAPS, "realisations");
-        SlopeMaps::measure(&self.geometry.system, slopes, watch)
-    }
-
-    /// The maps that the system of the plan would measure in endless frames, its noise included.
-    ///
-    /// # Errors
-    /// Those of the covariances, and `Cancelled`.
-    pub fn expected(&self, watch: &dyn Watch) -> Result<SlopeMaps, Error> {
-        let (layout, start) = (self.geometry.layout.clone(), &self.start);
-        let bounds = self.bounds();
-        let none = Array1::zeros(layout.len());
-        let weights = Weights::of_elements(none.clone());
-        let mut model = self.model(&none, &weights, &bounds, watch);
-        let parameters: Vec<f64> = self.parameters.iter().map(|key| start.get(*key)).collect();
-        model.look_at(&parameters)?;
-        let (values, scatter) = (model.maps(), Array2::zeros((0, layout.len())));
-        Ok(SlopeMaps { layout, values, scatter, frames: 0, independent: 0.0, memory: 1, echo: 0.0 })
-    }
-    fn bounds(&self) -> Vec<[f64; 2]> {
-        self.parameters.iter().map(|key| self.start.bounds(*key)).collect()
-    }
-
-    fn model<'a>(
-        &'a self,
-        measured: &'a Array1<f64>,
-        weights: &'a Weights,
-        bounds: &'a [[f64; 2]],
-        watch: &'a dyn Watch,
-    ) -> Model<'a> {
-        let geometry = &self.geometry;
-        let own = geometry.layout.pairs().iter().enumerate().filter(|(_, pair)| pair.is_own());
-        let maps = |pair: &MapPair| [0, 1, 2].map(|k| geometry.noise_map(pair, k));
-        let noise = own.map(|(k, pair)| (k, maps(pair))).collect();
-        let (parameters, state) = (&self.parameters[..], self.start.clone());
-        Model {
-            geometry,
-            parameters,
-            bounds,
-            measured,
-            weights,
-            state,
-            units: Vec::new(),
-            noise,
-            tables: PhaseTables::default(),
-            watch,
-        }
-    }
-}
 impl Default for LearnOptions {
     /// Strengths and altitudes, in at most fifty steps.
     fn default() -> Self {
