@@ -20,15 +20,19 @@
 //! | [`model`] | atmosphere, guide stars, sensors, mirrors; system files | [`model::System`] |
 //! | [`turbulence`] | covariances of slopes and wavefronts | [`turbulence::CovariancePlan`] |
 //! | [`linear`] | Toeplitz products, factorisations, iterative solvers | [`linear::BlockToeplitz`], [`linear::minres`] |
-//! | [`tomography`] | reconstructors, estimates of wavefronts, Learn & Apply, simulated slopes | [`tomography::ReconstructorPlan`], [`tomography::EstimatePlan`] |
+//! | [`estimation`] | estimates of wavefronts without a matrix, simulated slopes | [`estimation::EstimatePlan`], [`estimation::SimulationPlan`] |
+//! | [`tomography`] | covariance matrices, reconstructors, residual wavefront errors | [`tomography::ReconstructorPlan`] |
+//! | [`profiling`] | Learn & Apply: profiles fitted to slopes | [`profiling::LearnPlan`] |
 //! | [`correction`] | deformable mirrors, fitting error, servo-lag error | [`correction::Mirror`], [`correction::Fitting`] |
 //! | [`psf`] | point-spread functions, Strehl ratios, error budgets | [`psf::PsfPlan`], [`psf::Aperture`] |
 //! | [`specimen`] | crystals from CIF and XYZ files, slices, frozen phonons, scattering factors | [`specimen::Crystal`] |
+//! | [`formats`] | files of other programs: telemetry in AOT, parameters of TIPTOP, fields for ScopeSim, crystals in CIF and XYZ | [`formats::Imported`], [`formats::CrystalFile`] |
 //! | [`electrons`] | potentials, probes, multislice, PRISM, detectors, scans, HRTEM | [`electrons::StemPlan`], [`electrons::Multislice`] |
 //! | [`watch`] | progress and cancellation of a computation | [`watch::Watch`], [`watch::Observer`] |
 //! | [`device`] | CPU threads and GPUs, memory | [`device::Engine`] |
 //! | [`plan`] | description, memory and run time of a computation | [`plan::Plan`] |
-//! | [`files`] | arrays in NPZ, FITS, HDF5 and other formats | [`files::Arrays`], [`files::read_array`] |
+//! | [`data`] | named arrays with dimensions, coordinates, units and attributes | [`data::DataSet`] |
+//! | [`files`] | data sets in NPZ, FITS, HDF5 and other formats | [`files::Format`], [`files::read_array`] |
 //! | [`plot`] | pictures of results, SVG or PNG | [`plot::Figure`] |
 //! | [`numerics`] | special functions, quadrature, tables, transforms | [`numerics::Precision`] |
 //! | [`error`](mod@error) | errors with file, line, value and expectation | [`Error`], [`Invalid`] |
@@ -96,7 +100,7 @@
 //!     detector.annuli = [[60.0, 90.0]]";
 //! let plan = SampleFile::from_toml(text, "book/systems/silicon.toml")?.plan()?;
 //! let scan = plan.run(&Engine::default(), &unwatched)?;
-//! let annulus = plan.detectors().rings() + 2; // behind the rings, the corners and the total
+//! let annulus = plan.detectors().layout().annuli.start;
 //! let [column, between] = [0, 1].map(|place| scan.mean[[place, annulus]]);
 //! assert_eq!([column, between].map(|share| (1e4 * share).round()), [32.0, 9.0]); // 0.32 % and 0.09 % of the electrons
 //! # Ok::<(), Error>(())
@@ -129,15 +133,23 @@ pub mod watch;
 pub mod device;
 pub mod plan;
 pub mod linear;
+#[cfg_attr(not(feature = "files"), allow(dead_code))] // files write coordinates
+pub mod data;
 #[cfg(feature = "files")]
 pub mod files;
 pub mod model;
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))] // ranks share factorisations alone
 pub mod turbulence;
+pub mod estimation;
+#[cfg(feature = "factorise")]
 pub mod tomography;
+#[cfg(feature = "factorise")]
+pub mod profiling;
 pub mod correction;
 pub mod psf;
 pub mod specimen;
+#[cfg(feature = "files")]
+pub mod formats;
 pub mod electrons;
 #[cfg(feature = "plot")]
 pub mod plot;
@@ -166,8 +178,12 @@ pub mod prelude {
     pub use crate::device::{Device, Engine};
     #[cfg(feature = "files")]
     pub use crate::electrons::sample_file::SampleFile;
-    pub use crate::electrons::{MicrographPlan, StemOptions, StemPlan, StemReadings};
+    pub use crate::electrons::{HrtemPlan, StemOptions, StemPlan, StemReadings};
     pub use crate::error::{Error, Invalid, Result};
+    #[cfg(feature = "factorise")]
+    pub use crate::estimation::Inversion;
+    pub use crate::estimation::{EstimateOptions, EstimatePlan, Estimates, Estimator};
+    pub use crate::estimation::{Simulated, SimulationOptions, SimulationPlan};
     pub use crate::model::{
         Atmosphere, ConeGradient, Focus, GuideStar, Layer, LensletArray, Noise,
     };
@@ -178,12 +194,10 @@ pub mod prelude {
     #[cfg(feature = "factorise")]
     pub use crate::psf::{PsfOptions, PsfPlan, PsfResult};
     pub use crate::specimen::{Crystal, Specimen};
-    pub use crate::tomography::{EstimateOptions, EstimatePlan, Estimates, Estimator};
     #[cfg(feature = "factorise")]
     pub use crate::tomography::{
-        Inversion, Reconstruction, ReconstructorOptions, ReconstructorPlan, WavefrontError,
+        Reconstruction, ReconstructorOptions, ReconstructorPlan, WavefrontError,
     };
-    pub use crate::tomography::{Simulated, SimulationOptions, SimulationPlan};
     pub use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Form, Method};
     pub use crate::units::{ARCSEC, DEGREE};
     pub use crate::watch::{Watch, unwatched};

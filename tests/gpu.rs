@@ -2,11 +2,11 @@
 
 use lenslet::bench::SYSTEMS;
 use lenslet::device::{Device, Engine, Gpu};
+use lenslet::estimation::{EstimateOptions, EstimatePlan, Simulation};
 use lenslet::linear::Stop;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source, System};
 use lenslet::numerics::Precision;
 use lenslet::plan::Plan;
-use lenslet::tomography::{EstimateOptions, EstimatePlan, Simulation};
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::{
     Method, SlopeCovariancePlan, SlopeProblem, WavefrontCovariancePlan, WavefrontProblem,

@@ -4,11 +4,11 @@
 
 mod allocation;
 mod cli;
+mod dependencies;
 mod front_page;
 mod gpu;
 mod keys;
 mod learn;
-mod licences;
 mod limits;
 mod memory;
 mod moao_reference;

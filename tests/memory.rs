@@ -3,10 +3,10 @@
 use crate::allocation::peak;
 use lenslet::correction::CorrectionMode;
 use lenslet::device::Engine;
+use lenslet::estimation::{EstimateOptions, EstimatePlan, SimulationOptions, SimulationPlan};
 use lenslet::model::{Atmosphere, Layer, System};
 use lenslet::plan::{Memory, Plan};
 use lenslet::psf::{ErrorTerm, Field, PsfOptions, PsfPlan, StructureFunctionModel};
-use lenslet::tomography::{EstimateOptions, EstimatePlan, SimulationOptions, SimulationPlan};
 use lenslet::turbulence::{CovarianceOptions, CovariancePlan, Form, Method};
 use lenslet::watch::unwatched;
 

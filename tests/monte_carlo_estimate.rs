@@ -2,14 +2,14 @@
 
 use faer::{Mat, linalg::solvers::Solve};
 use lenslet::device::Engine;
+use lenslet::estimation::{EstimateOptions, EstimatePlan, Realisation, Simulation};
 use lenslet::model::{
     Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, Noise, PhaseGrid, Pupil, SlopeNoise,
     SlopeOrder, Source, System,
 };
 use lenslet::plan::Plan;
-use lenslet::tomography::{EstimateOptions, EstimatePlan, Realisation, Simulation};
 use lenslet::turbulence::direct::wavefront::wavefront_covariance;
-use lenslet::turbulence::{dense, wavefront_problem};
+use lenslet::turbulence::{cross_covariance, wavefront_problem};
 use lenslet::watch::unwatched;
 use ndarray::{Array2, Array3};
 
@@ -56,13 +56,15 @@ fn predict(system: &System) -> [Vec<[f64; 2]>; 2] {
     let (air, stars, gradient) = (system.atmosphere(), system.sensors(), system.cone_gradient());
     let valid = system.valid_lenslets();
     let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
-    let silence = dense::slope_covariance(air, &stars, &valid, gradient, &unwatched).unwrap();
+    let silence =
+        cross_covariance::slope_covariance(air, &stars, &valid, gradient, &unwatched).unwrap();
     let mut slopes = silence.clone();
     noise.add_to(&mut slopes);
     let with_less = &silence + LESS * (&slopes - &silence);
     let grid = system.phase().unwrap();
     let wanted = (system.targets(), grid, system.lenslet_array().pitch());
-    let ties = dense::wavefront_slope(air, wanted, &stars, &valid, gradient, &unwatched).unwrap();
+    let ties = cross_covariance::wavefront_slope(air, wanted, &stars, &valid, gradient, &unwatched)
+        .unwrap();
     let phase = wavefront_covariance(&wavefront_problem(system).unwrap()).unwrap();
     let (n, points) = (slopes.nrows(), grid.points * grid.points);
     let predict = |slopes: &Array2<f64>, t: usize| {

@@ -5,7 +5,7 @@
 //! are and how they were computed. Each row becomes a system of one layer whose sources bring about the row's displacement.
 
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Sensor, Source};
-use lenslet::turbulence::{WavefrontProblem, dense, direct};
+use lenslet::turbulence::{WavefrontProblem, cross_covariance, direct};
 use lenslet::watch::unwatched;
 use ndarray::{Array2, arr2};
 use std::f64::consts::PI;
@@ -115,8 +115,14 @@ fn the_dense_wavefront_slopes_agree_with_the_table() {
         let grid = PhaseGrid::new(1, 1, radius / ALTITUDE).unwrap();
         let (air, all) = (atmosphere(outer_scale), [arr2(&[[true]])]);
         let targets = (&target[..], grid, side);
-        let matrix =
-            dense::wavefront_slope(&air, targets, &star, &all, ConeGradient::Pupil, &unwatched);
+        let matrix = cross_covariance::wavefront_slope(
+            &air,
+            targets,
+            &star,
+            &all,
+            ConeGradient::Pupil,
+            &unwatched,
+        );
         let matrix: Array2<f64> = matrix.unwrap() / PER_RADIAN.powi(2);
         assert_eq!(matrix.dim(), (1, 2));
         let error = error_of([matrix[[0, 0]], matrix[[0, 1]]], [c_x, c_y]) / scale;
@@ -164,7 +170,8 @@ fn the_slopes_of_unequal_footprints_agree_with_the_table() {
         };
         let stars = [star(first, [0.1 * x, -0.4 * y]), star(second, [1.1 * x, 0.6 * y])];
         let (air, all) = (atmosphere(outer_scale), [arr2(&[[true]]), arr2(&[[true]])]);
-        let matrix = dense::slope_covariance(&air, &stars, &all, ConeGradient::Pupil, &unwatched);
+        let matrix =
+            cross_covariance::slope_covariance(&air, &stars, &all, ConeGradient::Pupil, &unwatched);
         let matrix = matrix.unwrap() / PER_RADIAN.powi(2);
         let expected = [xx, xy, yx, yy];
         for (k, &expected) in expected.iter().enumerate() {

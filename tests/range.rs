@@ -8,7 +8,7 @@ use lenslet::model::{
 use lenslet::plan::Plan;
 use lenslet::turbulence::{
     CovarianceOptions, CovariancePlan, DiscAverage, Method, SlopeCovariancePlan, SlopeProblem,
-    VonKarman, WavefrontProblem, dense, direct, spectral,
+    VonKarman, WavefrontProblem, cross_covariance, direct, spectral,
 };
 use lenslet::watch::unwatched;
 use std::f64::consts::PI;
@@ -86,9 +86,14 @@ fn short_outer_scales_have_closed_forms() {
             let array = LensletArray::new(2, side).unwrap();
             let [natural, laser] = [star(), laser].map(|star| [Sensor::at_rest(star, array)]);
             let (all, gradient) = ([array.valid(None, Default::default())], ConeGradient::Pupil);
-            let dense =
-                dense::between(&air, (&natural, &all), (&laser, &all), gradient, &unwatched)
-                    .unwrap();
+            let dense = cross_covariance::slope_cross_covariance(
+                &air,
+                (&natural, &all),
+                (&laser, &all),
+                gradient,
+                &unwatched,
+            )
+            .unwrap();
             let across = 2.0 * second / side.powi(4);
             for (column, expected) in [(0, variance), (1, -0.5 * variance), (2, across)] {
                 let error = (dense[[0, column]] / PER_RADIAN.powi(2) - expected) / variance;
@@ -118,9 +123,14 @@ fn shorter_outer_scales_are_refused_by_name() {
     let (sensor, valid) =
         ([Sensor::at_rest(star(), array)], [array.valid(None, Default::default())]);
     let gradient = ConeGradient::Pupil;
-    assert!(dense::slope_covariance(&air, &sensor, &valid, gradient, &unwatched).is_err());
+    assert!(
+        cross_covariance::slope_covariance(&air, &sensor, &valid, gradient, &unwatched).is_err()
+    );
     let points = (targets, grid, 0.5);
-    assert!(dense::wavefront_slope(&air, points, &sensor, &valid, gradient, &unwatched).is_err());
+    assert!(
+        cross_covariance::wavefront_slope(&air, points, &sensor, &valid, gradient, &unwatched)
+            .is_err()
+    );
     // A laser star's footprint is smaller, and the same layer is within the range.
     let laser = [Source::new(0.0, 0.0, 90e3).unwrap()];
     assert!(SlopeProblem::new(&air, &array, &laser, ConeGradient::Pupil).is_ok());
@@ -154,7 +164,8 @@ fn wavefronts(disc_radius: f64) -> Vec<Vec<f64>> {
     let (air, points) = (system.atmosphere(), (targets, grid, pitch));
     let (sensors, gradient) = (system.sensors(), ConeGradient::Pupil);
     let dense =
-        dense::wavefront_slope(air, points, &sensors, &valid, gradient, &unwatched).unwrap();
+        cross_covariance::wavefront_slope(air, points, &sensors, &valid, gradient, &unwatched)
+            .unwrap();
     let covariances = plan.run(&Engine::default(), &unwatched).unwrap();
     let directly = direct::wavefront::covariance(&problem, &unwatched).unwrap();
     let flat = |lattices: &[ndarray::Array5<f64>]| lattices.iter().flatten().copied().collect();
@@ -201,8 +212,14 @@ fn a_vast_disc_is_refused() {
     let (sensors, valid) = (system.sensors(), system.valid_lenslets());
     let points = (system.targets(), system.wavefront_grid().unwrap(), 0.5);
     let gradient = ConeGradient::Pupil;
-    let matrix =
-        dense::wavefront_slope(system.atmosphere(), points, &sensors, &valid, gradient, &unwatched);
+    let matrix = cross_covariance::wavefront_slope(
+        system.atmosphere(),
+        points,
+        &sensors,
+        &valid,
+        gradient,
+        &unwatched,
+    );
     assert!(matrix.is_err());
 }
 

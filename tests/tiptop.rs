@@ -1,7 +1,8 @@
 //! Parameter files of TIPTOP as system files: what is written of each example, and the command that writes it.
 
 use crate::cli::{Checked, Run};
-use lenslet::model::{Imported, System};
+use lenslet::formats::Imported;
+use lenslet::model::System;
 use lenslet::psf::PsfOptions;
 use std::path::PathBuf;
 

@@ -1,11 +1,11 @@
 //! Draws the residuals of both solvers, with and without the preconditioner, into the folder that is given.
 
 use lenslet::device::Engine;
+use lenslet::estimation::{Circulant, Group};
 use lenslet::linear::{BlockToeplitz, Diagonal, Operator, Solver, Stop, Sum};
 use lenslet::model::System;
 use lenslet::plan::Plan;
 use lenslet::plot::Figure;
-use lenslet::tomography::{Circulant, Group};
 use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};
 use lenslet::watch::unwatched;
 use rand::{SeedableRng, rngs::StdRng};

@@ -2,7 +2,7 @@
 
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Sensor, SlopeOrder, Source};
 use lenslet::plot::Figure;
-use lenslet::turbulence::dense::slope_covariance;
+use lenslet::turbulence::cross_covariance::slope_covariance;
 use lenslet::watch::unwatched;
 use ndarray::Array2;
 use std::{error::Error, path::PathBuf};

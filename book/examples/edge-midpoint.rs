@@ -2,7 +2,7 @@
 //! folder that is given.
 
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Sensor, Source};
-use lenslet::turbulence::{dense, midpoint};
+use lenslet::turbulence::{cross_covariance, edge_midpoint};
 use lenslet::watch::unwatched;
 use plotters::prelude::*;
 use std::{env, error::Error, path::Path};
@@ -70,8 +70,14 @@ fn draw_error(path: &Path) -> Drawn {
         let place = |r: &f64| Sensor { shift: step.map(|part| part * r), ..one };
         let others: Vec<Sensor> = apart.iter().map(place).collect();
         let (first, second) = ((&[one][..], &[mask.clone()][..]), (&others[..], &masks[..]));
-        let four = midpoint::between(&air, first, second, &unwatched)?;
-        let exact = dense::between(&air, first, second, ConeGradient::Pupil, &unwatched)?;
+        let four = edge_midpoint::slope_cross_covariance(&air, first, second, &unwatched)?;
+        let exact = cross_covariance::slope_cross_covariance(
+            &air,
+            first,
+            second,
+            ConeGradient::Pupil,
+            &unwatched,
+        )?;
         let error = |k: usize| 100.0 * (four[[0, 2 * k]] - exact[[0, 2 * k]]) / exact[[0, 0]];
         let line = apart.iter().enumerate().map(|(k, &r)| (r, error(k)));
         chart

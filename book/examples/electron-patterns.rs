@@ -3,10 +3,10 @@
 mod images;
 
 use images::{Drawn, TYPEFACE, grey, paint, picture, write};
+use lenslet::data::{DataSet, TypedArray};
 use lenslet::electrons::{Aberrations, Beam, DetectorOptions, Edge, Finishing, Multislice, Probe};
 use lenslet::electrons::{Annulus, PatternOptions, Potential, PotentialOptions, Scan, StemMethod};
 use lenslet::electrons::{StemOptions, StemPlan, WaveGrid, integrated};
-use lenslet::files::{Samples, Signals};
 use lenslet::numerics::Precision;
 use lenslet::plan::Plan;
 use lenslet::plot::{PictureFormat, ScanPicture, plot_scan};
@@ -166,9 +166,9 @@ fn direction([x, y]: [f64; 2]) -> RGBColor {
 }
 
 /// Deflections in colour with a wheel, and their integral in grey.
-fn deflections(path: &Path, plan: &StemPlan, signals: &Signals<'_>) -> Drawn {
-    let centres = signals.items().find(|signal| signal.name() == "centre_of_mass");
-    let Some(Samples::F32(centres)) = centres.map(|signal| signal.samples()) else {
+fn deflections(path: &Path, plan: &StemPlan, signals: &DataSet<'_>) -> Drawn {
+    let centres = signals.get("centre_of_mass");
+    let Some(TypedArray::F32(centres)) = centres.and_then(|signal| signal.array()) else {
         return Err("no centres of mass".into());
     };
     let (step, [nx, ny]) = (plan.options().scan.step(), plan.options().scan.counts());

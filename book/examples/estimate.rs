@@ -1,10 +1,10 @@
 //! Draws a simulated wavefront, its estimate from laser stars and the difference into the folder that is given.
 
 use lenslet::device::Engine;
+use lenslet::estimation::{EstimateOptions, EstimatePlan, Simulation};
 use lenslet::model::System;
 use lenslet::plan::Plan;
 use lenslet::plot::{PictureFormat, WavefrontMap, plot_wavefronts, without_piston};
-use lenslet::tomography::{EstimateOptions, EstimatePlan, Simulation};
 use lenslet::watch::unwatched;
 use ndarray::{Array2, Axis, s};
 use std::{error::Error, path::PathBuf};

@@ -2,11 +2,12 @@
 //! is given.
 
 use lenslet::device::Engine;
+use lenslet::estimation::Simulation;
 use lenslet::linear::{LeastSquares, Residuals};
 use lenslet::model::{Atmosphere, Layer, System};
 use lenslet::plan::Plan;
 use lenslet::plot::{PictureFormat, plot_learned};
-use lenslet::tomography::{LearnOptions, LearnPlan, ParameterGroup, Simulation};
+use lenslet::profiling::{LearnOptions, LearnPlan, ParameterGroup};
 use lenslet::watch::unwatched;
 use ndarray::{Array1, Array2, arr1, arr2};
 use plotters::prelude::*;

@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut options = PsfOptions::from_toml(&text, SYSTEM)?;
     // Terms as if they were independent, each of which is compared with a part of the residual.
     options.image.terms =
-        Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
+        Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag]);
     let foretold = PsfPlan::new(&system, options.clone())?.run(&Engine::default(), &unwatched)?;
     let simulation = LoopSimulation::new(&system, &options, 6)?;
     let realisations = (1..=count).into_par_iter().map(|seed| simulation.realisation(seed));

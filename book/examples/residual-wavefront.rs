@@ -108,8 +108,8 @@ fn against_the_wind() -> Result<Figure, Box<dyn Error>> {
     // All the way round
     joint.push((180.0, joint[0].1));
     simulated.push((180.0, simulated[0].1, simulated[0].2));
-    use ErrorTerm::{Aliasing, Anisoplanatism, Bandwidth, Fitting, Tomography};
-    let all = vec![Tomography, Aliasing, Anisoplanatism, Fitting, Bandwidth];
+    use ErrorTerm::{Aliasing, Anisoplanatism, Fitting, ServoLag, Tomography};
+    let all = vec![Tomography, Aliasing, Anisoplanatism, Fitting, ServoLag];
     let mut apart = options(Some(all));
     apart.image.structure = lenslet::psf::StructureFunctionModel::Stationary;
     let plan = PsfPlan::new(&system(0.0)?, apart)?;

@@ -1,10 +1,10 @@
 //! Draws the error of a simulation's slope covariance over the lags, for three samplings, into the folder that is given.
 
 use lenslet::device::Engine;
+use lenslet::estimation::{Quantity, Sampling, Simulation};
 use lenslet::model::System;
 use lenslet::plan::Plan;
 use lenslet::plot::Figure;
-use lenslet::tomography::{Quantity, Sampling, Simulation};
 use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};
 use lenslet::watch::unwatched;
 use std::{error::Error, path::PathBuf, time::Instant};

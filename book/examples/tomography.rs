@@ -1,6 +1,7 @@
 //! Draws the figures of the chapters on tomography into the folder that is given.
 
 use lenslet::device::Engine;
+use lenslet::estimation::Inversion;
 use lenslet::linear::Eigen;
 use lenslet::model::{GuideStar, LensletArray, Noise, PhaseGrid, Source, System};
 use lenslet::plan::Plan;
@@ -9,7 +10,7 @@ use lenslet::plot::{
     plot_wavefront_errors,
 };
 use lenslet::tomography::{
-    CovarianceMatrices, Inversion, PointErrorsPlan, ReconstructorOptions, ReconstructorPlan, Truth,
+    CovarianceMatrices, PointErrorsPlan, ReconstructorOptions, ReconstructorPlan, Truth,
     WavefrontError,
 };
 use lenslet::units::{ARCSEC, DEGREE};

@@ -5,11 +5,9 @@
 use super::reconstruct::time_median;
 use crate::device::engine::Engine;
 use crate::error::{Error, count};
-#[cfg(feature = "cuda")]
 use crate::linear::factorisation::gpu::upload_rows;
 use crate::model::system::System;
 use crate::plan::Plan;
-#[cfg(feature = "cuda")]
 use crate::psf::exposures::Strokes;
 use crate::psf::{
     Actuators, CameraOptions, Exposures, PsfOptions, PsfPlan, StructureFunctionModel,
@@ -141,7 +139,6 @@ pub fn time_exposures(
     let (strokes, cores) = (strokes(positions, pitch), Engine::default());
     let mut here = made(&cores)?;
     let processor = median(5, watch, || here.images(&strokes).map(drop))?;
-    #[cfg(feature = "cuda")]
     let device = match engine.devices().first() {
         Some(gpu) => {
             let mut exposures = made(engine)?;
@@ -151,8 +148,6 @@ pub fn time_exposures(
         }
         None => None,
     };
-    #[cfg(not(feature = "cuda"))]
-    let device = engine.devices().first().map(|gpu| match *gpu {});
     let (actuators, pixels) = (positions.len(), image.pixels);
     Ok(ExposureTimes { actuators, pixels, processor, device })
 }

@@ -28,9 +28,9 @@ use crate::psf::{Aperture, CameraOptions, Exposures, StructureFunctionModel};
 use crate::watch::unwatched;
 
 // Estimates and covariances that have kernels
-use crate::tomography::estimate::gpu::EstimatorGpu;
-use crate::tomography::estimate::{EstimateOptions, PosedEstimate};
-use crate::tomography::inversion::Inversion;
+use crate::estimation::estimate::gpu::EstimatorGpu;
+use crate::estimation::estimate::{EstimateOptions, PosedEstimate};
+use crate::estimation::inversion::Inversion;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use crate::turbulence::direct::slope::gpu::SlopePlan;
 use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;

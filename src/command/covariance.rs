@@ -8,7 +8,7 @@ use super::progress::{Terminal, with_speed};
 use super::summary::{Summary, command_line, method_and_error};
 use crate::command::value_parsers;
 use crate::error::{Error, Invalid};
-use crate::files::arrays::ArrayFormat;
+use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
@@ -105,9 +105,9 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let picture =
         plot.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
     let named = args.output.as_deref().map(|path| ("output", path));
-    let fitting = &ArrayFormat::OF_MANY;
+    let fitting = &Format::OF_ARRAYS;
     let format = named
-        .map(|name| ArrayFormat::of(name, fitting, args.file.format(args.report.quiet)))
+        .map(|name| Format::of(name, fitting, args.file.format(args.report.quiet)))
         .transpose()?;
     let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.report.plan).collect();

@@ -7,24 +7,26 @@ use super::planned_run::{PlannedRun, suited};
 use super::progress::{Terminal, with_speed};
 use super::summary::{Outcome, align, command_line, count, file_json, file_line, file_lines};
 use crate::command::value_parsers;
+use crate::data::DataSet;
 use crate::device;
 use crate::device::engine::Engine;
 use crate::error::{Error, Invalid};
-use crate::files::arrays::{ArrayFormat, Arrays, Precision};
+use crate::estimation::estimate::{EstimateOptions, Estimates};
+use crate::estimation::estimator::{EstimatePlan, Estimator};
+use crate::estimation::inversion::Inversion;
+use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::files::reading::split_choice;
+use crate::formats::slopes::ReadSlopes;
 use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::Solver;
-use crate::model::slopes::ReadSlopes;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::numerics::real::Precision;
 use crate::plan::Plan;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::plot::{self, short_name};
-use crate::tomography::estimate::{EstimateOptions, Estimates};
-use crate::tomography::estimator::{EstimatePlan, Estimator};
-use crate::tomography::inversion::Inversion;
 use crate::tomography::reconstructor::ReconstructorOptions;
 use crate::turbulence::arrays::slope_table;
 use crate::turbulence::plan::Form;
@@ -154,9 +156,9 @@ pub fn estimate(args: &EstimateArgs) -> Result<Outcome, Error> {
     let inputs: Vec<_> =
         [Some(("system file", args.system.as_path())), slopes].into_iter().flatten().collect();
     let named = args.output.as_deref().map(|path| ("output", path));
-    let fitting = &ArrayFormat::OF_MANY;
+    let fitting = &Format::OF_ARRAYS;
     let format = named
-        .map(|name| ArrayFormat::of(name, fitting, args.file.format(args.report.quiet)))
+        .map(|name| Format::of(name, fitting, args.file.format(args.report.quiet)))
         .transpose()?;
     let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.report.plan).collect();
@@ -215,16 +217,22 @@ pub fn estimate(args: &EstimateArgs) -> Result<Outcome, Error> {
     }
     // Write the estimates and their picture
     let iterations: Vec<i64> = estimates.iterations.iter().map(|&count| count as i64).collect();
-    let mut arrays = Arrays::default();
+    let mut arrays = DataSet::default();
     let about = "estimated wavefronts";
     let wavefront = arrays.add_result("wavefront", estimates.wavefront.view());
-    wavefront.unit("m").axes("frame, target, y, x").about(about);
-    arrays.add("iterations", arr1(&iterations)).axes("frame").about("iterations of the solver");
-    arrays.add("residual", arr1(&estimates.residual)).axes("frame").about("relative residual");
+    wavefront.unit("m").dimensions("frame, target, y, x").long_name(about);
+    arrays
+        .add("iterations", arr1(&iterations))
+        .dimensions("frame")
+        .long_name("iterations of the solver");
+    arrays
+        .add("residual", arr1(&estimates.residual))
+        .dimensions("frame")
+        .long_name("relative residual");
     let about = "chi squared over the number of slopes, 1 on average if the model is right";
-    arrays.add("chi_squared", arr1(&estimates.chi_squared)).axes("frame").about(about);
+    arrays.add("chi_squared", arr1(&estimates.chi_squared)).dimensions("frame").long_name(about);
     let about = "whether the residual met the tolerance";
-    arrays.add("converged", arr1(&estimates.converged())).axes("frame").about(about);
+    arrays.add("converged", arr1(&estimates.converged())).dimensions("frame").long_name(about);
     arrays.add_table("slope_table", slope_table(&system));
     let origin = Provenance::new(&command_line(), &planned.describe()?.method, &text);
     origin.tolerance(Some(args.tolerance)).note(&mut arrays);

@@ -12,10 +12,10 @@ use crate::error::{Error, Invalid};
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::reading::split_choice;
 use crate::files::rewriting::Rewriting;
-use crate::model::slopes::ReadSlopes;
+use crate::formats::slopes::ReadSlopes;
 use crate::model::system::System;
 use crate::plot::{PictureFormat, plot_learned, short_name};
-use crate::tomography::learning::{
+use crate::profiling::fit::{
     LearnOptions, LearnPlan, Learned, Parameter, ParameterGroup, SlopeChecks,
 };
 use crate::units::DEGREE;

@@ -812,7 +812,7 @@ mod tests {
     use super::*;
     use crate::device::Engine;
     use crate::electrons::sample_file::SampleFile;
-    use crate::electrons::{MicrographOptions, MicrographPlan};
+    use crate::electrons::{HrtemOptions, HrtemPlan};
     use crate::numerics::Precision;
     use crate::plan::Plan;
     use crate::watch::unwatched;
@@ -906,7 +906,7 @@ mod tests {
             ]
         );
         let file = SampleFile::from_toml(&found.text, "--prismatic").unwrap();
-        let plan = file.micrographs().unwrap();
+        let plan = file.hrtem().unwrap();
         assert_eq!(
             (plan.options().ends.as_slice(), plan.options().lens.aperture),
             (&[1, 2, 3][..], None)
@@ -915,12 +915,12 @@ mod tests {
         let taken = plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap();
         assert_eq!((plan.options().grid.points(), taken.mean.dim()), ([48; 2], (1, 3, 24, 24)));
         // Focused on the middle of a specimen of 5.43 Å: a defocus of half of that is none at the exit face
-        let image = |line: &str, change: &dyn Fn(&mut MicrographOptions)| {
+        let image = |line: &str, change: &dyn Fn(&mut HrtemOptions)| {
             let text = read(line).text;
-            let plan = SampleFile::from_toml(&text, "--prismatic").unwrap().micrographs().unwrap();
+            let plan = SampleFile::from_toml(&text, "--prismatic").unwrap().hrtem().unwrap();
             let mut options = plan.options().clone();
             change(&mut options);
-            let plan = MicrographPlan::new(plan.specimen().clone(), options).unwrap();
+            let plan = HrtemPlan::new(plan.specimen().clone(), options).unwrap();
             plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap().mean
         };
         let middle = image("-a t -te 0 -3DP 0", &|_| ());
@@ -1135,13 +1135,13 @@ mod tests {
         let text = text.replace("kirkland-rounded", factors);
         let plan = SampleFile::from_toml(&text, "--prismatic").unwrap().plan().unwrap();
         let readings = plan.run(&Engine::default(), &unwatched).unwrap();
-        let (row, rings) = (readings.mean.row(0).to_vec(), plan.detectors().rings());
+        let (row, layout) = (readings.mean.row(0).to_vec(), plan.detectors().layout());
         assert_eq!(readings.mean.nrows(), 1);
-        // Rings, corners, total, the annulus, both moments, and the pattern by lines of q_y
         let [x, y] = plan.detectors().pattern_axes().unwrap().map(<[f64]>::len);
-        let (total, moments) = (row[rings + 1], &row[rings + 3..rings + 5]);
-        let pixel = row[rings + 5 + (y / 2 - 2) * x + x / 2 + 1];
-        [row[1], row[12], row[rings + 2], moments[0] / total, moments[1] / total, pixel, total]
+        let (total, moments) = (row[layout.total], &row[layout.moments.clone()]);
+        let pixel = row[layout.pattern.start + (y / 2 - 2) * x + x / 2 + 1];
+        let annulus = row[layout.annuli.start];
+        [row[1], row[12], annulus, moments[0] / total, moments[1] / total, pixel, total]
     }
 
     // Numbers of a literal transcription

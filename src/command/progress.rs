@@ -636,9 +636,9 @@ mod tests {
     // Tests of jobs on covariances
     #[test]
     fn covariances_and_estimates_report_what_they_plan() {
-        use crate::tomography::estimate::EstimateOptions;
-        use crate::tomography::estimator::EstimatePlan;
-        use crate::tomography::inversion::Inversion;
+        use crate::estimation::estimate::EstimateOptions;
+        use crate::estimation::estimator::EstimatePlan;
+        use crate::estimation::inversion::Inversion;
         use crate::turbulence::plan::{CovarianceOptions, CovariancePlan, Form};
         let (alike, engine) = (alike(), Engine::default());
         for (text, form) in [
@@ -669,7 +669,7 @@ mod tests {
 
     #[test]
     fn reconstructors_report_what_they_plan() {
-        use crate::tomography::inversion::Inversion;
+        use crate::estimation::inversion::Inversion;
         use crate::tomography::point_errors::PointErrorsPlan;
         use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
         let engine = Engine::default();
@@ -726,8 +726,8 @@ mod tests {
     // Tests of jobs on slopes
     #[test]
     fn simulations_and_fits_report_what_they_plan() {
-        use crate::tomography::learning::{LearnOptions, LearnPlan, ParameterGroup};
-        use crate::tomography::simulation::{SimulationOptions, SimulationPlan};
+        use crate::estimation::simulation::{SimulationOptions, SimulationPlan};
+        use crate::profiling::fit::{LearnOptions, LearnPlan, ParameterGroup};
         let (engine, system) = (Engine::default(), system(&alike()));
         let options = SimulationOptions::default().frames(40);
         let plan = SimulationPlan::new(&system, options).unwrap();
@@ -783,7 +783,7 @@ mod tests {
         }
         let text = format!("{SAMPLE}[method]\nalgorithm = 'hrtem'\n[imaging]\naperture = 15.0\n");
         let file = SampleFile::from_toml(&text, "test").unwrap();
-        let (plan, _) = file.micrographs_with_summary().unwrap();
+        let (plan, _) = file.hrtem_with_summary().unwrap();
         check_job(&plan.describe(&engine).unwrap().stages, &[], |watch| {
             plan.run(&engine, watch).map(drop)
         });

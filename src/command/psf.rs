@@ -7,11 +7,15 @@ use super::planned_run::PlannedRun;
 use super::progress::{Terminal, with_speed};
 use super::summary::{align, command_line, count, file_json, file_line, file_lines};
 use super::value_parsers;
-use crate::device::{engine::Engine, threads};
+use crate::data::DataSet;
+use crate::device::engine::Engine;
+use crate::device::threads;
 use crate::error::{Error, Invalid};
-use crate::files::arrays::{ArrayFormat, Arrays};
+use crate::estimation::inversion::Inversion;
+use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
+use crate::formats::FieldImages;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::plan::{Description, Plan};
@@ -19,10 +23,9 @@ use crate::plot::{
     FieldPicture, PictureFormat, plot_budgets, plot_field, plot_profiles, plot_stars, short_name,
 };
 use crate::psf::{
-    Exposure, Field, FieldImages, Images, LoopSimulationOptions, LoopSimulationPlan, PsfOptions,
-    PsfPlan, PsfResult, Ring, Simulated, TargetImage,
+    Exposure, Field, Images, LoopSimulationOptions, LoopSimulationPlan, PsfOptions, PsfPlan,
+    PsfResult, Ring, Simulated, TargetImage,
 };
-use crate::tomography::inversion::Inversion;
 use crate::units::ARCSEC;
 use crate::watch::check;
 use clap::{Args, ValueEnum};
@@ -90,8 +93,7 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     let picture =
         picture.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
     let named = args.output.as_deref().map(|path| ("output", path));
-    let format =
-        named.map(|name| ArrayFormat::of(name, &ArrayFormat::OF_MANY, None)).transpose()?;
+    let format = named.map(|name| Format::of(name, &Format::OF_ARRAYS, None)).transpose()?;
     let table = args.csv.as_deref().map(|path| ("csv", path));
     let is_table =
         |path: &Path| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));
@@ -100,7 +102,7 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     }
     let scopesim = args.scopesim.as_deref().map(|path| ("scopesim", path));
     if let Some(name) = scopesim {
-        ArrayFormat::of(name, &[ArrayFormat::Fits], None)?;
+        Format::of(name, &[Format::Fits], None)?;
     }
     let outputs = [named, picture.map(|(path, _)| ("plot", path)), table, scopesim];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.report.plan).collect();
@@ -172,7 +174,7 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
         seconds,
     };
     // Write the images and their picture
-    let mut arrays = Arrays::default();
+    let mut arrays = DataSet::default();
     let errors: Vec<f64> = found.targets.iter().map(|target| target.budget.total()).collect();
     let exposures: Vec<_> = found.targets.iter().map(|target| target.exposures.clone()).collect();
     let images = Images {
@@ -267,11 +269,11 @@ impl Report<'_> {
             None => (&all[..targets], &self.found.targets),
         };
         let exposures = seen.iter().map(|seen| seen.exposures.as_slice()).collect();
-        let mut arrays = Arrays::default();
+        let mut arrays = DataSet::default();
         FieldImages { directions, exposures, field }.add_to(&mut arrays)?;
         origin.note(&mut arrays);
         let mut draft = AtomicFile::new(path)?;
-        draft.fill(|file| arrays.write(file, ArrayFormat::Fits, self.args.engine.precision))?;
+        draft.fill(|file| arrays.write(file, Format::Fits, self.args.engine.precision))?;
         Ok(draft)
     }
 }
@@ -284,19 +286,21 @@ impl Report<'_> {
         (0..waves).map(|w| self.found.map(field, |seen| value(&seen.exposures[w]))).collect()
     }
 
-    fn add_field(&self, arrays: &mut Arrays) {
+    fn add_field(&self, arrays: &mut DataSet) {
         let Some(field) = &self.plan.options().field else { return };
         let strehl = stacked(&self.by_wavelength(field, &|seen| seen.image.strehl));
-        arrays.add("field_strehl", strehl).axes("wavelength, y, x");
+        arrays.add("field_strehl", strehl).dimensions("wavelength, y, x");
         let entry = arrays.add(
             "field_fwhm",
             stacked(&self.by_wavelength(field, &|seen| width(seen).unwrap_or(f64::NAN))),
         );
-        entry.axes("wavelength, y, x").about("mas");
+        entry.dimensions("wavelength, y, x").long_name("mas");
         for (k, side) in self.boxes().into_iter().enumerate() {
             let shares = stacked(&self.by_wavelength(field, &|seen| seen.ensquared[k]));
             let entry = arrays.add(&format!("field_ensquared_{k}"), shares);
-            entry.axes("wavelength, y, x").about(&format!("share of the light in {side} mas"));
+            entry
+                .dimensions("wavelength, y, x")
+                .long_name(&format!("share of the light in {side} mas"));
         }
         let terms = self.found.field[0].budget.terms();
         let mut errors: Vec<Array2<f64>> = (0..terms.len())
@@ -305,11 +309,11 @@ impl Report<'_> {
         errors.push(self.found.map(field, |seen| seen.budget.total()));
         let names: Vec<&str> = terms.iter().map(|term| term.name.as_str()).collect();
         let entry = arrays.add("field_error", stacked(&errors));
-        entry.unit("m").axes("term, y, x").about(&format!("{}, total", names.join(", ")));
+        entry.unit("m").dimensions("term, y, x").long_name(&format!("{}, total", names.join(", ")));
         let offsets: Vec<f64> = field.offsets().iter().map(|x| x / ARCSEC).collect();
         arrays
             .add("field_offsets", ndarray::Array1::from(offsets))
-            .about("arcsec along either axis");
+            .long_name("arcsec along either axis");
     }
 }
 

@@ -10,9 +10,12 @@ use super::summary::{align, command_line, count, file_json, file_line, file_line
 use super::telemetry::{Loops, TELEMETRY, is_named_telemetry};
 use super::value_parsers;
 use super::watch::complain;
-use crate::device::{engine::Engine, threads};
+use crate::data::DataSet;
+use crate::device::engine::Engine;
+use crate::device::threads;
 use crate::error::{Error, Invalid, accept};
-use crate::files::arrays::{ArrayFormat, Arrays};
+use crate::estimation::inversion::Inversion;
+use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
@@ -23,7 +26,6 @@ use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};
 use crate::plot::{ColourScale, PictureFormat, short_name};
 use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::error::WavefrontError;
-use crate::tomography::inversion::Inversion;
 use crate::tomography::point_errors::{PointErrors, PointErrorsPlan};
 use crate::tomography::reconstructor::{
     Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth,
@@ -128,8 +130,7 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let picture =
         picture.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
     let named = args.output.as_deref().map(|path| ("output", path));
-    let format =
-        named.map(|name| ArrayFormat::of(name, &ArrayFormat::OF_MANY, None)).transpose()?;
+    let format = named.map(|name| Format::of(name, &Format::OF_ARRAYS, None)).transpose()?;
     let telemetry = args.telemetry_file();
     if let Some(path) = args.telemetry.as_deref().filter(|path| !is_named_telemetry(path)) {
         let expected = format!("a file name that ends in {TELEMETRY}");
@@ -320,16 +321,16 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn arrays(&self) -> Arrays<'_> {
-        let mut arrays = Arrays::default();
+    fn arrays(&self) -> DataSet<'_> {
+        let mut arrays = DataSet::default();
         if let Some(reconstructor) = &self.found.reconstructor {
             let about = "slopes of a truth sensor per measured slope";
             let entry = arrays.add_result("reconstructor", reconstructor.view());
-            entry.axes("target, truth slope, slope").about(about);
+            entry.dimensions("target, truth slope, slope").long_name(about);
         }
         let about = "covariance of the error of the truth sensor's slopes";
         let entry = arrays.add_result("error_covariance", self.found.error_covariance.view());
-        entry.unit("rad2").axes("target, truth slope, truth slope").about(about);
+        entry.unit("rad2").dimensions("target, truth slope, truth slope").long_name(about);
         let about = "variance of the wavefront at the corners of the truth sensor's lenslets";
         add_errors(&mut arrays, &self.errors, about);
         // Add what else was asked for
@@ -340,7 +341,7 @@ impl Report<'_> {
                 (Extra::CTt, "c_tt", &covariances.truth),
             ] {
                 if self.args.save.contains(&extra) {
-                    arrays.add_result(name, matrix.view()).unit("rad2").axes("slope, slope");
+                    arrays.add_result(name, matrix.view()).unit("rad2").dimensions("slope, slope");
                 }
             }
         }
@@ -350,13 +351,13 @@ impl Report<'_> {
             arrays
                 .add("eigenvalues", arr1(values))
                 .unit("rad2")
-                .about("of the measurements, ascending");
+                .long_name("of the measurements, ascending");
         }
         describe_system(&mut arrays, &self.system);
         arrays
             .add("truth_valid", truth_valid(&self.system))
-            .axes("y, x")
-            .about("lenslets of the truth sensor");
+            .dimensions("y, x")
+            .long_name("lenslets of the truth sensor");
         arrays.add_table("slope_table", slope_table(&self.system));
         arrays
     }
@@ -364,18 +365,18 @@ impl Report<'_> {
 
 // Add the maps of the error
 /// Adds the maps of the errors of some targets.
-fn add_errors(arrays: &mut Arrays, errors: &[WavefrontError], about: &str) {
+fn add_errors(arrays: &mut DataSet, errors: &[WavefrontError], about: &str) {
     let (rows, columns) = errors[0].variance.dim();
     let maps = |map: fn(&WavefrontError) -> &Array2<f64>| {
         Array3::from_shape_fn((errors.len(), rows, columns), |(t, j, i)| map(&errors[t])[[j, i]])
     };
     let entry = arrays.add("error_map", maps(|error| &error.variance));
-    entry.unit("m2").axes("target, y, x").about(about);
+    entry.unit("m2").dimensions("target, y, x").long_name(about);
     let entry = arrays.add("error_map_without_tilt", maps(|error| &error.variance_without_tilt));
-    entry.unit("m2").axes("target, y, x").about(about);
+    entry.unit("m2").dimensions("target, y, x").long_name(about);
     let rms = |(t, k): (usize, usize)| [errors[t].rms, errors[t].rms_without_tilt][k];
     let rms = Array2::from_shape_fn((errors.len(), 2), rms);
-    arrays.add("error_rms", rms).unit("m").axes("target, with tilt and without");
+    arrays.add("error_rms", rms).unit("m").dimensions("target, with tilt and without");
 }
 
 // Tell what was reconstructed
@@ -517,7 +518,7 @@ fn errors_at_points(
     args: &ReconstructArgs,
     (system, text): (&System, &str),
     options: ReconstructorOptions,
-    (format, picture): (Option<ArrayFormat>, Option<(&Path, PictureFormat)>),
+    (format, picture): (Option<Format>, Option<(&Path, PictureFormat)>),
 ) -> Result<String, Error> {
     args.check_points(system)?;
     let plan = PointErrorsPlan::new(system, options)?;
@@ -535,7 +536,7 @@ fn errors_at_points(
     let seconds = start.elapsed().as_secs_f64();
     // Write errors at points
     terminal.writes(output);
-    let mut arrays = Arrays::default();
+    let mut arrays = DataSet::default();
     add_errors(&mut arrays, &found.errors, "variance of the wavefront's error at its points");
     describe_system(&mut arrays, system);
     Provenance::new(&command_line(), &description.method, text).note(&mut arrays);

@@ -40,7 +40,7 @@ impl SampleInfo {
             (Engine::open(Device::Cpu, file.run.precision)?, Beam::new(file.beam.energy_kev)?);
         let (summary, plan, probes) = match file.method.algorithm {
             Algorithm::Hrtem => {
-                let (plan, summary) = file.micrographs_with_summary()?;
+                let (plan, summary) = file.hrtem_with_summary()?;
                 (summary, plan.describe(&engine)?, None)
             }
             _ => {

@@ -8,13 +8,15 @@ use super::progress::{Terminal, with_speed};
 use super::summary::{align, command_line, file_json, file_line};
 use super::telemetry::{draft_of_slopes, is_named_telemetry};
 use super::value_parsers;
+use crate::data::DataSet;
 use crate::device::{engine::Engine, threads};
 use crate::error::{Error, Invalid};
-use crate::files::arrays::{ArrayFormat, Arrays, Precision};
+use crate::estimation::simulation::{SimulationOptions, SimulationPlan};
+use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
-use crate::tomography::simulation::{SimulationOptions, SimulationPlan};
+use crate::numerics::real::Precision;
 use crate::turbulence::arrays::slope_table;
 use crate::watch::check;
 use clap::Args;
@@ -55,7 +57,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     let outputs = [args.output.as_deref().map(|path| ("output", path)), wavefront];
     let mut outputs: Vec<_> = outputs.into_iter().flatten().collect();
     for &output in &outputs {
-        ArrayFormat::of(output, &ArrayFormat::ALL, None)?;
+        Format::of(output, &Format::ALL, None)?;
     }
     outputs.retain(|_| !args.report.plan);
     check_files(&[("system file", &args.system)], &outputs)?;
@@ -129,10 +131,10 @@ fn draft_of<D: ndarray::Dimension>(
     array: ndarray::ArrayView<f64, D>,
     (origin, system): (&Provenance, &System),
 ) -> Result<AtomicFile, Error> {
-    let format = ArrayFormat::of((name, path), &ArrayFormat::ALL, None)?;
-    let mut arrays = Arrays::default();
+    let format = Format::of((name, path), &Format::ALL, None)?;
+    let mut arrays = DataSet::default();
     arrays.add(name, array).unit(unit);
-    if format != ArrayFormat::Npy {
+    if format != Format::Npy {
         arrays.add_table("slope_table", slope_table(system));
         origin.clone().note(&mut arrays);
     }

@@ -12,16 +12,16 @@ use super::progress::{Terminal, with_speed};
 use super::summary::{align, command_line, count, file_json, file_line, file_lines};
 use super::value_parsers;
 use super::watch::complain;
+use crate::data::{DataSet, Element};
 use crate::device::{Device, Engine};
 use crate::electrons::sample_file::{Algorithm, SampleFile};
 use crate::electrons::{Beside, Comparison, DetectorError, Finishing, SampleSummary};
 use crate::electrons::{StemMethod, StemPlan, StemReadings, StemRunOptions};
 use crate::error::{Error, Invalid, accept, positive};
+use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_distinct, check_files, check_length};
 use crate::files::atomic_file::{check_names, check_outside};
 use crate::files::provenance::Provenance;
-use crate::files::signal_files::SignalFormat;
-use crate::files::signals::{Sample, Signals};
 use crate::numerics::Precision;
 use crate::numerics::real::Real;
 use crate::plan::Stage;
@@ -193,7 +193,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     // Check the files of a scan
     let named = asked.output.as_deref().map(|path| ("output", path));
     let whole = named.filter(|_| args.share.is_none());
-    let format = whole.map(SignalFormat::of).transpose()?;
+    let format = whole.map(|it| Format::of(it, &Format::WITH_COORDINATES, None)).transpose()?;
     positive("checkpoint", args.checkpoint)?;
     let mut inputs = asked.inputs(args);
     inputs.extend(args.collect.iter().map(|path| ("share", path.as_path())));
@@ -209,7 +209,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
             None => drop(AtomicFile::new(path)?),
         }
     }
-    if let Some(output) = named.filter(|_| format == Some(SignalFormat::Zarr)) {
+    if let Some(output) = named.filter(|_| format == Some(Format::Zarr)) {
         inputs.iter().chain(&outputs).try_for_each(|other| check_outside(output, *other))?;
     }
     let keeps = file.method.algorithm != Algorithm::Hrtem && args.collect.is_empty();
@@ -246,10 +246,10 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let besides = |extra: &Extra| {
         extra.to_possible_value().is_some_and(|value| Some(value.get_name()) == wanted)
     };
-    if format == Some(SignalFormat::Mrc) && !asked.save.iter().any(besides) {
+    if format == Some(Format::Mrc) && !asked.save.iter().any(besides) {
         let mut none = plan.begin(0..plan.places())?;
         none.done = [plan.configurations(), 0];
-        plan.signals::<f32>(&none, &file.finishing(&plan))?.check(SignalFormat::Mrc, wanted)?;
+        plan.signals::<f32>(&none, &file.finishing(&plan))?.check(Format::Mrc, wanted)?;
     }
     let (terminal, start) = (Terminal::new(args.report.quiet), Instant::now());
     let run = Run {
@@ -463,7 +463,7 @@ impl Run<'_> {
     fn write(
         &self,
         readings: &StemReadings,
-        (output, format): (&Path, SignalFormat),
+        (output, format): (&Path, Format),
         picture: Option<(&Path, PictureFormat)>,
         origin: Provenance,
         terminal: &Terminal,
@@ -473,24 +473,24 @@ impl Run<'_> {
             Precision::F32 => self.signals::<f32>(readings, watch)?,
             Precision::F64 => self.signals::<f64>(readings, watch)?,
         };
-        signals.origin(origin)?;
+        origin.note(&mut signals);
         let drawn = |(path, format)| {
             terminal.writes(path);
             AtomicFile::holding(path, &self.draw(&signals, format)?)
         };
         let drawing = picture.map(drawn).transpose()?;
-        signals.write(output, format, self.args.signal.as_deref())?;
+        signals.save(output, format, self.args.signal.as_deref())?;
         drawing.map(AtomicFile::publish).transpose().map(|_| ())
     }
 
     /// The readings and what was asked for besides, in the precision `T`.
-    fn signals<T: Real + Sample>(
+    fn signals<T: Real + Element>(
         &self,
         readings: &StemReadings,
         watch: &dyn Watch,
-    ) -> Result<Signals<'static>, Error>
+    ) -> Result<DataSet<'static>, Error>
     where
-        Complex<T>: Sample,
+        Complex<T>: Element,
     {
         let mut signals = self.plan.signals::<T>(readings, &self.finishing)?;
         for extra in self.save {
@@ -514,7 +514,7 @@ impl Run<'_> {
 
     // Draw the signals of a run
     /// The picture of the signals.
-    fn draw(&self, signals: &Signals<'_>, format: PictureFormat) -> Result<Vec<u8>, Error> {
+    fn draw(&self, signals: &DataSet<'_>, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let (options, probe) = (self.plan.detectors().options(), &self.plan.options().probe);
         let note = |name: String, inner: f64, outer: f64| (name, format!("{inner}–{outer} mrad"));
         let annuli = options.annuli.iter().enumerate();
@@ -540,7 +540,7 @@ impl Run<'_> {
     ) -> String {
         let plot = self.args.plot.as_deref();
         let (detectors, mean) = (self.plan.detectors(), &readings.mean);
-        let total = mean.column(detectors.rings() + 1).mean().unwrap_or(0.0);
+        let total = mean.column(detectors.layout().total).mean().unwrap_or(0.0);
         if self.args.report.json {
             let mut summary = json!({
                 "sample": self.args.name(),

@@ -6,8 +6,9 @@ use crate::device::cuda::probe::{CudaDriver, CudaProbe, NoCuda};
 use crate::device::{self, Device};
 pub(super) use crate::error::count;
 use crate::error::{Error, in_bytes};
-use crate::files::arrays::{ArrayFormat, Precision};
+use crate::files::Format;
 use crate::model::system::{SlopeModel, System};
+use crate::numerics::real::Precision;
 use crate::plan::{Description, Stage};
 use crate::turbulence::plan::{
     CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan, dense_bytes, slope_problem,
@@ -60,7 +61,7 @@ pub struct Summary<'a> {
     pub file: &'a Path,
     pub output: &'a Path,
     pub plot: Option<&'a Path>,
-    pub format: ArrayFormat,
+    pub format: Format,
     pub precision: Precision,
     pub device: Device,
     /// What computed it, in words.

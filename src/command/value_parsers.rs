@@ -6,15 +6,15 @@ use super::planned_run::suited;
 use super::watch::complain;
 use crate::device::{Device, Engine};
 use crate::error::{Error, Invalid};
-use crate::files::arrays::ArrayFormat;
+use crate::estimation::inversion::Inversion;
+use crate::files::Format;
+use crate::formats::slopes::{SlopeFormat, SlopeUnit};
 use crate::linear::interpolation::Interpolation;
 use crate::model::lenslet_array::SlopeArrangement;
-use crate::model::slopes::{SlopeFormat, SlopeUnit};
 use crate::numerics::real::Precision;
 use crate::plan::Plan;
 use crate::plot::{ColourScale, Component};
-use crate::tomography::inversion::Inversion;
-use crate::tomography::learning::ParameterGroup;
+use crate::profiling::fit::ParameterGroup;
 use crate::tomography::reconstructor::Truth;
 use crate::turbulence::plan::Form;
 use crate::units::{ARCSEC, DEGREE};
@@ -42,10 +42,10 @@ pub fn precisions() -> impl TypedValueParser<Value = Precision> {
 }
 
 /// Formats of a file of arrays.
-pub fn formats() -> impl TypedValueParser<Value = ArrayFormat> {
+pub fn formats() -> impl TypedValueParser<Value = Format> {
     one_of([
-        ("npz", "NumPy's archive of arrays", ArrayFormat::Npz),
-        ("fits", "FITS, with an image for each array", ArrayFormat::Fits),
+        ("npz", "NumPy's archive of arrays", Format::Npz),
+        ("fits", "FITS, with an image for each array", Format::Fits),
     ])
 }
 
@@ -55,15 +55,15 @@ pub fn formats() -> impl TypedValueParser<Value = ArrayFormat> {
 pub struct FileFormat {
     /// Format of a file whose name has none of these endings.
     #[arg(long, value_parser = formats())]
-    format: Option<ArrayFormat>,
+    format: Option<Format>,
     /// The old name of --format.
     #[arg(long, hide = true, value_parser = formats(), conflicts_with = "format")]
-    save: Option<ArrayFormat>,
+    save: Option<Format>,
 }
 
 impl FileFormat {
     /// The format that is asked for; its old option comes with a note, unless the program shall be quiet.
-    pub fn format(&self, quiet: bool) -> Option<ArrayFormat> {
+    pub fn format(&self, quiet: bool) -> Option<Format> {
         if let Some(format) = self.save.filter(|_| !quiet) {
             complain("note", &format!("--save {0} has become --format {0}", format.name()));
         }

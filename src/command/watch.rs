@@ -3,12 +3,16 @@
 
 use crate::device::temporary;
 use crate::error::escaped_lines;
+#[cfg(unix)]
+use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::{consts, flag};
 #[cfg(unix)]
 use std::io::Read;
 use std::io::{self, Write};
 #[cfg(unix)]
 use std::os::unix::net::UnixStream;
+#[cfg(unix)]
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -99,12 +103,16 @@ fn is_ignored(signal: i32) -> bool {
 fn is_ignored(_signal: i32) -> bool {
     false
 }
-/// Whether a shell that inherits what is ignored survives a signal.
+/// Whether a program that inherits what is ignored survives a signal: `cat`, which ends with its input.
 #[cfg(unix)]
 fn survives(signal: i32) -> bool {
-    let kill = format!("kill -{signal} $$");
-    let shell = std::process::Command::new("sh").args(["-c", &kill]).status();
-    shell.is_ok_and(|status| status.success())
+    let cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let Ok(mut cat) = cat else { return false };
+    let signal = Signal::from_named_raw(signal);
+    let sent = signal.is_some_and(|signal| kill_process(Pid::from_child(&cat), signal).is_ok());
+    // This closes its input.
+    let ended = cat.wait();
+    sent && ended.is_ok_and(|status| status.success())
 }
 
 // Complain on the standard error
@@ -118,15 +126,22 @@ mod tests {
     use super::*;
 
     // Tests of ignored signals
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     #[test]
     fn ignored_signals_are_known() {
-        for signal in [consts::SIGINT, consts::SIGTERM, consts::SIGHUP] {
-            assert_eq!(is_ignored(signal), survives(signal), "{signal}");
+        const CHILD: &str = "LENSLET_IGNORED_SIGNALS";
+        if std::env::var_os(CHILD).is_some() {
+            for signal in [consts::SIGINT, consts::SIGTERM, consts::SIGHUP] {
+                let ignored = signal == consts::SIGHUP;
+                assert_eq!((is_ignored(signal), survives(signal)), (ignored, ignored), "{signal}");
+            }
+            return;
         }
-        let deaf = "trap '' HUP; sh -c 'kill -HUP $$'";
-        let shell = std::process::Command::new("sh").args(["-c", deaf]).status();
-        assert!(shell.is_ok_and(|status| status.success()));
+        let mut child = Command::new("env");
+        child.args(["--default-signal=INT,TERM", "--ignore-signal=HUP"]);
+        child.arg(std::env::current_exe().unwrap());
+        child.args(["--exact", "command::watch::tests::ignored_signals_are_known"]);
+        assert!(child.env(CHILD, "").status().unwrap().success());
     }
 
     // Tests of an end in time
@@ -147,7 +162,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let [name, ready] = ["old.npz", "old.npz.ready"].map(|name| folder.path().join(name));
             std::fs::write(&name, "old").unwrap();
-            let mut child = std::process::Command::new("env");
+            let mut child = Command::new("env");
             child.arg("--default-signal=INT,TERM,HUP").arg(std::env::current_exe().unwrap());
             let mut child = child.args(["--exact", test]).env(CHILD, &name).spawn().unwrap();
             while !ready.exists() {
@@ -156,8 +171,7 @@ mod tests {
             assert_eq!(folder.path().read_dir().unwrap().count(), 3, "the draft is there");
             let start = Instant::now();
             for _ in 0..signals {
-                let kill = std::process::Command::new("kill").arg(child.id().to_string()).status();
-                assert!(kill.unwrap().success());
+                kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
                 std::thread::sleep(Duration::from_millis(50));
             }
             assert_eq!(child.wait().unwrap().code(), Some(130));

@@ -10,13 +10,13 @@ use crate::model::atmosphere::Layer;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::model::system::{SlopeModel, System};
+use crate::numerics::special::sinc;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, check_targets, truth_sensors, truth_valid,
 };
-use crate::turbulence::dense::{Slopes, fill_slopes, rectangle, square};
-use crate::turbulence::midpoint::Displacements;
+use crate::turbulence::cross_covariance::{Slopes, fill_slopes, rectangle, square};
+use crate::turbulence::edge_midpoint::Displacements;
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::spectral::slope::sinc;
 use crate::watch::Watch;
 use ndarray::Array2;
 use rayon::prelude::*;
@@ -273,7 +273,7 @@ impl<'a> Block<'a> {
         let place = |lenslet: [usize; 2]| lenslet.map(|k| k as f64);
         for (first, rows) in firsts.iter().zip(&mut *rows) {
             for (k, &other) in others.iter().enumerate() {
-                let mut sum = self.shared.between(*first, other);
+                let mut sum = self.shared.between_lenslets(*first, other);
                 for (strength, table, [one, two]) in &self.apart {
                     let [from, to] = [one.centre(place(*first)), two.centre(place(other))];
                     let seen = table.grid.at([0, 1].map(|axis| to[axis] - from[axis]));

@@ -12,7 +12,9 @@ use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
-use crate::turbulence::dense::{Motion, between_moving, wavefront_slope_moving};
+use crate::turbulence::cross_covariance::{
+    Motion, moving_cross_covariance, wavefront_slope_moving,
+};
 use crate::turbulence::plan::dense_slopes;
 use crate::watch::{CancelOnly, Watch, check};
 use ndarray::Array2;
@@ -154,7 +156,7 @@ impl LoopCovariances {
     /// Those of the guide stars of a system, without noise and with all modes.
     ///
     /// # Errors
-    /// As for [`between`](crate::turbulence::dense::between), and what a device says.
+    /// As for [`slope_cross_covariance`](crate::turbulence::cross_covariance::slope_cross_covariance), and what a device says.
     pub(crate) fn new(
         system: &System,
         weights: &LoopWeights,
@@ -171,7 +173,7 @@ impl LoopCovariances {
             check(watch)?;
             let motions = motions(air, times);
             let gradient = system.cone_gradient();
-            let one = between_moving((air, &motions), [slopes, slopes], gradient, watch)?;
+            let one = moving_cross_covariance((air, &motions), [slopes, slopes], gradient, watch)?;
             Ok::<_, Error>(&one + &one.t())
         };
         let mut lags = weights.lags.clone();
@@ -204,7 +206,7 @@ impl<'s> WavefrontsInLoop<'s> {
     /// Those of all targets of a system, for points of the pupil up to `reach` \[m\] from its axis.
     ///
     /// # Errors
-    /// As for [`wavefront_slope`](crate::turbulence::dense::wavefront_slope).
+    /// As for [`wavefront_slope`](crate::turbulence::cross_covariance::wavefront_slope).
     pub(crate) fn new(
         system: &'s System,
         reach: f64,

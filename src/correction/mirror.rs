@@ -392,18 +392,18 @@ pub(crate) mod tests {
     #[cfg(feature = "files")]
     #[test]
     fn influence_functions_come_from_files() {
-        use crate::files::arrays::{ArrayFormat, Arrays};
         use crate::numerics::Precision;
+        use crate::{data::DataSet, files::Format};
         let image = Array2::from_shape_fn((9, 9), |(j, i)| {
             let square = (i as f64 - 4.0).powi(2) + (j as f64 - 4.0).powi(2);
             (-0.1 * square).exp()
         });
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("shape.fits");
-        let mut arrays = Arrays::default();
-        arrays.add_result("shape", image.view()).unit("m").axes("y, x");
+        let mut arrays = DataSet::default();
+        arrays.add_result("shape", image.view()).unit("m").dimensions("y, x");
         let mut written = std::fs::File::create(&file).unwrap();
-        arrays.write(&mut written, ArrayFormat::Fits, Precision::F64).unwrap();
+        arrays.write(&mut written, Format::Fits, Precision::F64).unwrap();
         let name = folder.path().join("s.toml").display().to_string();
         let read = |keys: &str| {
             let text = format!("[[mirror]]\nactuators = 11\n{keys}");

@@ -24,9 +24,7 @@ pub use in_band_covariance::low_covariances;
 pub(crate) mod shared_mirrors;
 #[cfg(feature = "factorise")]
 pub use shared_mirrors::{ResidualStrokes, SharedMirrors, SharedOptions};
-pub mod bandwidth;
-pub use bandwidth::Bandwidth;
+pub mod servo_lag;
+pub use servo_lag::ServoLag;
 #[cfg(feature = "factorise")]
 pub(crate) mod loop_covariances;
-#[cfg(all(feature = "files", feature = "factorise"))]
-mod telemetry;

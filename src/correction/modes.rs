@@ -453,12 +453,12 @@ impl CorrectionOptions {
 mod tests {
     use super::*;
     use crate::device::Engine;
+    use crate::estimation::simulation::Simulation;
     use crate::model::mirror::Spacing;
     use crate::model::noise::GuideStar;
     use crate::plan::Plan;
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
-    use crate::tomography::simulation::Simulation;
     use crate::watch::unwatched;
     use CorrectionMode::{Glao, Ltao, Mcao, Moao, Scao};
     use ndarray::Array1;

@@ -1,7 +1,6 @@
 // Tangled from book/src/mirrors.md: edit there, or here and run cargo tangle stitch.
 //! From slopes to the strokes of a mirror.
 
-#[cfg(feature = "cuda")]
 mod gpu;
 
 // What projectors stand on
@@ -46,12 +45,9 @@ impl Projector {
         SingularValues::check_filter(filter)?;
         let expected = "a mirror of which the truth sensor sees something";
         accept(interaction.iter().any(|&slope| slope != 0.0), "mirror", "no slopes", expected)?;
-        #[cfg(feature = "cuda")]
         if let Some(gpu) = Self::device(engine, filter) {
             return Self::there(gpu, interaction, filter);
         }
-        #[cfg(not(feature = "cuda"))]
-        let _ = engine; // there are no devices
         let parts = SingularValues::new(&interaction)?;
         let kept = parts.kept(filter);
         let inverse = parts.inverse(kept);
@@ -88,12 +84,9 @@ impl Projector {
         engine: &Engine,
     ) -> Result<Array2<f64>, Error> {
         self.check_errors(slope_errors)?;
-        #[cfg(feature = "cuda")]
         if let Some(gpu) = engine.devices().first() {
             return self.errors_on_device(gpu, slope_errors);
         }
-        #[cfg(not(feature = "cuda"))]
-        let _ = engine; // there are no devices
         let once = times_transpose(&self.inverse, slope_errors); // C_ee is symmetric
         let mut errors = times_transpose(&once, &self.inverse);
         make_even(&mut errors);

@@ -452,13 +452,14 @@ mod tests {
     use super::*;
     use crate::correction::in_band_covariance::low_covariances;
     use crate::correction::modes::CorrectionOptions;
+    use crate::estimation::Inversion;
+    use crate::estimation::simulation::Simulation;
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::removed_modes::TipTilt;
     use crate::model::system::System;
     use crate::plan::Plan;
     use crate::tomography::covariance_matrix::tests::system;
-    use crate::tomography::simulation::Simulation;
-    use crate::tomography::{ErrorSplit, Inversion, ReconstructorOptions};
+    use crate::tomography::{ErrorSplit, ReconstructorOptions};
     use crate::watch::unwatched;
     use CorrectionMode::{Glao, Ltao, Mcao, Moao, Scao};
     use ndarray::{Array1, Axis, s};
@@ -623,7 +624,6 @@ mod tests {
     }
 
     // Devices share mirrors as cores do
-    #[cfg(feature = "cuda")]
     #[test]
     fn devices_share_mirrors_as_cores_do() {
         use crate::numerics::Precision;

@@ -121,10 +121,13 @@ pub(crate) trait Backend: Send + Sync {
     /// Releases a handle. All work that may use it is done, and no stream records.
     fn forget(&self, handle: Handle);
     // Backends that join as ranks
+    /// Refuses where a library that joins several devices is missing.
+    fn require_joining(&self) -> Result<(), Error> {
+        Err(cannot_join(self.name()))
+    }
     /// Identifier of a new group of ranks; one of them makes it and gives it to the others.
     fn identifier(&self) -> Result<Vec<u8>, Error> {
-        let reason = "it cannot join others".into();
-        Err(Error::Device { device: self.name().into(), reason })
+        Err(cannot_join(self.name()))
     }
     /// Joins other backends as a rank of so many, with work in a stream; waits for them.
     fn join(
@@ -133,9 +136,13 @@ pub(crate) trait Backend: Send + Sync {
         _place: [usize; 2],
         _identifier: &[u8],
     ) -> Result<Box<dyn Collective>, Error> {
-        let reason = "it cannot join others".into();
-        Err(Error::Device { device: self.name().into(), reason })
+        Err(cannot_join(self.name()))
     }
+}
+
+/// The error of a device that is always alone.
+fn cannot_join(device: &str) -> Error {
+    Error::Device { device: device.into(), reason: "it cannot join others".into() }
 }
 
 // What ranks do together

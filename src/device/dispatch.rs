@@ -27,7 +27,6 @@ impl<'a, W> Workers<'a, W> {
     }
 
     /// Devices alone.
-    #[cfg(any(test, feature = "cuda"))]
     pub fn devices(with: &'a [W]) -> Self {
         Self { cores: None, devices: with }
     }

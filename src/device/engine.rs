@@ -3,14 +3,11 @@
 
 use super::calibration::Speed;
 use super::gpu::Gpu;
-#[cfg(feature = "cuda")]
 use super::rank_group::RankGroup;
-#[cfg(feature = "cuda")]
-use super::rendezvous::RankInfo;
+use super::rank_info::RankInfo;
 use super::{Device, start_threads, threads};
 use crate::error::{Error, Invalid, accept, count};
 use crate::numerics::real::Precision;
-#[cfg(feature = "cuda")]
 use std::sync::Arc;
 
 // Engines of computations
@@ -32,7 +29,6 @@ pub struct Engine {
     /// Speed of one of the devices, or of a thread where there is none.
     speed: Speed,
     /// The devices as ranks of one computation.
-    #[cfg(feature = "cuda")]
     rank_group: Arc<RankGroup>,
 }
 
@@ -54,14 +50,7 @@ impl Engine {
     }
 
     fn of(cores: bool, devices: Vec<Gpu>, precision: Precision) -> Self {
-        Self {
-            cores,
-            devices,
-            precision,
-            speed: Speed::default(),
-            #[cfg(feature = "cuda")]
-            rank_group: Arc::default(),
-        }
+        Self { cores, devices, precision, speed: Speed::default(), rank_group: Arc::default() }
     }
 
     /// Adds the cores of this machine to the devices.
@@ -83,10 +72,7 @@ impl Engine {
         start_threads(false)?;
         match device {
             Device::Cpu => Ok(Self::cpu(precision)),
-            #[cfg(feature = "cuda")]
-            Device::Cuda(_) => Ok(Self::gpus(super::cuda::open(device)?, precision)?),
-            #[cfg(not(feature = "cuda"))]
-            Device::Cuda(_) => Err(super::gpu::without_cuda(&device.to_string())),
+            Device::Cuda(_) => Ok(Self::gpus(open_gpus(device)?, precision)?),
         }
     }
 
@@ -96,7 +82,6 @@ impl Engine {
     ///
     /// # Errors
     /// `Invalid` where it has no device, or more than one.
-    #[cfg(feature = "cuda")]
     pub fn with_rank_info(self, rank_info: RankInfo) -> Result<Self, Invalid> {
         let devices = self.devices.len();
         let expected = format!(
@@ -107,17 +92,13 @@ impl Engine {
     }
 
     /// The devices as ranks of one computation.
-    #[cfg(feature = "cuda")]
     pub(crate) fn rank_group(&self) -> &RankGroup {
         &self.rank_group
     }
 
     /// First rank of this process, and the number of ranks of all processes; each device is a rank.
     pub fn place(&self) -> [usize; 2] {
-        #[cfg(feature = "cuda")]
-        return self.rank_group.place(self.devices.len());
-        #[cfg(not(feature = "cuda"))]
-        [0, self.devices.len()]
+        self.rank_group.place(self.devices.len())
     }
 
     // Workers of an engine
@@ -185,6 +166,18 @@ impl Engine {
         let expected = format!("f64, as the CPU computes {what} in double precision only");
         if double { Ok(()) } else { Err(Invalid::new("precision", "f32", expected)) }
     }
+}
+
+// Open graphics processors
+/// Opens all graphics processors of a device.
+///
+/// # Errors
+/// `Device` where there are none, with the reason.
+pub(crate) fn open_gpus(device: Device) -> Result<Vec<Gpu>, Error> {
+    #[cfg(feature = "cuda")]
+    return super::cuda::open(device);
+    #[cfg(not(feature = "cuda"))]
+    Err(super::without_cuda(&device.to_string()))
 }
 
 // Engine unless another is wanted

@@ -46,6 +46,7 @@ impl fmt::Debug for Gpu {
 
 // Steps of an opened graphics processor
 impl Gpu {
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // without a backend, there is no device
     pub(super) fn new(backend: impl Backend + 'static) -> Result<Self, Error> {
         Ok(Self { queue: Arc::new(Queue::first(backend)?) })
     }
@@ -103,6 +104,14 @@ impl Gpu {
     /// Those of either where a library is missing.
     pub(crate) fn require_factors(&self, eigenvectors: bool) -> Result<(), Error> {
         self.backend().require_factors(eigenvectors)
+    }
+
+    /// Refuses where a library that joins several devices is missing.
+    ///
+    /// # Errors
+    /// `Device`, with the name of the library and how to install it.
+    pub(crate) fn require_joining(&self) -> Result<(), Error> {
+        self.backend().require_joining()
     }
 
     /// Refuses `what`, which needs so many bytes of the device's memory, where fewer are free.
@@ -1011,7 +1020,7 @@ pub(crate) fn emulated(count: usize) -> Vec<Gpu> {
 #[cfg(test)]
 pub(crate) fn test_backends() -> Vec<Gpu> {
     let mut gpus = emulated(1);
-    match super::cuda::open(super::Device::Cuda(None)) {
+    match super::engine::open_gpus(super::Device::Cuda(None)) {
         Ok(devices) => gpus.extend(devices),
         Err(reason) => eprintln!("skipped on a graphics processor: {reason}"),
     }

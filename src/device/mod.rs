@@ -5,28 +5,21 @@
 pub(crate) mod authentication;
 #[cfg(feature = "cuda")]
 pub(crate) mod cache;
-#[cfg(feature = "cuda")]
 pub(crate) mod collective;
-#[cfg(feature = "cuda")]
 pub(crate) mod rank_group;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 mod dispatch;
-#[cfg(all(test, feature = "cuda"))]
+#[cfg(test)]
 pub(crate) mod emulator;
 pub(crate) mod engine;
-#[cfg(not(feature = "cuda"))]
-#[path = "no_gpu.rs"]
 pub mod gpu;
-#[cfg(feature = "cuda")]
-pub mod gpu;
-#[cfg(feature = "cuda")]
 pub(crate) mod headers;
-#[cfg(feature = "cuda")]
 pub(crate) mod backend;
 #[cfg(feature = "cuda")]
 pub(crate) mod rendezvous;
 mod memory;
+pub(crate) mod rank_info;
 mod calibration;
 #[cfg(any(feature = "cuda", feature = "files"))]
 pub(crate) mod temporary;
@@ -35,13 +28,10 @@ pub use self::calibration::{CostKind, Speed};
 pub use self::dispatch::threads;
 pub(crate) use self::dispatch::{Workers, dispatch, dispatch_in_runs, gather, start_threads};
 pub use self::engine::Engine;
-#[cfg(feature = "cuda")]
-pub use self::gpu::Buffer;
-pub use self::gpu::Gpu;
+pub use self::gpu::{Buffer, Gpu};
 pub(crate) use self::memory::refuse_beyond_memory;
 pub use self::memory::{available_memory, processor_name};
-#[cfg(feature = "cuda")]
-pub use self::rendezvous::RankInfo;
+pub use self::rank_info::RankInfo;
 use crate::error::Invalid;
 use std::fmt;
 use std::str::FromStr;
@@ -92,6 +82,14 @@ impl fmt::Display for Device {
     }
 }
 
+// Error without CUDA
+/// The error of a build that cannot open a device.
+#[cfg(not(feature = "cuda"))]
+fn without_cuda(device: &str) -> crate::error::Error {
+    let reason = "this build has no CUDA: it lacks the feature `cuda`".into();
+    crate::error::Error::Device { device: device.into(), reason }
+}
+
 // Tests of devices
 #[cfg(test)]
 mod tests {
@@ -106,7 +104,25 @@ mod tests {
         for name in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "CUDA"] {
             assert!(name.parse::<Device>().is_err(), "{name}");
         }
-        assert!(available_memory().is_none_or(|bytes| bytes > 1 << 20));
-        assert!(processor_name().len() > 2);
+    }
+
+    // Compare the machine with the files of its system
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_machine_is_that_of_its_system() {
+        let value = |file: &str, key: &str| {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+            let value = lines.find(|(name, _)| name.trim() == key);
+            value.map(|(_, value)| value.trim().to_string())
+        };
+        // Of some architectures the system does not print a name.
+        if let Some(name) = value("/proc/cpuinfo", "model name").filter(|name| !name.is_empty()) {
+            assert_eq!(processor_name(), name);
+        }
+        let total = value("/proc/meminfo", "MemTotal").unwrap().replace(" kB", "");
+        let total = 1024 * total.parse::<u64>().unwrap();
+        let available = available_memory().unwrap();
+        assert!((total / 10_000..=total).contains(&available), "{available} of {total} bytes");
     }
 }

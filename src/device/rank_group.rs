@@ -3,7 +3,7 @@
 
 // Imports of a rank group
 use super::gpu::{Gpu, rank::Rank};
-use super::rendezvous::{RankInfo, Rendezvous};
+use super::rank_info::{Peers, RankInfo};
 use crate::error::Error;
 use crate::watch::{Watch, check};
 use std::fmt;
@@ -21,7 +21,7 @@ pub(crate) struct RankGroup {
     /// Rank info of this process, if there are several processes.
     rank_info: Option<RankInfo>,
     /// Rendezvous with the other processes, from the first computation on.
-    rendezvous: Mutex<Option<Arc<Rendezvous>>>,
+    rendezvous: Mutex<Option<Arc<dyn Peers>>>,
     /// Ranks that have joined in an earlier computation without a failure.
     members: Mutex<Vec<Rank>>,
 }
@@ -30,6 +30,15 @@ impl fmt::Debug for RankGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RankGroup").field(&self.rank_info).finish()
     }
+}
+
+// Connect with the other processes
+/// Connects this process with the others.
+fn connect(rank_info: &RankInfo) -> Result<Arc<dyn Peers>, Error> {
+    #[cfg(feature = "cuda")]
+    return Ok(Arc::new(super::rendezvous::Rendezvous::new(rank_info.clone())?));
+    #[cfg(not(feature = "cuda"))]
+    Err(super::without_cuda(&format!("rank {}", rank_info.rank)))
 }
 
 // Events of a thread
@@ -88,11 +97,11 @@ impl RankGroup {
     }
 
     /// Rendezvous with the other processes, if there are any; the first call waits for them.
-    fn rendezvous(&self) -> Result<Option<Arc<Rendezvous>>, Error> {
+    fn rendezvous(&self) -> Result<Option<Arc<dyn Peers>>, Error> {
         let Some(rank_info) = &self.rank_info else { return Ok(None) };
         let mut rendezvous = self.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
         if rendezvous.is_none() {
-            *rendezvous = Some(Arc::new(Rendezvous::new(rank_info.clone())?));
+            *rendezvous = Some(connect(rank_info)?);
         }
         Ok(rendezvous.clone())
     }
@@ -170,7 +179,7 @@ impl RankGroup {
 
 // Find an identifier for a group
 /// The identifier of a new group, which rank 0 makes and shares with all others.
-fn identifier(gpus: &[Gpu], rendezvous: Option<&Rendezvous>) -> Result<Vec<u8>, Error> {
+fn identifier(gpus: &[Gpu], rendezvous: Option<&dyn Peers>) -> Result<Vec<u8>, Error> {
     match rendezvous {
         Some(rendezvous) if rendezvous.rank_info().rank > 0 => rendezvous.share(None),
         Some(rendezvous) => rendezvous.share(Some(gpus[0].identifier()?)),
@@ -198,7 +207,7 @@ impl<R> Shift<R> {
     /// The results of all threads, and the ranks; or the first failure, once the threads have ended or their time is over.
     fn watched(
         mut self,
-        rendezvous: Option<&Rendezvous>,
+        rendezvous: Option<&dyn Peers>,
         watch: &dyn Watch,
     ) -> Result<(Vec<R>, Vec<Rank>), Error> {
         let count = self.threads.len();
@@ -239,7 +248,7 @@ impl<R> Shift<R> {
                 }
             };
             // Stop all when one has failed
-            let lost = || rendezvous.and_then(Rendezvous::lost);
+            let lost = || rendezvous.and_then(Peers::lost);
             match (&failure, wrong) {
                 (None, wrong) => {
                     if let Some(error) = wrong.or_else(lost) {
@@ -290,7 +299,7 @@ fn tells_more(error: &Error) -> bool {
 }
 
 /// The cause of a failure: after an error between ranks, it may be the loss of a rank.
-fn cause(error: Error, rendezvous: Option<&Rendezvous>) -> Error {
+fn cause(error: Error, rendezvous: Option<&dyn Peers>) -> Error {
     let Some(rendezvous) = rendezvous.filter(|_| is_between(&error)) else { return error };
     let until = Instant::now() + NEWS;
     while rendezvous.lost().is_none() && Instant::now() < until {

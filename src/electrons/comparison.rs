@@ -3,7 +3,8 @@
 
 // What comparisons stand on
 use super::detector::DetectorOptions;
-use super::postprocess::{Row, suffix};
+use super::detector::ReadingLayout;
+use super::postprocess::suffix;
 use super::prism::MOST_LOST;
 use super::scan::{StemMethod, StemOptions, StemPlan, StemReadings};
 use crate::device::Engine;
@@ -102,21 +103,21 @@ impl StemPlan {
         found: ArrayView2<'_, f64>,
     ) -> Vec<DetectorError> {
         let options = self.options();
-        let rows = [self, exact].map(|plan| Row::of(plan.detectors()));
-        let rings = rows[0].rings.len().min(rows[1].rings.len());
-        let [groups, exact_groups] = [0, 1].map(|k| self.groups(&rows[k], rings));
+        let layouts = [self, exact].map(|plan| plan.detectors().layout());
+        let rings = layouts[0].rings.len().min(layouts[1].rings.len());
+        let [groups, exact_groups] = [0, 1].map(|k| self.groups(layouts[k], rings));
         let mut errors = Vec::new();
         let series =
             (0..options.defoci.len()).flat_map(|d| options.ends.iter().map(move |e| (d, *e)));
         for (n, (defocus, end)) in series.enumerate() {
             let inside = (end < options.slicing.count()).then_some(end);
-            let own = |all: ArrayView2<'_, f64>, plan: &Self, row: &Row, columns: &Compared| {
-                let values = plan.detectors().values();
-                columns.of(all.slice(s![.., n * values..(n + 1) * values]), row.total)
+            let own = |all: ArrayView2<'_, f64>, layout: &ReadingLayout, columns: &Compared| {
+                let values = layout.values();
+                columns.of(all.slice(s![.., n * values..(n + 1) * values]), layout.total)
             };
             for ((name, columns), (_, exact_columns)) in groups.iter().zip(&exact_groups) {
-                let x = own(found, exact, &rows[1], exact_columns);
-                let hat = own(mine, self, &rows[0], columns);
+                let x = own(found, layouts[1], exact_columns);
+                let hat = own(mine, layouts[0], columns);
                 let name = format!("{name}{}", suffix(defocus, inside));
                 errors.push(DetectorError::of(name, columns, &hat, &x));
             }
@@ -125,12 +126,12 @@ impl StemPlan {
     }
 
     // Groups of columns that are compared
-    /// The detectors that are compared, by their names; the rows have so many rings in common.
-    fn groups(&self, row: &Row, rings: usize) -> Vec<(String, Compared)> {
+    /// The detectors that are compared, by their names; both layouts have so many rings in common.
+    fn groups(&self, layout: &ReadingLayout, rings: usize) -> Vec<(String, Compared)> {
         let (probe, bin) = (&self.options().probe, self.detectors().options().bin);
         let mut groups = Vec::new();
         let cones = [[0.0, 1.0], [1.0, 2.0], [2.0, 4.0], [3.0, 5.0]];
-        for cone in cones.iter().filter(|_| row.annuli.is_empty()) {
+        for cone in cones.iter().filter(|_| layout.annuli.is_empty()) {
             let [first, end] = cone.map(|times| (times * probe.semi_angle / bin).round() as usize);
             let end = end.min(rings);
             if first < end {
@@ -138,14 +139,14 @@ impl StemPlan {
                 groups.push((format!("rings_{inner}_{outer}"), Compared::Sum(first..end)));
             }
         }
-        for (k, column) in row.annuli.clone().enumerate() {
+        for (k, column) in layout.annuli.clone().enumerate() {
             groups.push((format!("annulus_{k}"), Compared::Sum(column..column + 1)));
         }
-        for (k, sectors) in row.segmented.iter().enumerate() {
+        for (k, sectors) in layout.segmented.iter().enumerate() {
             groups.push((format!("segmented_{}", k + 1), Compared::Each(sectors.clone())));
         }
-        if !row.moments.is_empty() {
-            groups.push(("centre_of_mass".into(), Compared::Ratio(row.moments.clone())));
+        if !layout.moments.is_empty() {
+            groups.push(("centre_of_mass".into(), Compared::Ratio(layout.moments.clone())));
         }
         groups
     }
@@ -232,7 +233,8 @@ impl StemPlan {
 
     /// The electrons in a row of readings, the mean of all foci and planes.
     fn total_of(&self, row: ArrayView1<'_, f64>) -> f64 {
-        let (values, total) = (self.detectors().values(), self.detectors().rings() + 1);
+        let layout = self.detectors().layout();
+        let (values, total) = (layout.values(), layout.total);
         let count = row.len() / values.max(1);
         (0..count).map(|n| row[n * values + total]).sum::<f64>() / count.max(1) as f64
     }
@@ -358,7 +360,6 @@ mod tests {
         assert!(found.detectors.iter().all(|one| one.largest < 1e-11 && one.scale > 0.0));
         let same = all.compare(&readings, 3, 1, &engine, &unwatched).unwrap();
         assert!(same == found);
-        #[cfg(feature = "cuda")]
         for gpu in crate::device::gpu::test_backends() {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
             let there = all.compare(&readings, 3, 1, &engine, &unwatched).unwrap();
@@ -375,7 +376,7 @@ mod tests {
         assert_eq!(found.places, (0..40).collect::<Vec<_>>());
         let exact = few.by_multislice(1).unwrap();
         let truth = whole(&exact, Precision::F64);
-        let column = Row::of(few.detectors()).annuli.start;
+        let column = few.detectors().layout().annuli.start;
         let (hat, x) = (mine.mean.column(column), truth.mean.column(column));
         let scale = x.mean().unwrap();
         let gaps = (&hat - &x) / scale;
@@ -414,7 +415,7 @@ mod tests {
             kept.iter().all(|(k, kept)| (kept - exact.total_of(truth.mean.row(*k))).abs() < 1e-12)
         );
         // Readings that keep as much pass, and those that keep 1.5 % more or less do not
-        let (values, total) = (few.detectors().values(), few.detectors().rings() + 1);
+        let (values, total) = (few.detectors().values(), few.detectors().layout().total);
         let of = |share: f64| {
             let mut readings = few.begin(places.clone()).unwrap();
             for (k, kept) in &kept {

@@ -1,6 +1,5 @@
 // Tangled from book/src/electron-detectors.md: edit there, or here and run cargo tangle stitch.
 //! What detectors read of a wave.
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What detectors stand on
@@ -10,7 +9,7 @@ use crate::error::{Invalid, accept, finite, positive};
 use crate::numerics::real::Real;
 use ndarray::{Array2, ArrayView2};
 use num_complex::Complex;
-use std::{f64::consts::PI, sync::OnceLock};
+use std::{f64::consts::PI, ops::Range, sync::OnceLock};
 
 // Bins of angles
 /// The number of a ring, Eq. [detector bin](https://lenslet.github.io/lenslet/electron-detectors.html#eq-detector-bin), for an angle and a width.
@@ -107,7 +106,7 @@ pub struct Detectors {
     widest: f64,
     /// Frequencies \[1/Å\] along x and y.
     frequencies: [Vec<f64>; 2],
-    rings: usize,
+    layout: ReadingLayout,
     wavelength: f64,
     areas: OnceLock<Areas>,
     pattern: Option<Pattern>,
@@ -125,7 +124,7 @@ struct Areas {
 /// Where an annulus is.
 #[derive(Debug, Clone)]
 enum Area {
-    Rings(std::ops::Range<usize>),
+    Rings(Range<usize>),
     Frequencies(Vec<u32>),
 }
 
@@ -142,7 +141,10 @@ impl Detectors {
         let rings = checked_rings(&options, widest)?;
         let pattern = options.pattern.map(|asked| Pattern::new(&grid, beam, asked)).transpose()?;
         let (wavelength, areas) = (beam.wavelength(), OnceLock::new());
-        Ok(Self { options, widest, frequencies, rings, wavelength, areas, pattern })
+        let bins =
+            pattern.as_ref().map_or(0, |pattern| pattern.axes[0].len() * pattern.axes[1].len());
+        let layout = ReadingLayout::new(&options, rings, bins);
+        Ok(Self { options, widest, frequencies, layout, wavelength, areas, pattern })
     }
 
     // Find the areas of detectors
@@ -155,7 +157,8 @@ impl Detectors {
                 .flat_map(|y| x.iter().map(|x| [*x, *y]))
                 .map(|q| q.map(|q| 1e3 * q * self.wavelength))
                 .collect();
-            let ring_of = |[x, y]: &[f64; 2]| ring(x.hypot(*y), options.bin).min(self.rings) as u32;
+            let ring_of =
+                |[x, y]: &[f64; 2]| ring(x.hypot(*y), options.bin).min(self.rings()) as u32;
             let ring_of = places.iter().map(ring_of).collect();
             let annuli = options.annuli.iter().map(|annulus| annulus.area(&places, options.bin));
             let (annuli, segmented) =
@@ -167,7 +170,17 @@ impl Detectors {
     // Getters of detectors
     /// How many rings there are.
     pub fn rings(&self) -> usize {
-        self.rings
+        self.layout.rings.len()
+    }
+
+    /// Positions of each detector's numbers in a row of readings.
+    pub fn layout(&self) -> &ReadingLayout {
+        &self.layout
+    }
+
+    /// How many numbers they read of a wave.
+    pub fn values(&self) -> usize {
+        self.layout.values()
     }
 
     /// The angle of half of the highest frequency \[mrad\], the smaller one of both axes.
@@ -182,11 +195,11 @@ impl Detectors {
 
     /// The middles \[mrad\] of the rings.
     pub fn middles(&self) -> Vec<f64> {
-        (0..self.rings).map(|k| (k as f64 + 0.5) * self.options.bin).collect()
+        (0..self.rings()).map(|k| (k as f64 + 0.5) * self.options.bin).collect()
     }
 
     /// Which rings annulus `k` consists of, unless it is an exact one.
-    pub(super) fn rings_of(&self, k: usize) -> Option<std::ops::Range<usize>> {
+    pub(super) fn rings_of(&self, k: usize) -> Option<Range<usize>> {
         let annulus = &self.options.annuli[k];
         (!annulus.exact).then(|| annulus.rings(self.options.bin))
     }
@@ -206,7 +219,7 @@ impl Detectors {
         assert_eq!(wave.dim(), (y.len(), x.len()), "a wave on the grid of the detectors");
         let mut intensity = Vec::with_capacity(wave.len());
         intensity.extend(wave.iter().map(|a| a.norm_sqr().in_double()));
-        let mut rings = vec![0.0; self.rings + 1];
+        let mut rings = vec![0.0; self.rings() + 1];
         let areas = self.areas();
         for (ring, i) in areas.ring_of.iter().zip(&intensity) {
             rings[*ring as usize] += i;
@@ -248,7 +261,7 @@ impl Annulus {
     }
 
     /// Its rings.
-    fn rings(&self, width: f64) -> std::ops::Range<usize> {
+    fn rings(&self, width: f64) -> Range<usize> {
         let [first, end] = [self.inner, self.outer].map(|a| (a / width + 1e-9) as usize);
         first..end
     }
@@ -306,6 +319,61 @@ impl Reading {
     pub fn centre_of_mass(&self) -> Option<[f64; 2]> {
         let moments = self.moments.filter(|_| self.total > 0.0)?;
         Some(moments.map(|moment| moment / self.total))
+    }
+}
+
+// Layout of a row of readings
+/// Positions of each detector's numbers in a row of readings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadingLayout {
+    /// The rings, from the inner to the outer.
+    pub rings: Range<usize>,
+    /// Electrons beyond the last ring.
+    pub corners: usize,
+    /// All electrons of the kept square.
+    pub total: usize,
+    /// The annuli, in the order of the options.
+    pub annuli: Range<usize>,
+    /// The sectors of each segmented detector.
+    pub segmented: Vec<Range<usize>>,
+    /// The first moments along x and y; empty unless they are read.
+    pub moments: Range<usize>,
+    /// The pattern, by lines of q_y; empty unless it is kept.
+    pub pattern: Range<usize>,
+}
+
+impl ReadingLayout {
+    /// The layout for so many rings and so many bins of the pattern.
+    fn new(options: &DetectorOptions, rings: usize, bins: usize) -> Self {
+        let mut end = 0;
+        let mut next = |count: usize| {
+            end += count;
+            end - count..end
+        };
+        let (rings, corners, total) = (next(rings), next(1).start, next(1).start);
+        let annuli = next(options.annuli.len());
+        let segmented = options.segmented.iter().map(|segmented| next(segmented.sectors));
+        let segmented = segmented.collect();
+        let moments = next(if options.centre_of_mass { 2 } else { 0 });
+        Self { rings, corners, total, annuli, segmented, moments, pattern: next(bins) }
+    }
+
+    /// How many numbers a row has.
+    pub fn values(&self) -> usize {
+        self.pattern.end
+    }
+}
+
+impl Reading {
+    /// All numbers in a row, in the order of the [layout](ReadingLayout).
+    pub fn into_values(self) -> Vec<f64> {
+        let mut values = self.rings;
+        values.extend([self.corners, self.total]);
+        values.extend(self.annuli);
+        values.extend(self.segmented.into_iter().flatten());
+        values.extend(self.moments.into_iter().flatten());
+        values.extend(self.pattern.into_iter().flatten());
+        values
     }
 }
 
@@ -564,6 +632,34 @@ mod tests {
         assert_eq!(cropped, whole.slice(ndarray::s![8..13, 8..17]));
         let expected = sum_where(|x, y| x.abs() <= angle && y.abs() <= angle);
         assert!((cropped.sum() - expected).abs() < 1e-14);
+    }
+
+    // Check the layout of readings
+    #[test]
+    fn numbers_of_a_row_are_where_the_layout_says() {
+        let detectors = detectors(|options| {
+            let annulus = |exact| Annulus { inner: 4.2, outer: 17.3, exact };
+            let cut = |sectors| Segmented { inner: 3.0, outer: 12.0, sectors, rotation: 0.2 };
+            options.annuli = vec![annulus(false), annulus(true)];
+            options.segmented = vec![cut(4), cut(3)];
+            options.centre_of_mass = true;
+            options.pattern = Some(PatternOptions { crop: Some(9.0), bin: 1 });
+        })
+        .unwrap();
+        let (layout, read) = (detectors.layout(), detectors.read(wave().view()));
+        let values = read.clone().into_values();
+        assert_eq!((values.len(), layout.values()), (detectors.values(), detectors.values()));
+        assert_eq!(values[layout.rings.clone()], read.rings);
+        assert_eq!([values[layout.corners], values[layout.total]], [read.corners, read.total]);
+        assert_eq!(values[layout.annuli.clone()], read.annuli);
+        for (range, sectors) in layout.segmented.iter().zip(&read.segmented) {
+            assert_eq!(values[range.clone()], *sectors);
+        }
+        assert_eq!(values[layout.moments.clone()], read.moments.unwrap());
+        assert_eq!(
+            values[layout.pattern.clone()],
+            read.pattern.unwrap().into_raw_vec_and_offset().0
+        );
     }
 
     // Check refusals of detectors

@@ -3,14 +3,14 @@
 
 // What kept things stand on
 use super::beam::kept_frequencies;
-use super::micrograph::{MicrographPlan, samples};
+use super::hrtem::plan::{HrtemPlan, samples};
 use super::potential::Potential;
 use super::prism::SMatrix;
 use super::scan::{StemPlan, focused};
 use super::scan_setup::series;
 use super::wave_grid::WaveGrid;
+use crate::data::{Coordinate, DataSet, Element, Variable};
 use crate::error::{Error, Invalid};
-use crate::files::signals::{Axis, Sample, Signal, Signals};
 use crate::numerics::real::{Precision, Real};
 use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, Array3, ArrayView3, Axis as NdAxis, aview1};
@@ -37,17 +37,17 @@ impl StemPlan {
     pub fn keep<T>(
         &self,
         beside: Beside,
-        signals: &mut Signals<'static>,
+        signals: &mut DataSet<'static>,
         watch: &dyn Watch,
     ) -> Result<(), Error>
     where
-        T: Real + Sample,
-        Complex<T>: Sample,
+        T: Real + Element,
+        Complex<T>: Element,
     {
         match beside {
             Beside::Potential => {
                 check(watch)?;
-                Ok(signals.add(potential_signal::<T>(&self.potential(0)?)?)?)
+                Ok(signals.insert(potential_signal::<T>(&self.potential(0)?)?)?)
             }
             Beside::Probe => self.keep_probes::<T>(signals),
             Beside::SMatrix => self.keep_matrix::<T>(signals, watch),
@@ -55,10 +55,10 @@ impl StemPlan {
     }
 
     // Keep the probes of a scan
-    fn keep_probes<T>(&self, signals: &mut Signals<'static>) -> Result<(), Error>
+    fn keep_probes<T>(&self, signals: &mut DataSet<'static>) -> Result<(), Error>
     where
-        T: Real + Sample,
-        Complex<T>: Sample,
+        T: Real + Element,
+        Complex<T>: Element,
     {
         let (options, grid) = (self.options(), self.grid());
         let [nx, ny] = grid.points();
@@ -74,14 +74,14 @@ impl StemPlan {
         let axes = [&foci[..], &plane_axes(grid, 1.0)?].concat();
         let probes = probes.into_dyn();
         let probes = if foci.is_empty() { probes.index_axis_move(NdAxis(0), 0) } else { probes };
-        Ok(signals.add(Signal::new("probe", probes, axes)?)?)
+        Ok(signals.insert(Variable::new("probe", probes, axes)?)?)
     }
 
     // Keep the matrix of a scan
-    fn keep_matrix<T>(&self, signals: &mut Signals<'static>, watch: &dyn Watch) -> Result<(), Error>
+    fn keep_matrix<T>(&self, signals: &mut DataSet<'static>, watch: &dyn Watch) -> Result<(), Error>
     where
-        T: Real + Sample,
-        Complex<T>: Sample,
+        T: Real + Element,
+        Complex<T>: Element,
     {
         let (options, potential) = (self.options(), self.potential(0)?);
         let Some((prism, refocus)) = self.prism()? else {
@@ -98,11 +98,11 @@ impl StemPlan {
         let (beams, ny, nx) = waves.dim();
         let matrix = SMatrix::new(prism, beam, waves, refocus)?;
         let planes = Array3::from_shape_fn((beams, nx, ny), |(b, i, j)| matrix.plane(b)[[j, i]]);
-        let number = Axis::signal("beam", "", 0.0, 1.0)?;
+        let number = Coordinate::signal("beam", "", 0.0, 1.0)?;
         let [x, y] = plane_axes(&grid, 2.0)?;
-        signals.add(Signal::new("smatrix", planes, vec![number.clone(), x, y])?)?;
-        let axes = vec![number, Axis::labelled("axis", &["x", "y"])?];
-        Ok(signals.add(Signal::new("smatrix_beams", frequencies, axes)?)?)
+        signals.insert(Variable::new("smatrix", planes, vec![number.clone(), x, y])?)?;
+        let axes = vec![number, Coordinate::labelled("axis", &["x", "y"])?];
+        Ok(signals.insert(Variable::new("smatrix_beams", frequencies, axes)?)?)
     }
 
     // Memory of things beside readings
@@ -126,16 +126,16 @@ impl StemPlan {
 
 // A potential as a signal
 /// The potential of all slices \[V Å\], (x, y, slice); the last axis tells the depth of a slice's upper face \[Å\].
-pub(super) fn potential_signal<T: Real + Sample>(
+pub(super) fn potential_signal<T: Real + Element>(
     potential: &Potential,
-) -> Result<Signal<'static>, Error> {
+) -> Result<Variable<'static>, Error> {
     let slices = potential.slices().mapv(T::of);
     let [x, y] = plane_axes(&potential.grid(), 1.0)?;
-    let depth = Axis::signal("slice", "Å", 0.0, potential.thickness())?;
-    Signal::new("potential", slices.permuted_axes([2, 1, 0]), vec![x, y, depth])
+    let depth = Coordinate::signal("slice", "Å", 0.0, potential.thickness())?;
+    Variable::new("potential", slices.permuted_axes([2, 1, 0]), vec![x, y, depth])
 }
 
-impl MicrographPlan {
+impl HrtemPlan {
     /// Bytes that keeping the potential takes at most.
     pub fn bytes_of_potential(&self, precision: Precision) -> u64 {
         let (options, number) = (self.options(), if precision == Precision::F64 { 8 } else { 4 });
@@ -149,11 +149,11 @@ impl MicrographPlan {
     /// `Invalid` where there is a signal of that name already.
     pub fn keep_potential(
         &self,
-        signals: &mut Signals<'static>,
+        signals: &mut DataSet<'static>,
         precision: Precision,
     ) -> Result<(), Error> {
         let potential = self.potential(0)?;
-        Ok(signals.add(match precision {
+        Ok(signals.insert(match precision {
             Precision::F32 => potential_signal::<f32>(&potential)?,
             Precision::F64 => potential_signal::<f64>(&potential)?,
         })?)
@@ -161,9 +161,12 @@ impl MicrographPlan {
 }
 
 /// Axes x and y of samples on a grid, or on pixels so many times as large.
-fn plane_axes(grid: &WaveGrid, times: f64) -> Result<[Axis; 2], Invalid> {
+fn plane_axes(grid: &WaveGrid, times: f64) -> Result<[Coordinate; 2], Invalid> {
     let [x, y] = grid.pixel();
-    Ok([Axis::signal("x", "Å", 0.0, times * x)?, Axis::signal("y", "Å", 0.0, times * y)?])
+    Ok([
+        Coordinate::signal("x", "Å", 0.0, times * x)?,
+        Coordinate::signal("y", "Å", 0.0, times * y)?,
+    ])
 }
 
 // Frequencies of single beams
@@ -184,8 +187,8 @@ fn frequencies_of<T: Real>(grid: &WaveGrid, waves: ArrayView3<'_, Complex<T>>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::TypedArray;
     use crate::electrons::sample_file::SampleFile;
-    use crate::files::signals::Samples;
     use crate::watch::unwatched;
     use ndarray::{ArrayD, s};
     use std::f64::consts::TAU;
@@ -194,16 +197,16 @@ mod tests {
          [beam]\nenergy_kev = 100.0\nsemi_angle = 24.0\ndefocus = [0.0, 40.0]\n[scan]\nwindow = [[0.5, 5.43], [0.2, 2.0]]\nstep = [1.0, 0.7]\n\
          [method]\nalgorithm = 'prism'\ninterpolation = [2, 1]\ninterpolation_check = 'warn'\n[detector]\nbin = 4.0\n";
 
-    fn kept(text: &str, beside: Beside) -> (StemPlan, Result<Signals<'static>, Error>) {
+    fn kept(text: &str, beside: Beside) -> (StemPlan, Result<DataSet<'static>, Error>) {
         let file = SampleFile::from_toml(text, "book/systems/small.toml").unwrap();
-        let (plan, mut signals) = (file.plan().unwrap(), Signals::default());
+        let (plan, mut signals) = (file.plan().unwrap(), DataSet::default());
         let done = plan.keep::<f64>(beside, &mut signals, &unwatched);
         (plan, done.map(|()| signals))
     }
 
-    fn complex(signals: &Signals, name: &str) -> ArrayD<Complex64> {
-        let signal = signals.items().find(|signal| signal.name() == name).unwrap();
-        let Samples::C64(values) = signal.samples() else { unreachable!("complex numbers") };
+    fn complex(signals: &DataSet, name: &str) -> ArrayD<Complex64> {
+        let signal = signals.get(name).unwrap();
+        let Some(TypedArray::C64(values)) = signal.array() else { unreachable!("complex numbers") };
         values.to_owned()
     }
 
@@ -212,8 +215,8 @@ mod tests {
     fn potentials_and_probes_are_kept() {
         let (plan, signals) = kept(SMALL, Beside::Potential);
         let signals = signals.unwrap();
-        let kept = signals.items().next().unwrap();
-        let Samples::F64(values) = kept.samples() else { unreachable!("real numbers") };
+        let kept = signals.iter().next().unwrap();
+        let Some(TypedArray::F64(values)) = kept.array() else { unreachable!("real numbers") };
         assert_eq!((kept.name(), values.shape()), ("potential", &[48, 32, 4][..]));
         let slice = plan.potential(0).unwrap().slice(2);
         assert!(slice[[9, 13]] != slice[[13, 9]] && values[[13, 9, 2]] == slice[[9, 13]]);
@@ -237,7 +240,7 @@ mod tests {
         }
     }
 
-    fn kept_probes() -> (StemPlan, Signals<'static>) {
+    fn kept_probes() -> (StemPlan, DataSet<'static>) {
         let (plan, signals) = kept(SMALL, Beside::Probe);
         (plan, signals.unwrap())
     }
@@ -248,8 +251,8 @@ mod tests {
         let (plan, signals) = kept(SMALL, Beside::SMatrix);
         let signals = signals.unwrap();
         let matrix = complex(&signals, "smatrix");
-        let list = signals.items().find(|signal| signal.name() == "smatrix_beams").unwrap();
-        let Samples::F64(list) = list.samples() else { unreachable!("real numbers") };
+        let list = signals.get("smatrix_beams").unwrap();
+        let Some(TypedArray::F64(list)) = list.array() else { unreachable!("real numbers") };
         let beams = list.shape()[0];
         assert_eq!((matrix.shape(), list.shape()), (&[beams, 24, 16][..], &[beams, 2][..]));
         assert!(beams > 4 && plan.bytes_beside(Beside::SMatrix, Precision::F64) > 0);

@@ -282,7 +282,7 @@ mod tests {
         assert!(tilted.detectors().widest() > 60.0);
         // An aperture of a plane wave
         let plane =
-            file("method.algorithm = 'hrtem'\nimaging.aperture = 90.0").micrographs_with_summary();
+            file("method.algorithm = 'hrtem'\nimaging.aperture = 90.0").hrtem_with_summary();
         let (plan, summary) = plane.unwrap();
         assert!(summary.largest_angle >= 90.0 && summary.warnings.is_empty());
         assert_eq!(summary.pixel_for.unwrap(), "imaging.aperture = 90");
@@ -290,7 +290,7 @@ mod tests {
         // A pixel that is stated is kept
         let stated =
             file("potential.pixel = 0.1\nmethod.algorithm = 'hrtem'\nimaging.aperture = 90.0");
-        let (plan, summary) = stated.micrographs_with_summary().unwrap();
+        let (plan, summary) = stated.hrtem_with_summary().unwrap();
         assert!(plan.options().grid.pixel()[0] > 0.09 && summary.pixel_for.is_none());
         assert!(summary.warnings[0].contains("potential.pixel = 0.0"), "{:?}", summary.warnings);
     }

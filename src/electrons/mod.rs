@@ -13,7 +13,9 @@ pub use multislice::{Multislice, Transmission};
 pub(crate) mod prism;
 pub use prism::{BEAMS_ACROSS, MOST_LOST, Prism, SMatrix, window_fault};
 pub(crate) mod detector;
-pub use detector::{Annulus, DetectorOptions, Detectors, PatternOptions, Reading, Segmented};
+pub use detector::{
+    Annulus, DetectorOptions, Detectors, PatternOptions, Reading, ReadingLayout, Segmented,
+};
 pub(crate) mod scan;
 pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings, StemRunOptions};
 pub(crate) mod scan_images;
@@ -21,6 +23,7 @@ pub use scan_images::{Edge, blurred, counted, integrated};
 pub(crate) mod postprocess;
 pub use postprocess::Finishing;
 pub(crate) mod hrtem;
+pub use hrtem::{HrtemImages, HrtemOptions, HrtemPlan};
 pub use hrtem::{HrtemOptics, ImageSamples, plane_wave};
 #[cfg(feature = "files")]
 pub(crate) mod sample_keys;
@@ -36,8 +39,6 @@ mod scan_setup;
 pub use scan_setup::SampleSummary;
 #[cfg(feature = "files")]
 mod checkpoint;
-pub(crate) mod micrograph;
-pub use micrograph::{MicrographOptions, MicrographPlan, Micrographs};
 #[cfg(feature = "files")]
 pub(crate) mod intermediates;
 #[cfg(feature = "files")]

@@ -1,6 +1,5 @@
 // Tangled from book/src/multislice.md: edit there, or here and run cargo tangle stitch.
 //! Waves of electrons through slices of a specimen.
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What multislice stands on

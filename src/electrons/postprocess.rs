@@ -2,7 +2,7 @@
 //! What is done to the readings of a whole scan: the size of the source, and electrons one by one.
 
 // What finished readings stand on
-use super::detector::Detectors;
+use super::detector::ReadingLayout;
 use super::scan::{StemPlan, StemReadings};
 #[cfg(doc)]
 use super::scan_images::integrated;
@@ -36,37 +36,6 @@ impl Default for Finishing {
     fn default() -> Self {
         let edge = Edge::Mirrored;
         Self { source_size: 0.0, dose: None, seed: 0, edge, integrated_centre: false }
-    }
-}
-
-// Places of detectors in a row
-/// Where the numbers of each detector are in a row of readings.
-pub(super) struct Row {
-    pub rings: Range<usize>,
-    pub corners: usize,
-    pub total: usize,
-    pub annuli: Range<usize>,
-    pub segmented: Vec<Range<usize>>,
-    /// Of x and y, or empty.
-    pub moments: Range<usize>,
-    /// By lines of q_y, or empty.
-    pub pattern: Range<usize>,
-}
-
-impl Row {
-    pub(super) fn of(detectors: &Detectors) -> Self {
-        let (options, rings, mut end) = (detectors.options(), detectors.rings(), 0);
-        let mut next = |count: usize| {
-            end += count;
-            end - count..end
-        };
-        let (rings, corners, total) = (next(rings), next(1).start, next(1).start);
-        let annuli = next(options.annuli.len());
-        let segmented = options.segmented.iter().map(|segmented| next(segmented.sectors));
-        let segmented = segmented.collect();
-        let moments = next(if options.centre_of_mass { 2 } else { 0 });
-        let pattern = next(detectors.pattern_axes().map_or(0, |[x, y]| x.len() * y.len()));
-        Self { rings, corners, total, annuli, segmented, moments, pattern }
     }
 }
 
@@ -128,7 +97,7 @@ impl Finishing {
         electrons: f64,
         mean: &mut Array2<f64>,
     ) -> Result<(), Invalid> {
-        let (row, values) = (Row::of(plan.detectors()), plan.detectors().values());
+        let (row, values) = (plan.detectors().layout(), plan.detectors().values());
         for (n, mut own) in mean.axis_chunks_iter_mut(Axis(1), values).enumerate() {
             let shares = own.to_owned();
             let columns = own.axis_iter_mut(Axis(1)).into_par_iter().enumerate();
@@ -181,7 +150,7 @@ impl Finishing {
 }
 
 // Addresses of counted columns
-impl Row {
+impl ReadingLayout {
     /// The kind and number of a column whose electrons are counted one by one; none for those that follow from others.
     fn address(&self, k: usize) -> Option<[usize; 2]> {
         let inside = |range: &Range<usize>| range.contains(&k).then(|| k - range.start);
@@ -248,7 +217,7 @@ mod tests {
     fn electrons_are_counted_by_detector() {
         let plan = plan(2);
         let readings = whole(&plan, Precision::F64);
-        let (row, values) = (Row::of(plan.detectors()), plan.detectors().values());
+        let (row, values) = (plan.detectors().layout(), plan.detectors().values());
         let finish = |dose, seed| {
             let finishing = Finishing { dose: Some(dose), seed, ..Default::default() };
             finishing.finish(&plan, &readings).unwrap().into_owned()
@@ -278,7 +247,7 @@ mod tests {
     fn centres_of_few_electrons_scatter_as_they_should() {
         let plan = plan(0);
         let readings = whole(&plan, Precision::F64);
-        let (row, dose) = (Row::of(plan.detectors()), 400.0);
+        let (row, dose) = (plan.detectors().layout(), 400.0);
         let centre = |readings: &StemReadings, place: usize, axis: usize| {
             let values = readings.mean.row(place);
             values[row.moments.start + axis] / values[row.total]

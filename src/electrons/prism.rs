@@ -1,6 +1,5 @@
 // Tangled from book/src/prism.md: edit there, or here and run cargo tangle stitch.
 //! PRISM: plane waves through the specimen once, probes as their sums.
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What the beams of a probe stand on

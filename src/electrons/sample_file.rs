@@ -4,17 +4,17 @@
 // What the sample file stands on
 use crate::device::refuse_beyond_memory;
 use crate::electrons::beam::Beam;
-use crate::electrons::hrtem::ImageSamples;
+use crate::electrons::hrtem::optics::ImageSamples;
 use crate::electrons::potential::{PotentialModel, PotentialOptions};
 use crate::electrons::sample_keys::SAMPLE_KEYS;
 use crate::error::{BadLine, Error, Invalid, accept, finite, positive};
 use crate::files::spanned_toml::{Decode, Document, Table, read_text};
+use crate::formats::CrystalFile;
 use crate::numerics::Precision;
 use crate::plausible::{self, DETECTOR_ANGLE, Plausible};
 use crate::specimen::atoms::SYMBOLS;
 use crate::specimen::{
-    self, Atom, Crystal, CrystalFile, Cut, Element, Factors, Phonons, Specimen, TiledSpecimen,
-    zone_of_four,
+    self, Atom, Crystal, Cut, Element, Factors, Phonons, Specimen, TiledSpecimen, zone_of_four,
 };
 use std::{collections::BTreeMap, fmt::Debug, path::Path, path::PathBuf};
 

@@ -1,16 +1,14 @@
 // Tangled from book/src/scan.md: edit there, or here and run cargo tangle stitch.
 //! Scans: where probes stand, in which order they are followed, and their readings.
-#[cfg(feature = "cuda")]
 mod gpu;
 
 // What scans stand on
 use super::beam::{Probe, ProbeWave};
-use super::detector::{DetectorOptions, Detectors, Reading};
+use super::detector::{DetectorOptions, Detectors};
 use super::multislice::{Multislice, Transmission, seconds_of_a_pass};
 use super::potential::{Potential, PotentialOptions};
 use super::prism::{Prism, SMatrix};
 use super::wave_grid::WaveGrid;
-#[cfg(feature = "cuda")]
 use crate::device::gpu::Buffer;
 use crate::device::{CostKind, Engine, Workers, dispatch, dispatch_in_runs, gather, threads};
 use crate::error::{Error, Invalid, accept, count, finite, is_ordered, positive};
@@ -565,31 +563,6 @@ fn join<R>(thread: ScopedJoinHandle<'_, R>) -> R {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-// Readings in a row
-impl Detectors {
-    /// How many numbers they read of a wave.
-    pub fn values(&self) -> usize {
-        let options = self.options();
-        let sectors: usize = options.segmented.iter().map(|segmented| segmented.sectors).sum();
-        let moments = if options.centre_of_mass { 2 } else { 0 };
-        let pattern = self.pattern_axes().map_or(0, |[x, y]| x.len() * y.len());
-        self.rings() + 2 + options.annuli.len() + sectors + moments + pattern
-    }
-}
-
-impl Reading {
-    /// All numbers in a row: rings, corners, total, annuli, sectors, moments, and the pattern by lines.
-    pub fn into_values(self) -> Vec<f64> {
-        let mut values = self.rings;
-        values.extend([self.corners, self.total]);
-        values.extend(self.annuli);
-        values.extend(self.segmented.into_iter().flatten());
-        values.extend(self.moments.into_iter().flatten());
-        values.extend(self.pattern.into_iter().flatten());
-        values
-    }
-}
-
 // Readings of a part of a scan
 /// Readings of a part of a scan, averaged over the configurations so far.
 #[derive(Debug, Clone, PartialEq)]
@@ -598,7 +571,7 @@ pub struct StemReadings {
     pub places: Range<usize>,
     /// Configurations that all places of the part have gone through, and places that have gone through the next one.
     pub done: [usize; 2],
-    /// Means: (place, reading), for each place its defoci, for each of those the ends, for each of those the [values](Reading::into_values).
+    /// Means: (place, reading), for each place its defoci, for each of those the ends, for each of those the numbers in their [layout](crate::electrons::ReadingLayout).
     pub mean: Array2<f64>,
     /// Sums of squared deviations from the mean, of the same shape; empty without phonons.
     pub squares: Array2<f64>,
@@ -677,7 +650,6 @@ pub(crate) trait Follower<T>: Sync {
     ) -> Result<Vec<Array3<Complex<T>>>, Error>;
 
     /// Leaves the spectra of some beams on its device, behind each end among those of all beams, if it has one; whether it did.
-    #[cfg(feature = "cuda")]
     fn leave_beams(
         &self,
         _slices: &Slices<T>,
@@ -802,10 +774,7 @@ impl StemPlan {
         engine: &Engine,
         waves: usize,
     ) -> Result<Vec<Box<dyn Follower<T> + 'a>>, Error> {
-        #[cfg(feature = "cuda")]
         let mut followers = self.workers_on_device(engine, waves)?;
-        #[cfg(not(feature = "cuda"))]
-        let (mut followers, _) = (Vec::<Box<dyn Follower<T> + 'a>>::new(), waves);
         let alone = followers.is_empty();
         if alone {
             let what = "a scan on a grid whose sides have other factors than 2, 3, 5 and 7";
@@ -888,17 +857,12 @@ impl StemPlan {
         };
         // Who sums the beams
         let beams = (&prism, refocus);
-        #[cfg(feature = "cuda")]
         let workers = self.windows_in_place(followers, slices, beams, engine, watch)?;
-        #[cfg(feature = "cuda")]
         if !workers.is_empty() {
             return Ok(workers);
         }
         let matrices = Arc::new(self.matrices(followers, slices, beams, watch)?);
-        #[cfg(feature = "cuda")]
         let mut workers = self.windows_on_device(engine, &matrices)?;
-        #[cfg(not(feature = "cuda"))]
-        let mut workers: Vec<Box<dyn Waves + 's>> = Vec::new();
         let alone = workers.is_empty();
         if alone {
             let what = "PRISM in windows whose sides have other factors than 2, 3, 5 and 7";
@@ -1053,10 +1017,7 @@ impl Plan for StemPlan {
         let readings =
             (places as u64).saturating_mul(self.readings() as u64).saturating_mul(8 * copies);
         let host = (kept + block as u64 + beams + self.atoms_of_run()).saturating_add(readings);
-        #[cfg(feature = "cuda")]
         let devices = self.memory_on_device(engine, number, beams);
-        #[cfg(not(feature = "cuda"))]
-        let devices = Vec::new();
         let what = match options.scan.counts() {
             [1, 1] => "a scan of 1 probe".into(),
             [x, y] => format!("a scan of {x} × {y} probes"),

@@ -4,14 +4,15 @@
 // What posed scans stand on
 use super::beam::{Aberration, Aberrations, Beam, Probe};
 use super::detector::{Annulus, DetectorOptions, PatternOptions, Segmented};
-use super::postprocess::{Finishing, Row};
+use super::postprocess::Finishing;
 use super::prism::{MOST_LOST, Prism, window_fault};
 use super::sample_file::{Algorithm, PreparedSpecimen, SampleFile, Sampling};
 use super::scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings, focused};
 use super::scan_images::{Edge, integrated};
 use super::wave_grid::WaveGrid;
+use crate::data::{Coordinate, DataSet, Element as ArrayElement, Variable};
 use crate::error::{Error, Invalid, accept, is_ordered, positive};
-use crate::files::signals::{Axis, Instrument, Sample, Signal, Signals};
+use crate::files::Instrument;
 use crate::numerics::real::Real;
 use crate::specimen::{Element, Slicing};
 use ndarray::{Array2, Array3, ArrayD, ArrayView1, ArrayView2, Axis as NdAxis};
@@ -434,24 +435,24 @@ impl StemPlan {
     ///
     /// # Errors
     /// `Invalid` where readings are not of this whole plan, or a centre of mass is to be integrated that was not read; `NotFinite` where one is no number.
-    pub fn signals<T: Real + Sample>(
+    pub fn signals<T: Real + ArrayElement>(
         &self,
         readings: &StemReadings,
         finishing: &Finishing,
-    ) -> Result<Signals<'static>, Error> {
+    ) -> Result<DataSet<'static>, Error> {
         let (finished, options) = (finishing.finish(self, readings)?, self.options());
         let (values, errors) = (self.detectors().values(), finished.standard_error());
         let series = series(&options.defoci, &options.ends, &options.slicing)?;
         let means = finished.mean.axis_chunks_iter(NdAxis(1), values).collect();
         let all = Columns { plan: self, means, series: &series };
-        let mut signals = Signals::default();
+        let mut signals = DataSet::default();
         all.add_to::<T>(&mut signals, finishing)?;
         if let Some(errors) = errors {
             let errors: Vec<_> = errors.axis_chunks_iter(NdAxis(1), values).collect();
             all.add_errors_to::<T>(&mut signals, &errors)?;
         }
         note_series(&mut signals, &series)?;
-        signals.set_instrument(self.instrument())?;
+        self.instrument().add_to(&mut signals)?;
         Ok(signals)
     }
 
@@ -469,18 +470,20 @@ pub(super) fn series(
     defoci: &[f64],
     ends: &[usize],
     slicing: &Slicing,
-) -> Result<Vec<Axis>, Invalid> {
+) -> Result<Vec<Coordinate>, Invalid> {
     let thickness = |&end: &usize| (end as f64 * slicing.thickness()).min(slicing.height());
     let thicknesses: Vec<f64> = ends.iter().map(thickness).collect();
     let all = [("defocus", defoci), ("thickness", &thicknesses[..])].into_iter();
-    all.filter(|(_, all)| all.len() > 1).map(|(name, all)| Axis::series(name, "Å", all)).collect()
+    all.filter(|(_, all)| all.len() > 1)
+        .map(|(name, all)| Coordinate::series(name, "Å", all))
+        .collect()
 }
 
 /// Notes the values of a series as facts, for readers who do not look at axes.
-pub(super) fn note_series(signals: &mut Signals, series: &[Axis]) -> Result<(), Invalid> {
+pub(super) fn note_series(signals: &mut DataSet, series: &[Coordinate]) -> Result<(), Invalid> {
     for axis in series.iter().filter(|axis| axis.values().len() <= 1000) {
         let key = if axis.name() == "defocus" { "defoci" } else { "thicknesses" };
-        signals.fact(key, axis.values())?;
+        signals.set_attribute(key, axis.values())?;
     }
     Ok(())
 }
@@ -491,29 +494,29 @@ struct Columns<'a> {
     plan: &'a StemPlan,
     means: Vec<ArrayView2<'a, f64>>,
     /// Axes of foci and planes.
-    series: &'a [Axis],
+    series: &'a [Coordinate],
 }
 
 /// A signal's name, its columns in their order, and what they are.
 struct Part {
     name: String,
     columns: Vec<usize>,
-    axes: Vec<(Axis, usize)>,
+    axes: Vec<(Coordinate, usize)>,
 }
 
 impl Columns<'_> {
     /// A signal of some columns of `values`, which are as the means are.
-    fn signal<T: Real + Sample>(
+    fn signal<T: Real + ArrayElement>(
         &self,
         name: &str,
         part: &Part,
         values: &[ArrayView2<'_, f64>],
-    ) -> Result<Signal<'static>, Error> {
+    ) -> Result<Variable<'static>, Error> {
         let (scan, mut axes) = (&self.plan.options().scan, self.series.to_vec());
         let mut shape: Vec<usize> = axes.iter().map(|axis| axis.values().len()).collect();
         shape.extend(scan.counts());
         for (axis, name) in ["x", "y"].into_iter().enumerate() {
-            axes.push(Axis::navigation(name, "Å", scan.place(0)[axis], scan.step()[axis])?);
+            axes.push(Coordinate::navigation(name, "Å", scan.place(0)[axis], scan.step()[axis])?);
         }
         for (axis, count) in &part.axes {
             shape.push(*count);
@@ -526,33 +529,33 @@ impl Columns<'_> {
             values.iter().flat_map(|one| one.outer_iter().flat_map(row)).collect();
         let expected = || Invalid::new(name, values.len(), format!("readings for {shape:?}"));
         let array = ArrayD::from_shape_vec(&shape[..], numbers).map_err(|_| expected())?;
-        Signal::new(name, array, axes)
+        Variable::new(name, array, axes)
     }
 
     // All parts of a row
     /// What a row has, but for the centre of mass.
     fn parts(&self) -> Result<Vec<Part>, Invalid> {
         let detectors = self.plan.detectors();
-        let (row, options) = (Row::of(detectors), detectors.options());
+        let (layout, options) = (detectors.layout(), detectors.options());
         let per_mrad = self.plan.options().probe.beam.frequency(1.0);
-        let angle = Axis::signal("angle", "mrad", options.bin / 2.0, options.bin)?;
-        let rings = vec![(angle.also("q", "1/Å", per_mrad)?, row.rings.len())];
+        let angle = Coordinate::signal("angle", "mrad", options.bin / 2.0, options.bin)?;
+        let rings = vec![(angle.also("q", "1/Å", per_mrad)?, layout.rings.len())];
         let part = |name: &str, columns: Range<usize>, axes| Part {
             name: name.into(),
             columns: columns.collect(),
             axes,
         };
-        let mut parts = vec![part("annular", row.rings.clone(), rings)];
-        for (k, column) in row.annuli.clone().enumerate() {
+        let mut parts = vec![part("annular", layout.rings.clone(), rings)];
+        for (k, column) in layout.annuli.clone().enumerate() {
             parts.push(part(&format!("annulus_{k}"), column..column + 1, vec![]));
         }
-        for (k, sectors) in row.segmented.iter().enumerate() {
-            let axes = vec![(Axis::signal("sector", "", 0.0, 1.0)?, sectors.len())];
+        for (k, sectors) in layout.segmented.iter().enumerate() {
+            let axes = vec![(Coordinate::signal("sector", "", 0.0, 1.0)?, sectors.len())];
             parts.push(part(&format!("segmented_{}", k + 1), sectors.clone(), axes));
         }
         if let Some([x, y]) = detectors.pattern_axes() {
-            let columns = (0..row.pattern.len())
-                .map(|k| row.pattern.start + k % y.len() * x.len() + k / y.len());
+            let columns = (0..layout.pattern.len())
+                .map(|k| layout.pattern.start + k % y.len() * x.len() + k / y.len());
             let axes = vec![(frequencies("qx", x)?, x.len()), (frequencies("qy", y)?, y.len())];
             parts.push(Part { name: "four_d".into(), columns: columns.collect(), axes });
         }
@@ -562,18 +565,18 @@ impl Columns<'_> {
     // Centres of mass and their errors
     /// Centres of mass \[1/Å\], (place, axis), if moments were read; or their errors, if those of the readings are given.
     fn centres(&self, errors: Option<&[ArrayView2<'_, f64>]>) -> Option<Vec<Array2<f64>>> {
-        let row = Row::of(self.plan.detectors());
-        let first = (!row.moments.is_empty()).then_some(row.moments.start)?;
+        let layout = self.plan.detectors().layout();
+        let first = (!layout.moments.is_empty()).then_some(layout.moments.start)?;
         let centre = |(n, mean): (usize, &ArrayView2<'_, f64>)| {
             let errors = errors.and_then(|errors| errors.get(n));
             Array2::from_shape_fn((mean.nrows(), 2), |(k, axis)| {
-                let (mean, total) = (mean.row(k), mean[[k, row.total]]);
+                let (mean, total) = (mean.row(k), mean[[k, layout.total]]);
                 if total <= 0.0 {
                     return 0.0;
                 }
                 let centre = mean[first + axis] / total;
                 errors.map_or(centre, |errors| {
-                    (errors[[k, first + axis]] + centre.abs() * errors[[k, row.total]]) / total
+                    (errors[[k, first + axis]] + centre.abs() * errors[[k, layout.total]]) / total
                 })
             })
         };
@@ -582,33 +585,33 @@ impl Columns<'_> {
 
     // Add all parts to signals
     /// Adds everything that was read.
-    fn add_to<T: Real + Sample>(
+    fn add_to<T: Real + ArrayElement>(
         &self,
-        signals: &mut Signals<'static>,
+        signals: &mut DataSet<'static>,
         finishing: &Finishing,
     ) -> Result<(), Error> {
         for part in self.parts()? {
-            signals.add(self.signal::<T>(&part.name, &part, &self.means)?)?;
+            signals.insert(self.signal::<T>(&part.name, &part, &self.means)?)?;
         }
         let centres = self.centres(None);
         let lacking = finishing.integrated_centre && centres.is_none();
         accept(!lacking, "integrated_centre", true, "a centre of mass that was read")?;
         let Some(centres) = centres else { return Ok(()) };
         let part = centre_part()?;
-        signals.add(self.signal::<T>(&part.name, &part, &views(&centres))?)?;
+        signals.insert(self.signal::<T>(&part.name, &part, &views(&centres))?)?;
         if finishing.integrated_centre {
             let phase = |centres: &Array2<f64>| self.integral(centres.view(), finishing.edge);
             let phases = centres.iter().map(phase).collect::<Result<Vec<_>, _>>()?;
             let part = Part { name: "idpc".into(), columns: vec![0], axes: vec![] };
-            signals.add(self.signal::<T>(&part.name, &part, &views(&phases))?)?;
+            signals.insert(self.signal::<T>(&part.name, &part, &views(&phases))?)?;
         }
         Ok(())
     }
 
     /// Adds the standard errors of everything that was read.
-    fn add_errors_to<T: Real + Sample>(
+    fn add_errors_to<T: Real + ArrayElement>(
         &self,
-        signals: &mut Signals<'static>,
+        signals: &mut DataSet<'static>,
         errors: &[ArrayView2<'_, f64>],
     ) -> Result<(), Error> {
         for part in self.parts()? {
@@ -616,11 +619,11 @@ impl Columns<'_> {
                 "annular" => "standard_error".into(),
                 other => format!("standard_error_{other}"),
             };
-            signals.add(self.signal::<T>(&name, &part, errors)?)?;
+            signals.insert(self.signal::<T>(&name, &part, errors)?)?;
         }
         let Some(centres) = self.centres(Some(errors)) else { return Ok(()) };
         let name = "standard_error_centre_of_mass";
-        Ok(signals.add(self.signal::<T>(name, &centre_part()?, &views(&centres))?)?)
+        Ok(signals.insert(self.signal::<T>(name, &centre_part()?, &views(&centres))?)?)
     }
     /// The [integral](integrated) of centres of mass (place, axis), as one column.
     fn integral(&self, centres: ArrayView2<'_, f64>, edge: Edge) -> Result<Array2<f64>, Invalid> {
@@ -634,8 +637,8 @@ impl Columns<'_> {
 
 // Axes of parts
 /// An axis of these frequencies \[1/Å\].
-fn frequencies(name: &str, q: &[f64]) -> Result<Axis, Invalid> {
-    Axis::signal(name, "1/Å", q[0], if q.len() > 1 { q[1] - q[0] } else { 1.0 })
+fn frequencies(name: &str, q: &[f64]) -> Result<Coordinate, Invalid> {
+    Coordinate::signal(name, "1/Å", q[0], if q.len() > 1 { q[1] - q[0] } else { 1.0 })
 }
 
 fn views(all: &[Array2<f64>]) -> Vec<ArrayView2<'_, f64>> {
@@ -644,7 +647,7 @@ fn views(all: &[Array2<f64>]) -> Vec<ArrayView2<'_, f64>> {
 
 /// Centres of mass, in columns of their own.
 fn centre_part() -> Result<Part, Invalid> {
-    let axes = vec![(Axis::labelled("axis", &["x", "y"])?, 2)];
+    let axes = vec![(Coordinate::labelled("axis", &["x", "y"])?, 2)];
     Ok(Part { name: "centre_of_mass".into(), columns: vec![0, 1], axes })
 }
 
@@ -653,7 +656,6 @@ fn centre_part() -> Result<Part, Invalid> {
 mod tests {
     use super::*;
     use crate::device::Engine;
-    use crate::files::signals::Samples;
     use crate::numerics::Precision;
     use crate::plan::Plan;
     use crate::watch::unwatched;
@@ -671,12 +673,8 @@ mod tests {
         (file, plan, readings)
     }
 
-    fn values(signals: &Signals, name: &str) -> ArrayD<f64> {
-        let signal = signals.items().find(|signal| signal.name() == name);
-        match signal.unwrap_or_else(|| panic!("no {name}")).samples() {
-            Samples::F64(values) => values.to_owned(),
-            _ => unreachable!("of double precision"),
-        }
+    fn values(signals: &DataSet, name: &str) -> ArrayD<f64> {
+        signals.array::<f64, ndarray::IxDyn>(name).unwrap()
     }
 
     #[test]
@@ -684,10 +682,8 @@ mod tests {
         let (_, plan, readings) = scanned(SMALL);
         assert_eq!((plan.options().scan.counts(), plan.configurations()), ([6, 3], 2));
         let signals = plan.signals::<f64>(&readings, &Finishing::default()).unwrap();
-        let found: Vec<_> = signals
-            .items()
-            .map(|signal| (signal.name(), signal.samples().shape().to_vec()))
-            .collect();
+        let found: Vec<_> =
+            signals.iter().map(|signal| (signal.name(), signal.shape().to_vec())).collect();
         let (rings, [x, y]) = (plan.detectors().rings(), plan.detectors().pattern_axes().unwrap());
         let parts = ["annular", "annulus_0", "four_d", "centre_of_mass"];
         let shapes = [vec![rings], vec![], vec![x.len(), y.len()], vec![2]];
@@ -718,7 +714,7 @@ mod tests {
         assert!(one(0).abs() > 1e-6 && one(0) != one(1));
         let (_, once, first) = scanned(&SMALL.replace("configurations = 2", "configurations = 1"));
         let alone = once.signals::<f64>(&first, &Finishing::default()).unwrap();
-        assert!(alone.items().all(|signal| !signal.name().starts_with("standard")));
+        assert!(alone.iter().all(|signal| !signal.name().starts_with("standard")));
         for (name, slack) in [("annulus_0", 1e-12), ("four_d", 1e-12), ("centre_of_mass", 0.03)] {
             let [mean, one] = [&signals, &alone].map(|signals| values(signals, name));
             let (error, apart) =
@@ -750,7 +746,7 @@ mod tests {
         assert_eq!(shared.unwrap().plan().unwrap().options().method, method);
         let finishing = file.finishing(&plan);
         let signals = plan.signals::<f64>(&readings, &finishing).unwrap();
-        assert_eq!(signals.items().count(), 4);
+        assert_eq!(signals.iter().count(), 4);
         let (_, whole, all) = scanned(&still);
         let alone = whole.signals::<f64>(&all, &finishing).unwrap();
         for name in ["annular", "annulus_0", "centre_of_mass", "four_d"] {
@@ -761,8 +757,7 @@ mod tests {
             assert!((&plane(2) - &short).iter().all(|x| x.abs() < 1e-13));
             assert!(plane(1) != short && plane(0) != plane(1));
         }
-        let axes =
-            |name: &str| signals.items().find(|one| one.name() == name).unwrap().axes().to_vec();
+        let axes = |name: &str| signals.get(name).unwrap().coordinates().to_vec();
         let [defocus, thickness] = [0, 1].map(|k| axes("four_d")[k].clone());
         assert_eq!((defocus.name(), defocus.values()), ("defocus", &[0.0, 40.0][..]));
         assert_eq!((thickness.name(), thickness.values().len()), ("thickness", 3));
@@ -996,7 +991,7 @@ mod tests {
             );
             let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();
             if method == "hrtem" {
-                file.micrographs().unwrap().describe(&Engine::cpu(Precision::F32)).unwrap();
+                file.hrtem().unwrap().describe(&Engine::cpu(Precision::F32)).unwrap();
             } else {
                 file.plan().unwrap().describe(&Engine::cpu(Precision::F32)).unwrap();
             }

@@ -1,22 +1,23 @@
 // Tangled from book/src/emd-files.md: edit there, or here and run cargo tangle stitch.
-//! Signals in HDF5, in the trees of Prismatic and of EMD 1.0, which py4DSTEM reads.
+//! Data sets in HDF5, in the trees of Prismatic and of EMD 1.0, which py4DSTEM reads.
 
 // What files like Prismatic's stand on
 use super::hdf5::{Address, Hdf5, Link};
-use super::signals::{Axis, Fact, Signal, Signals, known_as};
+use super::signals::{Instrument, known_as};
+use crate::data::{AttributeValue, Coordinate, DataSet, TypedArray, Variable};
 use std::io::{self, Seek, Write};
 
 // Names and folders in Prismatic's tree
 /// Name of the group of a signal.
-fn group_name(signal: &Signal) -> String {
-    let kind = if signal.axes.iter().any(|axis| axis.navigation) { "depth" } else { "fp" };
+fn group_name(signal: &Variable) -> String {
+    let kind = if signal.dimensions.iter().any(|axis| axis.navigation) { "depth" } else { "fp" };
     format!("{}_{kind}0000", known_as(&signal.name))
 }
 
 /// The folder that a signal belongs to, and the name of its numbers.
-fn folder(signal: &Signal) -> (&'static str, &'static str) {
+fn folder(signal: &Variable) -> (&'static str, &'static str) {
     let [series, scanned, recorded] = signal.kinds();
-    let pattern = signal.axes[series + scanned..].iter().all(|axis| is_angle(&axis.unit));
+    let pattern = signal.dimensions[series + scanned..].iter().all(|axis| is_angle(&axis.unit));
     match [scanned, recorded] {
         [2, 2] => ("datacubes", "datacube"),
         [0, 1 | 2] if pattern => ("diffractionslices", "diffractionslice"),
@@ -28,7 +29,7 @@ fn is_angle(unit: &str) -> bool {
     matches!(unit, "1/Å" | "1/nm" | "mrad" | "rad")
 }
 /// The name of the numbers of a signal, and the number of its first axis, by which RosettaSciIO finds the two axes of a picture.
-fn layout(signal: &Signal) -> (&'static str, usize) {
+fn layout(signal: &Variable) -> (&'static str, usize) {
     let [series, scanned, recorded] = signal.kinds();
     let picture = if [scanned, recorded] == [2, 2] { series + 2 } else { series };
     match (series, picture) {
@@ -54,13 +55,14 @@ const FOLDERS: [&str; 7] = [
 /// Name of the group around Prismatic's tree.
 const SIMULATION: &str = "4DSTEM_simulation";
 
-impl Signals<'_> {
+impl DataSet<'_> {
     /// Writes all signals into both trees.
     pub(super) fn write_emd<W: Write + Seek>(&self, file: W) -> io::Result<()> {
         let mut file = Hdf5::begin(file)?;
         let mut leaves = Vec::new();
-        for signal in &self.items {
-            leaves.push((folder(signal).0, group_name(signal), signal.write_emd(&mut file)?));
+        for (signal, array) in self.arrays() {
+            let address = signal.write_emd(array, &mut file)?;
+            leaves.push((folder(signal).0, group_name(signal), address));
         }
         let mut folders = Vec::new();
         for name in FOLDERS {
@@ -77,9 +79,10 @@ impl Signals<'_> {
         let versions = |major, minor| {
             let versions =
                 [("version_major", major), ("version_minor", minor), ("version_release", 0)];
-            versions.map(|(key, number)| (key, Fact::Integer(number)))
+            versions.map(|(key, number)| (key, AttributeValue::Integer(number)))
         };
-        let attributes = [&versions(0, 9)[..], &[("emd_group_type", Fact::Integer(2))]].concat();
+        let attributes =
+            [&versions(0, 9)[..], &[("emd_group_type", AttributeValue::Integer(2))]].concat();
         let top = file.group(&top.map(|(name, at)| (name, Link::Hard(at))), &attributes)?;
         let tree = self.write_emd_1(&steps, &mut file)?;
         let made = ("authoring_program", env!("CARGO_PKG_NAME").into());
@@ -92,19 +95,23 @@ impl Signals<'_> {
 }
 
 // Write one signal into Prismatic's tree
-impl Signal<'_> {
-    fn write_emd<W: Write + Seek>(&self, file: &mut Hdf5<W>) -> io::Result<Address> {
+impl Variable<'_> {
+    fn write_emd<W: Write + Seek>(
+        &self,
+        array: &TypedArray,
+        file: &mut Hdf5<W>,
+    ) -> io::Result<Address> {
         let (name, first) = layout(self);
-        let numbers = file.samples(&self.samples, &[("units", "".into())])?;
+        let numbers = file.samples(array, &[("units", "".into())])?;
         let mut links = vec![(name.to_string(), Link::Hard(numbers))];
         links.push(("data".into(), Link::Soft(name)));
-        for (k, (axis, &count)) in self.axes.iter().zip(self.samples.shape()).enumerate() {
+        for (k, (axis, &count)) in self.dimensions.iter().zip(self.shape()).enumerate() {
             let unit = format!("[{}]", spelt(&axis.unit, "none"));
             let places = axis.write_emd(count, &unit, file)?;
             links.push((format!("dim{}", k + first), Link::Hard(places)));
         }
         let links: Vec<_> = links.iter().map(|(name, link)| (&name[..], *link)).collect();
-        let attributes = [("emd_group_type", Fact::Integer(1)), ("metadata", 0.into())];
+        let attributes = [("emd_group_type", AttributeValue::Integer(1)), ("metadata", 0.into())];
         file.group(&links, &attributes)
     }
 }
@@ -119,7 +126,7 @@ fn spelt(unit: &str, none: &str) -> String {
     }
 }
 
-impl Axis {
+impl Coordinate {
     fn write_emd<W: Write + Seek>(
         &self,
         count: usize,
@@ -127,26 +134,27 @@ impl Axis {
         file: &mut Hdf5<W>,
     ) -> io::Result<Address> {
         let attributes = [("name", self.name[..].into()), ("units", unit.into())];
-        if self.labels.is_empty() {
-            file.numbers(&self.places(count.max(2)), &attributes)
+        if self.labels().is_empty() {
+            file.numbers(&self.samples(count.max(2)), &attributes)
         } else {
-            file.texts(&self.labels, &attributes)
+            file.texts(self.labels(), &attributes)
         }
     }
 }
 
 // Write facts into Prismatic's tree
-impl Signals<'_> {
+impl DataSet<'_> {
     fn write_metadata<W: Write + Seek>(
         &self,
         steps: &Steps,
         file: &mut Hdf5<W>,
     ) -> io::Result<Address> {
-        let mut facts: Vec<_> =
-            self.facts.iter().map(|(key, fact)| (&key[..], fact.clone())).collect();
+        let all = self.facts();
+        let mut facts: Vec<_> = all.iter().map(|(key, fact)| (&key[..], fact.clone())).collect();
         let mut microscope = Vec::new();
-        if let Some(beam) = self.instrument {
-            let [energy, angle] = [beam.beam_energy, beam.convergence_angle].map(Fact::Number);
+        if let Some(beam) = Instrument::of(self) {
+            let [energy, angle] =
+                [beam.beam_energy, beam.convergence_angle].map(AttributeValue::Number);
             facts.extend([("E", energy.clone()), ("sa", angle.clone())]);
             microscope.extend([("beam_energy", energy), ("convergence_semiangle_mrad", angle)]);
         }
@@ -170,9 +178,9 @@ impl Signals<'_> {
 /// Name of the root of the tree.
 const ROOT: &str = "lenslet";
 
-impl Signal<'_> {
+impl Variable<'_> {
     fn is_cube(&self) -> bool {
-        self.kinds() == [0, 2, 2] && self.axes.iter().all(|axis| axis.labels.is_empty())
+        self.kinds() == [0, 2, 2] && self.dimensions.iter().all(|axis| axis.labels().is_empty())
     }
 
     /// Writes the group of the signal around `inside`, with a link to its numbers in Prismatic's tree.
@@ -184,7 +192,7 @@ impl Signal<'_> {
         let (folder, name) = (folder(self).0, layout(self).0);
         let path = format!("/{SIMULATION}/data/{folder}/{}/{name}", group_name(self));
         let mut links = inside.to_vec();
-        for (k, (axis, &count)) in self.axes.iter().zip(self.samples.shape()).enumerate() {
+        for (k, (axis, &count)) in self.dimensions.iter().zip(self.shape()).enumerate() {
             let unit = spelt(&axis.unit, "").replace('Å', "A");
             links.push((format!("dim{k}"), axis.write_emd(count, &unit, file)?));
         }
@@ -195,15 +203,15 @@ impl Signal<'_> {
         file.group(&links, &[("emd_group_type", "array".into()), ("python_class", class.into())])
     }
 }
-impl Signals<'_> {
+impl DataSet<'_> {
     fn write_emd_1<W: Write + Seek>(
         &self,
         steps: &Steps,
         file: &mut Hdf5<W>,
     ) -> io::Result<Address> {
-        let cube = self.items.iter().find(|signal| signal.is_cube());
+        let cube = self.arrays().map(|(signal, _)| signal).find(|signal| signal.is_cube());
         let mut nodes = Vec::new();
-        for signal in &self.items {
+        for (signal, _) in self.arrays() {
             if cube.is_none_or(|cube| cube.name != signal.name) {
                 nodes.push((signal.name.clone(), signal.write_emd_1(&[], file)?));
             }
@@ -227,20 +235,21 @@ impl Signals<'_> {
         for (key, fact) in steps.facts() {
             calibration.push((key, file.item(&fact)?));
         }
-        calibration.push(("QR_flip", file.item(&Fact::Flag(false))?));
+        calibration.push(("QR_flip", file.item(&AttributeValue::Flag(false))?));
         calibration.push(("_root_treepath", file.item(&"".into())?));
-        let cubes = self.items.iter().filter(|signal| signal.is_cube());
+        let cubes = self.arrays().map(|(signal, _)| signal).filter(|signal| signal.is_cube());
         let mut targets: Vec<_> = cubes.map(|cube| format!("/{}", cube.name)).collect();
         if let Some((first, others)) = targets.split_first_mut() {
             others.iter_mut().for_each(|other| other.insert_str(0, first));
         }
         calibration.push(("_target_paths", file.items(&targets)?));
-        if let Some(beam) = self.instrument {
+        if let Some(beam) = Instrument::of(self) {
             let angle = file.item(&beam.convergence_angle.into())?;
             calibration.push(("convergence_semiangle_mrad", angle));
         }
         let mut facts = Vec::new();
-        for (key, fact) in &self.facts {
+        let all = self.facts();
+        for (key, fact) in &all {
             facts.push((&key[..], file.item(fact)?));
         }
         let mut bundle = Vec::new();
@@ -259,12 +268,12 @@ impl Signals<'_> {
 // Write items of metadata
 impl<W: Write + Seek> Hdf5<W> {
     /// An item of metadata.
-    fn item(&mut self, fact: &Fact) -> io::Result<Address> {
+    fn item(&mut self, fact: &AttributeValue) -> io::Result<Address> {
         let kind = match fact {
-            Fact::Text(_) => "string",
-            Fact::Number(_) | Fact::Integer(_) => "number",
-            Fact::Flag(_) => "bool",
-            Fact::Numbers(_) => "array",
+            AttributeValue::Text(_) => "string",
+            AttributeValue::Number(_) | AttributeValue::Integer(_) => "number",
+            AttributeValue::Flag(_) => "bool",
+            AttributeValue::Numbers(_) => "array",
         };
         self.fact(fact, &[("type", kind.into())])
     }
@@ -276,7 +285,7 @@ impl<W: Write + Seek> Hdf5<W> {
             links.push((k.to_string(), self.fact(&text[..].into(), &[])?));
         }
         let links: Vec<_> = links.iter().map(|(k, at)| (&k[..], Link::Hard(*at))).collect();
-        let length = Fact::Integer(texts.len() as i64);
+        let length = AttributeValue::Integer(texts.len() as i64);
         self.group(&links, &[("type", "list_of_strings".into()), ("length", length)])
     }
 }
@@ -289,14 +298,15 @@ struct Steps {
 }
 
 impl Steps {
-    fn of(signals: &Signals) -> Self {
-        let axes = || signals.items.iter().flat_map(|signal| &signal.axes);
-        let plain = |axis: &&Axis| !axis.is_series() && axis.labels.is_empty();
+    fn of(signals: &DataSet) -> Self {
+        let axes = || signals.iter().flat_map(|signal| &signal.dimensions);
+        let plain = |axis: &&Coordinate| !axis.is_series() && axis.labels().is_empty();
         let recorded = || axes().filter(|axis| is_angle(&axis.unit) && plain(axis));
         let scan = axes().filter(plain).find(|axis| axis.navigation && axis.unit == "Å");
         let scan = scan.or_else(|| axes().filter(plain).find(|axis| axis.unit == "Å"));
         let pattern = recorded().find(|axis| axis.unit == "1/Å").or_else(|| recorded().next());
-        let size = |axis: Option<&Axis>| match axis.map(|axis| (axis.scale, &axis.unit[..])) {
+        let size = |axis: Option<&Coordinate>| match axis.map(|axis| (axis.step(), &axis.unit[..]))
+        {
             Some((scale, "1/nm")) => (0.1 * scale, "A^-1".into()),
             Some((scale, "rad")) => (1e3 * scale, "mrad".into()),
             Some((scale, unit)) => (scale, spelt(unit, "").replace('Å', "A")),
@@ -306,7 +316,7 @@ impl Steps {
     }
 
     /// Sizes of pixels and their units, under the names of py4DSTEM.
-    fn facts(&self) -> [(&'static str, Fact); 4] {
+    fn facts(&self) -> [(&'static str, AttributeValue); 4] {
         let ((scan, scan_unit), (pattern, pattern_unit)) = (&self.scan, &self.pattern);
         [
             ("R_pixel_size", (*scan).into()),
@@ -326,7 +336,7 @@ mod tests {
     use ndarray::Array2;
 
     // Find signals in the tree
-    fn written(signals: &Signals) -> Vec<u8> {
+    fn written(signals: &DataSet) -> Vec<u8> {
         let mut file = io::Cursor::new(Vec::new());
         signals.write_emd(&mut file).unwrap();
         file.into_inner()
@@ -374,32 +384,32 @@ mod tests {
     // Calibrate what has only one kind of axes
     #[test]
     fn steps_are_those_of_the_first_signal_that_has_them() {
-        let steps = |axes: Vec<Axis>| {
-            let mut signals = Signals::default();
-            let length = |axis: &Axis| if axis.is_series() { axis.values.len() } else { 3 };
+        let steps = |axes: Vec<Coordinate>| {
+            let mut signals = DataSet::default();
+            let length = |axis: &Coordinate| if axis.is_series() { axis.values().len() } else { 3 };
             let shape: Vec<usize> = axes.iter().map(length).collect();
             let array = ndarray::ArrayD::<f64>::zeros(shape);
-            signals.add(Signal::new("one", array, axes).unwrap()).unwrap();
+            signals.insert(Variable::new("one", array, axes).unwrap()).unwrap();
             let Steps { scan, pattern } = Steps::of(&signals);
             ((scan.0, scan.1.to_string()), (pattern.0, pattern.1.to_string()))
         };
         let of = |size: f64, unit: &str| (size, unit.to_string());
-        let angle = Axis::signal("angle", "mrad", 2.0, 4.0).unwrap();
+        let angle = Coordinate::signal("angle", "mrad", 2.0, 4.0).unwrap();
         let [x, y] = [scan(0.5)[0].clone(), scan(0.5)[1].clone()];
-        let foci = Axis::series("defocus", "Å", &[5.0, 9.0]).unwrap();
+        let foci = Coordinate::series("defocus", "Å", &[5.0, 9.0]).unwrap();
         let with_angle = steps(vec![foci, x.clone(), y, angle]);
         assert_eq!(with_angle, (of(0.5, "A"), of(4.0, "mrad")));
-        let q = Axis::signal("q", "1/nm", 0.0, 2.0).unwrap();
+        let q = Coordinate::signal("q", "1/nm", 0.0, 2.0).unwrap();
         assert_eq!(steps(vec![q]), (of(1.0, "pixels"), of(0.2, "A^-1")));
-        let plane = Axis::signal("x", "Å", 0.0, 0.125).unwrap();
+        let plane = Coordinate::signal("x", "Å", 0.0, 0.125).unwrap();
         assert_eq!(steps(vec![plane]), (of(0.125, "A"), of(1.0, "pixels")));
     }
 
     #[test]
     fn single_samples_have_a_step() {
-        let mut signals = Signals::default();
-        let line = Signal::new("annulus_1", Array2::<f64>::zeros((1, 3)), scan(0.5)).unwrap();
-        signals.add(line).unwrap();
+        let mut signals = DataSet::default();
+        let line = Variable::new("annulus_1", Array2::<f64>::zeros((1, 3)), scan(0.5)).unwrap();
+        signals.insert(line).unwrap();
         let file = written(&signals);
         let path = "4DSTEM_simulation/data/realslices/annulus_1_depth0000/dim1";
         let (shape, _, places) = dataset(&file, path);

@@ -1,8 +1,10 @@
 // Tangled from book/src/reading.md: edit there, or here and run cargo tangle stitch.
 //! The astronomers' format FITS: images with headers of cards, written and read.
 
-use super::arrays::{Arrays, Card, Entry, Kind, Number, Values};
+use super::npz::{Kind, Number};
 use super::reading::{ArrayHeader, ListedArray, Wanted, cut_short, unknown_format};
+use crate::data::{Attribute, AttributeValue, Coordinate, DataSet};
+use crate::data::{TypedArray, Values, Variable};
 use crate::error::Error;
 use crate::numerics::real::Precision;
 use ndarray::ArrayD;
@@ -11,46 +13,46 @@ use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
 // Write the arrays as images
 /// Bytes of a block: headers and data of a FITS file are filled up to a multiple of it.
-pub(super) const BLOCK: usize = 2880;
+pub(crate) const BLOCK: usize = 2880;
 
-impl Arrays<'_> {
+impl DataSet<'_> {
     pub(super) fn write_fits(&self, mut file: impl Write, precision: Precision) -> io::Result<()> {
         let mut cards = Cards::first();
-        self.note_on(&mut cards);
+        self.write_attributes(&mut cards);
         file.write_all(&cards.finish())?;
         self.write_extensions(&mut file, precision)?;
         file.flush()
     }
 
-    /// Adds the notes to the cards of the first header.
-    pub(super) fn note_on(&self, cards: &mut Cards) {
-        self.0.iter().filter(|entry| entry.note).for_each(|entry| cards.note(entry));
+    /// Adds the attributes to the cards of the first header.
+    pub(crate) fn write_attributes(&self, cards: &mut Cards) {
+        self.attributes.iter().for_each(|attribute| cards.attribute(attribute));
     }
 
-    /// Writes all that is no note, each as an extension.
-    pub(super) fn write_extensions(
+    /// Writes each variable as an extension.
+    pub(crate) fn write_extensions(
         &self,
         file: &mut impl Write,
         precision: Precision,
     ) -> io::Result<()> {
-        for entry in self.0.iter().filter(|entry| !entry.note) {
-            entry.refuse_complex()?;
+        for variable in &self.variables {
+            variable.refuse_complex()?;
             // Write one extension
-            let number = entry.number(precision, true);
-            let shape = if entry.shape().is_empty() { &[1] } else { entry.shape() };
-            let header = match &entry.values {
+            let number = variable.number(precision, true);
+            let shape = if variable.shape().is_empty() { &[1] } else { variable.shape() };
+            let header = match &variable.values {
                 Values::Table(table) => {
-                    table_header(entry, [number.bytes, shape[0]], table.columns())
+                    table_header(variable, [number.bytes, shape[0]], table.forms())
                 }
                 Values::Text(text) => {
                     let form = format!("{}B", text.len());
                     let column = ["text", form.as_str(), ""];
-                    table_header(entry, [number.bytes, 1], std::iter::once(column))
+                    table_header(variable, [number.bytes, 1], std::iter::once(column))
                 }
-                _ => image_header(entry, number, shape),
+                Values::Array(_) => image_header(variable, number, shape),
             };
             file.write_all(&header)?;
-            number.write(&entry.values, file)?;
+            number.write(&variable.values, file)?;
             let partial = shape.iter().fold(number.bytes, |rest, n| rest * (n % BLOCK) % BLOCK);
             file.write_all(&vec![0; (BLOCK - partial) % BLOCK])?;
         }
@@ -59,9 +61,9 @@ impl Arrays<'_> {
 }
 
 // Refuse complex numbers in FITS
-impl Entry<'_> {
+impl Variable<'_> {
     fn refuse_complex(&self) -> io::Result<()> {
-        if !matches!(self.values, Values::C64(_) | Values::C32(_)) {
+        if !self.array().is_some_and(TypedArray::is_complex) {
             return Ok(());
         }
         let reason = format!("{} is complex, and an image in FITS is not", self.name);
@@ -72,11 +74,11 @@ impl Entry<'_> {
 // Cards of a FITS file
 /// The cards of a FITS file, one after the other.
 #[derive(Default)]
-pub(super) struct Cards(Vec<u8>);
+pub(crate) struct Cards(Vec<u8>);
 
 impl Cards {
     /// Those that begin a file.
-    pub(super) fn first() -> Self {
+    pub(crate) fn first() -> Self {
         let mut cards = Self::default();
         cards.value("SIMPLE", 'T', "this is a FITS file");
         cards.value("BITPIX", 8, "");
@@ -91,30 +93,30 @@ impl Cards {
         self.0.extend(ascii.chain(std::iter::repeat(b' ')).take(80));
     }
 
-    pub(super) fn value(&mut self, key: &str, value: impl Display, comment: &str) {
+    pub(crate) fn value(&mut self, key: &str, value: impl Display, comment: &str) {
         let separator = if comment.is_empty() { "" } else { " / " };
         self.push(&format!("{key:<8}= {value:>20}{separator}{comment}"));
     }
 
-    pub(super) fn text(&mut self, key: &str, text: &str) {
+    pub(crate) fn text(&mut self, key: &str, text: &str) {
         let short: String = text.chars().take(32).collect();
         self.push(&format!("{key:<8}= '{:<8}'", short.replace('\'', "''")));
     }
 
-    // Notes of any length
-    fn note(&mut self, entry: &Entry) {
-        let key: String = entry.name.to_ascii_uppercase().chars().take(8).collect();
-        match &entry.values {
-            Values::Text(text) => self.long_text(&key, text),
-            Values::I64(values) => values.iter().for_each(|n| self.value(&key, n, &entry.about)),
-            Values::F64(values) => {
-                values.iter().for_each(|x| self.value(&key, format_args!("{x:E}"), &entry.about));
-            }
-            _ => {}
+    // Attributes of any length
+    fn attribute(&mut self, Attribute { name, value, comment }: &Attribute) {
+        let key: String = name.to_ascii_uppercase().chars().take(8).collect();
+        let mut number = |x: &f64| self.value(&key, format_args!("{x:E}"), comment);
+        match value {
+            AttributeValue::Number(x) => number(x),
+            AttributeValue::Numbers(all) => all.iter().for_each(number),
+            AttributeValue::Text(text) => self.long_text(&key, text),
+            AttributeValue::Integer(n) => self.value(&key, n, comment),
+            AttributeValue::Flag(is) => self.value(&key, logical(*is), comment),
         }
     }
 
-    pub(super) fn long_text(&mut self, key: &str, text: &str) {
+    pub(crate) fn long_text(&mut self, key: &str, text: &str) {
         let (mut parts, mut length) = (vec![String::new()], 0);
         for c in text.chars() {
             let doubled = if c == '\'' { "''".to_string() } else { c.to_string() };
@@ -133,16 +135,22 @@ impl Cards {
         }
     }
 
-    // Write the cards of an entry
-    /// The cards that an entry has of its own.
-    fn own(&mut self, entry: &Entry) {
-        for (key, card) in &entry.cards {
+    // Write the cards of a variable
+    /// The cards of the attributes of a variable.
+    fn own(&mut self, variable: &Variable) {
+        for Attribute { name: key, value, .. } in &variable.attributes {
             let long = key.len() > 8;
             let key = if long { format!("HIERARCH {key}") } else { format!("{key:<8}") };
-            match card {
-                Card::Text(text) if !long => self.long_text(&key, text),
-                Card::Text(text) => self.push(&format!("{key} = '{}'", text.replace('\'', "''"))),
-                Card::Number(x) => self.push(&format!("{key}= {:>20}", format!("{x:E}"))),
+            let mut number = |x: &f64| self.push(&format!("{key}= {:>20}", format!("{x:E}")));
+            match value {
+                AttributeValue::Number(x) => number(x),
+                AttributeValue::Numbers(all) => all.iter().for_each(number),
+                AttributeValue::Text(text) if !long => self.long_text(&key, text),
+                AttributeValue::Text(text) => {
+                    self.push(&format!("{key} = '{}'", text.replace('\'', "''")));
+                }
+                AttributeValue::Integer(n) => self.push(&format!("{key}= {n:>20}")),
+                AttributeValue::Flag(is) => self.push(&format!("{key}= {:>20}", logical(*is))),
             }
         }
     }
@@ -155,7 +163,7 @@ impl Cards {
         }
     }
 
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.push("END");
         self.0.resize(self.0.len().next_multiple_of(BLOCK), b' ');
         self.0
@@ -163,34 +171,39 @@ impl Cards {
 }
 
 // Describe an array to FITS
-fn image_header(entry: &Entry, number: Number, shape: &[usize]) -> Vec<u8> {
+/// A truth value of a card.
+fn logical(is: bool) -> char {
+    if is { 'T' } else { 'F' }
+}
+
+fn image_header(variable: &Variable, number: Number, shape: &[usize]) -> Vec<u8> {
     let sign = if number.kind == Kind::Float { "-" } else { "" };
     let mut cards = Cards::default();
     cards.text("XTENSION", "IMAGE");
     cards.value("BITPIX", format!("{sign}{}", 8 * number.bytes), "bits of a number");
     cards.value("NAXIS", shape.len(), "");
-    let mut axes = entry.axes.rsplit(',').map(str::trim);
+    let mut names = variable.dimensions.iter().rev().map(Coordinate::name);
     for (k, length) in shape.iter().rev().enumerate() {
-        cards.value(&format!("NAXIS{}", k + 1), length, axes.next().unwrap_or_default());
+        cards.value(&format!("NAXIS{}", k + 1), length, names.next().unwrap_or_default());
     }
     cards.value("PCOUNT", 0, "");
     cards.value("GCOUNT", 1, "");
-    cards.long_text("EXTNAME", &entry.name.to_ascii_uppercase());
+    cards.long_text("EXTNAME", &variable.name.to_ascii_uppercase());
     // Cards for people to read
-    if !entry.unit.is_empty() {
-        cards.text("BUNIT", &entry.unit);
+    if !variable.unit.is_empty() {
+        cards.text("BUNIT", &variable.unit);
     }
-    cards.remark(&entry.about);
+    cards.remark(&variable.long_name);
     if number.kind == Kind::Bool {
         cards.remark("1 is true, 0 is false");
     }
-    cards.own(entry);
+    cards.own(variable);
     cards.finish()
 }
 
 // Describe a table to FITS
 fn table_header<'c>(
-    entry: &Entry,
+    variable: &Variable,
     [row, rows]: [usize; 2],
     columns: impl ExactSizeIterator<Item = [&'c str; 3]>,
 ) -> Vec<u8> {
@@ -203,7 +216,7 @@ fn table_header<'c>(
     cards.value("PCOUNT", 0, "");
     cards.value("GCOUNT", 1, "");
     cards.value("TFIELDS", columns.len(), "columns");
-    cards.text("EXTNAME", &entry.name.to_ascii_uppercase());
+    cards.text("EXTNAME", &variable.name.to_ascii_uppercase());
     for (k, [name, form, unit]) in columns.enumerate() {
         cards.text(&format!("TTYPE{}", k + 1), name);
         cards.text(&format!("TFORM{}", k + 1), form);
@@ -211,7 +224,7 @@ fn table_header<'c>(
             cards.text(&format!("TUNIT{}", k + 1), unit);
         }
     }
-    cards.remark(&entry.about);
+    cards.remark(&variable.long_name);
     cards.finish()
 }
 
@@ -282,7 +295,7 @@ impl Wanted<'_> {
 
 // Image in a file and its names
 /// An image as its header introduces it.
-pub(super) struct Image {
+pub(crate) struct Image {
     /// Its place in the file, from 0.
     number: usize,
     /// Its `EXTNAME`, or nothing.
@@ -313,7 +326,7 @@ impl Image {
 const MOST_CARDS: usize = 1_000_000;
 
 /// The keys of the header of a unit and their values; nothing at the end of the file.
-pub(super) fn read_keys(
+pub(crate) fn read_keys(
     file: &mut impl Read,
     unit: usize,
 ) -> io::Result<Option<BTreeMap<String, String>>> {
@@ -355,25 +368,25 @@ pub(super) fn read_keys(
 
 // Understand the keys of cards
 /// The keys of a header, and what is wanted of the file that it is from.
-pub(super) struct Keys<'a> {
-    pub(super) keys: BTreeMap<String, String>,
-    pub(super) wanted: &'a Wanted<'a>,
+pub(crate) struct Keys<'a> {
+    pub(crate) keys: BTreeMap<String, String>,
+    pub(crate) wanted: &'a Wanted<'a>,
 }
 
 impl Keys<'_> {
-    pub(super) fn number<T: FromStr>(&self, key: &str, default: Option<T>) -> Result<T, Error> {
+    pub(crate) fn number<T: FromStr>(&self, key: &str, default: Option<T>) -> Result<T, Error> {
         let text = self.keys.get(key).map(|text| text.replace('D', "E"));
         let number = text.as_ref().map_or(default, |text| text.parse().ok());
         number.ok_or_else(|| self.refuse(key, text.as_deref().unwrap_or("nothing"), "a number"))
     }
 
-    pub(super) fn refuse(&self, key: &str, value: impl Display, expected: &str) -> Error {
+    pub(crate) fn refuse(&self, key: &str, value: impl Display, expected: &str) -> Error {
         self.wanted.refuse(key, value, expected)
     }
 
     // Image that some keys introduce
     /// The image that follows, if one does.
-    pub(super) fn about(&self, number: usize) -> Result<Option<Image>, Error> {
+    pub(crate) fn about(&self, number: usize) -> Result<Option<Image>, Error> {
         let text = |key: &str| self.keys.get(key).cloned().unwrap_or_default();
         let compression = (text("ZIMAGE") == "T").then(|| text("ZCMPTYPE"));
         let shape = self.shape(if compression.is_some() { "ZNAXIS" } else { "NAXIS" })?;
@@ -384,13 +397,13 @@ impl Keys<'_> {
 
     // Shape and length of the data
     /// The lengths of the axes that these keys number, the fastest last.
-    pub(super) fn shape(&self, keys: &str) -> Result<Vec<usize>, Error> {
+    pub(crate) fn shape(&self, keys: &str) -> Result<Vec<usize>, Error> {
         let axes: usize = self.number(keys, None)?;
         (1..=axes).rev().map(|k| self.number(&format!("{keys}{k}"), None)).collect()
     }
 
     /// Bytes of the data after this header, without what fills up the last block.
-    pub(super) fn data_bytes(&self, shape: &[usize]) -> Result<u64, Error> {
+    pub(crate) fn data_bytes(&self, shape: &[usize]) -> Result<u64, Error> {
         if shape.is_empty() {
             return Ok(0);
         }
@@ -402,7 +415,7 @@ impl Keys<'_> {
     }
 
     // Read an image that is found
-    pub(super) fn read(&self, image: &Image, data: &mut impl Read) -> Result<ArrayD<f64>, Error> {
+    pub(crate) fn read(&self, image: &Image, data: &mut impl Read) -> Result<ArrayD<f64>, Error> {
         if let Some(compression) = &image.compression {
             let reason = format!(
                 "the image {} is compressed by tiles ({compression}): unpack the file with funpack",
@@ -439,16 +452,16 @@ impl Keys<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::arrays::ArrayFormat;
+    use crate::files::Format;
 
     /// The file of a lopsided matrix.
     fn written() -> io::Result<Vec<u8>> {
         let matrix = ndarray::array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]];
-        let mut arrays = Arrays::default();
-        let entry = arrays.add("matrix", matrix.view());
-        entry.unit("m rad").axes("y, x").about("it's a test");
+        let mut data = DataSet::default();
+        let entry = data.add("matrix", matrix.view());
+        entry.unit("m rad").dimensions("y, x").long_name("it's a test");
         let mut file = io::Cursor::new(Vec::new());
-        arrays.write(&mut file, ArrayFormat::Fits, Precision::F64)?;
+        data.write(&mut file, Format::Fits, Precision::F64)?;
         Ok(file.into_inner())
     }
 
@@ -488,7 +501,7 @@ mod tests {
         let first = [
             "SIMPLE  =                    T / this is a FITS file",
             "BITPIX  =                    8",
-            "NAXIS   =                    0 / all arrays are in the extensions",
+            "NAXIS   =                    0 / all data are in the extensions",
             "EXTEND  =                    T",
             concat!("CREATOR = 'lenslet ", env!("CARGO_PKG_VERSION"), "'"),
             "END",

@@ -2,7 +2,7 @@
 //! The format HDF5, as far as a file needs it that is written once and whole.
 
 // What files in HDF5 stand on
-use super::signals::{Fact, Samples};
+use crate::data::{AttributeValue, TypedArray};
 use std::io::{self, Seek, SeekFrom, Write};
 
 // A file in HDF5 in the making
@@ -140,6 +140,17 @@ enum Type {
 }
 
 impl Type {
+    /// The type of the elements of an array.
+    fn of(array: &TypedArray) -> Self {
+        let bytes = array.part_bytes();
+        match array {
+            TypedArray::I64(_) => Self::Integer,
+            TypedArray::Bool(_) => Self::Flag,
+            _ if array.is_complex() => Self::Complex { part: bytes },
+            _ => Self::Float { bytes },
+        }
+    }
+
     /// The message of kind 3.
     fn describe(self) -> Vec<u8> {
         let start = |class: u8, details: [u8; 3], size: usize| {
@@ -266,17 +277,19 @@ fn even_chunks(shape: &[usize], bytes: usize, most: usize) -> Vec<usize> {
 
 // Write an array into HDF5
 /// Attributes of an object.
-pub(super) type Attributes<'n> = [(&'n str, Fact)];
+pub(super) type Attributes<'n> = [(&'n str, AttributeValue)];
 
 impl<W: Write + Seek> Hdf5<W> {
     /// Type, shape and bytes of a fact.
-    fn value(&mut self, fact: &Fact) -> io::Result<(Type, Vec<usize>, Vec<u8>)> {
+    fn value(&mut self, fact: &AttributeValue) -> io::Result<(Type, Vec<usize>, Vec<u8>)> {
         Ok(match fact {
-            Fact::Text(text) => (Type::Text, vec![], self.text(text)?),
-            Fact::Number(x) => (Type::Float { bytes: 8 }, vec![], x.to_le_bytes().to_vec()),
-            Fact::Integer(n) => (Type::Integer, vec![], n.to_le_bytes().to_vec()),
-            Fact::Flag(is) => (Type::Flag, vec![], vec![u8::from(*is)]),
-            Fact::Numbers(all) => {
+            AttributeValue::Text(text) => (Type::Text, vec![], self.text(text)?),
+            AttributeValue::Number(x) => {
+                (Type::Float { bytes: 8 }, vec![], x.to_le_bytes().to_vec())
+            }
+            AttributeValue::Integer(n) => (Type::Integer, vec![], n.to_le_bytes().to_vec()),
+            AttributeValue::Flag(is) => (Type::Flag, vec![], vec![u8::from(*is)]),
+            AttributeValue::Numbers(all) => {
                 let bytes = all.iter().flat_map(|x| x.to_le_bytes()).collect();
                 (Type::Float { bytes: 8 }, vec![all.len()], bytes)
             }
@@ -328,18 +341,18 @@ impl<W: Write + Seek> Hdf5<W> {
 
     // Arrays of numbers or of texts
     /// Writes the samples of a signal.
-    pub fn samples(&mut self, samples: &Samples, attributes: &Attributes) -> io::Result<Address> {
-        let bytes = samples.part_bytes();
-        let complex = samples.is_complex();
-        let kind = if complex { Type::Complex { part: bytes } } else { Type::Float { bytes } };
+    pub fn samples(
+        &mut self,
+        samples: &TypedArray,
+        attributes: &Attributes,
+    ) -> io::Result<Address> {
+        let kind = Type::of(samples);
         self.dataset(kind, (samples.shape(), None), attributes, |file| samples.write(file))
     }
 
     /// Writes the samples of a signal in chunks of so many bytes at most, or of one sample.
-    pub fn chunked_samples(&mut self, samples: &Samples, most: usize) -> io::Result<Address> {
-        let bytes = samples.part_bytes();
-        let complex = samples.is_complex();
-        let kind = if complex { Type::Complex { part: bytes } } else { Type::Float { bytes } };
+    pub fn chunked_samples(&mut self, samples: &TypedArray, most: usize) -> io::Result<Address> {
+        let kind = Type::of(samples);
         let chunk = even_chunks(samples.shape(), samples.bytes(), most);
         self.dataset(kind, (samples.shape(), Some(&chunk)), &[], |file| samples.write(file))
     }
@@ -352,7 +365,7 @@ impl<W: Write + Seek> Hdf5<W> {
     }
 
     /// Writes a fact as an array; one number or text has no axes.
-    pub fn fact(&mut self, fact: &Fact, attributes: &Attributes) -> io::Result<Address> {
+    pub fn fact(&mut self, fact: &AttributeValue, attributes: &Attributes) -> io::Result<Address> {
         let (kind, shape, bytes) = self.value(fact)?;
         self.dataset(kind, (&shape, None), attributes, |file| file.write_all(&bytes))
     }
@@ -446,7 +459,7 @@ fn finish_stirring(words: &mut [u32; 3]) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::files::signals::Sample;
+    use crate::data::Element;
     use ndarray::Array2;
     use num_complex::Complex32;
 
@@ -506,8 +519,9 @@ pub(super) mod tests {
         let long = "å".repeat(3000);
         let wave =
             Array2::from_shape_fn((2, 3), |(j, i)| Complex32::new(j as f32, i as f32)).into_dyn();
-        let samples = Complex32::samples(wave.into());
-        let facts = [("long", Fact::Text(long.clone())), ("n", Fact::Integer(-3))];
+        let samples = Complex32::typed(wave.into());
+        let facts =
+            [("long", AttributeValue::Text(long.clone())), ("n", AttributeValue::Integer(-3))];
         let wave = file.samples(&samples, &facts)?;
         let numbers = file.numbers(&[0.5, 2.5, 4.5], &[("none", "".into())])?;
         let links = [
@@ -516,8 +530,10 @@ pub(super) mod tests {
             ("same", Link::Soft("wave")),
         ];
         let inner = file.group(&links, &[("t", [1.0, 2.0].as_slice().into())])?;
-        let root =
-            file.group(&[("inner", Link::Hard(inner))], &[("more", Fact::Text(long.clone()))])?;
+        let root = file.group(
+            &[("inner", Link::Hard(inner))],
+            &[("more", AttributeValue::Text(long.clone()))],
+        )?;
         file.finish(root)?;
         let file = bytes.into_inner();
         assert_eq!(&file[..9], b"\x89HDF\r\n\x1a\n\x02");

@@ -3,8 +3,9 @@
 
 // What HyperSpy's formats stand on
 use super::hdf5::{Address, Hdf5, Link};
-use super::signals::{Axis, Fact, Sample, Samples, Signal, Signals};
+use super::signals::Instrument;
 use super::zarr::{CHUNK, Members, Store, joined};
+use crate::data::{AttributeValue, Coordinate, DataSet, Element, TypedArray, Variable};
 use ndarray::{Array1, CowArray};
 use serde_json::{Map, Value, json};
 use std::io::{self, Seek, Write};
@@ -13,7 +14,7 @@ use std::io::{self, Seek, Write};
 /// A group with its attributes and what is in it, or an array.
 enum Node<'s> {
     Group(Map<String, Value>, Vec<(String, Node<'s>)>),
-    Array(Samples<'s>),
+    Array(TypedArray<'s>),
 }
 
 impl<'s> Node<'s> {
@@ -33,11 +34,11 @@ impl<'s> Node<'s> {
 /// Version of HyperSpy's formats.
 const VERSION: &str = "3.3";
 
-impl Signals<'_> {
+impl DataSet<'_> {
     /// The tree of all signals, in a format of this name.
     fn hyperspy(&self, format: &str) -> Node<'_> {
-        let all = self.items.iter().map(|signal| {
-            let mut inside = signal.hyperspy();
+        let all = self.arrays().map(|(signal, array)| {
+            let mut inside = signal.hyperspy(array);
             inside.push(("metadata".into(), self.metadata(signal)));
             let facts = Value::Object(self.facts_as_json());
             inside.push(Node::leaf("original_metadata", facts));
@@ -50,9 +51,9 @@ impl Signals<'_> {
     }
 
     // Metadata for HyperSpy
-    fn metadata(&self, signal: &Signal) -> Node<'_> {
+    fn metadata(&self, signal: &Variable) -> Node<'_> {
         let [series, scanned, recorded] = signal.kinds();
-        let axes = &signal.axes[series + scanned..];
+        let axes = &signal.dimensions[series + scanned..];
         let pattern =
             recorded == 2 && axes.iter().all(|axis| matches!(&axis.unit[..], "1/Å" | "1/nm"));
         let kind = if pattern { "electron_diffraction" } else { "" };
@@ -60,8 +61,8 @@ impl Signals<'_> {
             Node::leaf("General", json!({ "title": signal.name })),
             Node::leaf("Signal", json!({ "signal_type": kind })),
         ];
-        if let Some(beam) = self.instrument {
-            let facts = beam.facts().map(|(key, fact)| (key.to_string(), fact.as_json()));
+        if let Some(beam) = Instrument::of(self) {
+            let facts = beam.attributes().map(|(key, fact)| (key.to_string(), fact.as_json()));
             let microscope = Node::leaf("TEM", Value::Object(facts.into_iter().collect()));
             inside
                 .push(("Acquisition_instrument".into(), Node::group(json!({}), vec![microscope])));
@@ -70,16 +71,16 @@ impl Signals<'_> {
     }
 }
 
-impl Signal<'_> {
+impl Variable<'_> {
     /// Numbers and axes.
-    fn hyperspy(&self) -> Vec<(String, Node<'_>)> {
+    fn hyperspy<'s>(&'s self, array: &'s TypedArray) -> Vec<(String, Node<'s>)> {
         let (order, [series, scanned, recorded]) = (self.picture_order(), self.kinds());
-        let samples = self.samples.permuted(&order);
+        let samples = array.permuted(&order);
         let moved = if recorded > 0 { series + scanned } else { series };
         let axes = order.iter().zip(samples.shape()).enumerate();
         let axes: Vec<_> = axes
             .map(|(k, (&axis, &count))| {
-                (format!("axis-{k}"), self.axes[axis].hyperspy(count, k < moved))
+                (format!("axis-{k}"), self.dimensions[axis].hyperspy(count, k < moved))
             })
             .collect();
         let mut inside = vec![("data".into(), Node::Array(samples))];
@@ -89,22 +90,19 @@ impl Signal<'_> {
 }
 
 // An axis for HyperSpy
-impl Axis {
+impl Coordinate {
     fn hyperspy(&self, count: usize, moved: bool) -> Node<'_> {
-        let Self { name, unit, offset, scale, values, .. } = self;
+        let Self { name, unit, .. } = self;
         let mut attributes = json!({
             "_type": "DataAxis", "name": name, "units": unit, "navigate": moved,
             "is_binned": false,
         });
         if !self.is_uniform() {
-            let values = CowArray::from(Array1::from(values.clone())).into_dyn();
-            return Node::group(
-                attributes,
-                vec![("axis".into(), Node::Array(f64::samples(values)))],
-            );
+            let values = CowArray::from(Array1::from(self.values().to_vec())).into_dyn();
+            return Node::group(attributes, vec![("axis".into(), Node::Array(f64::typed(values)))]);
         }
         let uniform = json!({
-            "_type": "UniformDataAxis", "size": count, "offset": offset, "scale": scale,
+            "_type": "UniformDataAxis", "size": count, "offset": self.offset(), "scale": self.step(),
         });
         if let (Value::Object(all), Value::Object(more)) = (&mut attributes, uniform) {
             all.extend(more);
@@ -114,7 +112,7 @@ impl Axis {
 }
 
 // Write a tree into Zarr
-impl Signals<'_> {
+impl DataSet<'_> {
     /// Writes all signals as HyperSpy does in `.zspy`.
     pub(super) fn write_zspy(&self, members: &mut impl Members) -> io::Result<()> {
         let mut store = Store::new(members);
@@ -137,7 +135,7 @@ impl Node<'_> {
 }
 
 // Write a tree into HDF5
-impl Signals<'_> {
+impl DataSet<'_> {
     /// Writes all signals as HyperSpy does in `.hspy`.
     pub(super) fn write_hspy<W: Write + Seek>(&self, file: W) -> io::Result<()> {
         let mut file = Hdf5::begin(file)?;
@@ -163,15 +161,17 @@ impl Node<'_> {
 }
 
 /// A value of JSON as an attribute; none for one that is none.
-fn fact_of(value: &Value) -> Option<Fact> {
+fn fact_of(value: &Value) -> Option<AttributeValue> {
     Some(match value {
-        Value::Bool(is) => Fact::Flag(*is),
-        Value::String(text) => Fact::Text(text.clone()),
+        Value::Bool(is) => AttributeValue::Flag(*is),
+        Value::String(text) => AttributeValue::Text(text.clone()),
         Value::Number(number) => number.as_i64().map_or_else(
-            || number.as_f64().map(Fact::Number),
-            |number| Some(Fact::Integer(number)),
+            || number.as_f64().map(AttributeValue::Number),
+            |number| Some(AttributeValue::Integer(number)),
         )?,
-        Value::Array(all) => Fact::Numbers(all.iter().filter_map(Value::as_f64).collect()),
+        Value::Array(all) => {
+            AttributeValue::Numbers(all.iter().filter_map(Value::as_f64).collect())
+        }
         Value::Null | Value::Object(_) => return None,
     })
 }

@@ -2,7 +2,7 @@
 //! The format MRC: images in a stack behind a header of 1024 bytes.
 
 // What files in MRC stand on
-use super::signals::{Axis, Signal};
+use crate::data::{Coordinate, TypedArray, Variable};
 use crate::error::{Invalid, accept};
 use std::io::{self, Write};
 
@@ -12,16 +12,16 @@ struct Sections<'s> {
     /// The axes in the order in which they are written, columns last.
     order: Vec<usize>,
     /// Columns, rows, sections of a volume: samples, and the axis if there is one.
-    sides: [(usize, Option<&'s Axis>); 3],
-    /// Samples and axes that count the volumes, the fastest first.
-    volumes: Vec<(usize, &'s Axis)>,
+    sides: [(usize, Option<&'s Coordinate>); 3],
+    /// Samples and dimensions that count the volumes, the fastest first.
+    volumes: Vec<(usize, &'s Coordinate)>,
 }
 
 impl<'s> Sections<'s> {
     /// # Errors
     /// `Invalid` for a signal with more samples than the format counts.
-    fn of(signal: &'s Signal) -> Result<Self, Invalid> {
-        let (axes, shape) = (&signal.axes, signal.samples.shape());
+    fn of(signal: &'s Variable) -> Result<Self, Invalid> {
+        let (axes, shape) = (&signal.dimensions, signal.shape());
         let mut order = signal.picture_order();
         let [series, scanned, recorded] = signal.kinds();
         if [scanned, recorded] == [2, 1] {
@@ -46,12 +46,13 @@ impl<'s> Sections<'s> {
 
 // Range of the numbers of a signal
 /// Least and largest number, mean and standard deviation.
-fn range_of(signal: &Signal) -> Result<[f32; 4], Invalid> {
+fn range_of(signal: &Variable) -> Result<[f32; 4], Invalid> {
     let (mut least, mut largest, mut sum, mut count) = (f64::INFINITY, 0.0_f64, 0.0, 0.0);
-    let complex = signal.samples.is_complex();
+    let array = signal.array().ok_or_else(|| Invalid::new(&signal.name, "no array", "an array"))?;
+    let complex = array.is_complex();
     let value = |[x, y]: [f64; 2]| if complex { x.hypot(y) } else { x };
     let mut extreme = 0.0_f64;
-    signal.samples.for_each(|parts| {
+    array.for_each(|parts| {
         let x = value(parts);
         (least, largest) = (least.min(x), if count == 0.0 { x } else { largest.max(x) });
         extreme = extreme.max(parts[0].abs()).max(parts[1].abs());
@@ -60,7 +61,7 @@ fn range_of(signal: &Signal) -> Result<[f32; 4], Invalid> {
     let expected = "numbers within single precision, in which MRC holds them";
     accept(extreme <= f64::from(f32::MAX), &signal.name, extreme, expected)?;
     let (mean, mut squares) = (sum / count, 0.0);
-    signal.samples.for_each(|parts| squares += (value(parts) - mean).powi(2));
+    array.for_each(|parts| squares += (value(parts) - mean).powi(2));
     Ok([least, largest, mean, (squares / count).sqrt()].map(|x| x as f32))
 }
 
@@ -69,12 +70,12 @@ fn range_of(signal: &Signal) -> Result<[f32; 4], Invalid> {
 const HEADER: usize = 1024;
 const LABEL: usize = 80;
 
-fn header(signal: &Signal, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
+fn header(signal: &Variable, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
     let mut words = [[0_u8; 4]; HEADER / 4];
     let [columns, rows, deep] = sections.sides.map(|(count, _)| count as i32);
     let volumes = sections.volumes.iter().map(|(count, _)| *count as i32).product::<i32>();
     let volume = volumes > 1;
-    let mode = if signal.samples.is_complex() { 4 } else { 2 };
+    let mode = if signal.array().is_some_and(TypedArray::is_complex) { 4 } else { 2 };
     let space_group = if volume { 401 } else { 0 };
     let mut whole = |word: usize, values: &[i32]| {
         values.iter().zip(word..).for_each(|(x, word)| words[word - 1] = x.to_le_bytes());
@@ -89,8 +90,8 @@ fn header(signal: &Signal, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
     let mut real = |word: usize, values: &[f32]| {
         values.iter().zip(word..).for_each(|(x, word)| words[word - 1] = x.to_le_bytes());
     };
-    let scale = |k: usize| sections.sides[k].1.map_or(1.0, |axis| axis.scale);
-    let offset = |k: usize| sections.sides[k].1.map_or(0.0, |axis| axis.offset) as f32;
+    let scale = |k: usize| sections.sides[k].1.map_or(1.0, Coordinate::step);
+    let offset = |k: usize| sections.sides[k].1.map_or(0.0, Coordinate::offset) as f32;
     let side = |k: usize, count: i32| (scale(k).abs() * f64::from(count)) as f32;
     real(11, &[side(0, columns), side(1, rows), side(2, depth), 90.0, 90.0, 90.0]);
     real(20, &range[..3]);
@@ -98,10 +99,11 @@ fn header(signal: &Signal, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
     real(55, &range[3..]);
     // Marks and labels in words and letters
     let mut labels = vec![format!("lenslet {}: {}", env!("CARGO_PKG_VERSION"), signal.name)];
-    let mut label = |name: &str, count: usize, axis: &Axis| {
-        let Axis { name: of, unit, offset, scale, values, .. } = axis;
+    let mut label = |name: &str, count: usize, axis: &Coordinate| {
+        let Coordinate { name: of, unit, .. } = axis;
+        let (offset, step, values) = (axis.offset(), axis.step(), axis.values());
         labels.push(match axis.is_uniform() {
-            true => format!("{name}: {count} of {of} [{unit}] from {offset} by {scale}"),
+            true => format!("{name}: {count} of {of} [{unit}] from {offset} by {step}"),
             false => format!("{name}: {count} of {of} [{unit}] at {values:?}"),
         });
     };
@@ -125,7 +127,7 @@ fn header(signal: &Signal, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
 }
 
 // Write a signal in MRC
-impl Signal<'_> {
+impl Variable<'_> {
     /// Whether the signal fits into this format.
     ///
     /// # Errors
@@ -139,7 +141,9 @@ impl Signal<'_> {
         let sections = Sections::of(self).map_err(io::Error::other)?;
         let range = range_of(self).map_err(io::Error::other)?;
         file.write_all(&header(self, &sections, range))?;
-        self.samples.permuted(&sections.order).write_single(file)?;
+        if let Some(array) = self.array() {
+            array.permuted(&sections.order).write_single(file)?;
+        }
         file.flush()
     }
 }
@@ -148,12 +152,12 @@ impl Signal<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::DataSet;
     use crate::files::signals::tests::lopsided;
-    use crate::files::signals::{Samples, Signals};
     use ndarray::{Array1, ArrayD, Dimension, IxDyn};
 
-    fn written(signals: &Signals, title: &str) -> Vec<u8> {
-        let signal = signals.items.iter().find(|signal| signal.name == title).unwrap();
+    fn written(signals: &DataSet, title: &str) -> Vec<u8> {
+        let signal = signals.get(title).unwrap();
         let mut file = Vec::new();
         signal.write_mrc(&mut file).unwrap();
         file
@@ -209,21 +213,21 @@ mod tests {
     // Refuse what MRC cannot hold
     #[test]
     fn more_axes_are_volumes_and_too_large_numbers_are_refused() {
-        let axis = |k: usize| Axis::signal(&format!("a{k}"), "", 0.0, 1.0).unwrap();
+        let axis = |k: usize| Coordinate::signal(&format!("a{k}"), "", 0.0, 1.0).unwrap();
         let shape = IxDyn(&[2, 3, 4, 5, 6]);
         let value = |k: IxDyn| k.slice().iter().fold(0.0, |all, &k| 10.0 * all + k as f64);
         let five = ArrayD::from_shape_fn(shape, value);
-        let mut signals = Signals::default();
-        let five = Signal::new("five", five, (0..5).map(axis).collect()).unwrap();
-        signals.add(five).unwrap();
+        let mut signals = DataSet::default();
+        let five = Variable::new("five", five, (0..5).map(axis).collect()).unwrap();
+        signals.insert(five).unwrap();
         let file = written(&signals, "five");
         assert_eq!([1, 2, 3, 10, 23, 56].map(|word| whole(&file, word)), [6, 5, 24, 4, 401, 6]);
         let at = 1024 + 4 * ((((3 + 2) * 4 + 3) * 5 + 4) * 6 + 5);
         assert_eq!(real(&file, at / 4 + 1), 12345.0);
-        let large = Signal::new("large", Array1::from(vec![1.0, -1e39]), vec![axis(0)]).unwrap();
+        let large = Variable::new("large", Array1::from(vec![1.0, -1e39]), vec![axis(0)]).unwrap();
         assert!(large.check_mrc().unwrap_err().to_string().starts_with("large = 1e39: expected"));
-        assert!(matches!(large.samples, Samples::F64(_)));
-        let low = Signal::new("low", Array1::from(vec![-3.0, -1.0]), vec![axis(0)]).unwrap();
+        assert!(matches!(large.array(), Some(TypedArray::F64(_))));
+        let low = Variable::new("low", Array1::from(vec![-3.0, -1.0]), vec![axis(0)]).unwrap();
         assert_eq!(range_of(&low), Ok([-3.0, -1.0, -2.0, 1.0]));
     }
 }

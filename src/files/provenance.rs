@@ -1,18 +1,17 @@
 // Tangled from book/src/origin.md: edit there, or here and run cargo tangle stitch.
 //! Provenance of results: the command, method, system, version and date that a file records.
 
-use crate::files::arrays::{Arrays, Values};
-use ndarray::arr0;
+use crate::data::DataSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 // Provenance of a result
 /// Provenance of a result: the command, the method, the text of the system file, and where they apply a tolerance and a seed.
 ///
 /// ```
-/// use lenslet::files::{Arrays, Provenance};
+/// use lenslet::{data::DataSet, files::Provenance};
 /// let text = std::fs::read_to_string("book/systems/small.toml")?;
-/// let mut arrays = Arrays::default();
-/// Provenance::new("a notebook", "direct", &text).seed(Some(7)).note(&mut arrays);
+/// let mut data = DataSet::default();
+/// Provenance::new("a notebook", "direct", &text).seed(Some(7)).note(&mut data);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -42,22 +41,22 @@ impl Provenance {
     }
 
     // Note the provenance in a file
-    /// Adds the provenance to the arrays of a file, with program, version and date.
-    pub fn note(self, arrays: &mut Arrays) {
-        let (program, version) = (env!("CARGO_PKG_NAME").to_string(), env!("CARGO_PKG_VERSION"));
-        arrays.note("program", Values::Text(program));
-        arrays.note("version", Values::Text(version.into()));
-        arrays.note("command", Values::Text(self.command));
-        arrays.note("date", Values::Text(today())).about("Universal Time");
-        arrays.note("method", Values::Text(self.method));
+    /// Adds the provenance to a data set as attributes, with program, version and date, and the text of the system file as a text.
+    pub fn note(self, data: &mut DataSet) {
+        data.note("program", env!("CARGO_PKG_NAME"), "");
+        data.note("version", env!("CARGO_PKG_VERSION"), "");
+        data.note("command", self.command, "");
+        data.note("date", today(), "Universal Time");
+        data.note("method", self.method, "");
         if let Some(tolerance) = self.tolerance {
-            arrays.note("tolerance", Values::F64(arr0(tolerance).into_dyn().into()));
+            data.note("tolerance", tolerance, "");
         }
-        if let Some(seed) = self.seed {
-            let number = i64::try_from(seed).map(|seed| Values::I64(arr0(seed).into_dyn().into()));
-            arrays.note("seed", number.unwrap_or_else(|_| Values::Text(seed.to_string())));
+        match self.seed.map(i64::try_from) {
+            Some(Ok(seed)) => data.note("seed", seed, ""),
+            Some(Err(_)) => data.note("seed", self.seed.unwrap_or_default().to_string(), ""),
+            None => {}
         }
-        arrays.add_text("system", self.system).about("text of the system file, in UTF-8");
+        data.add_text("system", self.system).long_name("text of the system file, in UTF-8");
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::device::{available_memory, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
-use crate::files::arrays::{Kind, Number};
+use crate::files::npz::{Kind, Number};
 use crate::units::{ARCSEC, DEGREE};
 use ndarray::{Array2, ArrayD, Axis, Dimension, IxDyn, ShapeBuilder};
 use ndarray_npy::npy::header::{Header, Layout, ReadHeaderError};
@@ -49,13 +49,13 @@ pub fn read_array(path: &Path, axes: [usize; 2], unit: Unit) -> Result<ArrayD<f6
 /// Reads an array of one or two axes as rows; a single axis becomes a single row. Errors as for [`read_array`].
 ///
 /// ```
-/// use lenslet::files::{ArrayFormat, Arrays, Unit, read_array2};
+/// use lenslet::{data::DataSet, files::{Format, Unit, read_array2}};
 /// use lenslet::numerics::Precision;
 /// let slopes = ndarray::array![[1e-7, -2e-7, 0.0], [3e-7, 0.0, 1e-7]]; // two frames, rad
-/// let mut arrays = Arrays::default();
-/// arrays.add_result("slopes", slopes.view()).unit("rad").axes("frame, slope");
+/// let mut arrays = DataSet::default();
+/// arrays.add_result("slopes", slopes.view()).unit("rad").dimensions("frame, slope");
 /// let path = std::env::temp_dir().join(format!("lenslet-{}.fits", std::process::id()));
-/// arrays.write(&mut std::fs::File::create(&path)?, ArrayFormat::Fits, Precision::F64)?;
+/// arrays.write(&mut std::fs::File::create(&path)?, Format::Fits, Precision::F64)?;
 /// assert_eq!(read_array2(&path, Unit::Radian)?, slopes);
 /// std::fs::remove_file(path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -72,12 +72,12 @@ pub fn read_array2(path: &Path, unit: Unit) -> Result<Array2<f64>, Error> {
 // Array that is wanted of a file
 /// What is wanted of a file.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
-    pub(super) path: &'a Path,
+pub(crate) struct Wanted<'a> {
+    pub(crate) path: &'a Path,
     /// Which of several arrays.
-    pub(super) choice: Option<&'a str>,
-    pub(super) axes: [usize; 2],
-    pub(super) unit: Unit,
+    pub(crate) choice: Option<&'a str>,
+    pub(crate) axes: [usize; 2],
+    pub(crate) unit: Unit,
 }
 
 impl Wanted<'_> {
@@ -132,11 +132,11 @@ impl Wanted<'_> {
     }
 
     // Say what is wrong with a file
-    pub(super) fn unreadable(&self, source: io::Error) -> Error {
+    pub(crate) fn unreadable(&self, source: io::Error) -> Error {
         Error::Read { path: self.path.into(), source }
     }
 
-    pub(super) fn refuse(&self, what: &str, value: impl Display, expected: &str) -> Error {
+    pub(crate) fn refuse(&self, what: &str, value: impl Display, expected: &str) -> Error {
         Invalid::new(format!("{}: {what}", self.path.display()), value, expected).into()
     }
 
@@ -164,22 +164,22 @@ impl Wanted<'_> {
 
 // Array that was found in a file
 /// An array in a file: what its header says.
-pub(super) struct ArrayHeader {
-    pub(super) shape: Vec<usize>,
+pub(crate) struct ArrayHeader {
+    pub(crate) shape: Vec<usize>,
     /// Whether the first index runs fastest.
-    pub(super) columns_first: bool,
-    pub(super) number: Number,
+    pub(crate) columns_first: bool,
+    pub(crate) number: Number,
     /// What the numbers are multiplied by, and what is added then.
-    pub(super) scale: (f64, f64),
+    pub(crate) scale: (f64, f64),
     /// The integer that stands for an unknown value.
-    pub(super) blank: Option<f64>,
+    pub(crate) blank: Option<f64>,
     /// The unit, as the file spells it; empty where it tells none.
-    pub(super) unit: String,
+    pub(crate) unit: String,
 }
 
 impl ArrayHeader {
     // Read all numbers
-    pub(super) fn read_numbers(
+    pub(crate) fn read_numbers(
         &self,
         file: &mut impl Read,
         factor: f64,
@@ -232,7 +232,7 @@ pub(super) fn unknown_format(what: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, reason)
 }
 
-pub(super) fn cut_short(place: &str) -> io::Error {
+pub(crate) fn cut_short(place: &str) -> io::Error {
     io::Error::new(ErrorKind::UnexpectedEof, format!("it is cut short {place}"))
 }
 
@@ -321,7 +321,9 @@ fn read_archive(mut file: BufReader<File>, wanted: &Wanted) -> Result<ArrayD<f64
     let piped = |_| refuse(unknown_format("it is an archive that comes through a pipe"));
     file.rewind().map_err(piped)?;
     let mut archive = ZipArchive::new(file).map_err(|error| refuse(zip_refusal(error)))?;
-    let names = archive.file_names().filter_map(|name| name.strip_suffix(".npy"));
+    let names = archive.file_names().map(|name| name.map_err(|error| refuse(zip_refusal(error))));
+    let names: Vec<_> = names.collect::<Result<_, Error>>()?;
+    let names = names.iter().filter_map(|name| name.strip_suffix(".npy"));
     let names: Vec<String> = names.map(str::to_string).collect();
     let usual = names.iter().any(|name| name == wanted.unit.usual_name());
     let choice = wanted.choice.or(usual.then(|| wanted.unit.usual_name()));
@@ -342,7 +344,7 @@ fn read_archive(mut file: BufReader<File>, wanted: &Wanted) -> Result<ArrayD<f64
 fn zip_refusal(error: ZipError) -> io::Error {
     match error {
         ZipError::Io(error) => error,
-        ZipError::UnsupportedArchive(_) => {
+        ZipError::UnsupportedArchive(_) | ZipError::CompressionMethodNotSupported(_) => {
             io::Error::other("it is compressed in another way than NumPy does it")
         }
         other => io::Error::new(ErrorKind::InvalidData, other),
@@ -400,7 +402,7 @@ pub(crate) fn list_arrays(path: &Path) -> Result<Vec<ListedArray>, Error> {
             for k in 0..archive.len() {
                 let member = archive.by_index(k).map_err(|error| refuse(zip_refusal(error)));
                 let mut member = member?;
-                let name = member.name().to_string();
+                let name = member.name().map_err(|error| refuse(zip_refusal(error)))?.to_string();
                 if name.ends_with(".npy") {
                     all.push(listed(&name, find_npy(&mut member, path)?));
                 }
@@ -503,8 +505,8 @@ impl Number {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::arrays::{ArrayFormat, Arrays, Precision};
     use crate::files::fits::BLOCK;
+    use crate::{data::DataSet, files::Format, numerics::Precision};
     use fitsio::{FitsFile, images::ImageDescription, images::ImageType, tables};
     use ndarray::{Array3, array};
     use ndarray_npy::WriteNpyExt;
@@ -534,8 +536,8 @@ mod tests {
     }
 
     // Two images of our own
-    fn two_arrays(format: ArrayFormat) -> io::Result<Vec<u8>> {
-        let mut arrays = Arrays::default();
+    fn two_arrays(format: Format) -> io::Result<Vec<u8>> {
+        let mut arrays = DataSet::default();
         arrays.add("first", array![[1.0, 2.0], [3.0, 4.0], [5.0, -6.0]]);
         arrays.add("second", array![[1.0, f64::NAN]]);
         let mut file = io::Cursor::new(Vec::new());
@@ -652,7 +654,7 @@ mod tests {
     fn bad_files_are_refused() -> Checked {
         let ones = [1.0_f64.to_le_bytes(); 6].concat();
         let infinite = [[0; 8], [0; 8], f64::INFINITY.to_le_bytes(), [0; 8]].concat();
-        let both = two_arrays(ArrayFormat::Fits)?;
+        let both = two_arrays(Format::Fits)?;
         let fits = &both[..3 * BLOCK];
         let changed = |old: &str, new: &str| {
             let text = String::from_utf8_lossy(&both[BLOCK..2 * BLOCK]).replace(old, new);
@@ -762,9 +764,9 @@ mod tests {
     fn units_are_converted_or_refused() -> Checked {
         let path = tempfile::NamedTempFile::new()?;
         let read = |bunit: &str, unit: Unit| {
-            let mut arrays = Arrays::default();
+            let mut arrays = DataSet::default();
             arrays.add("slopes", array![[5.0, -6.0]]).unit(bunit);
-            arrays.write(path.reopen().unwrap(), ArrayFormat::Fits, Precision::F64).unwrap();
+            arrays.write(path.reopen().unwrap(), Format::Fits, Precision::F64).unwrap();
             read_array2(path.path(), unit).map_err(|error| error.to_string())
         };
         let turn = std::f64::consts::TAU;
@@ -812,7 +814,7 @@ mod tests {
     fn one_of_several_is_chosen_and_not_guessed() -> Checked {
         let folder = tempfile::tempdir()?;
         let path = |name: &str| folder.path().join(name);
-        for (name, format) in [("s.fits", ArrayFormat::Fits), ("s.npz", ArrayFormat::Npz)] {
+        for (name, format) in [("s.fits", Format::Fits), ("s.npz", Format::Npz)] {
             std::fs::write(path(name), two_arrays(format)?)?;
         }
         let read = |name: &str| read_array2(&path(name), Unit::Radian).map_err(|e| e.to_string());
@@ -841,9 +843,9 @@ mod tests {
             "{refused}"
         );
         // Choose where there is no choice
-        let mut one = Arrays::default();
+        let mut one = DataSet::default();
         one.add("first", first.view());
-        for (name, format) in [("a.npz", ArrayFormat::Npz), ("b[2]", ArrayFormat::Npy)] {
+        for (name, format) in [("a.npz", Format::Npz), ("b[2]", Format::Npy)] {
             one.write(File::create(path(name))?, format, Precision::F64)?;
             assert_eq!(read(name).as_ref(), Ok(&first), "{name}");
         }

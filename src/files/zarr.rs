@@ -2,8 +2,8 @@
 //! The format Zarr, in a folder or an archive, with signals as xarray opens them.
 
 // What files in Zarr stand on
-use super::arrays::{ErrorLatch, zip_error};
-use super::signals::{Axis, Fact, Sample, Samples, Signal, Signals};
+use super::npz::{ErrorLatch, zip_error};
+use crate::data::{AttributeValue, Coordinate, DataSet, Element, TypedArray, Variable};
 use ndarray::{Array1, CowArray};
 use serde_json::{Map, Value, json};
 use std::fs::{self, File};
@@ -155,7 +155,7 @@ impl<M: Members> Store<'_, M> {
     pub(super) fn array(
         &mut self,
         folder: &str,
-        samples: &Samples,
+        samples: &TypedArray,
         most: usize,
         attributes: Value,
     ) -> io::Result<()> {
@@ -221,19 +221,19 @@ fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
 }
 
 // Signals as xarray opens them
-impl Signals<'_> {
+impl DataSet<'_> {
     /// Writes each signal as a group with its axes.
     pub(super) fn write_zarr(&self, members: &mut impl Members) -> io::Result<()> {
         let mut store = Store::new(members);
         store.group("", Value::Object(self.facts_as_json()))?;
-        for signal in &self.items {
+        for (signal, array) in self.arrays() {
             let folder = &signal.name;
             store.group(folder, json!({}))?;
-            let names: Vec<_> = signal.axes.iter().map(|axis| &axis.name).collect();
+            let names: Vec<_> = signal.dimensions.iter().map(Coordinate::name).collect();
             let path = format!("{folder}/{}", signal.array_name());
             let attributes = json!({ "_ARRAY_DIMENSIONS": names });
-            store.array(&path, &signal.samples, CHUNK, attributes)?;
-            for (axis, &count) in signal.axes.iter().zip(signal.samples.shape()) {
+            store.array(&path, array, CHUNK, attributes)?;
+            for (axis, &count) in signal.dimensions.iter().zip(array.shape()) {
                 axis.write_zarr(count, folder, &mut store)?;
             }
         }
@@ -242,7 +242,7 @@ impl Signals<'_> {
 }
 
 // Put one axis into a plain store
-impl Axis {
+impl Coordinate {
     fn write_zarr<M: Members>(
         &self,
         count: usize,
@@ -251,24 +251,24 @@ impl Axis {
     ) -> io::Result<()> {
         let path = format!("{folder}/{}", self.name);
         let attributes = json!({ "_ARRAY_DIMENSIONS": [&self.name], "units": self.unit });
-        if !self.labels.is_empty() {
-            return store.labels(&path, &self.labels, attributes);
+        if !self.labels().is_empty() {
+            return store.labels(&path, self.labels(), attributes);
         }
-        let places = Array1::from(self.places(count));
-        store.array(&path, &f64::samples(CowArray::from(places).into_dyn()), CHUNK, attributes)
+        let places = Array1::from(self.samples(count));
+        store.array(&path, &f64::typed(CowArray::from(places).into_dyn()), CHUNK, attributes)
     }
 }
 
-impl Signal<'_> {
+impl Variable<'_> {
     /// Its name, unless that is the name of an axis.
     fn array_name(&self) -> &str {
-        let taken = self.axes.iter().any(|axis| axis.name == self.name);
+        let taken = self.dimensions.iter().any(|axis| axis.name == self.name);
         if taken { "samples" } else { &self.name }
     }
 }
 
 // Facts as JSON
-impl Fact {
+impl AttributeValue {
     pub(super) fn as_json(&self) -> Value {
         match self {
             Self::Text(text) => json!(text),
@@ -280,9 +280,9 @@ impl Fact {
     }
 }
 
-impl Signals<'_> {
+impl DataSet<'_> {
     pub(super) fn facts_as_json(&self) -> Map<String, Value> {
-        self.facts.iter().map(|(key, fact)| (key.clone(), fact.as_json())).collect()
+        self.facts().into_iter().map(|(key, fact)| (key, fact.as_json())).collect()
     }
 }
 
@@ -424,7 +424,7 @@ mod tests {
             let mut archive = archived(|members| {
                 let mut store = Store::new(members);
                 let samples: ArrayD<f32> = cube.clone().into_dyn();
-                store.array("a", &f32::samples(samples.into()), most, json!({}))?;
+                store.array("a", &f32::typed(samples.into()), most, json!({}))?;
                 store.finish()
             });
             assert_eq!(description(&mut archive, "a/.zarray")["chunks"], json!(chunk));

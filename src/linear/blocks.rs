@@ -1,7 +1,6 @@
 // Tangled from book/src/operators-in-blocks.md: edit there, or here and run cargo tangle stitch.
 //! Operators put together from blocks, each of which takes some numbers of a vector to some of another.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What operators in blocks stand on

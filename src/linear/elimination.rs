@@ -1,7 +1,6 @@
 // Tangled from book/src/operators-in-blocks.md: edit there, or here and run cargo tangle stitch.
 //! A preconditioner that eliminates a few unknowns beside many.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What the elimination stands on

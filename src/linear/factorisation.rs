@@ -1,7 +1,6 @@
 // Tangled from book/src/factorisations.md: edit there, or here and run cargo tangle stitch.
 //! Dense matrices taken apart: by Cholesky's method, into eigenvectors, and by their singular values.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What factorisations stand on

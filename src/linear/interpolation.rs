@@ -1,7 +1,6 @@
 // Tangled from book/src/layers-to-pupil.md: edit there, or here and run cargo tangle stitch.
 //! Interpolation of layers' wavefronts from their own grids to the pupil's.
 
-#[cfg(feature = "cuda")]
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 pub(crate) mod gpu;
 

@@ -1,7 +1,6 @@
 // Tangled from book/src/operators.md: edit there, or here and run cargo tangle stitch.
 //! The dense matrix, as an operator.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 use crate::linear::operator::{Operator, vectors};

@@ -3,15 +3,12 @@
 
 // Modules of linear
 pub(crate) mod operator;
-#[cfg(feature = "cuda")]
 pub use operator::gpu::{DeviceOperator, OnHost};
 pub use operator::{Diagonal, LowRank, Operator, Pairs, Product, Sum};
 pub(crate) mod matrix;
 pub use matrix::Dense;
-#[cfg(feature = "cuda")]
 pub use matrix::gpu::MatrixGpu;
 pub(crate) mod solver;
-#[cfg(feature = "cuda")]
 pub use solver::gpu::{SolverGpu, Start};
 pub use solver::{Attempt, Solved, Solver, Stop, conjugate_gradients, minres};
 #[cfg(feature = "factorise")]
@@ -23,7 +20,6 @@ pub(crate) mod least_squares;
 #[cfg(feature = "factorise")]
 pub use least_squares::{Fitted, LeastSquares, Normal, Residuals};
 pub(crate) mod toeplitz;
-#[cfg(feature = "cuda")]
 pub use toeplitz::gpu::BlockToeplitzGpu;
 pub use toeplitz::{Block, BlockToeplitz};
 pub(crate) mod interpolation;

@@ -1,7 +1,6 @@
 // Tangled from book/src/operators.md: edit there, or here and run cargo tangle stitch.
 //! Linear operators, known by their products with vectors: diagonals, sums and products.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 use crate::error::{Invalid, accept};

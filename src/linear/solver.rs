@@ -1,7 +1,6 @@
 // Tangled from book/src/solvers.md: edit there, or here and run cargo tangle stitch.
 //! Iterative solution of symmetric systems: conjugate gradients and MINRES, preconditioned.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 pub(crate) mod multi_rhs;

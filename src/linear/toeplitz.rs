@@ -1,12 +1,12 @@
 // Tangled from book/src/toeplitz-products.md: edit there, or here and run cargo tangle stitch.
 //! Block matrices of two-level Toeplitz blocks, multiplied by Fourier transforms.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What Toeplitz products stand on
 use crate::error::{Error, Invalid};
 use crate::linear::operator::{Operator, vectors};
+use crate::numerics::fft::even_fast_length;
 use crate::numerics::real::Real;
 use bytemuck::cast_slice_mut;
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayView5, s};
@@ -93,7 +93,7 @@ impl<T: Real> BlockToeplitz<T> {
 
     /// The operator of these parts.
     pub(crate) fn of(parts: &Parts) -> Self {
-        let length = fast_length(parts.shape.least_length());
+        let length = even_fast_length(parts.shape.least_length());
         Self {
             inputs: Side::new(&parts.inputs, 1, length),
             outputs: Side::new(&parts.outputs, parts.shape.step, length),
@@ -400,24 +400,6 @@ impl<'a> Parts<'a> {
         let kernels = (0..blocks.len()).map(|k| kernels.slice_move(kernel(k))).collect();
         Self::new(kernels, blocks, oversampling, points.to_vec(), inputs)
     }
-}
-
-// Transforms of one length
-/// The next even number, from `least`, that has no prime factors but 2, 3 and 5.
-fn fast_length(least: usize) -> usize {
-    let smooth = |mut number: usize| {
-        for prime in [2, 3, 5] {
-            while number.is_multiple_of(prime) {
-                number /= prime;
-            }
-        }
-        number == 1
-    };
-    let mut length = least.next_multiple_of(2).max(2);
-    while !smooth(length) {
-        length += 2;
-    }
-    length
 }
 
 // Plans of row and column transforms
@@ -995,7 +977,7 @@ pub(crate) mod tests {
     #[test]
     fn lengths_are_fast_and_spectra_few() {
         assert_eq!(
-            [1, 2, 7, 11, 79, 159, 161, 299].map(fast_length),
+            [1, 2, 7, 11, 79, 159, 161, 299].map(even_fast_length),
             [2, 2, 8, 12, 80, 160, 162, 300]
         );
         let slopes = BlockToeplitz::<f64>::slopes(&covariance(6, 3), &masks(6, 3, 1.0, 1)).unwrap();

@@ -24,19 +24,7 @@ pub(crate) mod system;
 pub use system::{SlopeModel, System, SystemBuilder};
 pub(crate) mod wavefront_grid;
 pub use wavefront_grid::PhaseGrid;
-#[cfg(feature = "files")]
-pub(crate) mod telemetry;
-#[cfg(feature = "files")]
-pub use telemetry::{TelemetrySystem, read_slopes};
-#[cfg(feature = "files")]
-pub(crate) mod slopes;
-#[cfg(feature = "files")]
-pub use slopes::{ReadSlopes, SlopeFormat, SlopeUnit};
 pub(crate) mod mirror;
 pub use mirror::{ActuatorLayout, MeasuredInfluence, MirrorDesign, Spacing};
 pub(crate) mod control;
 pub use control::{ControlLoop, LoopKind};
-#[cfg(feature = "files")]
-pub(crate) mod tiptop;
-#[cfg(feature = "files")]
-pub use tiptop::{Imported, ImportedKey, KeyStatus};

@@ -377,7 +377,7 @@ mod tests {
     // Check noise from files
     #[test]
     fn files_hold_variances_or_blocks() -> Result<(), Box<dyn std::error::Error>> {
-        use crate::files::{ArrayFormat, Arrays};
+        use crate::{data::DataSet, files::Format};
         use crate::{numerics::Precision, units::ARCSEC};
         use ndarray::{Array1, Array3};
         use ndarray_npy::WriteNpyExt;
@@ -389,9 +389,9 @@ mod tests {
         Array1::from(vec![1.0, 3.0]).write_npy(file.reopen()?)?;
         assert_eq!(Noise::read(file.path())?, Noise::lenslets(vec![1.0, 3.0])?);
         // Read noise in squared arcseconds
-        let mut arrays = Arrays::default();
+        let mut arrays = DataSet::default();
         arrays.add("noise", Array1::from(vec![0.5])).unit("arcsec2");
-        arrays.write(file.reopen()?, ArrayFormat::Fits, Precision::F64)?;
+        arrays.write(file.reopen()?, Format::Fits, Precision::F64)?;
         let [variance, ..] = Noise::read(file.path())?.block(0);
         assert!((variance - 0.5 * ARCSEC * ARCSEC).abs() < 1e-15 * variance);
         // Refuse other shapes and bad numbers

@@ -8,5 +8,6 @@ pub(crate) mod quadrature;
 pub use quadrature::{Rule, gauss_legendre, gauss_trapezium, gauss_triangle};
 pub(crate) mod radial_table;
 pub use radial_table::RadialTable;
+pub(crate) mod fft;
 pub(crate) mod real;
 pub use real::{Precision, Real};

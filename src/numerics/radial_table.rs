@@ -99,7 +99,6 @@ impl RadialTable {
 
     // Hand the table to a device
     /// The segments that a device looks up in double precision: the centre and seven coefficients each.
-    #[cfg(feature = "cuda")]
     pub(crate) fn segments(&self) -> impl Iterator<Item = [f64; 8]> + '_ {
         self.segments.iter().map(|segment| {
             let mut row = [segment.centre; 8];
@@ -109,14 +108,12 @@ impl RadialTable {
     }
 
     /// The numbers of the first and the last of these segments, as a device counts them.
-    #[cfg(feature = "cuda")]
     pub(crate) fn numbers(&self) -> [i32; 2] {
         let first = self.first as i32;
         [first, first + self.segments.len() as i32 - 1]
     }
 
     /// The cubics, 64 to the octave, that a device looks up in single precision; for whole octaves from `low` to `high`.
-    #[cfg(feature = "cuda")]
     pub(crate) fn slivers(
         &[low, high]: &[f64; 2],
         f: impl Fn(f64) -> f64,

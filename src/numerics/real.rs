@@ -1,13 +1,11 @@
 // Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
 //! Real numbers in two precisions.
 
-use self::sealed::Plans;
+use super::fft::FftPlans;
 use bytemuck::Pod;
 use num_complex::Complex;
 use num_traits::{Float, FromPrimitive, NumAssign, Signed};
-use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
-use rustfft::{Fft, FftPlanner};
-use std::{fmt::Debug, iter::Sum, sync::Arc};
+use std::{fmt::Debug, iter::Sum};
 
 // Precision of a computation
 /// Precision of a computation, and of the numbers of a result in a file.
@@ -32,7 +30,7 @@ impl Precision {
 // A real number of either precision
 /// A real number, `f32` or `f64`.
 pub trait Real:
-    Float + FromPrimitive + Signed + NumAssign + Pod + Sum + Default + Debug + Send + Sync + Plans
+    Float + FromPrimitive + Signed + NumAssign + Pod + Sum + Default + Debug + Send + Sync + FftPlans
 {
     /// Which of the two.
     const PRECISION: Precision;
@@ -49,26 +47,6 @@ pub trait Real:
     }
 }
 
-// Plans of transforms for either precision
-mod sealed {
-    use realfft::{ComplexToReal, RealToComplex};
-    use rustfft::{Fft, FftNum};
-    use std::sync::Arc;
-
-    /// Numbers that there are transforms for.
-    pub trait Plans: Sized {
-        /// Plans of the real transform of a length and of its inverse, which is not divided by the length.
-        fn plan_real(length: usize) -> (Arc<dyn RealToComplex<Self>>, Arc<dyn ComplexToReal<Self>>)
-        where
-            Self: FftNum;
-
-        /// Plans of the complex transform of a length and of its inverse, which is not divided by the length.
-        fn plan_complex(length: usize) -> (Arc<dyn Fft<Self>>, Arc<dyn Fft<Self>>)
-        where
-            Self: FftNum;
-    }
-}
-
 // Single and double numbers
 /// What there is to be said of one type of number.
 macro_rules! real {
@@ -82,20 +60,6 @@ macro_rules! real {
 
             fn in_double(self) -> f64 {
                 f64::from(self)
-            }
-        }
-
-        impl Plans for $real {
-            fn plan_real(
-                length: usize,
-            ) -> (Arc<dyn RealToComplex<Self>>, Arc<dyn ComplexToReal<Self>>) {
-                let mut planner = RealFftPlanner::new();
-                (planner.plan_fft_forward(length), planner.plan_fft_inverse(length))
-            }
-
-            fn plan_complex(length: usize) -> (Arc<dyn Fft<Self>>, Arc<dyn Fft<Self>>) {
-                let mut planner = FftPlanner::new();
-                (planner.plan_fft_forward(length), planner.plan_fft_inverse(length))
             }
         }
     };

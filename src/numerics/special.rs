@@ -1,5 +1,7 @@
 // Tangled from book/src/special-functions.md: edit there, or here and run cargo tangle stitch.
-//! The special functions of von Kármán turbulence: Γ and K_ν at fractional order.
+//! The special functions of von Kármán turbulence: Γ and K_ν at fractional order; the sinc function.
+
+use std::f64::consts::PI;
 
 /// Γ(x), the gamma function (from the `libm` crate).
 pub use libm::tgamma as gamma;
@@ -65,6 +67,12 @@ impl HyperbolicCosines {
         self.rise += self.increment;
         self.rise
     }
+}
+
+// Normalised sinc function
+/// sin(πu)/(πu), and 1 at u = 0.
+pub(crate) fn sinc(u: f64) -> f64 {
+    if u == 0.0 { 1.0 } else { (PI * u).sin() / (PI * u) }
 }
 
 // Tests of the special functions

@@ -8,8 +8,8 @@ use crate::plot::{
     Area, Axis as PanelAxis, BAR, ColourScale, Drawn, Figure, LETTERS, Picture, PictureFormat,
     TITLE, TYPEFACE, paint_bar, paint_levels, power_of_ten, ticks,
 };
-use crate::tomography::learning::{FitWarning, Learned, Parameter};
-use crate::tomography::measured_maps::MapPair;
+use crate::profiling::covariance_maps::MapPair;
+use crate::profiling::fit::{FitWarning, Learned, Parameter};
 use ndarray::{Array2, ArrayView1, Axis};
 use plotters::prelude::*;
 
@@ -214,7 +214,7 @@ impl Picture for Panels<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tomography::learning::{LearnOptions, LearnPlan};
+    use crate::profiling::fit::{LearnOptions, LearnPlan};
     use crate::watch::unwatched;
 
     #[test]

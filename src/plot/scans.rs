@@ -2,8 +2,8 @@
 //! Pictures of scans: the crystal, images, deflections and the mean diffraction pattern.
 
 // What pictures of scans stand on
+use crate::data::{Coordinate, DataSet, TypedArray, Variable};
 use crate::error::{Error, accept, not_negative};
-use crate::files::signals::{self as files, Samples, Signal, Signals};
 use crate::numerics::real::Real;
 use crate::plot::field::ends;
 use crate::plot::{
@@ -24,7 +24,7 @@ pub struct ScanPicture<'a, 's> {
     /// The specimen, whose columns are shown.
     pub specimen: &'a Specimen,
     /// What was read, with calibrated axes.
-    pub signals: &'a Signals<'s>,
+    pub signals: &'a DataSet<'s>,
     /// Half of the angle of the probe's cone \[mrad\], by which rings are summed where the signals have no annulus.
     pub semi_angle: f64,
     /// Names of signals, each with what is said of it in the picture; it holds for names that go on with `_2` as well.
@@ -40,13 +40,13 @@ pub struct ScanPicture<'a, 's> {
 /// `Invalid` where there is nothing to be drawn, or the angle is negative.
 ///
 /// ```
-/// use lenslet::{electrons::sample_file::SampleFile, files::{Axis, Signal, Signals}};
+/// use lenslet::{electrons::sample_file::SampleFile, data::{Coordinate, DataSet, Variable}};
 /// use lenslet::plot::{PictureFormat, ScanPicture, plot_scan};
 /// let specimen = SampleFile::from_file("book/systems/silicon-stem.toml")?.specimen()?;
 /// let image = ndarray::array![[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]];
-/// let axes = vec![Axis::navigation("x", "Å", 0.0, 0.5)?, Axis::navigation("y", "Å", 0.0, 0.5)?];
-/// let mut signals = Signals::default();
-/// signals.add(Signal::new("annulus_0", image.view(), axes)?)?;
+/// let axes = vec![Coordinate::navigation("x", "Å", 0.0, 0.5)?, Coordinate::navigation("y", "Å", 0.0, 0.5)?];
+/// let mut signals = DataSet::default();
+/// signals.insert(Variable::new("annulus_0", image.view(), axes)?)?;
 /// let notes = vec![("annulus_0".to_string(), "60–90 mrad".to_string())];
 /// let scan = ScanPicture { title: "by hand".into(), specimen: &specimen, signals: &signals, semi_angle: 20.0, notes, counted: false };
 /// let picture = plot_scan(&scan, PictureFormat::Svg)?;
@@ -85,30 +85,30 @@ struct Panel {
 // What becomes of each signal
 impl ScanPicture<'_, '_> {
     /// The panels of a signal; none where it is not an image of some kind.
-    fn panels(&self, signal: &Signal<'_>, rings: bool) -> Vec<Panel> {
+    fn panels(&self, signal: &Variable<'_>, rings: bool) -> Vec<Panel> {
         let [series, ..] = signal.kinds();
         let of = |setting: &[usize]| {
-            let numbers = match signal.samples() {
+            let numbers = match signal.array() {
                 _ if signal.name().starts_with("standard_error") => return Vec::new(),
-                Samples::F32(array) => seen(at_setting(array.view(), setting)),
-                Samples::F64(array) => seen(at_setting(array.view(), setting)),
+                Some(TypedArray::F32(array)) => seen(at_setting(array.view(), setting)),
+                Some(TypedArray::F64(array)) => seen(at_setting(array.view(), setting)),
                 _ => return Vec::new(),
             };
             self.images(signal, setting, &numbers, rings)
         };
-        let settings = indices(&signal.samples().shape()[..series]);
+        let settings = indices(&signal.shape()[..series]);
         settings.iter().flat_map(|setting| of(setting.slice())).collect()
     }
 
     /// The panels of a signal at one focus and thickness, whose numbers are given.
     fn images(
         &self,
-        signal: &Signal<'_>,
+        signal: &Variable<'_>,
         setting: &[usize],
         numbers: &ArrayD<f64>,
         rings: bool,
     ) -> Vec<Panel> {
-        let axes = &signal.axes()[setting.len()..];
+        let axes = &signal.coordinates()[setting.len()..];
         let third = if axes.len() == 3 { axes[2].name() } else { "" };
         // Part a signal into images
         let part = |k: usize| plane(numbers.index_axis(Along(2), k).into_dyn());
@@ -124,7 +124,7 @@ impl ScanPicture<'_, '_> {
                 .map(|(k, map)| (format!(", sector {k}"), Shown::Image(map)))
                 .collect(),
             (3, "angle") if rings => {
-                let [offset, width] = [axes[2].offset(), axes[2].scale()];
+                let [offset, width] = [axes[2].offset(), axes[2].step()];
                 self.groups(&all().collect::<Vec<_>>(), offset, width)
             }
             _ => Vec::new(),
@@ -134,21 +134,21 @@ impl ScanPicture<'_, '_> {
 
     // Name a panel of a scan
     /// A panel of a signal, with a title of the signal's name, the setting, of `what` it is, and of what the notes say.
-    fn panel(&self, signal: &Signal<'_>, setting: &[usize], what: &str, shown: Shown) -> Panel {
+    fn panel(&self, signal: &Variable<'_>, setting: &[usize], what: &str, shown: Shown) -> Panel {
         let name = signal.name();
-        let value = |(axis, k): (&files::Axis, &usize)| {
+        let value = |(axis, k): (&Coordinate, &usize)| {
             format!(", {} {} {}", axis.name(), number(axis.values()[*k]), axis.unit())
         };
-        let value: String = signal.axes().iter().zip(setting).map(value).collect();
+        let value: String = signal.coordinates().iter().zip(setting).map(value).collect();
         let goes_on = |rest: &str| rest.is_empty() || rest.starts_with('_');
         let fits = |key: &str| name.strip_prefix(key).is_some_and(goes_on);
         let note = self.notes.iter().find(|(key, _)| fits(key));
         let note = note.map(|(_, note)| format!(": {note}"));
         let title = format!("{name}{value}{what}{}", note.unwrap_or_default());
-        let axes = signal.axes();
+        let axes = signal.coordinates();
         let first = setting.len() + if matches!(shown, Shown::Pattern(_)) { 2 } else { 0 };
-        let shape = &signal.samples().shape()[first..first + 2];
-        let length = |k: usize| axes[first + k].scale() * shape[k] as f64;
+        let shape = &signal.shape()[first..first + 2];
+        let length = |k: usize| axes[first + k].step() * shape[k] as f64;
         let (quantity, unit) = (self.quantity(name, &shown), axes[first].unit().into());
         Panel { title, shown, lengths: [length(0), length(1)], unit, quantity }
     }
@@ -221,7 +221,7 @@ const MOST: usize = 35;
 
 impl<'a, 's> Scans<'a, 's> {
     fn new(picture: &'a ScanPicture<'a, 's>) -> Result<Self, Error> {
-        let signals = || picture.signals.items();
+        let signals = || picture.signals.iter();
         let rings = !signals().any(|signal| signal.name().starts_with("annulus"));
         let mut all: Vec<_> = signals().flat_map(|signal| picture.panels(signal, rings)).collect();
         accept(!all.is_empty(), "signals", all.len(), "an image, a field or patterns")?;
@@ -249,17 +249,17 @@ impl ScanPicture<'_, '_> {
     // See the crystal and its window
     /// The panel of the crystal.
     fn crystal(&self) -> Panel {
-        let scanned = |signal: &Signal<'_>| {
+        let scanned = |signal: &Variable<'_>| {
             let [series, ..] = signal.kinds();
-            let names = signal.axes()[series..].iter().map(|axis| axis.name()).take(2);
+            let names = signal.coordinates()[series..].iter().map(|axis| axis.name()).take(2);
             names.eq(["x", "y"]).then_some(series)
         };
-        let mut signals = self.signals.items();
+        let mut signals = self.signals.iter();
         let window = signals.find_map(|signal| scanned(signal).map(|first| (signal, first)));
         let window = window.map(|(signal, first)| {
             [first, first + 1].map(|k| {
-                let (axis, count) = (&signal.axes()[k], signal.samples().shape()[k] as f64);
-                [axis.offset(), axis.offset() + axis.scale() * count]
+                let (axis, count) = (&signal.coordinates()[k], signal.shape()[k] as f64);
+                [axis.offset(), axis.offset() + axis.step() * count]
             })
         });
         let [mut from, mut to] = [[0.0; 2], [self.specimen.cell()[0], self.specimen.cell()[1]]];
@@ -569,7 +569,7 @@ impl Picture for Scans<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::signals::Axis;
+
     use crate::specimen::Atom;
     use ndarray::{Array3, Array4};
     use num_complex::Complex32;
@@ -586,43 +586,43 @@ mod tests {
         Specimen::new([16.0, 8.0, 2.0], atoms).unwrap()
     }
 
-    fn scanned() -> Vec<Axis> {
-        let x = Axis::navigation("x", "Å", 4.0, 1.5).unwrap();
-        vec![x, Axis::navigation("y", "Å", 2.0, 1.0).unwrap()]
+    fn scanned() -> Vec<Coordinate> {
+        let x = Coordinate::navigation("x", "Å", 4.0, 1.5).unwrap();
+        vec![x, Coordinate::navigation("y", "Å", 2.0, 1.0).unwrap()]
     }
 
-    fn with(axes: Vec<Axis>) -> Vec<Axis> {
+    fn with(axes: Vec<Coordinate>) -> Vec<Coordinate> {
         scanned().into_iter().chain(axes).collect()
     }
 
     // Signals of all kinds to be drawn
-    fn signals(annulus: bool) -> Signals<'static> {
-        let mut signals = Signals::default();
+    fn signals(annulus: bool) -> DataSet<'static> {
+        let mut signals = DataSet::default();
         let mut add =
-            |signal: Result<Signal<'static>, Error>| signals.add(signal.unwrap()).unwrap();
-        let q = |name| Axis::signal(name, "1/Å", -0.5, 0.1).unwrap();
+            |signal: Result<Variable<'static>, Error>| signals.insert(signal.unwrap()).unwrap();
+        let q = |name| Coordinate::signal(name, "1/Å", -0.5, 0.1).unwrap();
         if annulus {
             let rising = Array2::from_shape_fn((6, 4), |(i, _)| i as f32);
-            add(Signal::new("annulus_0", rising.clone(), scanned()));
-            add(Signal::new("annulus_0_2", rising, scanned()));
+            add(Variable::new("annulus_0", rising.clone(), scanned()));
+            add(Variable::new("annulus_0_2", rising, scanned()));
         }
-        let angles = || with(vec![Axis::signal("angle", "mrad", 5.0, 10.0).unwrap()]);
-        add(Signal::new("annular", Array3::<f32>::zeros((6, 4, 9)), angles()));
-        add(Signal::new("standard_error", Array3::<f32>::zeros((6, 4, 9)), angles()));
-        let sectors = with(vec![Axis::signal("sector", "", 0.0, 1.0).unwrap()]);
-        add(Signal::new("segmented_1", Array3::<f64>::ones((6, 4, 3)), sectors));
+        let angles = || with(vec![Coordinate::signal("angle", "mrad", 5.0, 10.0).unwrap()]);
+        add(Variable::new("annular", Array3::<f32>::zeros((6, 4, 9)), angles()));
+        add(Variable::new("standard_error", Array3::<f32>::zeros((6, 4, 9)), angles()));
+        let sectors = with(vec![Coordinate::signal("sector", "", 0.0, 1.0).unwrap()]);
+        add(Variable::new("segmented_1", Array3::<f64>::ones((6, 4, 3)), sectors));
         let field = Array3::from_shape_fn((6, 4, 2), |(.., axis)| [0.0, -0.25][axis]);
-        let axis = with(vec![Axis::labelled("axis", &["x", "y"]).unwrap()]);
-        add(Signal::new("centre_of_mass", field, axis));
+        let axis = with(vec![Coordinate::labelled("axis", &["x", "y"]).unwrap()]);
+        add(Variable::new("centre_of_mass", field, axis));
         let light =
             Array4::from_shape_fn((6, 4, 11, 7), |(_, _, i, j)| f32::from(i == 9 && j == 3));
-        add(Signal::new("four_d", light, with(vec![q("q_x"), q("q_y")])));
+        add(Variable::new("four_d", light, with(vec![q("q_x"), q("q_y")])));
         let wave = Array2::from_elem((6, 4), Complex32::I);
-        add(Signal::new("wave", wave, scanned()));
+        add(Variable::new("wave", wave, scanned()));
         signals
     }
 
-    fn picture<'a, 's>(specimen: &'a Specimen, signals: &'a Signals<'s>) -> ScanPicture<'a, 's> {
+    fn picture<'a, 's>(specimen: &'a Specimen, signals: &'a DataSet<'s>) -> ScanPicture<'a, 's> {
         let notes = [("annulus_0", "60–90 mrad"), ("annulus_00", "no")];
         let notes = notes.map(|(name, note)| (name.into(), note.into())).into();
         ScanPicture {
@@ -639,7 +639,7 @@ mod tests {
     #[test]
     fn signals_are_drawn_by_their_axes() {
         let specimen = specimen();
-        let text = |signals: &Signals<'_>| {
+        let text = |signals: &DataSet<'_>| {
             let drawn = plot_scan(&picture(&specimen, signals), PictureFormat::Svg).unwrap();
             String::from_utf8(drawn).unwrap()
         };
@@ -670,20 +670,22 @@ mod tests {
         for word in ["annular, 0–20 mrad", "annular, 40–80 mrad", "annular, 80–90 mrad"] {
             assert!(without.contains(word), "{word}");
         }
-        let refused = |signals: &Signals<'_>, semi_angle| {
+        let refused = |signals: &DataSet<'_>, semi_angle| {
             let bad = ScanPicture { semi_angle, ..picture(&specimen, signals) };
             plot_scan(&bad, PictureFormat::Png).unwrap_err().to_string()
         };
-        assert!(refused(&Signals::default(), 1.0).starts_with("signals"));
+        assert!(refused(&DataSet::default(), 1.0).starts_with("signals"));
         assert!(refused(&signals(true), f64::NAN).starts_with("semi_angle"));
     }
 
     #[test]
     fn too_many_images_are_left_to_the_file() {
-        let mut signals = Signals::default();
+        let mut signals = DataSet::default();
         for k in 0..MOST + 2 {
             let image = Array2::<f32>::zeros((1, 3));
-            signals.add(Signal::new(&format!("image_{k}"), image, scanned()).unwrap()).unwrap();
+            signals
+                .insert(Variable::new(&format!("image_{k}"), image, scanned()).unwrap())
+                .unwrap();
         }
         let specimen = specimen();
         let drawn = plot_scan(&picture(&specimen, &signals), PictureFormat::Svg).unwrap();
@@ -693,10 +695,10 @@ mod tests {
     // Check where things are drawn
     #[test]
     fn x_runs_to_the_right_and_y_upwards() {
-        let (specimen, mut signals) = (specimen(), Signals::default());
+        let (specimen, mut signals) = (specimen(), DataSet::default());
         for (axis, name) in ["along_x", "along_y"].into_iter().enumerate() {
             let image = Array2::from_shape_fn((6, 4), |(i, j)| [i, j][axis] as f32);
-            signals.add(Signal::new(name, image, scanned()).unwrap()).unwrap();
+            signals.insert(Variable::new(name, image, scanned()).unwrap()).unwrap();
         }
         let scan = picture(&specimen, &signals);
         let png = plot_scan(&scan, PictureFormat::Png).unwrap();

@@ -1,15 +1,12 @@
 // Tangled from book/src/exposures.md: edit there, or here and run cargo tangle stitch.
 //! Exposures of one covariance of strokes after the other.
 
-#[cfg(feature = "cuda")]
 mod gpu;
 
 // What exposures stand on
 use crate::device::Engine;
-#[cfg(feature = "cuda")]
 use crate::device::gpu::Buffer;
 use crate::error::{Error, Invalid, accept};
-#[cfg(feature = "cuda")]
 use crate::linear::factorisation::gpu::read_rows;
 use crate::psf::budget::Budget;
 use crate::psf::optical_transfer::{Aperture, TelescopeTransfer};
@@ -25,18 +22,14 @@ pub(crate) enum Strokes<'s> {
     /// In the memory of the host.
     OnHost(Cow<'s, Array2<f64>>),
     /// By rows in that of the engine's first device.
-    #[cfg(feature = "cuda")]
     OnDevice(Buffer<f64>),
 }
 
 impl Strokes<'_> {
     /// The covariance of the strokes of so many actuators, m², (a, a), in the memory of the host.
     fn here(&self, actuators: usize) -> Result<Cow<'_, Array2<f64>>, Error> {
-        #[cfg(not(feature = "cuda"))]
-        let _ = actuators; // there are no devices
         match self {
             Self::OnHost(strokes) => Ok(Cow::Borrowed(strokes)),
-            #[cfg(feature = "cuda")]
             Self::OnDevice(strokes) => Ok(Cow::Owned(read_rows(strokes.view(..), actuators, 1.0)?)),
         }
     }
@@ -46,7 +39,6 @@ impl Strokes<'_> {
     fn check(&self, actuators: &Actuators) -> Result<(), Invalid> {
         match self {
             Self::OnHost(strokes) => actuators.check_shape(strokes.dim()),
-            #[cfg(feature = "cuda")]
             Self::OnDevice(strokes) => {
                 let count = actuators.positions.len();
                 let good = count > 0 && strokes.len() == count * count;
@@ -75,7 +67,6 @@ trait DeviceCamera {
 }
 
 /// What a device must know of them.
-#[cfg(feature = "cuda")]
 struct ExposureInputs<'p> {
     telescope: &'p TelescopeTransfer,
     /// The structure function that all wavefronts have in common, m².
@@ -184,7 +175,6 @@ impl<'a> Exposures<'a> {
             telescope.alone(wavelength)?.point_spread(pixel, image.pixels)
         });
         let perfect = perfect.collect::<Result<Vec<_>, Invalid>>()?;
-        #[cfg(feature = "cuda")]
         let there = {
             let (telescope, common, found) = (&telescope, &common, found.as_ref());
             let posed = ExposureInputs {
@@ -196,8 +186,6 @@ impl<'a> Exposures<'a> {
             };
             posed.there(engine)?
         };
-        #[cfg(not(feature = "cuda"))]
-        let there = None;
         Ok(Self { image, telescope, diameter, actuators, found, common, perfect, there })
     }
 }

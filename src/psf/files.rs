@@ -2,8 +2,8 @@
 //! Images in files with the layout of TIPTOP's.
 
 // What files of images stand on
+use crate::data::{DataSet, Variable};
 use crate::error::{Error, Invalid, accept};
-use crate::files::{Arrays, Entry};
 use crate::model::source::Source;
 use crate::psf::options::Exposure;
 use crate::psf::point_spread::PointSpread;
@@ -32,7 +32,7 @@ impl Images<'_> {
     ///
     /// # Errors
     /// `Invalid` where targets, exposures and errors are not as many, or images differ in their wavelengths, pixels or size.
-    pub fn add_to(&self, arrays: &mut Arrays) -> Result<(), Error> {
+    pub fn add_to(&self, arrays: &mut DataSet) -> Result<(), Error> {
         self.check()?;
         let first = &self.exposures[0];
         let (waves, targets, m) = (first.len(), self.targets.len(), first[0].image.pixels());
@@ -48,23 +48,25 @@ impl Images<'_> {
         };
         let profiles = self.profiles();
         let entry = if waves > 1 {
-            arrays.add_result("psf", cube).axes("wavelength, target, y, x")
+            arrays.add_result("psf", cube).dimensions("wavelength, target, y, x")
         } else {
-            arrays.add_result("psf", cube.index_axis_move(Axis(0), 0)).axes("target, y, x")
+            arrays.add_result("psf", cube.index_axis_move(Axis(0), 0)).dimensions("target, y, x")
         };
         let shape = [waves, targets, m, m];
-        entry.card("CONTENT", "PSF CUBE").card("SIZE", &size(&shape[usize::from(waves == 1)..]));
+        entry
+            .attribute("CONTENT", "PSF CUBE")
+            .attribute("SIZE", size(&shape[usize::from(waves == 1)..]));
         self.add_cards(entry);
         for (name, content, image) in [
             ("open_loop", "OPEN-LOOP PSF", self.uncorrected),
             ("diffraction", "DIFFRACTION LIMITED PSF", &first[0].perfect),
         ] {
-            let entry = arrays.add_result(name, image.shares()).axes("y, x");
-            entry.card("CONTENT", content).card("SIZE", &size(&[m, m]));
+            let entry = arrays.add_result(name, image.shares()).dimensions("y, x");
+            entry.attribute("CONTENT", content).attribute("SIZE", size(&[m, m]));
         }
         let of_profiles = size(profiles.shape());
-        let entry = arrays.add_result("profiles", profiles).axes("radii and profiles, ring");
-        entry.card("CONTENT", "Final PSFs profiles").card("SIZE", &of_profiles);
+        let entry = arrays.add_result("profiles", profiles).dimensions("radii and profiles, ring");
+        entry.attribute("CONTENT", "Final PSFs profiles").attribute("SIZE", of_profiles);
         Ok(())
     }
 
@@ -118,35 +120,35 @@ impl Images<'_> {
 
 // Cards of the cube of images
 impl Images<'_> {
-    fn add_cards(&self, entry: &mut Entry) {
+    fn add_cards(&self, entry: &mut Variable) {
         let first = &self.exposures[0];
         let (waves, mas) = (first.len(), 1e-3 * ARCSEC);
         for (w, exposure) in first.iter().enumerate() {
             let key = if waves > 1 { format!("WL_NM{w:03}") } else { "WL_NM".into() };
-            entry.card(&key, &format!("{:.0}", 1e9 * exposure.image.wavelength));
+            entry.attribute(&key, format!("{:.0}", 1e9 * exposure.image.wavelength));
         }
-        entry.card("PIX_MAS", &format!("{}", rounded(first[0].image.pixel / mas, 6)));
+        entry.attribute("PIX_MAS", format!("{}", rounded(first[0].image.pixel / mas, 6)));
         let count = self.targets.len();
-        entry.card("CC", &format!("CARTESIAN COORD. IN ASEC OF THE {count} SOURCES"));
-        entry.card("RESH", "High Order residual in nm RMS");
+        entry.attribute("CC", format!("CARTESIAN COORD. IN ASEC OF THE {count} SOURCES"));
+        entry.attribute("RESH", "High Order residual in nm RMS");
         let radius = self.ensquared.first().map(|side| (0.5 * side / mas).round());
         for (t, target) in self.targets.iter().enumerate() {
             let place = target.direction().map(|along| rounded(along / ARCSEC, 3));
             entry
-                .number_card(&format!("CCX{t:04}"), place[0])
-                .number_card(&format!("CCY{t:04}"), place[1]);
-            entry.number_card(&format!("RESH{t:04}"), rounded(1e9 * self.errors[t], 3));
+                .attribute(&format!("CCX{t:04}"), place[0])
+                .attribute(&format!("CCY{t:04}"), place[1]);
+            entry.attribute(&format!("RESH{t:04}"), rounded(1e9 * self.errors[t], 3));
             for (w, exposure) in self.exposures[t].iter().enumerate() {
                 let of = |short: &str, long: &str| match waves {
                     1 => format!("{long}{t:04}"),
                     _ => format!("{short}{t:02}W{w:02}"),
                 };
-                entry.number_card(&of("SR", "SR"), rounded(exposure.image.strehl, 5));
+                entry.attribute(&of("SR", "SR"), rounded(exposure.image.strehl, 5));
                 if let Some(width) = exposure.width {
-                    entry.number_card(&of("FW", "FWHM"), rounded(width.mean() / mas, 3));
+                    entry.attribute(&of("FW", "FWHM"), rounded(width.mean() / mas, 3));
                 }
                 if let (Some(radius), Some(light)) = (radius, exposure.ensquared.first()) {
-                    entry.number_card(&of("EE", &format!("EE{radius}")), rounded(*light, 5));
+                    entry.attribute(&of("EE", &format!("EE{radius}")), rounded(*light, 5));
                 }
             }
         }
@@ -164,7 +166,7 @@ fn rounded(x: f64, digits: i32) -> f64 {
 mod tests {
     use super::*;
     use crate::psf::{Aperture, CameraOptions};
-    use crate::{files::ArrayFormat, model::Pupil, numerics::Precision, units::DEGREE};
+    use crate::{files::Format, model::Pupil, numerics::Precision, units::DEGREE};
     use fitsio::FitsFile;
 
     fn exposures(options: &CameraOptions, rms: f64) -> Vec<Exposure> {
@@ -189,10 +191,10 @@ mod tests {
             let (errors, ensquared) = ([100e-9, 200e-9], &options.ensquared);
             let (targets, exposures, uncorrected) = (&targets[..], &all[..], &uncorrected);
             let images = Images { targets, exposures, errors: &errors, uncorrected, ensquared };
-            let mut arrays = Arrays::default();
+            let mut arrays = DataSet::default();
             images.add_to(&mut arrays)?;
             let file = tempfile::Builder::new().suffix(".fits").tempfile()?;
-            arrays.write(file.reopen()?, ArrayFormat::Fits, Precision::F64)?;
+            arrays.write(file.reopen()?, Format::Fits, Precision::F64)?;
             let mut fits = FitsFile::open(file.path())?;
             let cube = fits.hdu(1)?;
             // Check cards and images
@@ -237,13 +239,13 @@ mod tests {
             let mut other = all.clone();
             other[1][0].image.pixel *= 1.1;
             let of = |exposures| Images { exposures, ..images.clone() };
-            let refused = of(&other).add_to(&mut Arrays::default()).unwrap_err().to_string();
+            let refused = of(&other).add_to(&mut DataSet::default()).unwrap_err().to_string();
             assert!(refused.starts_with("pixel = of several sizes"), "{refused}");
-            let refused = of(&all[..1]).add_to(&mut Arrays::default()).unwrap_err().to_string();
+            let refused = of(&all[..1]).add_to(&mut DataSet::default()).unwrap_err().to_string();
             assert!(refused.starts_with("images = [1, 2]"), "{refused}");
             let mut fewer = all.clone();
             fewer[1].pop();
-            assert!(of(&fewer).add_to(&mut Arrays::default()).is_err());
+            assert!(of(&fewer).add_to(&mut DataSet::default()).is_err());
         }
         Ok(())
     }

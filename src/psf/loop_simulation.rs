@@ -5,6 +5,9 @@
 use crate::correction::{Correction, Projector};
 use crate::device::{Engine, Workers, gather};
 use crate::error::{Error, Invalid, accept, count};
+use crate::estimation::simulation::{
+    EvolvingTurbulence, Simulation, SimulationOptions, SimulationPlan,
+};
 use crate::model::control::{ControlLoop, LoopKind};
 use crate::model::noise::GuideStar;
 use crate::model::source::Source;
@@ -17,9 +20,6 @@ use crate::psf::plan::PsfOptions;
 use crate::psf::residual::{sample_step, sampled_aperture, shapes_towards};
 use crate::psf::transforms::Plane;
 use crate::tomography::reconstructor::ReconstructorPlan;
-use crate::tomography::simulation::{
-    EvolvingTurbulence, Simulation, SimulationOptions, SimulationPlan,
-};
 use crate::watch::{CancelOnly, Watch, unwatched};
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
 use num_complex::Complex64;
@@ -661,7 +661,7 @@ mod tests {
     fn options(mode: CorrectionMode, control: ControlLoop) -> PsfOptions {
         let mirrors =
             vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(7)) }];
-        let terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
+        let terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag]);
         let image = CameraOptions {
             wavelengths: vec![1.65e-6],
             pixels: 32,

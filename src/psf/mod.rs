@@ -19,10 +19,6 @@ pub(crate) mod files;
 pub use files::Images;
 pub(crate) mod field;
 pub use field::Field;
-#[cfg(feature = "files")]
-pub(crate) mod scopesim;
-#[cfg(feature = "files")]
-pub use scopesim::FieldImages;
 #[cfg(feature = "factorise")]
 pub(crate) mod exposures;
 #[cfg(feature = "factorise")]

@@ -649,13 +649,13 @@ mod tests {
     #[test]
     #[cfg(feature = "files")]
     fn pupils_come_from_files() {
-        use crate::{files::ArrayFormat, files::Arrays, numerics::Precision};
+        use crate::{data::DataSet, files::Format, numerics::Precision};
         let file = tempfile::Builder::new().suffix(".fits").tempfile().unwrap();
         for size in [1.0, 3.0] {
             let light = ndarray::arr2(&[[0.0, 0.5, 0.0], [1.0, 0.25, 1.0], [0.0, size, 0.0]]);
-            let mut arrays = Arrays::default();
+            let mut arrays = DataSet::default();
             arrays.add_result("pupil", light.view());
-            arrays.write(file.reopen().unwrap(), ArrayFormat::Fits, Precision::F64).unwrap();
+            arrays.write(file.reopen().unwrap(), Format::Fits, Precision::F64).unwrap();
             let found = Aperture::read(file.path(), 6.0);
             if size == 1.0 {
                 let found = found.unwrap();

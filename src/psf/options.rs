@@ -37,7 +37,7 @@ pub enum ErrorTerm {
     /// Fitting error: what the mirror cannot form.
     Fitting,
     /// Servo-lag error.
-    Bandwidth,
+    ServoLag,
 }
 
 impl ErrorTerm {
@@ -45,7 +45,7 @@ impl ErrorTerm {
     pub const NAMES: [(&'static str, Self); 5] = [
         ("tomography", Self::Tomography),
         ("fitting", Self::Fitting),
-        ("bandwidth", Self::Bandwidth),
+        ("bandwidth", Self::ServoLag),
         ("aliasing", Self::Aliasing),
         ("anisoplanatism", Self::Anisoplanatism),
     ];
@@ -516,7 +516,7 @@ mod tests {
             ..CameraOptions::default()
         };
         assert_eq!(read(all).unwrap(), wanted);
-        assert_eq!(ErrorTerm::Bandwidth.name(), "bandwidth");
+        assert_eq!(ErrorTerm::ServoLag.name(), "bandwidth");
         let split = read("terms = ['aliasing', 'tomography']").unwrap().terms;
         assert_eq!(split, Some(vec![ErrorTerm::Aliasing, ErrorTerm::Tomography]));
         for (line, message) in [

@@ -6,10 +6,11 @@ use crate::correction::in_band_covariance::{LOW, low_bytes, low_covariances, low
 use crate::correction::loop_covariances::LOOP;
 use crate::correction::shared_mirrors::{CAUSES, SharedOptions};
 use crate::correction::{
-    Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting, Projector,
+    Correction, CorrectionMode, CorrectionOptions, Fitting, Projector, ServoLag,
 };
 use crate::device::{CostKind, Engine, available_memory};
 use crate::error::{Error, Invalid, accept, count};
+use crate::estimation::Inversion;
 #[cfg(feature = "files")]
 use crate::files::spanned_toml::Document;
 #[cfg(feature = "files")]
@@ -25,8 +26,8 @@ use crate::psf::options::{CameraOptions, EXPONENT, ErrorTerm, Exposure, Structur
 use crate::psf::point_spread::PointSpread;
 use crate::psf::residual::{ResidualOptions, Residuals};
 use crate::psf::structure_function::Actuators;
+use crate::tomography::ErrorSplit;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
-use crate::tomography::{ErrorSplit, Inversion};
 use crate::units::ARCSEC;
 use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, ArrayView2, Axis};
@@ -161,9 +162,9 @@ fn with_field(system: &System, options: &mut PsfOptions) -> Result<System, Inval
 // Choose between one covariance and independent terms
 /// The terms of the error that enter, and why they are added as independent variances, if they are.
 fn choose_terms(options: &PsfOptions, correction: &Correction) -> (Vec<ErrorTerm>, Option<String>) {
-    use ErrorTerm::{Aliasing, Anisoplanatism, Bandwidth, Fitting, Tomography};
-    let few = vec![Tomography, Fitting, Bandwidth];
-    let mut all = vec![Tomography, Aliasing, Fitting, Bandwidth];
+    use ErrorTerm::{Aliasing, Anisoplanatism, Fitting, ServoLag, Tomography};
+    let few = vec![Tomography, Fitting, ServoLag];
+    let mut all = vec![Tomography, Aliasing, Fitting, ServoLag];
     if !matches!(correction.mode(), CorrectionMode::Glao | CorrectionMode::Mcao) {
         all.push(Anisoplanatism);
     }
@@ -190,9 +191,9 @@ fn why_independent(
     options: &PsfOptions,
     correction: &Correction,
 ) -> Option<String> {
-    use ErrorTerm::{Aliasing, Bandwidth, Fitting, Tomography};
+    use ErrorTerm::{Aliasing, Fitting, ServoLag, Tomography};
     let mut needed = vec![Tomography, Aliasing, Fitting];
-    needed.extend(options.control.map(|_| Bandwidth));
+    needed.extend(options.control.map(|_| ServoLag));
     if let Some(missing) = needed.iter().find(|term| !terms.contains(term)) {
         return Some(format!("image.terms does not contain \"{}\"", missing.name()));
     }
@@ -789,7 +790,6 @@ impl PsfPlan {
         errors: &ArrayView2<f64>,
         engine: &Engine,
     ) -> Result<Strokes<'static>, Error> {
-        #[cfg(feature = "cuda")]
         if let (StructureFunctionModel::Stationary, Some(gpu)) =
             (self.options.image.structure, engine.devices().first())
         {
@@ -809,8 +809,8 @@ impl PsfPlan {
             structures
                 .push(("fitting", Fitting::new(air, pitch)?.structure_function(points, step)?));
         }
-        if let (true, Some(control)) = (self.has(ErrorTerm::Bandwidth), &self.options.control) {
-            let late = Bandwidth::new(air, control, pitch)?;
+        if let (true, Some(control)) = (self.has(ErrorTerm::ServoLag), &self.options.control) {
+            let late = ServoLag::new(air, control, pitch)?;
             structures.push(("bandwidth", late.structure_function(points, step)?));
         }
         structures.extend(self.given(telescope)?);
@@ -900,7 +900,7 @@ mod tests {
         let mut image = CameraOptions::default();
         (image.wavelengths, image.pixels) = (vec![2.2e-6, 4.8e-6], 64);
         (image.structure, image.ensquared) = (structure, vec![0.2 * ARCSEC]);
-        image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
+        image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag]);
         PsfOptions {
             reconstructor: ReconstructorOptions::default(),
             correction: CorrectionOptions {
@@ -1047,7 +1047,7 @@ mod tests {
         let still = Atmosphere::new(1e4, air.wavelength(), air.layers().to_vec()).unwrap();
         let quiet = |builder: SystemBuilder| builder.atmosphere(still.clone()).build().unwrap();
         let mut wanted = options(StructureFunctionModel::Exact);
-        wanted.image.terms = Some(vec![ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
+        wanted.image.terms = Some(vec![ErrorTerm::Fitting, ErrorTerm::ServoLag]);
         let seen = run(&quiet(small().to_builder()), wanted.clone());
         assert!(
             seen.targets.iter().all(|target| (target.exposures[0].image.strehl - 1.0).abs() < 1e-4)
@@ -1237,7 +1237,6 @@ mod tests {
     }
 
     // Make images on devices
-    #[cfg(feature = "cuda")]
     #[test]
     fn devices_make_the_images_of_cores() {
         // The emulated device is slow: few lenslets, one target and its neighbour.

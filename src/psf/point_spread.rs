@@ -1,11 +1,12 @@
 // Tangled from book/src/point-spread.md: edit there, or here and run cargo tangle stitch.
 //! Point-spread functions on any pixels, and what is read from them.
 
-#[cfg(all(feature = "factorise", feature = "cuda"))]
+#[cfg(feature = "factorise")]
 pub(crate) mod gpu;
 
 // What point spread stands on
 use crate::error::{Error, Invalid, accept, positive};
+use crate::numerics::special::sinc;
 use crate::psf::optical_transfer::OpticalTransfer;
 use ndarray::{Array1, Array2, Axis, Zip, concatenate};
 use rayon::prelude::*;
@@ -189,11 +190,6 @@ impl Quarter {
         };
         sides.iter().map(each).collect()
     }
-}
-
-/// sin(πu)/(πu).
-fn sinc(u: f64) -> f64 {
-    if u == 0.0 { 1.0 } else { (PI * u).sin() / (PI * u) }
 }
 
 // Light in circles

@@ -1,7 +1,7 @@
 // Tangled from book/src/structure-function.md: edit there, or here and run cargo tangle stitch.
 //! Structure functions of the wavefront that a mirror makes with errors of its strokes.
 
-#[cfg(all(feature = "factorise", feature = "cuda"))]
+#[cfg(feature = "factorise")]
 pub(super) mod gpu;
 
 // What structure functions stand on
@@ -316,10 +316,7 @@ impl<'a> MeanStructure<'a> {
         let telescope = aperture.transfer(points)?;
         let plane = Plane::around(2 * aperture.light().nrows() - 1);
         let felt = Felt::of(&actuators, aperture);
-        #[cfg(feature = "cuda")]
         let there = felt.there(engine, &plane, actuators.positions.len())?;
-        #[cfg(not(feature = "cuda"))]
-        let there = engine.devices().first().map(|gpu| match *gpu {});
         Ok(Self { actuators, aperture, telescope, plane, felt, there })
     }
 

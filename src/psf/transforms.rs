@@ -2,11 +2,12 @@
 //! Transforms of real maps on a plane, on all threads.
 
 // What transforms of a plane stand on
+use crate::numerics::fft::{FftPlans, fast_length};
 use ndarray::{Array2, ArrayView2, s};
 use num_complex::Complex;
 use rayon::prelude::*;
-use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
-use rustfft::{Fft, FftPlanner};
+use realfft::{ComplexToReal, RealToComplex};
+use rustfft::Fft;
 use std::sync::Arc;
 
 // Plans for a plane
@@ -25,26 +26,13 @@ const STRIP: usize = 8;
 impl Plane {
     /// One with at least so many points across, whose number has no prime factor above 5.
     pub(crate) fn around(least: usize) -> Self {
-        let smooth = |n: &usize| {
-            [2, 3, 5].iter().fold(*n, |mut rest, prime| {
-                while rest % prime == 0 {
-                    rest /= prime;
-                }
-                rest
-            }) == 1
-        };
-        Self::new((least.max(1)..).find(smooth).unwrap_or(least))
+        Self::new(fast_length(least))
     }
 
     fn new(n: usize) -> Self {
-        let (mut real, mut complex) = (RealFftPlanner::new(), FftPlanner::new());
-        Self {
-            n,
-            along_x: real.plan_fft_forward(n),
-            back_along_x: real.plan_fft_inverse(n),
-            along_y: complex.plan_fft_forward(n),
-            back_along_y: complex.plan_fft_inverse(n),
-        }
+        let (along_x, back_along_x) = f64::plan_real(n);
+        let (along_y, back_along_y) = f64::plan_complex(n);
+        Self { n, along_x, back_along_x, along_y, back_along_y }
     }
 
     /// Points across.

@@ -9,13 +9,7 @@ pub use crystal::{BeamDirection, ClosePair, Column, Crystal, TiledSpecimen, side
 pub(crate) mod zone_axis;
 pub use zone_axis::{Cut, zone_of_four};
 #[cfg(feature = "files")]
-pub(crate) mod crystal_files;
-#[cfg(feature = "files")]
-pub use crystal_files::CrystalFile;
-#[cfg(feature = "files")]
 pub(crate) mod space_groups;
-#[cfg(feature = "files")]
-pub(crate) mod cif;
 pub(crate) mod slices;
 pub use slices::Slicing;
 pub(crate) mod phonons;

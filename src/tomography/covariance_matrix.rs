@@ -11,8 +11,8 @@ use crate::model::removed_modes::RemovedModes;
 use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::{SlopeModel, System};
-use crate::turbulence::plan::{check_finite, dense_between, dense_slopes};
-use crate::turbulence::{dense, midpoint};
+use crate::turbulence::plan::{check_finite, dense_slopes, slope_cross_covariance};
+use crate::turbulence::{cross_covariance, edge_midpoint};
 use crate::watch::{StageParts, Watch};
 use ndarray::{Array2, ArrayView1, s};
 
@@ -90,9 +90,11 @@ fn with_measurements(
     let (rows, columns) = ((truths, &masks[..]), (&sensors[..], &valid[..]));
     match system.slope_model() {
         SlopeModel::Average => {
-            dense_between(air, [rows, columns], system.cone_gradient(), engine, watch)
+            slope_cross_covariance(air, [rows, columns], system.cone_gradient(), engine, watch)
         }
-        SlopeModel::EdgeMidpoint => midpoint::between(air, rows, columns, watch),
+        SlopeModel::EdgeMidpoint => {
+            edge_midpoint::slope_cross_covariance(air, rows, columns, watch)
+        }
     }
 }
 
@@ -112,8 +114,12 @@ pub(crate) fn truth_covariance(system: &System, watch: &dyn Watch) -> Result<Arr
     let (truths, valid) = (truth_sensors(system), [truth_valid(system)]);
     let (air, gradient) = (system.atmosphere(), system.cone_gradient());
     let truth = match system.slope_model() {
-        SlopeModel::Average => dense::slope_covariance(air, &truths[..1], &valid, gradient, watch)?,
-        SlopeModel::EdgeMidpoint => midpoint::slope_covariance(air, &truths[..1], &valid, watch)?,
+        SlopeModel::Average => {
+            cross_covariance::slope_covariance(air, &truths[..1], &valid, gradient, watch)?
+        }
+        SlopeModel::EdgeMidpoint => {
+            edge_midpoint::slope_covariance(air, &truths[..1], &valid, watch)?
+        }
     };
     check_finite("c_tt", &truth)?;
     Ok(truth)

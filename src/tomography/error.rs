@@ -4,12 +4,12 @@
 // What the wavefront error stands on
 use crate::device::Engine;
 use crate::error::{Error, Invalid};
+use crate::estimation::inversion::MatrixRates;
 use crate::linear::{Cholesky, times_transpose};
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::plan::Stage;
 use crate::tomography::covariance_matrix::truth_valid;
-use crate::tomography::inversion::MatrixRates;
 use crate::tomography::reconstructor::{Reconstruction, ReconstructorPlan};
 use ndarray::{Array1, Array2, Array3, ArrayView2};
 
@@ -296,6 +296,7 @@ impl Corners {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::estimation::simulation::Simulation;
     use crate::model::atmosphere::Atmosphere;
     use crate::model::noise::GuideStar;
     use crate::model::removed_modes::{Focus, Mode, RemovedModes, TipTilt};
@@ -303,7 +304,6 @@ mod tests {
     use crate::plan::Plan;
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::ReconstructorOptions;
-    use crate::tomography::simulation::Simulation;
     use crate::watch::unwatched;
     use ndarray::{Array3, Axis, s};
 

@@ -1,15 +1,14 @@
 // Tangled from book/src/point-errors.md: edit there, or here and run cargo tangle stitch.
 //! The error that an estimate leaves at every point of a wavefront.
 
-#[cfg(feature = "cuda")]
-mod gpu;
-#[cfg(not(feature = "cuda"))]
-#[path = "point_errors/no_gpu.rs"]
 mod gpu;
 
 // What errors at points stand on
 use crate::device::{CostKind, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
+use crate::estimation::estimate::{EstimateOptions, EstimatorCpu, Model, PosedEstimate};
+use crate::estimation::estimator::EstimatePlan;
+use crate::estimation::inversion::{Inversion, iterations, toeplitz_product};
 use crate::linear::operator::Operator;
 use crate::linear::solver::Stop;
 use crate::linear::solver::multi_rhs::{
@@ -20,9 +19,6 @@ use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::plan::{Description, Memory, Plan, Stage};
 use crate::tomography::error::{WavefrontError, piston_and_tilts, without_modes};
-use crate::tomography::estimate::{EstimateOptions, EstimatorCpu, Model, PosedEstimate};
-use crate::tomography::estimator::EstimatePlan;
-use crate::tomography::inversion::{Inversion, iterations, toeplitz_product};
 use crate::tomography::reconstructor::ReconstructorOptions;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::plan::{Form, WAVEFRONTS};
@@ -240,7 +236,6 @@ struct Job<'a> {
     /// Of each target.
     before: &'a [Before],
     /// How many points a device explains side by side, at most.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     batch: usize,
 }
 
@@ -345,7 +340,6 @@ impl Job<'_> {
     }
 
     /// The variance of tilt k before anything is measured, m².
-    #[cfg(feature = "cuda")]
     fn whole_of_tilt(&self, k: usize) -> f64 {
         let own = self.lit.modes.len() - 1;
         self.tilt(k).1.dot(&self.before[k / own].with_tilts[k % own])
@@ -540,13 +534,13 @@ impl Plan for PointErrorsPlan {
 mod tests {
     use super::*;
     use crate::device::{RankInfo, gpu::test_backends};
+    use crate::estimation::estimate::tests::{blinded, mixed, streaked, system};
     use crate::linear::operator::battery;
     use crate::model::lenslet_array::SlopeOrder;
     use crate::model::noise::SlopeNoise;
     use crate::model::removed_modes::TipTilt;
     use crate::numerics::real::Precision;
     use crate::tomography::Truth;
-    use crate::tomography::estimate::tests::{blinded, mixed, streaked, system};
     use crate::turbulence::plan::{dense_slopes, dense_wavefront_slope};
     use crate::watch::unwatched;
     use faer::prelude::Solve;

@@ -135,7 +135,6 @@ impl FootprintAverage {
         sum
     }
     /// Nodes (x, y) in metres and weights of all rules, each multiplied with itself, in the order of `REACH`.
-    #[cfg(feature = "cuda")]
     pub(crate) fn products(&self) -> Vec<Vec<[f64; 3]>> {
         let product = |Rule { nodes, weights }: &Rule| {
             let (n, node) = (nodes.len(), |k: usize| nodes[k] * self.half_width);
@@ -146,13 +145,11 @@ impl FootprintAverage {
     }
 
     /// (D1 + D2) / 2 and |D2 − D1| / 2, metres.
-    #[cfg(feature = "cuda")]
     pub(crate) fn half_widths(&self) -> [f64; 2] {
         [self.half_width, self.half_flat]
     }
 
     /// Where panels end, and the coefficients on them, of the table of displacements and of that of corners, if there are both.
-    #[cfg(feature = "cuda")]
     pub(crate) fn tables(&self) -> Option<[[&[f64]; 2]; 2]> {
         let [table, corners] = [self.table.as_ref()?, self.corners.as_ref()?];
         Some([table, corners].map(|table| [&table.grid.0[..], table.coefficients.as_flattened()]))

@@ -1,7 +1,7 @@
 // Tangled from book/src/results.md: edit there, or here and run cargo tangle stitch.
 //! The covariances of a system as named arrays for a file.
 
-use crate::files::arrays::{Arrays, Table};
+use crate::data::{DataSet, Table};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::model::source::Source;
@@ -16,8 +16,8 @@ use ndarray::{Array2, Array4, arr1};
 
 // Arrays of a covariance
 /// The covariances of a system, with what is needed to use them, as arrays for a file.
-pub fn covariance_arrays<'a>(covariances: &'a Covariances, system: &System) -> Arrays<'a> {
-    let mut arrays = Arrays::default();
+pub fn covariance_arrays<'a>(covariances: &'a Covariances, system: &System) -> DataSet<'a> {
+    let mut arrays = DataSet::default();
     add_slopes(&mut arrays, &covariances.slope_slope);
     if let Some(wavefront) = &covariances.wavefront_slope {
         add_wavefront(&mut arrays, wavefront);
@@ -25,16 +25,16 @@ pub fn covariance_arrays<'a>(covariances: &'a Covariances, system: &System) -> A
     if let Some(values) = &covariances.wavefront_wavefront {
         let about = "covariance of the wavefronts of target t and target u";
         let entry = arrays.add_result("wavefront_wavefront", values.view());
-        entry.unit("m2").axes("target t, target u, y, x").about(about);
+        entry.unit("m2").dimensions("target t, target u, y, x").long_name(about);
     }
     describe_system(&mut arrays, system);
     let about = "star, axis, lenslet and place of each slope of a vector";
-    arrays.add_table("slope_table", slope_table(system)).about(about);
+    arrays.add_table("slope_table", slope_table(system)).long_name(about);
     arrays
 }
 
 // Add slopes in their form
-fn add_slopes<'a>(arrays: &mut Arrays<'a>, slopes: &'a SlopeSlope) {
+fn add_slopes<'a>(arrays: &mut DataSet<'a>, slopes: &'a SlopeSlope) {
     match slopes {
         SlopeSlope::Toeplitz(covariance) => add_lattice(arrays, "slope_slope", covariance),
         SlopeSlope::Blocks(lattices, rectangles) => {
@@ -50,17 +50,21 @@ fn add_slopes<'a>(arrays: &mut Arrays<'a>, slopes: &'a SlopeSlope) {
 /// What the covariances of slopes are about.
 const OF_SLOPES: &str = "covariance of slope a under star p and slope b under star q";
 
-fn add_lattice<'a>(arrays: &mut Arrays<'a>, name: &str, covariance: &'a SlopeCovariance) {
+fn add_lattice<'a>(arrays: &mut DataSet<'a>, name: &str, covariance: &'a SlopeCovariance) {
     let entry = arrays.add_result(name, covariance.values().view());
-    entry.axes("star p, star q, slope a, slope b, y, x").unit("rad2").about(OF_SLOPES);
+    entry.dimensions("star p, star q, slope a, slope b, y, x").unit("rad2").long_name(OF_SLOPES);
 }
 
-fn add_matrix<'a>(arrays: &mut Arrays<'a>, name: &str, matrix: &'a Array2<f64>) {
-    arrays.add_result(name, matrix.view()).axes("slope, slope").unit("rad2").about(OF_SLOPES);
+fn add_matrix<'a>(arrays: &mut DataSet<'a>, name: &str, matrix: &'a Array2<f64>) {
+    arrays
+        .add_result(name, matrix.view())
+        .dimensions("slope, slope")
+        .unit("rad2")
+        .long_name(OF_SLOPES);
 }
 
 // Add what has no lattice
-fn add_rectangles<'a>(arrays: &mut Arrays<'a>, rectangles: &'a CrossBlocks) {
+fn add_rectangles<'a>(arrays: &mut DataSet<'a>, rectangles: &'a CrossBlocks) {
     let sets = &rectangles.sets;
     for (set, few) in sets.few().into_iter().zip(&rectangles.few) {
         add_matrix(arrays, &few_name(set), few);
@@ -70,14 +74,14 @@ fn add_rectangles<'a>(arrays: &mut Arrays<'a>, rectangles: &'a CrossBlocks) {
     }
     let of_stars: Vec<i64> = sets.of_sensors().into_iter().map(|set| set as i64).collect();
     let about = "the set that each star belongs to; in a set, stars are in their order";
-    arrays.add("star_set", arr1(&of_stars)).axes("star").about(about);
+    arrays.add("star_set", arr1(&of_stars)).dimensions("star").long_name(about);
 }
 
 // Add wavefronts in their form
 /// What the covariances of wavefronts with slopes are about.
 const OF_WAVEFRONTS: &str = "covariance of the wavefront of target t and slope a under star q";
 
-fn add_wavefront<'a>(arrays: &mut Arrays<'a>, wavefront: &'a WavefrontSlopes) {
+fn add_wavefront<'a>(arrays: &mut DataSet<'a>, wavefront: &'a WavefrontSlopes) {
     match wavefront {
         WavefrontSlopes::Dense(values) => add_points(arrays, "wavefront_slope_dense", values),
         WavefrontSlopes::Toeplitz(problem, covariance) => {
@@ -101,53 +105,59 @@ fn add_wavefront<'a>(arrays: &mut Arrays<'a>, wavefront: &'a WavefrontSlopes) {
     }
 }
 
-fn add_points<'a>(arrays: &mut Arrays<'a>, name: &str, values: &'a Array4<f64>) {
+fn add_points<'a>(arrays: &mut DataSet<'a>, name: &str, values: &'a Array4<f64>) {
     let entry = arrays.add_result(name, values.view());
-    entry.axes("target, y, x, slope").unit("m rad").about(OF_WAVEFRONTS);
+    entry.dimensions("target, y, x, slope").unit("m rad").long_name(OF_WAVEFRONTS);
 }
 
 // Add the lattices of the wavefront
 fn add_lattices<'a>(
-    arrays: &mut Arrays<'a>,
+    arrays: &mut DataSet<'a>,
     (problem, covariance): (&WavefrontProblem, &'a WavefrontSlope),
     of_set: &str,
     name: impl Fn(usize) -> String,
 ) {
     for (k, lattice) in covariance.lattices().iter().enumerate() {
         let entry = arrays.add_result(&name(k), lattice.view());
-        entry.axes("target t, star q, slope a, y, x").unit("m rad").about(OF_WAVEFRONTS);
+        entry.dimensions("target t, star q, slope a, y, x").unit("m rad").long_name(OF_WAVEFRONTS);
     }
     if problem.is_layered() {
         let gamma: Vec<f64> = problem.layers().iter().map(|layer| layer.gamma).collect();
         let points: Vec<i64> = problem.layers().iter().map(|layer| layer.points as i64).collect();
         let names = ["layer_gamma", "layer_points"].map(|name| format!("{name}{of_set}"));
-        arrays.add(&names[0], arr1(&gamma)).axes("layer").about("cone factor of each layer");
-        arrays.add(&names[1], arr1(&points)).axes("layer").about("wavefront points across");
+        arrays
+            .add(&names[0], arr1(&gamma))
+            .dimensions("layer")
+            .long_name("cone factor of each layer");
+        arrays
+            .add(&names[1], arr1(&points))
+            .dimensions("layer")
+            .long_name("wavefront points across");
     }
 }
 
 // Describe the system in arrays
 /// Adds what a system is made of: valid lenslets, pitches, directions, and how sensors are turned and shifted.
-pub(crate) fn describe_system(arrays: &mut Arrays, system: &System) {
+pub(crate) fn describe_system(arrays: &mut DataSet, system: &System) {
     let stars = system.guide_stars();
     let lit = "lenslets that are lit";
     if system.common_array().is_some() {
         let valid = system.first_array().valid(system.pupil(), system.validity());
-        arrays.add("valid", valid).axes("y, x").about(lit);
+        arrays.add("valid", valid).dimensions("y, x").long_name(lit);
     } else {
         for (q, valid) in system.valid_lenslets().into_iter().enumerate() {
-            arrays.add(&format!("valid_{q}"), valid).axes("y, x").about(lit);
+            arrays.add(&format!("valid_{q}"), valid).dimensions("y, x").long_name(lit);
         }
     }
     let pitches: Vec<f64> = stars.iter().map(|star| star.sensor.array.pitch()).collect();
-    arrays.add("pitch", arr1(&pitches)).unit("m").axes("star");
+    arrays.add("pitch", arr1(&pitches)).unit("m").dimensions("star");
     // Add directions and the step
     describe_misaligned(arrays, &system.sensors());
     let sources: Vec<_> = stars.iter().map(|star| star.sensor.source).collect();
-    arrays.add("directions", directions(&sources)).unit("rad").axes("star, component");
+    arrays.add("directions", directions(&sources)).unit("rad").dimensions("star, component");
     if let Ok(grid) = system.wavefront_grid() {
         let targets = directions(system.targets());
-        arrays.add("target_directions", targets).unit("rad").axes("target, component");
+        arrays.add("target_directions", targets).unit("rad").dimensions("target, component");
         let step = system.wavefront_pitch() / grid.oversampling as f64;
         arrays.add("wavefront_step", arr1(&[step])).unit("m");
     }
@@ -160,17 +170,17 @@ fn directions(sources: &[Source]) -> Array2<f64> {
     Array2::from_shape_fn((sources.len(), 2), component)
 }
 /// Rotation, shift and magnification of each sensor, unless all are at rest.
-fn describe_misaligned(arrays: &mut Arrays, sensors: &[Sensor]) {
+fn describe_misaligned(arrays: &mut DataSet, sensors: &[Sensor]) {
     if sensors.iter().all(Sensor::is_at_rest) {
         return;
     }
     let rotations: Vec<f64> = sensors.iter().map(|sensor| sensor.rotation).collect();
-    arrays.add("rotation", arr1(&rotations)).unit("rad").axes("star");
+    arrays.add("rotation", arr1(&rotations)).unit("rad").dimensions("star");
     let shift = |(k, axis): (usize, usize)| sensors[k].shift[axis];
     let shifts = Array2::from_shape_fn((sensors.len(), 2), shift);
-    arrays.add("shift", shifts).unit("m").axes("star, component");
+    arrays.add("shift", shifts).unit("m").dimensions("star, component");
     let magnifications: Vec<f64> = sensors.iter().map(|sensor| sensor.magnification).collect();
-    arrays.add("magnification", arr1(&magnifications)).axes("star");
+    arrays.add("magnification", arr1(&magnifications)).dimensions("star");
 }
 
 // Slopes one by one in a table

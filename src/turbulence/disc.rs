@@ -114,7 +114,6 @@ impl DiscAverage {
 
     // Hand the averaged fall to a device
     /// The segments that a device looks up, of twenty numbers: those of the fall, and those of its slope.
-    #[cfg(feature = "cuda")]
     pub(crate) fn stretches(&self) -> [Vec<[f64; COEFFICIENTS + 4]>; 2] {
         let row = |slope: bool| {
             move |(&end, segment): (&f64, &Segment)| {

@@ -1,7 +1,6 @@
 // Tangled from book/src/phase.md: edit there, or here and run cargo tangle stitch.
 //! Second-order statistics of von Kármán phase, for a Fried parameter of 1 m.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 use crate::numerics::special::{bessel_k, gamma};

@@ -2,10 +2,6 @@
 //! Slope and wavefront–slope covariance of a system by either method.
 
 mod blocks;
-#[cfg(feature = "cuda")]
-mod gpu;
-#[cfg(not(feature = "cuda"))]
-#[path = "plan/no_gpu.rs"]
 mod gpu;
 
 // What computing a covariance stands on
@@ -21,7 +17,7 @@ use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::spectral::error::Chosen;
 use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
-use crate::turbulence::{dense, direct, midpoint, spectral};
+use crate::turbulence::{cross_covariance, direct, edge_midpoint, spectral};
 use crate::watch::{Watch, check};
 use ndarray::{Array, Array2, Array4, Dimension};
 use rayon::prelude::*;
@@ -994,7 +990,7 @@ fn wavefront_work(system: &System) -> f64 {
 /// The slope covariance matrix of a system, whatever its stars, (n, n), rad².
 ///
 /// # Errors
-/// Those of [`dense::slope_covariance`], and what a device says.
+/// Those of [`cross_covariance::slope_covariance`], and what a device says.
 pub(crate) fn dense_slopes(
     system: &System,
     engine: &Engine,
@@ -1005,10 +1001,10 @@ pub(crate) fn dense_slopes(
     let matrix = match (engine.devices(), system.slope_model()) {
         ([_, ..], _) => CovariancePlan::dense_slopes_on(system, engine, watch)?,
         ([], SlopeModel::Average) => {
-            dense::slope_covariance(atmosphere, &stars, &valid, gradient, watch)?
+            cross_covariance::slope_covariance(atmosphere, &stars, &valid, gradient, watch)?
         }
         ([], SlopeModel::EdgeMidpoint) => {
-            midpoint::slope_covariance(atmosphere, &stars, &valid, watch)?
+            edge_midpoint::slope_covariance(atmosphere, &stars, &valid, watch)?
         }
     };
     check_finite("slope_slope_dense", &matrix)?;
@@ -1018,8 +1014,8 @@ pub(crate) fn dense_slopes(
 /// The covariances of the slopes of some sensors with those of others, averaged over lenslets, on an engine, (m, n), rad².
 ///
 /// # Errors
-/// Those of [`dense::between`], and what a device says.
-pub(crate) fn dense_between(
+/// Those of [`cross_covariance::slope_cross_covariance`], and what a device says.
+pub(crate) fn slope_cross_covariance(
     atmosphere: &crate::model::Atmosphere,
     [first, second]: [(&[crate::model::Sensor], &[Array2<bool>]); 2],
     gradient: crate::model::ConeGradient,
@@ -1027,15 +1023,17 @@ pub(crate) fn dense_between(
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     if engine.devices().is_empty() {
-        return dense::between(atmosphere, first, second, gradient, watch);
+        return cross_covariance::slope_cross_covariance(
+            atmosphere, first, second, gradient, watch,
+        );
     }
-    CovariancePlan::dense_between_on(atmosphere, [first, second], gradient, engine, watch)
+    CovariancePlan::cross_covariance_on(atmosphere, [first, second], gradient, engine, watch)
 }
 
 /// The wavefront–slope covariance matrix of a system, whatever its stars, (T M², n), m rad.
 ///
 /// # Errors
-/// Those of [`dense::wavefront_slope`], and `Invalid` where the system has no target or no grid.
+/// Those of [`cross_covariance::wavefront_slope`], and `Invalid` where the system has no target or no grid.
 pub(crate) fn dense_wavefront_slope(
     system: &System,
     watch: &dyn Watch,
@@ -1043,7 +1041,8 @@ pub(crate) fn dense_wavefront_slope(
     let wanted = (system.targets(), system.wavefront_grid()?, system.wavefront_pitch());
     let (atmosphere, stars) = (system.atmosphere(), system.sensors());
     let (valid, gradient) = (system.valid_lenslets(), system.cone_gradient());
-    let matrix = dense::wavefront_slope(atmosphere, wanted, &stars, &valid, gradient, watch)?;
+    let matrix =
+        cross_covariance::wavefront_slope(atmosphere, wanted, &stars, &valid, gradient, watch)?;
     check_finite("wavefront_slope_dense", &matrix)?;
     Ok(matrix)
 }
@@ -1188,10 +1187,10 @@ mod tests {
         );
         let covariances = plan.run(&Engine::default(), &unwatched).unwrap();
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
-        let matrix = midpoint::slope_covariance(system.atmosphere(), &sensors, &valid, &unwatched);
+        let matrix =
+            edge_midpoint::slope_covariance(system.atmosphere(), &sensors, &valid, &unwatched);
         let SlopeSlope::Dense(found) = covariances.slope_slope else { panic!("not dense") };
         assert_eq!(found, matrix.unwrap());
-        #[cfg(feature = "cuda")]
         for gpu in crate::device::gpu::test_backends() {
             let engine = Engine::gpus(vec![gpu], crate::numerics::real::Precision::F64).unwrap();
             let SlopeSlope::Dense(there) = plan.run(&engine, &unwatched).unwrap().slope_slope
@@ -1203,7 +1202,6 @@ mod tests {
     }
 
     // Plan the dense form on devices
-    #[cfg(feature = "cuda")]
     #[test]
     fn dense_plans_run_on_devices() {
         let system = apart();
@@ -1230,7 +1228,6 @@ mod tests {
 
     // A system whose stars stand apart
     /// A natural star and a laser star on 3 × 3 lenslets, and a target between them.
-    #[cfg(feature = "cuda")]
     fn apart() -> System {
         use crate::model::{atmosphere::*, noise::GuideStar, source::Source};
         let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(4e3, 1.0, 25.0)]).unwrap();

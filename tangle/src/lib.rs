@@ -42,6 +42,7 @@ pub mod error;
 pub mod expand;
 pub mod finding;
 pub mod format;
+pub mod imports;
 pub mod locate;
 mod markdown;
 pub mod math;

@@ -5,7 +5,7 @@ use std::fs;
 use crate::diff::{self, Hunk};
 use crate::error::{Error, Result};
 use crate::expand::{File, Tangled};
-use crate::volume::Book;
+use crate::volume::{BlockId, Book};
 
 /// A place in a file: path relative to the repository, line from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl<'a> Mapped<'a> {
 
     /// The chapter and line of a line of the file, its block, and how many columns of indentation
     /// the chapter does not show.
-    pub fn origin(&self, line: usize) -> Option<(Place, crate::BlockId, usize)> {
+    pub fn origin(&self, line: usize) -> Option<(Place, BlockId, usize)> {
         let index = diff::back(&self.hunks, line.checked_sub(1)?);
         let line = self.file.lines.get(index)?;
         let path = self.book.block(line.block).0.path.clone();
@@ -96,7 +96,7 @@ fn in_chapter(book: &Book, tangled: &Tangled, chapter: usize, line: usize) -> Re
         }
     }
     if found.is_empty() {
-        let block = source.block_at(line).map(|block| crate::BlockId { chapter, block });
+        let block = source.block_at(line).map(|block| BlockId { chapter, block });
         let what = match block.filter(|&id| book.block(id).1.is_chunk()) {
             Some(id) => format!("the fence of {}", described(book, id)),
             None => "prose, in no chunk".to_string(),
@@ -107,7 +107,7 @@ fn in_chapter(book: &Book, tangled: &Tangled, chapter: usize, line: usize) -> Re
 }
 
 /// What a block is, in words.
-fn described(book: &Book, id: crate::BlockId) -> String {
+fn described(book: &Book, id: BlockId) -> String {
     let (_, block) = book.block(id);
     let what = match (block.name(), block.root()) {
         (Some(name), _) if block.part > 0 => format!("<<{name}>>, part {}", block.part + 1),

@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use crate::check::flow;
 use crate::expand::Tangled;
+use crate::imports::flow;
 use crate::pages::{escape, link};
 use crate::volume::Book;
 

@@ -6,10 +6,12 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::block::Reference;
+use crate::chapter::Chapter;
 use crate::citations;
 use crate::diff::{self, Hunk};
 use crate::expand::{self, File, Line, Origin, Tangled};
 use crate::markdown::closes;
+use crate::text::Text;
 use crate::volume::{BlockId, Book};
 
 /// An edit that has no single home in the book.
@@ -331,7 +333,7 @@ fn slides(old: &[&str], new: &[&str], hunk: &Hunk) -> Vec<Hunk> {
 }
 
 /// Applies edits to a chapter; new lines end as the line above them does.
-fn rewrite(text: &crate::Text, mut edits: Vec<Edit>) -> String {
+fn rewrite(text: &Text, mut edits: Vec<Edit>) -> String {
     edits.sort_by_key(|edit| (edit.lines.start, edit.lines.end));
     let mut result = String::with_capacity(text.as_str().len() + 256);
     let mut next = 1;
@@ -366,8 +368,8 @@ fn verify(
     for chapter in &mut changed.chapters {
         if let Some(text) = stitched.chapters.get(&chapter.path) {
             let (number, part) = (chapter.number.clone(), chapter.part.clone());
-            let parsed = crate::Chapter::parse(&chapter.title, &chapter.file, number, text.clone());
-            *chapter = crate::Chapter { part, ..parsed };
+            let parsed = Chapter::parse(&chapter.title, &chapter.file, number, text.clone());
+            *chapter = Chapter { part, ..parsed };
         }
     }
     changed.reindex();

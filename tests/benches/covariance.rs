@@ -10,7 +10,9 @@ use lenslet::model::{Atmosphere, Layer, LensletArray, Pupil, Sensor, Source, Sys
 use lenslet::plan::Plan;
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::spectral::slope::original_component;
-use lenslet::turbulence::{Method, SlopeCovariancePlan, SlopeProblem, midpoint, slope_problem};
+use lenslet::turbulence::{
+    Method, SlopeCovariancePlan, SlopeProblem, edge_midpoint, slope_problem,
+};
 use lenslet::units::ARCSEC;
 use lenslet::watch::unwatched;
 use std::time::Instant;
@@ -98,7 +100,7 @@ fn edge_midpoints(bencher: Bencher) {
         Ok::<_, Invalid>((air, sensors, vec![valid; 7]))
     };
     let (air, sensors, valid) = build().unwrap_or_else(|error| panic!("{error}"));
-    bencher.bench(|| midpoint::slope_covariance(&air, &sensors, &valid, &unwatched));
+    bencher.bench(|| edge_midpoint::slope_covariance(&air, &sensors, &valid, &unwatched));
 }
 
 fn main() {

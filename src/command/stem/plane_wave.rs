@@ -9,11 +9,11 @@ use crate::command::summary::{align, command_line, count, file_json, file_line, 
 use crate::command::value_parsers::ReportArgs;
 use crate::device::Engine;
 use crate::electrons::sample_file::SampleFile;
-use crate::electrons::{Micrographs, SampleSummary};
+use crate::electrons::{HrtemImages, SampleSummary};
 use crate::error::Error;
+use crate::files::Format;
 use crate::files::atomic_file::AtomicFile;
 use crate::files::provenance::Provenance;
-use crate::files::signal_files::SignalFormat;
 use crate::plot::{PictureFormat, ScanPicture, number, plot_scan, short_name};
 use crate::watch::check;
 use serde_json::json;
@@ -45,9 +45,9 @@ pub fn image(
     asked: &Asked,
     file: &SampleFile,
     engine: Engine,
-    format: Option<SignalFormat>,
+    format: Option<Format>,
 ) -> Result<String, Error> {
-    let (plan, summary) = file.micrographs_with_summary()?;
+    let (plan, summary) = file.hrtem_with_summary()?;
     warn(&summary);
     let engine = with_speed(engine, asked.output.is_none())?;
     let potential = if asked.potential { plan.bytes_of_potential(engine.precision()) } else { 0 };
@@ -65,7 +65,7 @@ pub fn image(
         plan.keep_potential(&mut signals, engine.precision())?;
     }
     check(&terminal)?;
-    signals.origin(Provenance::new(&command_line(), &description.method, file.text()))?;
+    Provenance::new(&command_line(), &description.method, file.text()).note(&mut signals);
     let drawn = |(path, format)| {
         terminal.writes(path);
         let title = format!("{}, {} keV", short_name(&asked.sample), file.beam.energy_kev);
@@ -81,7 +81,7 @@ pub fn image(
         AtomicFile::holding(path, &plot_scan(&picture, format)?)
     };
     let drawing = asked.picture.map(drawn).transpose()?;
-    signals.write(output, format, asked.signal)?;
+    signals.save(output, format, asked.signal)?;
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     let seconds = start.elapsed().as_secs_f64();
@@ -100,7 +100,7 @@ fn focus(defoci: &[f64]) -> Vec<(String, String)> {
 /// What is said of the images.
 fn told(
     (asked, output, sample): (&Asked, &Path, &SampleSummary),
-    taken: &Micrographs,
+    taken: &HrtemImages,
     engine: &Engine,
     seconds: f64,
 ) -> String {

@@ -537,6 +537,10 @@ impl Backend for Cuda {
     }
 
     // Join other devices of CUDA
+    fn require_joining(&self) -> Result<(), Error> {
+        distributed::require_several(&self.name)
+    }
+
     fn identifier(&self) -> Result<Vec<u8>, Error> {
         self.enter()?;
         let refuse = |reason| Error::Device { device: self.name.clone(), reason };

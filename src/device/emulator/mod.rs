@@ -684,6 +684,10 @@ impl Backend for Emulator {
     }
 
     // Join emulated devices
+    fn require_joining(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn identifier(&self) -> Result<Vec<u8>, Error> {
         Ok(ranks::identifier())
     }

@@ -22,8 +22,6 @@ struct Lists {
     starts: Vec<u32>,
     places: Vec<u32>,
     weights: Vec<f64>,
-    /// Lists that come first and are long.
-    long: usize,
 }
 
 impl Lists {
@@ -40,8 +38,8 @@ impl Lists {
 impl Detectors {
     /// The lists of all numbers in a row.
     fn lists(&self) -> Lists {
-        let mut lists = Lists { starts: vec![0], places: vec![], weights: vec![], long: 0 };
-        let mut rings = vec![Vec::new(); self.rings + 1];
+        let mut lists = Lists { starts: vec![0], places: vec![], weights: vec![] };
+        let mut rings = vec![Vec::new(); self.rings() + 1];
         let areas = self.areas();
         (0u32..).zip(&areas.ring_of).for_each(|(k, ring)| rings[*ring as usize].push(k));
         let alike = |list: &[u32]| list.iter().map(|&k| (k, 1.0)).collect::<Vec<_>>();
@@ -61,7 +59,6 @@ impl Detectors {
             lists.add(all().map(|k| (k as u32, x[k % x.len()])));
             lists.add(all().map(|k| (k as u32, y[k / x.len()])));
         }
-        lists.long = lists.starts.len() - 1;
         if let Some(pattern) = &self.pattern {
             let [across, down] = [0, 1].map(|axis| pattern.axes[axis].len());
             let mut bins = vec![Vec::new(); across * down];
@@ -98,14 +95,16 @@ impl DetectorsGpu {
     /// Those of the device.
     pub(crate) fn new<T: Real>(gpu: &Gpu, detectors: &Detectors) -> Result<Self, Error> {
         let (program, lists) = (gpu.program::<T>(&SOURCE, &[])?, detectors.lists());
+        let layout = detectors.layout();
+        debug_assert_eq!(lists.starts.len() - 1, layout.values());
         Ok(Self {
             add: program.kernel("add_lists")?,
             add_bins: program.kernel("add_bins")?,
             starts: gpu.upload(&lists.starts)?,
             places: gpu.upload(&lists.places)?,
             weights: gpu.upload(&lists.weights)?,
-            long: lists.long,
-            bins: lists.starts.len() - 1 - lists.long,
+            long: layout.pattern.start,
+            bins: layout.pattern.len(),
             frequencies: detectors.areas().ring_of.len(),
         })
     }

@@ -4,13 +4,14 @@
 // What potentials by waves stand on
 use super::sites::Site;
 use crate::electrons::wave_grid::WaveGrid;
+use crate::numerics::fft::FftPlans;
 use crate::numerics::radial_table::fit_polynomial;
 use crate::specimen::{ScatteringFactor, Slicing, VOLTS};
 use ndarray::{Array2, ArrayViewMut1, Axis, linalg::general_mat_mul};
 use num_complex::Complex;
 use rayon::prelude::*;
-use realfft::{ComplexToReal, RealFftPlanner};
-use rustfft::{Fft, FftPlanner};
+use realfft::ComplexToReal;
+use rustfft::Fft;
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -89,8 +90,8 @@ type Spectrum = Array2<Complex<f64>>;
 impl Waves {
     fn new(grid: WaveGrid) -> Self {
         let [x, y] = grid.points();
-        let along_y = FftPlanner::new().plan_fft_inverse(y);
-        let along_x = RealFftPlanner::new().plan_fft_inverse(x);
+        let along_y = f64::plan_complex_inverse(y);
+        let along_x = f64::plan_real_inverse(x);
         Self { grid, along_y, along_x }
     }
 

@@ -1,7 +1,6 @@
 // Tangled from book/src/solvers.md: edit there, or here and run cargo tangle stitch.
 //! Conjugate gradients for many right-hand sides at once.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What solving together stands on
@@ -202,7 +201,6 @@ pub(crate) struct ExplainedVariance {
 
 impl ExplainedVariance {
     /// What a device tells.
-    #[cfg(feature = "cuda")]
     pub(crate) fn told(variance: f64, rest: f64, iterations: usize) -> Self {
         Self { variance, rest, iterations, ..Self::default() }
     }

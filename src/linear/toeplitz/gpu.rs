@@ -346,7 +346,7 @@ pub(crate) mod tests {
         let (valid, lags) = (masks(3, 6, 0.8, 8), 11 * 11);
         let kernel = |k: u64| Array2::from_shape_vec((11, 11), random(lags, 20 + k)).unwrap();
         let kernels: Vec<_> = (0..21).map(kernel).collect();
-        let parts = crate::tomography::circulant::parts_of(&kernels, &valid).unwrap();
+        let parts = crate::estimation::circulant::parts_of(&kernels, &valid).unwrap();
         let host = BlockToeplitz::<f64>::of(&parts);
         for gpu in test_backends() {
             let radices = Some(Radices::new([4, 3, 1]).unwrap());

@@ -1,19 +1,18 @@
 // Tangled from book/src/many-targets.md: edit there, or here and run cargo tangle stitch.
 //! Strokes for measurements, where they are sums over slopes of targets.
 
-#[cfg(feature = "cuda")]
 mod gpu;
 
 // What commands stand on
 use super::{DEVICE, ERROR, FACTOR, Inversion, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::engine::Engine;
 use crate::error::{Error, Invalid, accept};
+use crate::estimation::inversion::MatrixRates;
 use crate::linear::{Cholesky, Eigen, times, times_transpose};
 use crate::plan::{Memory, Stage};
 use crate::tomography::covariance_matrix::{
     LENSLETS, MEASUREMENTS, TRUTH, measurements_with_noise, rows_with_measurements,
 };
-use crate::tomography::inversion::MatrixRates;
 use crate::watch::{StageParts, Watch, check};
 use ndarray::{Array1, Array2, ArrayView2};
 
@@ -75,12 +74,9 @@ impl ReconstructorPlan {
         (engine, watch): (&Engine, &dyn Watch),
     ) -> Result<Vec<Command>, Error> {
         self.check_sums(sums)?;
-        #[cfg(feature = "cuda")]
         if let Some(gpu) = engine.devices().first() {
             return self.commands_on_device(sums, unit, (gpu, engine.precision()), watch);
         }
-        #[cfg(not(feature = "cuda"))]
-        let _ = unit; // there are no devices
         let apart = self.factorised_on_host(engine, watch)?;
         let command = |(number, sum)| {
             let watch = &command_part(number, sums.len(), watch);
@@ -167,7 +163,6 @@ impl ReconstructorPlan {
         unit: f64,
         (engine, watch): (&Engine, &dyn Watch),
     ) -> Result<Array2<f64>, Error> {
-        #[cfg(feature = "cuda")]
         if let Some(gpu) = engine.devices().first() {
             return self.strokes_with_on_device(
                 t,
@@ -176,8 +171,6 @@ impl ReconstructorPlan {
                 (gpu, engine.precision(), watch),
             );
         }
-        #[cfg(not(feature = "cuda"))]
-        let _ = unit; // there are no devices
         let between = self.with_truth(t, engine, watch)?;
         Ok(times(onto, &times_transpose(&between, rows)))
     }
@@ -221,10 +214,5 @@ impl ReconstructorPlan {
     /// Whether a stage of the plan is not there where commands are all that is made.
     pub(crate) fn is_replaced(&self, stage: &Stage) -> bool {
         [RECONSTRUCTOR, ERROR].contains(&stage.name)
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn on_devices_for_commands(&self, _: usize, _: &Engine) -> Vec<u64> {
-        Vec::new()
     }
 }

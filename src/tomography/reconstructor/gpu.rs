@@ -22,7 +22,7 @@ use crate::numerics::real::{Precision, Real};
 use crate::tomography::covariance_matrix::{
     LATER, MEASUREMENTS, TRUTH, truth_covariance, truth_sensors, truth_valid, upwind,
 };
-use crate::turbulence::{dense, midpoint};
+use crate::turbulence::{cross_covariance, edge_midpoint};
 use crate::watch::{StageParts, Watch, check};
 use ndarray::{Array2, Array3, Axis, Zip};
 use std::ops::Range;
@@ -33,8 +33,8 @@ impl ReconstructorPlan {
     pub(super) fn on_devices(&self, engine: &Engine) -> Vec<u64> {
         let (air, sensors) = (self.system.atmosphere(), self.system.sensors());
         let covariances = match self.system.slope_model() {
-            SlopeModel::Average => dense::gpu::bytes(engine.precision(), air, &sensors),
-            SlopeModel::EdgeMidpoint => midpoint::gpu::bytes(air, &sensors),
+            SlopeModel::Average => cross_covariance::gpu::bytes(engine.precision(), air, &sensors),
+            SlopeModel::EdgeMidpoint => edge_midpoint::gpu::bytes(air, &sensors),
         };
         if self.is_shared(engine) {
             return vec![self.on_rank(engine).max(covariances); engine.devices().len()];
@@ -113,9 +113,11 @@ impl ReconstructorPlan {
         let (air, gradient) = (self.system.atmosphere(), self.system.cone_gradient());
         let matrix = match self.system.slope_model() {
             SlopeModel::Average => {
-                dense::gpu::slopes_on_device::<T>(air, sensors, gradient, to, watch)?
+                cross_covariance::gpu::slopes_on_device::<T>(air, sensors, gradient, to, watch)?
             }
-            SlopeModel::EdgeMidpoint => midpoint::gpu::slopes_on_device(air, sensors, to, watch)?,
+            SlopeModel::EdgeMidpoint => {
+                edge_midpoint::gpu::slopes_on_device(air, sensors, to, watch)?
+            }
         };
         self.add_noise_on_device((to.0, to.1), here, &matrix)?;
         Ok(matrix)
@@ -136,11 +138,15 @@ impl ReconstructorPlan {
         let add = |truths: &[Sensor], air: &Atmosphere, part: BufferView<T>| {
             let sets = [(truths, &masks[..]), (&sensors[..], &valid[..])];
             match system.slope_model() {
-                SlopeModel::Average => {
-                    dense::gpu::add_between(air, sets, system.cone_gradient(), (to, part), watch)
-                }
+                SlopeModel::Average => cross_covariance::gpu::add_cross_covariance(
+                    air,
+                    sets,
+                    system.cone_gradient(),
+                    (to, part),
+                    watch,
+                ),
                 SlopeModel::EdgeMidpoint => {
-                    midpoint::gpu::add_between(air, sets, (to, part), watch)
+                    edge_midpoint::gpu::add_cross_covariance(air, sets, (to, part), watch)
                 }
             }
         };
@@ -166,7 +172,7 @@ impl ReconstructorPlan {
             return Ok(None);
         }
         let mut measurements = read(matrix.view(..))?;
-        dense::mirror(&mut measurements);
+        cross_covariance::mirror(&mut measurements);
         Ok(Some([measurements, read(rows.view(..rows.len() / self.sets()))?]))
     }
 
@@ -570,13 +576,13 @@ impl ReconstructorPlan {
 mod tests {
     use crate::device::engine::Engine;
     use crate::device::gpu::test_backends;
+    use crate::estimation::inversion::Inversion;
     use crate::model::removed_modes::{Focus, TipTilt};
     use crate::model::system::SlopeModel;
     use crate::numerics::real::Precision;
     use crate::plan::Plan;
     use crate::tomography::covariance_matrix::CovarianceMatrices;
     use crate::tomography::covariance_matrix::tests::windy;
-    use crate::tomography::inversion::Inversion;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
     use crate::watch::unwatched;
     use ndarray::Axis;

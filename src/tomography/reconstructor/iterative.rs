@@ -1,16 +1,18 @@
 // Tangled from book/src/reconstructor.md: edit there, or here and run cargo tangle stitch.
 //! The reconstructor by iterations with Toeplitz products.
 
-#[cfg(feature = "cuda")]
-mod gpu;
-#[cfg(not(feature = "cuda"))]
-#[path = "iterative/no_gpu.rs"]
 mod gpu;
 
 // What iterating a reconstructor stands on
 use super::{ERROR, Errors, RECONSTRUCTOR, Reconstruction, ReconstructorPlan};
 use crate::device::engine::Engine;
 use crate::error::Error;
+use crate::estimation::blocks::{Measured, with_noise};
+use crate::estimation::circulant::Group;
+use crate::estimation::estimate::{Grouped, PosedGroup, blind, groups};
+use crate::estimation::inversion::{
+    Inversion, half_spectra, iterations, side_by_side, toeplitz_product,
+};
 use crate::linear::operator::Operator;
 use crate::linear::solver::{Stop, multi_rhs::solve_together};
 use crate::linear::times_transpose;
@@ -18,14 +20,8 @@ use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::numerics::real::Precision;
 use crate::plan::{Memory, Plan};
-use crate::tomography::blocks::{Measured, with_noise};
-use crate::tomography::circulant::Group;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, TRUTH, rows_with_measurements, truth_covariance,
-};
-use crate::tomography::estimate::{Grouped, PosedGroup, blind, groups};
-use crate::tomography::inversion::{
-    Inversion, half_spectra, iterations, side_by_side, toeplitz_product,
 };
 use crate::turbulence::plan::{CovarianceOptions, CovariancePlan, Form, SlopeCovariancePlan};
 use crate::watch::{StageParts, Watch, check};
@@ -270,10 +266,10 @@ impl ReconstructorPlan {
 mod tests {
     use super::*;
     use crate::device::gpu::test_backends;
+    use crate::estimation::estimate::tests::{blinded, mixed, streaked, system};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::removed_modes::TipTilt;
     use crate::model::system::{SlopeModel, System};
-    use crate::tomography::estimate::tests::{blinded, mixed, streaked, system};
     use crate::tomography::reconstructor::ReconstructorOptions;
     use crate::watch::unwatched;
 

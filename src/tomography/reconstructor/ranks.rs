@@ -5,7 +5,6 @@
 use super::gpu::{HostColumns, RIDGE};
 use super::{ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::collective::BlockCyclic;
-use crate::device::cuda::distributed::require_several;
 use crate::device::engine::Engine;
 use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, KernelSource, Shape, rank::Rank};
 use crate::device::headers::REAL;
@@ -51,7 +50,7 @@ impl ReconstructorPlan {
         if self.measurements < WORTHWHILE && fits {
             return Some(format!("{WORTHWHILE} slopes would be worth sharing"));
         }
-        let found = require_several(devices[0].name());
+        let found = devices[0].require_joining();
         found.err().map(|error| match error {
             Error::Device { reason, .. } => reason,
             other => other.to_string(),
@@ -369,7 +368,7 @@ fn put_columns<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::cuda::open;
+    use crate::device::engine::open_gpus;
     use crate::device::gpu::{Gpu, emulated};
     use crate::device::{Device, RankInfo};
     use crate::model::removed_modes::{Focus, TipTilt};
@@ -383,8 +382,8 @@ mod tests {
     // Devices of a test
     /// Two emulated devices, and all devices of CUDA where there are two.
     fn pairs() -> Vec<Vec<Gpu>> {
-        let several = open(Device::Cuda(None)).and_then(|gpus| {
-            require_several("cuda")?;
+        let several = open_gpus(Device::Cuda(None)).and_then(|gpus| {
+            gpus.iter().try_for_each(Gpu::require_joining)?;
             Ok(gpus)
         });
         let several = several.map_err(|reason| eprintln!("skipped on several devices: {reason}"));

@@ -1,7 +1,6 @@
 // Tangled from book/src/direct-method.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance in real space: edge integrals near, Gauss rules in the middle, a lattice filter far away.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What the direct method stands on

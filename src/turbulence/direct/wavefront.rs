@@ -1,7 +1,6 @@
 // Tangled from book/src/wavefront-direct.md: edit there, or here and run cargo tangle stitch.
 //! Wavefront–slope covariance in real space: edges near, Gauss rules in the middle, a box filter far away.
 
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
 // What the direct wavefront method stands on

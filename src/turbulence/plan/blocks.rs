@@ -4,7 +4,8 @@
 // What plans in blocks stand on
 use super::{
     BlocksPlan, CovariancePlan, ENTRY_OF_WAVEFRONT, PIECES, SLOPES, SlopeCovariancePlan, WAVEFRONT,
-    WavefrontCovariancePlan, WavefrontSlopes, by_points, check_finite, dense_between, sensors_of,
+    WavefrontCovariancePlan, WavefrontSlopes, by_points, check_finite, sensors_of,
+    slope_cross_covariance,
 };
 use crate::device::{CostKind, engine::Engine};
 use crate::error::Error;
@@ -16,7 +17,7 @@ use crate::turbulence::blocks::{
     wavefront_name,
 };
 use crate::turbulence::cost_model::{among, time_of_slopes};
-use crate::turbulence::dense;
+use crate::turbulence::cross_covariance;
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::wavefront::WavefrontProblem;
 use crate::watch::{StageParts, Watch};
@@ -152,13 +153,13 @@ impl BlocksPlan {
         let of = |set| (self.sets.pick(set, &sensors), self.sets.pick(set, &valid));
         let few = self.sets.few().map(|set| {
             let (sensors, valid) = of(set);
-            let few = dense::slope_covariance(air, &sensors, &valid, gradient, watch)?;
+            let few = cross_covariance::slope_covariance(air, &sensors, &valid, gradient, watch)?;
             check_finite(&few_name(set), &few).map(|()| few)
         });
         let between = |pair: [usize; 2]| {
             let [first, second] = pair.map(of);
             let sets = [(&*first.0, &*first.1), (&*second.0, &*second.1)];
-            let between = dense_between(air, sets, gradient, engine, watch)?;
+            let between = slope_cross_covariance(air, sets, gradient, engine, watch)?;
             check_finite(&between_name(pair), &between).map(|()| between)
         };
         let between = self.sets.pairs().into_iter().map(between).collect::<Result<_, Error>>()?;
@@ -188,7 +189,8 @@ impl BlocksPlan {
             let wanted = (system.targets(), grid, system.wavefront_pitch());
             let (sensors, valid) = (self.sets.pick(set, &sensors), self.sets.pick(set, &valid));
             let (air, gradient) = (system.atmosphere(), system.cone_gradient());
-            let matrix = dense::wavefront_slope(air, wanted, &sensors, &valid, gradient, watch)?;
+            let matrix =
+                cross_covariance::wavefront_slope(air, wanted, &sensors, &valid, gradient, watch)?;
             check_finite(&wavefront_few_name(set), &matrix)?;
             Ok(WavefrontSlopes::Dense(by_points(matrix, system.targets().len(), grid.points)))
         };

@@ -10,7 +10,7 @@ use crate::numerics::real::{Precision, Real};
 use crate::turbulence::direct::slope::gpu::{pair_covariances_on, pieces};
 use crate::turbulence::slope::PairCovariance;
 use crate::turbulence::wavefront::WavefrontSlope;
-use crate::turbulence::{dense, direct, midpoint, spectral};
+use crate::turbulence::{cross_covariance, direct, edge_midpoint, spectral};
 use crate::watch::Watch;
 use ndarray::Array2;
 
@@ -105,8 +105,8 @@ impl CovariancePlan {
     pub(super) fn dense_on_devices(system: &System, engine: &Engine) -> Vec<u64> {
         let (air, sensors) = (system.atmosphere(), system.sensors());
         let bytes = match system.slope_model() {
-            SlopeModel::Average => dense::gpu::bytes(engine.precision(), air, &sensors),
-            SlopeModel::EdgeMidpoint => midpoint::gpu::bytes_with_piece(air, &sensors),
+            SlopeModel::Average => cross_covariance::gpu::bytes(engine.precision(), air, &sensors),
+            SlopeModel::EdgeMidpoint => edge_midpoint::gpu::bytes_with_piece(air, &sensors),
         };
         vec![bytes; engine.devices().len()]
     }
@@ -122,23 +122,23 @@ impl CovariancePlan {
         let (sensors, gpus) = ((sensors.as_slice(), valid.as_slice()), engine.devices());
         match (system.slope_model(), engine.precision()) {
             (SlopeModel::Average, Precision::F64) => {
-                dense::gpu::slope_covariance::<f64>(air, sensors, gradient, gpus, watch)
+                cross_covariance::gpu::slope_covariance::<f64>(air, sensors, gradient, gpus, watch)
             }
             (SlopeModel::Average, Precision::F32) => {
-                dense::gpu::slope_covariance::<f32>(air, sensors, gradient, gpus, watch)
+                cross_covariance::gpu::slope_covariance::<f32>(air, sensors, gradient, gpus, watch)
             }
             (SlopeModel::EdgeMidpoint, Precision::F64) => {
-                midpoint::gpu::slope_covariance::<f64>(air, sensors, gpus, watch)
+                edge_midpoint::gpu::slope_covariance::<f64>(air, sensors, gpus, watch)
             }
             (SlopeModel::EdgeMidpoint, Precision::F32) => {
-                midpoint::gpu::slope_covariance::<f32>(air, sensors, gpus, watch)
+                edge_midpoint::gpu::slope_covariance::<f32>(air, sensors, gpus, watch)
             }
         }
     }
 
     // Rows against columns on devices
     /// The covariances of the slopes of some sensors with those of others on the devices of an engine, (m, n), rad².
-    pub(super) fn dense_between_on(
+    pub(super) fn cross_covariance_on(
         atmosphere: &crate::model::Atmosphere,
         [first, second]: [(&[crate::model::Sensor], &[Array2<bool>]); 2],
         gradient: crate::model::ConeGradient,
@@ -146,8 +146,8 @@ impl CovariancePlan {
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
         let between = match engine.precision() {
-            Precision::F64 => dense::gpu::between::<f64>,
-            Precision::F32 => dense::gpu::between::<f32>,
+            Precision::F64 => cross_covariance::gpu::slope_cross_covariance::<f64>,
+            Precision::F32 => cross_covariance::gpu::slope_cross_covariance::<f32>,
         };
         between(atmosphere, first, second, gradient, engine.devices(), watch)
     }

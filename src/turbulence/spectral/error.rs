@@ -2,6 +2,7 @@
 //! The error of the spectral method, and the choice of its sampling.
 
 // What the spectral error stands on
+use crate::numerics::fft::fast_lengths;
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::edges::gradient_covariances;
@@ -247,20 +248,6 @@ fn variance(problem: &SlopeProblem) -> f64 {
 /// What truncation takes from the variance, all layers, rad².
 fn truncation_of_all(problem: &SlopeProblem, oversampling: usize) -> f64 {
     problem.layers().iter().map(|layer| truncation(layer, oversampling)).sum()
-}
-
-// Lengths that transform fast
-/// Numbers 2^a 3^b 5^c from `least` on, ascending, up to the first at `most` or beyond, one at least.
-pub(crate) fn fast_lengths(least: usize, most: usize) -> Vec<usize> {
-    let most = most.max(least).next_power_of_two();
-    let powers = |prime: usize, from: usize| {
-        std::iter::successors(Some(from), move |n| Some(n * prime)).take_while(move |n| *n <= most)
-    };
-    let twos = powers(2, 1);
-    let lengths = twos.flat_map(|n| powers(3, n)).flat_map(|n| powers(5, n));
-    let mut lengths: Vec<usize> = lengths.filter(|n| *n >= least).collect();
-    lengths.sort_unstable();
-    lengths
 }
 
 // Try samplings for a problem

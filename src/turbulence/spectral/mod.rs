@@ -7,5 +7,4 @@ pub use slope::SpectralSampling;
 pub(crate) mod error;
 pub use error::{Chosen, TOLERANCE};
 pub mod wavefront;
-#[cfg(feature = "cuda")]
 pub(crate) mod gpu;

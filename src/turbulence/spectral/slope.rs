@@ -4,14 +4,16 @@
 // What the spectral method stands on
 use crate::device::{Workers, gather};
 use crate::error::{Error, Invalid};
+use crate::numerics::fft::FftPlans;
 use crate::numerics::radial_table::RadialTable;
+use crate::numerics::special::sinc;
 use crate::turbulence::phase::spectrum_constant;
 use crate::turbulence::slope::{PairCovariance, ProjectedLayer, SlopeProblem};
 use crate::watch::{Part, Watch};
 use ndarray::{Array2, Array3};
 use num_complex::Complex64;
 use rayon::prelude::*;
-use rustfft::{Fft, FftPlanner};
+use rustfft::Fft;
 use std::{f64::consts::PI, fmt::Display, sync::Arc};
 
 // Sampling of the power spectrum
@@ -217,7 +219,7 @@ impl Spectrum {
             lenslet: sincs(sampling, 1).iter().map(|sinc| sinc.powi(2)).collect(),
             power: RadialTable::new(low, high, |t| t.powf(-11.0 / 6.0)),
             layers,
-            fft: FftPlanner::new().plan_fft_inverse(sampling.folded()),
+            fft: f64::plan_complex_inverse(sampling.folded()),
         }
     }
 
@@ -393,7 +395,7 @@ pub fn original_component(
         }
     });
     // Transform the plane and take lags
-    let fft = FftPlanner::new().plan_fft_inverse(samples);
+    let fft = f64::plan_complex_inverse(samples);
     let transform = |plane: &mut Vec<Complex64>| {
         plane.par_chunks_mut(samples).for_each(|row| fft.process(row));
     };
@@ -450,12 +452,7 @@ impl PlaneLayer {
     }
 }
 
-// Sine over its argument
-/// sin(πx)/(πx).
-pub(crate) fn sinc(x: f64) -> f64 {
-    if x == 0.0 { 1.0 } else { (PI * x).sin() / (PI * x) }
-}
-
+// Sinc of the samples of a lattice
 /// sinc(o n/M) for n = 0 … N_F/2, where the lattice has `per_side` o steps to a side of the lenslet.
 pub(crate) fn sincs(sampling: &SpectralSampling, per_side: usize) -> Vec<f64> {
     let argument = |n: usize| (per_side * n) as f64 / sampling.folded() as f64;

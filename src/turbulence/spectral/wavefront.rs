@@ -4,6 +4,7 @@
 // What the spectral wavefront method stands on
 use crate::device::{Workers, gather};
 use crate::error::{Error, Invalid};
+use crate::numerics::fft::FftPlans;
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::phase::{VonKarman, spectrum_constant};
@@ -19,7 +20,7 @@ use crate::watch::{Part, Watch};
 use ndarray::Array5;
 use num_complex::Complex64;
 use rayon::prelude::*;
-use rustfft::{Fft, FftPlanner};
+use rustfft::Fft;
 use std::{f64::consts::PI, sync::Arc};
 
 // Wavefront slope covariance, spectrally
@@ -166,7 +167,7 @@ impl CrossSpectrum {
             lenslet: sincs(sampling, problem.grid().oversampling),
             power: RadialTable::new(low, high, |t| t.powf(-11.0 / 6.0)),
             layers,
-            fft: FftPlanner::new().plan_fft_inverse(folded),
+            fft: f64::plan_complex_inverse(folded),
         }
     }
 
@@ -542,7 +543,7 @@ mod tests {
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::model::wavefront_grid::PhaseGrid;
-    use crate::turbulence::spectral::slope::sinc;
+    use crate::numerics::special::sinc;
     use crate::watch::unwatched;
     use ndarray::s;
 

@@ -13,7 +13,7 @@ use crate::expand::{Tangled, tangle};
 use crate::finding::Finding;
 use crate::volume::Book;
 
-pub use modules::{flow, graph};
+pub use modules::graph;
 
 /// All findings, in the order of their places. Writes nothing.
 ///

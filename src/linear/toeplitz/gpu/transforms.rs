@@ -455,8 +455,8 @@ impl<T: Real> Around<T> {
 mod tests {
     use super::*;
     use crate::device::gpu::test_backends;
+    use crate::estimation::circulant::parts_of;
     use crate::linear::toeplitz::tests::{covariance, kernels, masks};
-    use crate::tomography::circulant::parts_of;
 
     #[test]
     fn tiles_of_stars_are_few_and_mirrored() {

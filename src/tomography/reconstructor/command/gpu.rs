@@ -12,7 +12,7 @@ use crate::model::system::SlopeModel;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::reconstructor::gpu::{Apart, HostColumns};
 use crate::tomography::reconstructor::{RECONSTRUCTOR, ReconstructorPlan};
-use crate::turbulence::{dense, midpoint};
+use crate::turbulence::{cross_covariance, edge_midpoint};
 use crate::watch::{Watch, check};
 use ndarray::Array2;
 
@@ -154,8 +154,8 @@ impl ReconstructorPlan {
     pub(super) fn on_devices_for_commands(&self, actuators: usize, engine: &Engine) -> Vec<u64> {
         let (air, sensors) = (self.system.atmosphere(), self.system.sensors());
         let covariances = match self.system.slope_model() {
-            SlopeModel::Average => dense::gpu::bytes(engine.precision(), air, &sensors),
-            SlopeModel::EdgeMidpoint => midpoint::gpu::bytes(air, &sensors),
+            SlopeModel::Average => cross_covariance::gpu::bytes(engine.precision(), air, &sensors),
+            SlopeModel::EdgeMidpoint => edge_midpoint::gpu::bytes(air, &sensors),
         };
         let [n, m, a] = [self.measurements, self.truth_slopes, actuators].map(|k| k as u64);
         let bytes = if engine.precision() == Precision::F32 { 4 } else { 8 };

@@ -5,10 +5,10 @@
 use crate::device::gpu::Gpu;
 use crate::device::{Workers, engine::Engine, gather};
 use crate::error::Error;
+use crate::estimation::blocks::{Measured, gpu::systems_on};
+use crate::estimation::estimate::unit_of;
 use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::numerics::real::{Precision, Real};
-use crate::tomography::blocks::{Measured, gpu::systems_on};
-use crate::tomography::estimate::unit_of;
 use crate::tomography::reconstructor::ReconstructorPlan;
 use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
