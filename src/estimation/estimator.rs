@@ -26,6 +26,7 @@ use ndarray::ArrayView2;
 ///
 /// ```
 /// use lenslet::estimation::EstimateOptions;
+/// use lenslet::plan::Plan;
 /// use lenslet::estimation::EstimatePlan;
 /// use lenslet::device::Engine;
 /// use lenslet::watch::unwatched;

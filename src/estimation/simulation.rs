@@ -663,6 +663,7 @@ impl EvolvingTurbulence<'_> {
 ///
 /// ```
 /// use lenslet::device::Engine;
+/// use lenslet::plan::Plan;
 /// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::tomography::*;

@@ -195,6 +195,7 @@ const READY: f64 = 0.03;
 ///
 /// ```
 /// use lenslet::device::Engine;
+/// use lenslet::plan::Plan;
 /// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};

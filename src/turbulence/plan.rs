@@ -94,6 +94,7 @@ fn given(sampling: SpectralSampling, error_estimate: f64, unit: &'static str) ->
 ///
 /// ```
 /// use lenslet::device::Engine;
+/// use lenslet::plan::Plan;
 /// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::turbulence::*;
@@ -276,6 +277,7 @@ fn compressed(
 ///
 /// ```
 /// use lenslet::turbulence::{WavefrontCovariancePlan, wavefront_problem};
+/// use lenslet::plan::Plan;
 /// use lenslet::{device::Engine, watch::unwatched, model::System};
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = WavefrontCovariancePlan::direct(wavefront_problem(&system)?);
@@ -514,6 +516,7 @@ impl SlopeSlope {
 ///
 /// ```
 /// use lenslet::device::Engine;
+/// use lenslet::plan::Plan;
 /// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::turbulence::*;
