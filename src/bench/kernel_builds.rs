@@ -22,6 +22,7 @@ use crate::model::lenslet_array::{LensletArray, Pupil};
 use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
 use crate::numerics::real::Real;
+use crate::plan::Plan;
 use crate::psf::structure_function::{Actuators, MeanStructure};
 use crate::psf::{Aperture, CameraOptions, Exposures, StructureFunctionModel};
 use crate::watch::unwatched;
@@ -115,7 +116,7 @@ fn ask_for_slices<T: Real>(gpu: &Gpu) -> Result<(), Error> {
         let twice = WaveGrid::new(points.map(|points| 2 * points), [20.0, 20.0])?;
         WindowsGpu::<T>::new(gpu, &twice)?;
         let (beam, options) = (Beam::new(100.0)?, DetectorOptions::default());
-        DetectorsGpu::new::<T>(gpu, &Detectors::new(grid, &beam, options)?)?;
+        DetectorsGpu::<T>::new(gpu, &Detectors::new(grid, &beam, options)?)?;
     }
     Ok(())
 }

@@ -2,9 +2,10 @@
 //! Run times of reconstructors, stage by stage.
 
 // What timing a reconstructor stands on
-use crate::device::engine::Engine;
+use crate::device::{engine::Engine, lock};
 use crate::error::{Error, count};
 use crate::model::system::System;
+use crate::plan::Plan;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use crate::watch::{Watch, check};
 use serde::Serialize;
@@ -45,7 +46,7 @@ struct Clock<'a> {
 
 impl Watch for Clock<'_> {
     fn stage(&self, name: &str, pieces: &str) {
-        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = lock(&self.begun);
         begun.push((name.into(), Instant::now()));
         self.beside.stage(name, pieces);
     }
@@ -106,7 +107,7 @@ pub fn time_reconstructor(
     watch: &dyn Watch,
 ) -> Result<ReconstructorTimes, Error> {
     let plan = ReconstructorPlan::new(system, options)?;
-    let planned = plan.describe(engine).stages.iter().map(|stage| stage.seconds).sum();
+    let planned = plan.describe(engine)?.stages.iter().map(|stage| stage.seconds).sum();
     let (total, stages) = time_median(repeat, |watch| plan.run(engine, watch).map(drop), watch)?;
     Ok(ReconstructorTimes {
         measurements: plan.measurements(),
