@@ -192,7 +192,8 @@ pub fn reconstruct(
     // Write the reconstruction and its picture
     terminal.writes(output);
     let mut arrays = told.data_set();
-    let origin = Provenance::new(&command_line(), &told.plan.describe(&told.engine).method, file.text());
+    let origin =
+        Provenance::new(&command_line(), &told.plan.describe(&told.engine).method, file.text());
     origin.clone().note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
