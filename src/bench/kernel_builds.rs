@@ -33,7 +33,7 @@ use crate::estimation::inversion::Inversion;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use crate::turbulence::direct::slope::gpu::SlopePlan;
 use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;
-use crate::turbulence::phase::gpu::PhaseTables;
+use crate::turbulence::phase::gpu::PhaseTablesGpu;
 use crate::turbulence::plan::{SlopeCovariancePlan, slope_problem, wavefront_problem};
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::spectral;
@@ -47,7 +47,7 @@ use std::sync::Arc;
 // Systems whose kernels are compiled
 /// Asks for the programs of the covariances and the estimate of a system.
 fn ask_for_system<T: Real>(gpu: &Gpu, system: &System) -> Result<(), Error> {
-    let tables = Arc::new(PhaseTables::<T>::on(gpu)?);
+    let tables = Arc::new(PhaseTablesGpu::<T>::on(gpu)?);
     let (slopes, wavefront) = (slope_problem(system)?, wavefront_problem(system)?);
     SlopePlan::new(gpu, &tables, &slopes, &slopes.pairs())?;
     WavefrontPlan::new(gpu, &tables, &wavefront)?;

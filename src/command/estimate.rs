@@ -239,7 +239,7 @@ pub fn estimate(
     // Tell it in the form asked for
     let files = [slopes_file.as_path(), output.as_path()];
     let (method, form, seconds) = (plan.method(), plan.form(), [built, solved]);
-    let told = Report { args, files, method, form, engine, estimator, estimates, seconds };
+    let told = EstimateReport { args, files, method, form, engine, estimator, estimates, seconds };
     let text = match (args.json, args.quiet) {
         (true, _) => format!("{}\n", told.summary()),
         (false, true) => String::new(),
@@ -272,7 +272,7 @@ fn brief(number: f64) -> String {
     if (0.01..1e4).contains(&number) { format!("{number:.3}") } else { format!("{number:.1e}") }
 }
 /// All that there is to tell.
-struct Report<'a> {
+struct EstimateReport<'a> {
     args: &'a EstimateArgs,
     /// Of the slopes, and of the wavefronts.
     files: [&'a Path; 2],
@@ -286,7 +286,7 @@ struct Report<'a> {
     seconds: [f64; 2],
 }
 
-impl Report<'_> {
+impl EstimateReport<'_> {
     // Tell what fell short
     /// What to say where some frames have not met the tolerance.
     fn shortfall(&self) -> Option<String> {

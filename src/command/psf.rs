@@ -161,7 +161,7 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
     let found = plan.run(&engine, &terminal)?;
     let seconds = start.elapsed().as_secs_f64();
     let simulated = simulated(args, &system, &plan, &terminal)?;
-    let told = Report {
+    let told = PsfReport {
         args,
         system: &system,
         plan: &plan,
@@ -208,7 +208,7 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
 
 // Report of the command psf
 /// The results of the command, with what is needed to report them.
-struct Report<'a> {
+struct PsfReport<'a> {
     args: &'a PsfArgs,
     system: &'a System,
     plan: &'a PsfPlan,
@@ -233,7 +233,7 @@ fn simulated(
     LoopSimulation::new(system, options, squares)?.check(realisations as usize, watch)
 }
 
-impl Report<'_> {
+impl PsfReport<'_> {
     fn mode(&self) -> &'static str {
         self.plan.options().correction.mode.name()
     }
@@ -260,7 +260,7 @@ fn width(seen: &Exposure) -> Option<f64> {
 }
 
 // Images for ScopeSim before they are published
-impl Report<'_> {
+impl PsfReport<'_> {
     /// The file for ScopeSim, complete but not yet published.
     fn draft_of_field(&self, path: &Path, origin: Provenance) -> Result<AtomicFile, Error> {
         let (all, targets) = (self.plan.correction().system().targets(), self.found.targets.len());
@@ -280,7 +280,7 @@ impl Report<'_> {
 }
 
 // Report images in lines
-impl Report<'_> {
+impl PsfReport<'_> {
     fn lines(&self) -> String {
         let (stars, n) =
             (self.system.guide_stars().len(), self.plan.reconstruction().measurements());
@@ -317,7 +317,7 @@ impl Report<'_> {
 }
 
 // Report fields and targets in lines
-impl Report<'_> {
+impl PsfReport<'_> {
     // Files written beside images
     /// Files that are written beside the images.
     fn further_files(&self) -> [(&'static str, Option<&Path>); 3] {
@@ -388,7 +388,7 @@ impl Report<'_> {
 }
 
 // Report images as JSON
-impl Report<'_> {
+impl PsfReport<'_> {
     fn summary(&self) -> Value {
         let (image, image_field) = (&self.plan.options().image, &self.plan.options().field);
         let description = self.plan.describe(self.engine);
@@ -435,7 +435,7 @@ impl Report<'_> {
     fn field(&self, field: &Field) -> Value {
         let directions = &self.plan.correction().system().targets()[self.found.targets.len()..];
         let points = directions.iter().zip(&self.found.field);
-        let points: Vec<Value> = points.map(|(source, seen)| told_of(source, seen)).collect();
+        let points: Vec<Value> = points.map(|(source, seen)| target_json(source, seen)).collect();
         let [size, step] = [field.size, field.step].map(|angle| angle / ARCSEC);
         json!({ "size_arcsec": size, "step_arcsec": step, "across": field.across(), "points": points })
     }
@@ -453,7 +453,7 @@ fn with_contrast(source: &Source, seen: &TargetImage) -> Value {
             "rms": of(&|ring| ring.deviation),
         })
     };
-    let mut told = told_of(source, seen);
+    let mut told = target_json(source, seen);
     told["contrast"] = seen.exposures.iter().map(contrast).collect();
     told
 }
@@ -473,7 +473,7 @@ fn of_check(simulated: &Simulated, realisations: u32) -> Value {
 
 // One direction in json
 /// One direction as JSON.
-fn told_of(source: &Source, seen: &TargetImage) -> Value {
+fn target_json(source: &Source, seen: &TargetImage) -> Value {
     let [x, y] = source.direction();
     let exposures = &seen.exposures;
     let terms = seen.budget.terms().iter();
@@ -494,7 +494,7 @@ fn told_of(source: &Source, seen: &TargetImage) -> Value {
 }
 
 // Report images in a table
-impl Report<'_> {
+impl PsfReport<'_> {
     /// All directions as comma-separated values.
     fn table(&self) -> String {
         let image = &self.plan.options().image;
@@ -536,7 +536,7 @@ impl Report<'_> {
 }
 
 // Draw the images of a system
-impl Report<'_> {
+impl PsfReport<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         if let (PsfPlotKind::Field, Some(field)) = (self.args.of, &self.plan.options().field) {
             return plot_field(&self.picture_of(field), format);

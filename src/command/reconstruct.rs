@@ -62,7 +62,7 @@ pub struct ReconstructArgs {
     errors_only: bool,
     /// Further arrays to write into the output, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ARRAYS")]
-    save: Vec<Extra>,
+    save: Vec<ExtraArray>,
     /// Write telemetry with the control matrices of loops into this file, .aot.fits, too.
     #[arg(long, value_name = "FILE")]
     telemetry: Option<PathBuf>,
@@ -103,7 +103,7 @@ pub struct ReconstructArgs {
 /// Arrays that are written if they are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
-enum Extra {
+enum ExtraArray {
     /// Covariance of the measurements, noise included.
     CMm,
     /// Covariance of the truth with the measurements.
@@ -146,7 +146,7 @@ pub fn reconstruct(
         let expected = format!("a file name that ends in {TELEMETRY}");
         return Err(Invalid::new("telemetry", path.display(), expected).into());
     }
-    if let (true, Some(path)) = (args.save.contains(&Extra::Aot) && !args.quiet, &telemetry) {
+    if let (true, Some(path)) = (args.save.contains(&ExtraArray::Aot) && !args.quiet, &telemetry) {
         let note = format!("--save aot has become --telemetry {}", path.display());
         complain("note", &note);
     }
@@ -173,7 +173,7 @@ pub fn reconstruct(
     let engine = with_speed(args.ranks.engine(args.device, args.precision)?, args.plan)?;
     let (plan, writes) = (plan.fitted(&engine), engine.place()[0] == 0);
     let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
-        return if writes { told(&plan, &engine, args.json) } else { Ok(String::new()) };
+        return if writes { plan_report(&plan, &engine, args.json) } else { Ok(String::new()) };
     };
     let (terminal, start) = (Terminal::new(args.quiet || !writes), Instant::now());
     let of_errors = plan.stage_of_wavefront_errors(&Engine::default());
@@ -188,7 +188,7 @@ pub fn reconstruct(
     let errors = found.wavefront_errors(&system)?;
     let others = found.other_wavefront_errors(&system)?;
     let seconds = start.elapsed().as_secs_f64();
-    let told = Report { args, system, plan, engine, found, errors, others, seconds };
+    let told = ReconstructReport { args, system, plan, engine, found, errors, others, seconds };
     // Write the reconstruction and its picture
     terminal.writes(output);
     let mut arrays = told.data_set();
@@ -228,7 +228,7 @@ impl ReconstructArgs {
     /// What the system file says, and the arguments overrule.
     fn options(&self, file: &SystemFile) -> Result<ReconstructorOptions, Error> {
         let said = ReconstructorOptions::from_system_file(file)?;
-        let matrices = [Extra::CMm, Extra::CTm, Extra::CTt];
+        let matrices = [ExtraArray::CMm, ExtraArray::CTm, ExtraArray::CTt];
         let method = self.method.unwrap_or(said.method);
         let kept = matrices.iter().find(|matrix| self.save.contains(matrix));
         if let (Inversion::Iterative, Some(matrix)) = (method, kept) {
@@ -247,13 +247,13 @@ impl ReconstructArgs {
 
     /// Refuses eigenvalues where there are none.
     fn check_extras(&self, plan: &ReconstructorPlan) -> Result<(), Error> {
-        if self.save.contains(&Extra::Eigenvalues) && plan.method() != Inversion::Eigen {
+        if self.save.contains(&ExtraArray::Eigenvalues) && plan.method() != Inversion::Eigen {
             let expected =
                 "no such array, as only eigenvectors have them: --method eigen computes them";
             return Err(Invalid::new("save", "eigenvalues", expected).into());
         }
         let expected = "no telemetry, as only errors are asked for";
-        let old = self.save.contains(&Extra::Aot) && plan.errors_only();
+        let old = self.save.contains(&ExtraArray::Aot) && plan.errors_only();
         accept(!old, "save", "aot", expected)?;
         let telemetry = self.telemetry_file().filter(|_| plan.errors_only());
         telemetry
@@ -262,7 +262,7 @@ impl ReconstructArgs {
 
     /// The file of the telemetry, if there shall be one: by its old option next to the output.
     fn telemetry_file(&self) -> Option<PathBuf> {
-        let output = self.output.as_ref().filter(|_| self.save.contains(&Extra::Aot));
+        let output = self.output.as_ref().filter(|_| self.save.contains(&ExtraArray::Aot));
         let next = output.map(|output| output.with_extension(TELEMETRY.trim_start_matches('.')));
         self.telemetry.clone().or(next)
     }
@@ -270,7 +270,7 @@ impl ReconstructArgs {
 
 // Tell the plan of a reconstruction
 /// The plan with all that the command computes, in words or as JSON.
-fn told(plan: &ReconstructorPlan, engine: &Engine, json: bool) -> Result<String, Error> {
+fn plan_report(plan: &ReconstructorPlan, engine: &Engine, json: bool) -> Result<String, Error> {
     let mut told = plan.describe(engine);
     told.stages.push(plan.stage_of_wavefront_errors(&with_speed(Engine::default(), true)?));
     Ok(plan_text(&told, json))
@@ -322,7 +322,7 @@ impl ReconstructArgs {
 
 // Arrays of a reconstruction
 /// All that there is to tell.
-struct Report<'a> {
+struct ReconstructReport<'a> {
     args: &'a ReconstructArgs,
     system: System,
     plan: ReconstructorPlan,
@@ -334,11 +334,12 @@ struct Report<'a> {
     seconds: f64,
 }
 
-impl Report<'_> {
+impl ReconstructReport<'_> {
     /// The reconstruction as a data set, of which only what was requested.
     fn data_set(&self) -> DataSet<'_> {
         let mut data = self.found.to_data_set(&self.system, &self.errors);
-        for extra in Extra::value_variants().iter().filter(|one| !self.args.save.contains(one)) {
+        for extra in ExtraArray::value_variants().iter().filter(|one| !self.args.save.contains(one))
+        {
             if let Some(value) = extra.to_possible_value() {
                 data.remove(value.get_name());
             }
@@ -354,7 +355,7 @@ fn geometry(stars: usize, slopes: usize, targets: usize) -> String {
     format!("{measured}; {}", count(targets, "target"))
 }
 
-impl Report<'_> {
+impl ReconstructReport<'_> {
     fn lines(&self) -> String {
         let (targets, m, n) =
             (self.errors.len(), self.plan.truth_slopes(), self.plan.measurements());
@@ -433,7 +434,7 @@ impl Report<'_> {
 }
 
 // Draw a reconstruction
-impl Report<'_> {
+impl ReconstructReport<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let name = short_name(&self.args.system.display().to_string());
         let Reconstruction { reconstructor, spectrum, .. } = &self.found;
@@ -547,10 +548,10 @@ impl ReconstructArgs {
 
 // Tell of errors at points
 /// What was asked, of how many slopes, what was found, and to what tolerance.
-type Points<'a> = (&'a ReconstructArgs, usize, &'a PointErrors, f64);
+type PointsReport<'a> = (&'a ReconstructArgs, usize, &'a PointErrors, f64);
 
 fn lines_of_points(
-    (args, n, found, _): Points,
+    (args, n, found, _): PointsReport,
     (system, seconds, engine): (&System, f64, &str),
 ) -> String {
     let (stars, targets) = (system.guide_stars().len(), found.errors.len());
@@ -573,7 +574,7 @@ fn lines_of_points(
 }
 
 // Tell of errors at points in json
-fn summary_of_points((args, n, found, tolerance): Points, seconds: f64) -> serde_json::Value {
+fn summary_of_points((args, n, found, tolerance): PointsReport, seconds: f64) -> serde_json::Value {
     let of = |rms: fn(&WavefrontError) -> f64| -> Vec<f64> {
         found.errors.iter().map(|error| 1e9 * rms(error)).collect()
     };

@@ -6,8 +6,8 @@ pub(crate) mod rank;
 
 // What the seam stands on
 use super::backend::{
-    Backend, Handle, Kind, Opened, Operation, Owned, Pages, Product, Queue, Symmetric, Transforms,
-    Triangular,
+    Backend, Handle, MatrixProduct, Opened, Operation, Owned, Pages, Queue, Symmetric,
+    TransformBatch, TransformKind, Triangular,
 };
 pub use super::backend::{Header, KernelSource, Shape};
 use super::dispatch::lock;
@@ -826,7 +826,7 @@ impl Gpu {
         lengths: &[usize],
         batch: usize,
     ) -> Result<Fft<Complex<T>>, Error> {
-        self.plan::<T, _, _>(Kind::Inverse, lengths, batch)
+        self.plan::<T, _, _>(TransformKind::Inverse, lengths, batch)
     }
 
     /// A plan of transforms of complex numbers, exponent −2πi, not normalised.
@@ -835,7 +835,7 @@ impl Gpu {
         lengths: &[usize],
         batch: usize,
     ) -> Result<Fft<Complex<T>>, Error> {
-        self.plan::<T, _, _>(Kind::Forward, lengths, batch)
+        self.plan::<T, _, _>(TransformKind::Forward, lengths, batch)
     }
 
     // Plan transforms of real fields
@@ -845,7 +845,7 @@ impl Gpu {
         lengths: &[usize],
         batch: usize,
     ) -> Result<Fft<T, Complex<T>>, Error> {
-        self.plan::<T, _, _>(Kind::FromReal, lengths, batch)
+        self.plan::<T, _, _>(TransformKind::FromReal, lengths, batch)
     }
 
     /// A plan of their inverse, exponent +2πi, not normalised; the spectrum is overwritten.
@@ -854,18 +854,18 @@ impl Gpu {
         lengths: &[usize],
         batch: usize,
     ) -> Result<Fft<Complex<T>, T>, Error> {
-        self.plan::<T, _, _>(Kind::ToReal, lengths, batch)
+        self.plan::<T, _, _>(TransformKind::ToReal, lengths, batch)
     }
 
     // Plan so many transforms
     fn plan<T: Real, I, O>(
         &self,
-        kind: Kind,
+        kind: TransformKind,
         lengths: &[usize],
         batch: usize,
     ) -> Result<Fft<I, O>, Error> {
         let double = T::PRECISION == Precision::F64;
-        let transforms = Transforms { lengths: lengths.to_vec(), batch, kind, double };
+        let transforms = TransformBatch { lengths: lengths.to_vec(), batch, kind, double };
         let numbers = transforms.numbers();
         numbers.into_iter().try_for_each(|len| self.bytes_of::<Complex<T>>(len).map(drop))?;
         let (_guard, backend, stream) = self.queue.enter();
@@ -934,7 +934,7 @@ impl Gpu {
         let fits =
             [a.len, b.len, c.len] == [[rows, inner], [inner, columns], [rows, columns]].map(count);
         assert!(fits, "matrices fit their product");
-        let product = Operation::Multiply(Product {
+        let product = Operation::Multiply(MatrixProduct {
             double: T::PRECISION == Precision::F64,
             shape: [rows, columns],
             inner,

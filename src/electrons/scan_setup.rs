@@ -500,7 +500,7 @@ struct Columns<'a> {
 }
 
 /// A signal's name, its columns in their order, and what they are.
-struct Part {
+struct SignalColumns {
     name: String,
     columns: Vec<usize>,
     axes: Vec<(Coordinate, usize)>,
@@ -511,7 +511,7 @@ impl Columns<'_> {
     fn signal<T: Real + ArrayElement>(
         &self,
         name: &str,
-        part: &Part,
+        part: &SignalColumns,
         values: &[ArrayView2<'_, f64>],
     ) -> Result<Variable<'static>, Error> {
         let (scan, mut axes) = (&self.plan.options().scan, self.series.to_vec());
@@ -536,13 +536,13 @@ impl Columns<'_> {
 
     // All parts of a row
     /// What a row has, but for the centre of mass.
-    fn parts(&self) -> Result<Vec<Part>, Invalid> {
+    fn parts(&self) -> Result<Vec<SignalColumns>, Invalid> {
         let detectors = self.plan.detectors();
         let (layout, options) = (detectors.layout(), detectors.options());
         let per_mrad = self.plan.options().probe.beam.frequency(1.0);
         let angle = Coordinate::signal("angle", "mrad", options.bin / 2.0, options.bin)?;
         let rings = vec![(angle.also("q", "1/Å", per_mrad)?, layout.rings.len())];
-        let part = |name: &str, columns: Range<usize>, axes| Part {
+        let part = |name: &str, columns: Range<usize>, axes| SignalColumns {
             name: name.into(),
             columns: columns.collect(),
             axes,
@@ -559,7 +559,7 @@ impl Columns<'_> {
             let columns = (0..layout.pattern.len())
                 .map(|k| layout.pattern.start + k % y.len() * x.len() + k / y.len());
             let axes = vec![(frequencies("qx", x)?, x.len()), (frequencies("qy", y)?, y.len())];
-            parts.push(Part { name: "four_d".into(), columns: columns.collect(), axes });
+            parts.push(SignalColumns { name: "four_d".into(), columns: columns.collect(), axes });
         }
         Ok(parts)
     }
@@ -604,7 +604,7 @@ impl Columns<'_> {
         if finishing.integrated_centre {
             let phase = |centres: &Array2<f64>| self.integral(centres.view(), finishing.edge);
             let phases = centres.iter().map(phase).collect::<Result<Vec<_>, _>>()?;
-            let part = Part { name: "idpc".into(), columns: vec![0], axes: vec![] };
+            let part = SignalColumns { name: "idpc".into(), columns: vec![0], axes: vec![] };
             signals.insert(self.signal::<T>(&part.name, &part, &views(&phases))?)?;
         }
         Ok(())
@@ -648,9 +648,9 @@ fn views(all: &[Array2<f64>]) -> Vec<ArrayView2<'_, f64>> {
 }
 
 /// Centres of mass, in columns of their own.
-fn centre_part() -> Result<Part, Invalid> {
+fn centre_part() -> Result<SignalColumns, Invalid> {
     let axes = vec![(Coordinate::labelled("axis", &["x", "y"])?, 2)];
-    Ok(Part { name: "centre_of_mass".into(), columns: vec![0, 1], axes })
+    Ok(SignalColumns { name: "centre_of_mass".into(), columns: vec![0, 1], axes })
 }
 
 // Tests of posed scans

@@ -149,8 +149,8 @@ impl LoopSimulation {
     pub fn realisation(&self, seed: u64) -> Result<Vec<LoopFrame>, Error> {
         let mut turbulence = self.simulation.turbulence(seed);
         let (frames, sets) = (self.control.settling(), self.commands.len());
-        let mut loops: Vec<Strokes> =
-            (0..sets + 2 * self.targets).map(|_| Strokes::new(&self.control)).collect();
+        let mut loops: Vec<StrokeHistory> =
+            (0..sets + 2 * self.targets).map(|_| StrokeHistory::new(&self.control)).collect();
         for k in 0..frames {
             let noise = Array1::from(turbulence.noise());
             let seen = self.exposure(&turbulence, k as f64);
@@ -161,7 +161,7 @@ impl LoopSimulation {
                 strokes.follow(&wanted, false);
             }
         }
-        let held: Vec<&Array1<f64>> = loops.iter().map(Strokes::held).collect();
+        let held: Vec<&Array1<f64>> = loops.iter().map(StrokeHistory::held).collect();
         self.measure_residuals(&turbulence, (frames - 1) as f64 + self.control.delay, &held)
     }
 
@@ -207,7 +207,7 @@ impl ControlLoop {
         if self.kind == LoopKind::Open {
             return 1;
         }
-        let (mut pushed, mut last) = (Strokes::new(self), 0);
+        let (mut pushed, mut last) = (StrokeHistory::new(self), 0);
         for k in 0..MOST_FRAMES {
             let push = if k == 0 { 1.0 } else { 0.0 };
             pushed.follow(&Array1::from_elem(1, push), k == 0);
@@ -230,13 +230,13 @@ const AT_ONCE: ControlLoop =
 const MOST_FRAMES: usize = 400;
 
 /// The strokes of a loop, the newest last.
-struct Strokes<'a> {
+struct StrokeHistory<'a> {
     control: &'a ControlLoop,
     rows: Vec<Array1<f64>>,
 }
 
 // Follow what is wanted of strokes
-impl<'a> Strokes<'a> {
+impl<'a> StrokeHistory<'a> {
     fn new(control: &'a ControlLoop) -> Self {
         Self { control, rows: Vec::new() }
     }

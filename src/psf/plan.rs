@@ -18,13 +18,13 @@ use crate::model::control::ControlLoop;
 use crate::model::system::{SlopeModel, System};
 use crate::plan::{Description, Stage};
 use crate::psf::budget::Budget;
-use crate::psf::exposures::{Exposures, Strokes};
+use crate::psf::exposures::{Exposures, StrokeCovariance};
 use crate::psf::field::Field;
 use crate::psf::files::Images;
 use crate::psf::optical_transfer::{Aperture, MOST, TelescopeTransfer};
 use crate::psf::options::{CameraOptions, EXPONENT, ErrorTerm, Exposure, StructureFunctionModel};
 use crate::psf::point_spread::PointSpread;
-use crate::psf::residual::{ResidualOptions, Residuals};
+use crate::psf::residual::{ResidualOptions, ResidualWavefronts};
 use crate::psf::structure_function::Actuators;
 use crate::tomography::ErrorSplit;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
@@ -205,7 +205,7 @@ fn why_independent(
 
 /// Says so where one covariance of all terms does not fit into memory.
 fn beyond_memory(correction: &Correction) -> Option<String> {
-    let (needed, available) = (Residuals::bytes(correction), available_memory()?);
+    let (needed, available) = (ResidualWavefronts::bytes(correction), available_memory()?);
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
     let (needed_gib, available_gib) = (gib(needed), gib(available));
     (needed > available).then(|| {
@@ -368,8 +368,8 @@ const IMAGES: &str = "images";
 
 /// Seconds that a thread takes for the singular values of a mirror, over the slopes and the square of its actuators, and a device for its
 /// eigenvectors, over the cube of the actuators; by the built-in rates.
-const ON_CORES: f64 = 1.6e-9;
-const THERE: f64 = 1e-11;
+const SINGULAR_VALUES_ON_CPU: f64 = 1.6e-9;
+const EIGENVECTORS_ON_DEVICE: f64 = 1e-11;
 
 /// Seconds that a thread takes for a point of a transform of one mode, on a grid whose side is one, by the built-in rates.
 const MODE: f64 = 3.5e-9;
@@ -397,9 +397,10 @@ impl PsfPlan {
         told.memory.host = told.memory.host.saturating_add(self.bytes());
         // Describe one covariance
         if self.independent.is_none() {
-            let residuals = Residuals::bytes(&self.correction);
+            let residuals = ResidualWavefronts::bytes(&self.correction);
             told.memory.host = told.memory.host.max(residuals).saturating_add(self.bytes());
-            let seconds = Residuals::seconds(&self.correction, self.options.control.as_ref());
+            let seconds =
+                ResidualWavefronts::seconds(&self.correction, self.options.control.as_ref());
             let work = [(CostKind::Integrals, seconds)];
             told.stages.push(Stage::shared(LOOP, &work, &Engine::default()));
         }
@@ -426,12 +427,12 @@ impl PsfPlan {
         match engine.devices().is_empty() {
             true => Stage::shared(
                 MIRROR,
-                &[(CostKind::Eigenvectors, wanted * ON_CORES * m * a * a)],
+                &[(CostKind::Eigenvectors, wanted * SINGULAR_VALUES_ON_CPU * m * a * a)],
                 engine,
             ),
             false => Stage::alone(
                 MIRROR,
-                &[(CostKind::Eigenvectors, wanted * THERE * a.powi(3))],
+                &[(CostKind::Eigenvectors, wanted * EIGENVECTORS_ON_DEVICE * a.powi(3))],
                 engine,
             ),
         }
@@ -586,7 +587,7 @@ pub struct PsfResult {
 // Expose all targets
 // What targets have of their own
 /// The errors of strokes of a target, by their names in a budget.
-type OwnErrors = Vec<(&'static str, Strokes<'static>)>;
+type OwnErrors = Vec<(&'static str, StrokeCovariance<'static>)>;
 
 /// The errors of a target. If anisoplanatism is a separate term, with the number of the mirrors' shape and C_vv of the tomographic error in the
 /// direction for which that shape is optimised.
@@ -633,7 +634,8 @@ impl PsfPlan {
         let options =
             ResidualOptions { image: &self.options.image, control, mirrors: self.mirrors, apart };
         let to = (engine, watch);
-        let residuals = Residuals::new(&self.correction, &self.reconstruction, &options, to)?;
+        let residuals =
+            ResidualWavefronts::new(&self.correction, &self.reconstruction, &options, to)?;
         let (common, known) = summed(&self.given(telescope)?, telescope)?;
         let mut made = self.exposures(None, (telescope, &common), engine)?;
         let (mut targets, count) = (Vec::new(), self.correction.targets());
@@ -688,7 +690,7 @@ impl PsfPlan {
             if let Some((shape, strokes)) = seen.reference
                 && there.is_none_or(|(known, _)| known != shape)
             {
-                let strokes = Strokes::OnHost(Cow::Borrowed(strokes));
+                let strokes = StrokeCovariance::OnHost(Cow::Borrowed(strokes));
                 let (own, _) = made.by_cause(&[("tomography", strokes)], false)?;
                 there = Some((shape, own.total().powi(2)));
             }
@@ -742,7 +744,7 @@ impl PsfPlan {
         }
         let found = self.reconstruction.run(engine, watch)?;
         let mut whole = |strokes: Array2<f64>| {
-            alone(vec![("tomography", Strokes::OnHost(Cow::Owned(strokes)))])
+            alone(vec![("tomography", StrokeCovariance::OnHost(Cow::Owned(strokes)))])
         };
         if !Self::is_plain(&self.options.correction, correction.system().targets().len()) {
             let left = correction.of(&found, engine)?;
@@ -773,7 +775,7 @@ impl PsfPlan {
             self.begin_target(t, to.1);
             let left = mirrors.left(t, (to.0, &within))?;
             let reference = mirrors.own_error(left.shape).map(|own| (left.shape, own));
-            let here = |(name, part)| (name, Strokes::OnHost(Cow::Owned(part)));
+            let here = |(name, part)| (name, StrokeCovariance::OnHost(Cow::Owned(part)));
             sink(TargetErrors { own: left.parts.into_iter().map(here).collect(), reference })?;
         }
         Ok(())
@@ -811,7 +813,7 @@ impl PsfPlan {
             let parts = [parts.tomography, parts.noise, parts.aliasing].into_iter().zip(scales);
             let strokes = CAUSES.into_iter().zip(parts).map(|(cause, (part, scale))| {
                 let strokes = scale * projector.stroke_errors(&part.view(), engine)?;
-                Ok((cause, Strokes::OnHost(Cow::Owned(strokes))))
+                Ok((cause, StrokeCovariance::OnHost(Cow::Owned(strokes))))
             });
             sink(strokes.collect::<Result<_, Error>>()?)?;
         }
@@ -830,13 +832,13 @@ impl PsfPlan {
         projector: &Projector,
         errors: &ArrayView2<f64>,
         engine: &Engine,
-    ) -> Result<Strokes<'static>, Error> {
+    ) -> Result<StrokeCovariance<'static>, Error> {
         if let (StructureFunctionModel::Stationary, Some(gpu)) =
             (self.options.image.structure, engine.devices().first())
         {
-            return Ok(Strokes::OnDevice(projector.errors_kept(gpu, errors)?));
+            return Ok(StrokeCovariance::OnDevice(projector.errors_kept(gpu, errors)?));
         }
-        Ok(Strokes::OnHost(Cow::Owned(projector.stroke_errors(errors, engine)?)))
+        Ok(StrokeCovariance::OnHost(Cow::Owned(projector.stroke_errors(errors, engine)?)))
     }
 
     // Structure functions of all terms
@@ -1021,6 +1023,7 @@ mod tests {
         let whole = run(&system, whole).targets;
         let [own, shared] = [CorrectionMode::Moao, CorrectionMode::Glao]
             .map(|mode| run(&system, by_cause(9, mode)).targets);
+        let mut sums = Vec::new();
         for ((own, shared), whole) in own.iter().zip(&shared).zip(&whole) {
             for seen in [own, shared] {
                 let names: Vec<_> = seen.budget.terms().iter().map(|term| &term.name[..]).collect();
@@ -1029,9 +1032,7 @@ mod tests {
                 assert!((strehl / seen.budget.marechal(4.8e-6) - 1.0).abs() < 0.05);
             }
             let [own, noise, folded] = CAUSES.map(|cause| of(&own.budget, cause));
-            // The truth sensor has ripples of its own, of which there are few.
-            let sum = (own + noise + folded) / of(&whole.budget, "tomography");
-            assert!((0.8..1.2).contains(&sum) && sum != 1.0, "{sum}");
+            sums.push((own + noise + folded) / of(&whole.budget, "tomography"));
             assert!(
                 own > noise && noise > 0.0 && folded > 0.01 * own,
                 "{own:e} {noise:e} {folded:e}"
@@ -1039,6 +1040,8 @@ mod tests {
             // One mirror for both is no better for either.
             assert!(of(&shared.budget, "tomography") > own);
         }
+        // The truth sensor has ripples of its own, of which there are few.
+        assert!(sums.iter().all(|sum| (0.98..1.02).contains(sum)), "{sums:?}");
         let mut wanted = by_cause(9, CorrectionMode::Moao);
         wanted.reconstructor.method = Inversion::Iterative;
         let refused = PsfPlan::new(&small(), wanted).unwrap_err().to_string();

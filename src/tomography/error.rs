@@ -53,7 +53,7 @@ impl WavefrontError {
         array: &LensletArray,
         valid: &Array2<bool>,
     ) -> Result<Self, Error> {
-        let corners = Corners::of(array, valid);
+        let corners = LensletCorners::of(array, valid);
         let slopes = 2 * corners.cells.len();
         if errors.dim() != (slopes, slopes) || slopes == 0 {
             let expected = format!("({slopes}, {slopes}), x and y of {} lenslets", slopes / 2);
@@ -156,7 +156,7 @@ impl ReconstructorPlan {
 
 // Corners of the valid lenslets
 /// The corners of valid lenslets, in the order in which they come up.
-struct Corners {
+struct LensletCorners {
     /// Lenslets along an axis, and their side in metres.
     lenslets: usize,
     side: f64,
@@ -168,7 +168,7 @@ struct Corners {
     area: Array1<f64>,
 }
 
-impl Corners {
+impl LensletCorners {
     fn of(array: &LensletArray, valid: &Array2<bool>) -> Self {
         let lenslets = array.lenslets();
         let (mut numbers, mut places) =
@@ -232,7 +232,7 @@ const SIGNS: [[f64; 4]; 3] =
 /// ε: how little waffle counts against slopes.
 const WAFFLE: f64 = 1e-7;
 
-impl Corners {
+impl LensletCorners {
     /// N' times 4d², (p, p).
     fn normal(&self) -> Array2<f64> {
         let p = self.places.len();
@@ -256,7 +256,7 @@ impl Corners {
 }
 
 // Integrate a covariance of slopes
-impl Corners {
+impl LensletCorners {
     /// C_ww of Eq. [wavefront error](https://lenslet.github.io/lenslet/tomographic-error.html#eq-wavefront-error), (p, p), m².
     fn integrate(&self, errors: &ArrayView2<f64>) -> Result<Array2<f64>, Error> {
         let singular = |error| Error::Failed {
@@ -309,7 +309,7 @@ pub(crate) fn without_modes(
 }
 
 // Map the error of a wavefront
-impl Corners {
+impl LensletCorners {
     /// Piston and tilts at the corners.
     fn modes(&self) -> Vec<Array1<f64>> {
         let along = |axis: usize| -> Array1<f64> {
@@ -380,7 +380,7 @@ mod tests {
         let errors = Array2::from_shape_fn((n, n), |(k, l)| 1e-14 * s[k] * s[l]);
         let found = WavefrontError::of(&errors.view(), &array, &valid).unwrap();
         // Compare with the parabola itself
-        let corners = Corners::of(&array, &valid);
+        let corners = LensletCorners::of(&array, &valid);
         let at = |place: &[usize; 2]| {
             let [y, x] = place.map(|k| 0.4 * (k as f64 - 3.5));
             [1.0, x, y, x * x + 2.0 * y * y + x]
@@ -418,7 +418,7 @@ mod tests {
         let array = LensletArray::new(5, 1.0).unwrap();
         let mut valid = Array2::from_elem((5, 5), false);
         [[0, 0], [0, 1], [1, 1], [3, 3], [4, 4], [4, 0]].iter().for_each(|&at| valid[at] = true);
-        assert_eq!(Corners::of(&array, &valid).parts().len(), 3);
+        assert_eq!(LensletCorners::of(&array, &valid).parts().len(), 3);
         let errors = Array2::from_diag(&Array1::from_elem(12, 1e-14));
         let error = WavefrontError::of(&errors.view(), &array, &valid).unwrap();
         assert!(error.rms > error.rms_without_tilt && error.rms_without_tilt > 0.0);

@@ -267,14 +267,14 @@ struct Answers {
 
 // Strips of points
 /// Points side by side in all rows of a target's grid.
-struct Strip {
+struct PointStrip {
     target: usize,
     start: usize,
     width: usize,
     rows: usize,
 }
 
-impl Strip {
+impl PointStrip {
     /// The first point of a row, among those of all targets.
     fn first(&self, row: usize) -> usize {
         (self.target * self.rows + row) * self.rows + self.start
@@ -293,18 +293,18 @@ impl Strip {
 
 impl Job<'_> {
     /// Strips of points, at most so wide.
-    fn strips(&self, most: usize) -> Vec<Strip> {
+    fn strips(&self, most: usize) -> Vec<PointStrip> {
         let across = self.lit.area.len().isqrt();
         let width = across.div_ceil(across.div_ceil(most));
         let strip = |k: usize| {
             let (target, start) = (k / across.div_ceil(width), k % across.div_ceil(width) * width);
-            Strip { target, start, width: width.min(across - start), rows: across }
+            PointStrip { target, start, width: width.min(across - start), rows: across }
         };
         (0..self.before.len() * across.div_ceil(width)).map(strip).collect()
     }
 
     /// Variances of the points of a strip in a row, before anything is measured.
-    fn wholes(&self, strip: &Strip, row: usize) -> &[f64] {
+    fn wholes(&self, strip: &PointStrip, row: usize) -> &[f64] {
         let variances = self.before[strip.target].variance.as_slice().unwrap_or_default();
         let first = row * strip.rows + strip.start;
         &variances[first..first + strip.width]

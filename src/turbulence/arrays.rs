@@ -9,7 +9,9 @@ use crate::model::system::System;
 use crate::turbulence::blocks::{
     CrossBlocks, between_name, few_name, slopes_name, wavefront_few_name, wavefront_name,
 };
-use crate::turbulence::plan::{Covariances, SlopeSlope, WavefrontSlopes, lattice_name};
+use crate::turbulence::plan::{
+    Covariances, GroupWavefrontSlopes, SlopeSlope, WavefrontSlopes, lattice_name,
+};
 use crate::turbulence::slope::SlopeCovariance;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, Array4, arr1};
@@ -92,15 +94,14 @@ fn add_wavefront<'a>(arrays: &mut DataSet<'a>, wavefront: &'a WavefrontSlopes) {
         WavefrontSlopes::Blocks(sets) => {
             for (set, of_set) in sets.iter().enumerate() {
                 match of_set {
-                    WavefrontSlopes::Toeplitz(problem, covariance) => {
+                    GroupWavefrontSlopes::Toeplitz(problem, covariance) => {
                         let (of_set, name) =
                             (format!("_{set}"), |k| wavefront_name(problem.is_layered(), set, k));
                         add_lattices(arrays, (problem, covariance), &of_set, name);
                     }
-                    WavefrontSlopes::Dense(values) => {
+                    GroupWavefrontSlopes::Dense(values) => {
                         add_points(arrays, &wavefront_few_name(set), values);
                     }
-                    WavefrontSlopes::Blocks(_) => unreachable!("a set has no sets"),
                 }
             }
         }

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 // What is asked of images by command
 /// What is asked of images of a plane wave.
-pub struct Asked<'a> {
+pub struct ImageRequest<'a> {
     /// The sample file, or what stands in its place.
     pub sample: String,
     /// The file to write; none for a plan alone.
@@ -42,7 +42,7 @@ pub struct Asked<'a> {
 // Image a plane wave
 /// Takes the images that the arguments ask for; returns what to print.
 pub fn image(
-    asked: &Asked,
+    asked: &ImageRequest,
     file: &SampleFile,
     engine: Engine,
     format: Option<Format>,
@@ -88,7 +88,7 @@ pub fn image(
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     let seconds = start.elapsed().as_secs_f64();
-    Ok(told((asked, output, &summary), &taken, &engine, seconds))
+    Ok(report((asked, output, &summary), &taken, &engine, seconds))
 }
 
 // Tell of images of a plane wave
@@ -101,8 +101,8 @@ fn focus(defoci: &[f64]) -> Vec<(String, String)> {
 }
 
 /// What is said of the images.
-fn told(
-    (asked, output, sample): (&Asked, &Path, &SampleSummary),
+fn report(
+    (asked, output, sample): (&ImageRequest, &Path, &SampleSummary),
     taken: &HrtemImages,
     engine: &Engine,
     seconds: f64,

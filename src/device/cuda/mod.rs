@@ -8,11 +8,12 @@ pub(crate) mod distributed;
 pub mod probe;
 
 // Imports of the CUDA backend
-use self::cusolver::Solver;
+use self::cusolver::CusolverHandle;
 use self::probe::{CudaDevice, Library, probe, require, require_function};
 use super::Device;
 use super::backend::{
-    Backend, Collective, Handle, Kind, Operation, Pages, Product, Transforms, Triangular,
+    Backend, Collective, Handle, MatrixProduct, Operation, Pages, TransformBatch, TransformKind,
+    Triangular,
 };
 use super::dispatch::lock;
 use super::gpu::{Gpu, KernelSource, Shape};
@@ -57,9 +58,9 @@ struct Cuda {
     /// Handles of cuBLAS by their stream.
     blas: Mutex<HashMap<u64, usize>>,
     /// Handles of cuSOLVER by their stream.
-    solvers: Mutex<HashMap<u64, Arc<Solver>>>,
+    solvers: Mutex<HashMap<u64, Arc<CusolverHandle>>>,
     /// Kind of transform of each plan of cuFFT, and whether it is in double precision.
-    plans: Mutex<HashMap<u64, (Kind, bool)>>,
+    plans: Mutex<HashMap<u64, (TransformKind, bool)>>,
 }
 
 // SAFETY: the driver's functions may be called from any thread with these handles.
@@ -242,7 +243,7 @@ impl Backend for Cuda {
         let start = self.call("cuMemHostAlloc", start)?.cast::<u8>();
         // SAFETY: the bytes were just allocated.
         unsafe { start.write_bytes(0, bytes) };
-        Ok(Box::new(Pinned { context: self.context, start, bytes }))
+        Ok(Box::new(PinnedMemory { context: self.context, start, bytes }))
     }
 
     // Streams and events of CUDA
@@ -479,17 +480,17 @@ impl Backend for Cuda {
     }
 
     // Plan transforms by cuFFT
-    fn plan(&self, stream: u64, transforms: &Transforms) -> Result<u64, Error> {
+    fn plan(&self, stream: u64, transforms: &TransformBatch) -> Result<u64, Error> {
         use cufft::{result, sys::cufftType};
         self.enter()?;
         self.require(require(Library::Cufft))?;
         let kind = match (transforms.kind, transforms.double) {
-            (Kind::Forward | Kind::Inverse, true) => cufftType::CUFFT_Z2Z,
-            (Kind::Forward | Kind::Inverse, false) => cufftType::CUFFT_C2C,
-            (Kind::FromReal, true) => cufftType::CUFFT_D2Z,
-            (Kind::FromReal, false) => cufftType::CUFFT_R2C,
-            (Kind::ToReal, true) => cufftType::CUFFT_Z2D,
-            (Kind::ToReal, false) => cufftType::CUFFT_C2R,
+            (TransformKind::Forward | TransformKind::Inverse, true) => cufftType::CUFFT_Z2Z,
+            (TransformKind::Forward | TransformKind::Inverse, false) => cufftType::CUFFT_C2C,
+            (TransformKind::FromReal, true) => cufftType::CUFFT_D2Z,
+            (TransformKind::FromReal, false) => cufftType::CUFFT_R2C,
+            (TransformKind::ToReal, true) => cufftType::CUFFT_Z2D,
+            (TransformKind::ToReal, false) => cufftType::CUFFT_C2R,
         };
         let plan = self.library("cufftCreate", result::create())?;
         let made = self.make_plan(plan, stream, transforms, kind);
@@ -557,19 +558,19 @@ impl Backend for Cuda {
 
 // Pinned pages of CUDA
 /// Pinned memory. Its owner also keeps the backend alive, and therefore the context.
-struct Pinned {
+struct PinnedMemory {
     context: sys::CUcontext,
     start: *mut u8,
     bytes: usize,
 }
 
 // SAFETY: plain bytes, and a handle that any thread may use.
-unsafe impl Send for Pinned {}
+unsafe impl Send for PinnedMemory {}
 // SAFETY: as above; bytes are changed through an exclusive reference only.
-unsafe impl Sync for Pinned {}
+unsafe impl Sync for PinnedMemory {}
 
 // Methods of pinned pages
-impl Pages for Pinned {
+impl Pages for PinnedMemory {
     fn address(&self) -> u64 {
         self.start as usize as u64
     }
@@ -585,7 +586,7 @@ impl Pages for Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedMemory {
     fn drop(&mut self) {
         // SAFETY: allocated by `pin`, and no copy is pending; the status cannot be reported here.
         let _ = unsafe {
@@ -620,7 +621,7 @@ impl Cuda {
         &self,
         plan: cufft::sys::cufftHandle,
         stream: u64,
-        transforms: &Transforms,
+        transforms: &TransformBatch,
         kind: cufft::sys::cufftType,
     ) -> Result<(), Error> {
         use cufft::result;
@@ -642,23 +643,23 @@ impl Cuda {
     fn transform(&self, plan: u64, [from, to]: [u64; 2]) -> Result<(), Error> {
         use cufft::result;
         let known = lock(&self.plans).get(&plan).copied();
-        let (kind, double) = known.unwrap_or((Kind::Inverse, true));
-        let direction = if kind == Kind::Inverse { 1 } else { -1 };
+        let (kind, double) = known.unwrap_or((TransformKind::Inverse, true));
+        let direction = if kind == TransformKind::Inverse { 1 } else { -1 };
         let plan = plan as cufft::sys::cufftHandle;
         let [from, to] = [from, to].map(|address| address as usize as *mut c_void);
         // SAFETY: the plan was made by this backend, and `Gpu::transform` has checked the number of fields.
         let status = unsafe {
             match (kind, double) {
-                (Kind::Forward | Kind::Inverse, true) => {
+                (TransformKind::Forward | TransformKind::Inverse, true) => {
                     result::exec_z2z(plan, from.cast(), to.cast(), direction)
                 }
-                (Kind::Forward | Kind::Inverse, false) => {
+                (TransformKind::Forward | TransformKind::Inverse, false) => {
                     result::exec_c2c(plan, from.cast(), to.cast(), direction)
                 }
-                (Kind::FromReal, true) => result::exec_d2z(plan, from.cast(), to.cast()),
-                (Kind::FromReal, false) => result::exec_r2c(plan, from.cast(), to.cast()),
-                (Kind::ToReal, true) => result::exec_z2d(plan, from.cast(), to.cast()),
-                (Kind::ToReal, false) => result::exec_c2r(plan, from.cast(), to.cast()),
+                (TransformKind::FromReal, true) => result::exec_d2z(plan, from.cast(), to.cast()),
+                (TransformKind::FromReal, false) => result::exec_r2c(plan, from.cast(), to.cast()),
+                (TransformKind::ToReal, true) => result::exec_z2d(plan, from.cast(), to.cast()),
+                (TransformKind::ToReal, false) => result::exec_c2r(plan, from.cast(), to.cast()),
             }
         };
         self.library("cufftExec", status)
@@ -701,9 +702,9 @@ impl Cuda {
     }
 
     // Multiply matrices by cuBLAS
-    fn multiply(&self, stream: u64, product: &Product) -> Result<(), Error> {
+    fn multiply(&self, stream: u64, product: &MatrixProduct) -> Result<(), Error> {
         use cublas::sys::{self, cublasOperation_t};
-        let Product { double, transposed: [is_at, is_bt], factors, a, b, c, .. } = *product;
+        let MatrixProduct { double, transposed: [is_at, is_bt], factors, a, b, c, .. } = *product;
         let [rows, columns] = product.shape.map(|size| size as i64);
         let inner = product.inner as i64;
         let (row_a, row_b) =
@@ -740,13 +741,13 @@ impl Cuda {
 
     // Find the handle of cuSOLVER
     /// The handle of cuSOLVER on a stream.
-    fn solver(&self, stream: u64) -> Result<Arc<Solver>, Error> {
+    fn solver(&self, stream: u64) -> Result<Arc<CusolverHandle>, Error> {
         let mut solvers = lock(&self.solvers);
         if let Some(solver) = solvers.get(&stream) {
             return Ok(Arc::clone(solver));
         }
         self.require(require(Library::Cusolver))?;
-        let opened = Solver::open(stream_of(stream)).map_err(|error| self.named(error))?;
+        let opened = CusolverHandle::open(stream_of(stream)).map_err(|error| self.named(error))?;
         let solver = Arc::new(opened);
         solvers.insert(stream, Arc::clone(&solver));
         Ok(solver)

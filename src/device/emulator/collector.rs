@@ -1,7 +1,7 @@
 // Tangled from book/src/kernel-builds.md: edit there, or here and run cargo tangle stitch.
 //! A backend for tests that computes nothing, and records the programs that it is asked to load.
 
-use crate::device::backend::{Backend, Handle, Operation, Pages, Transforms};
+use crate::device::backend::{Backend, Handle, Operation, Pages, TransformBatch};
 use crate::device::dispatch::lock;
 use crate::device::gpu::{Gpu, KernelSource, Shape};
 use crate::error::Error;
@@ -90,7 +90,7 @@ impl Backend for Collector {
         Ok(())
     }
 
-    fn plan(&self, _stream: u64, _transforms: &Transforms) -> Result<u64, Error> {
+    fn plan(&self, _stream: u64, _transforms: &TransformBatch) -> Result<u64, Error> {
         self.new_handle()
     }
 

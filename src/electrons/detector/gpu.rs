@@ -2,7 +2,7 @@
 //! Detectors on a device.
 
 // What detectors on a device stand on
-use super::{Area, Detectors};
+use super::{AnnulusArea, Detectors};
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Shape};
 use crate::device::headers::{BLOCK_SUM, REAL};
@@ -64,8 +64,8 @@ impl Detectors {
         lists.add((0..areas.ring_of.len() as u32).map(|k| (k, 1.0)));
         for area in &areas.annuli {
             match area {
-                Area::Rings(range) => lists.add(alike(&rings[range.clone()].concat())),
-                Area::Frequencies(list) => lists.add(alike(list)),
+                AnnulusArea::Rings(range) => lists.add(alike(&rings[range.clone()].concat())),
+                AnnulusArea::Frequencies(list) => lists.add(alike(list)),
             }
         }
         areas.segmented.iter().flatten().for_each(|sector| lists.add(alike(sector)));

@@ -49,8 +49,8 @@ kernels! {
 /// What takes waves through slices on a device.
 pub(crate) struct PassesGpu<T> {
     points: [usize; 2],
-    rows: Side<T>,
-    columns: Side<T>,
+    rows: PlaneSide<T>,
+    columns: PlaneSide<T>,
     /// For transforms of the rows, and of the columns.
     row_kernels: MultisliceKernels<T>,
     column_kernels: MultisliceKernels<T>,
@@ -58,7 +58,7 @@ pub(crate) struct PassesGpu<T> {
 }
 
 /// Transforms along one side of a plane, of which a block makes some at a time.
-pub(crate) struct Side<T> {
+pub(crate) struct PlaneSide<T> {
     together: usize,
     threads: usize,
     shared: usize,
@@ -66,7 +66,7 @@ pub(crate) struct Side<T> {
 }
 
 // Shape of the blocks of a side
-impl<T: Real> Side<T> {
+impl<T: Real> PlaneSide<T> {
     /// Transforms of so many points, some of them in a block, and the sizes of kernels that make them; none where there are no radices for the length.
     ///
     /// # Errors
@@ -112,10 +112,10 @@ impl<T: Real> PassesGpu<T> {
         [along_x, along_y]: &[Vec<Complex<f64>>; 2],
     ) -> Result<Option<Self>, Error> {
         let points = grid.points();
-        let Some((rows, across)) = Side::new(gpu, points[0], false)? else {
+        let Some((rows, across)) = PlaneSide::new(gpu, points[0], false)? else {
             return Ok(None);
         };
-        let Some((columns, down)) = Side::new(gpu, points[1], true)? else {
+        let Some((columns, down)) = PlaneSide::new(gpu, points[1], true)? else {
             return Ok(None);
         };
         let along_x: Vec<_> = along_x.iter().copied().map(T::of_complex).collect();

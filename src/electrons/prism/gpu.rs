@@ -6,7 +6,7 @@ use super::{Prism, SMatrix};
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
-use crate::electrons::multislice::gpu::Side;
+use crate::electrons::multislice::gpu::PlaneSide;
 use crate::electrons::{ProbeWave, WaveGrid};
 use crate::error::Error;
 use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
@@ -56,8 +56,8 @@ kernels! {
 // The windows of a device
 /// What makes spectra of probes out of beams on a device.
 pub(crate) struct WindowsGpu<T> {
-    rows: (Side<T>, PrismKernels<T>),
-    columns: (Side<T>, PrismKernels<T>),
+    rows: (PlaneSide<T>, PrismKernels<T>),
+    columns: (PlaneSide<T>, PrismKernels<T>),
     /// Pixels of a window, x and y.
     wide: [usize; 2],
 }
@@ -69,10 +69,10 @@ impl<T: Real> WindowsGpu<T> {
     /// Those of the device.
     pub(crate) fn new(gpu: &Gpu, window: &WaveGrid) -> Result<Option<Self>, Error> {
         let wide = window.points().map(|points| points / 2);
-        let Some((rows, across)) = Side::new(gpu, wide[0], false)? else {
+        let Some((rows, across)) = PlaneSide::new(gpu, wide[0], false)? else {
             return Ok(None);
         };
-        let Some((columns, down)) = Side::new(gpu, wide[1], true)? else {
+        let Some((columns, down)) = PlaneSide::new(gpu, wide[1], true)? else {
             return Ok(None);
         };
         Ok(Some(Self {
@@ -195,8 +195,8 @@ impl<T: Real> BeamsGpu<T> {
 // Planes of beams on a device
 /// What turns spectra of beams into planes on a device.
 pub(crate) struct PlanesGpu<T> {
-    rows: (Side<T>, PrismKernels<T>, Buffer<Complex<T>>),
-    columns: (Side<T>, PrismKernels<T>, Buffer<Complex<T>>),
+    rows: (PlaneSide<T>, PrismKernels<T>, Buffer<Complex<T>>),
+    columns: (PlaneSide<T>, PrismKernels<T>, Buffer<Complex<T>>),
 }
 
 impl<T: Real> PlanesGpu<T> {
@@ -210,8 +210,8 @@ impl<T: Real> PlanesGpu<T> {
         [along_x, along_y]: &[Vec<Complex<f64>>; 2],
     ) -> Result<Option<Self>, Error> {
         let [nx, ny] = grid.points().map(|points| points / 2);
-        let Some((rows, across)) = Side::new(gpu, nx, false)? else { return Ok(None) };
-        let Some((columns, down)) = Side::new(gpu, ny, true)? else { return Ok(None) };
+        let Some((rows, across)) = PlaneSide::new(gpu, nx, false)? else { return Ok(None) };
+        let Some((columns, down)) = PlaneSide::new(gpu, ny, true)? else { return Ok(None) };
         let upload = |factors: &[Complex<f64>]| {
             gpu.upload(&factors.iter().copied().map(T::of_complex).collect::<Vec<_>>())
         };

@@ -387,7 +387,7 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
 
 // Windows that devices sum
 /// Some beams of all ends on a device, and room for a batch of probes.
-struct Share<T> {
+struct BeamShare<T> {
     queue: Gpu,
     windows: Arc<WindowsGpu<T>>,
     beams: Arc<Vec<BeamsGpu<T>>>,
@@ -401,7 +401,7 @@ struct Share<T> {
 struct DeviceWindows<'a, T> {
     plan: &'a StemPlan,
     prism: Prism,
-    shares: Vec<Share<T>>,
+    shares: Vec<BeamShare<T>>,
     readings: Mutex<Readings<T>>,
     batch: usize,
     queues: usize,
@@ -542,10 +542,10 @@ impl StemPlan {
         windows: &Arc<WindowsGpu<T>>,
         beams: &Arc<Vec<BeamsGpu<T>>>,
         count: usize,
-    ) -> Result<Share<T>, Error> {
+    ) -> Result<BeamShare<T>, Error> {
         let window: usize = self.waves.points().iter().map(|points| points / 2).product();
         let batch = self.summed::<T>();
-        Ok(Share {
+        Ok(BeamShare {
             windows: Arc::clone(windows),
             beams: Arc::clone(beams),
             places: queue.zeros(batch)?,
@@ -559,7 +559,7 @@ impl StemPlan {
     /// What sums the shares of beams, one of so many `queues`.
     fn windows_of<'a, T: Real>(
         &'a self,
-        shares: Vec<Share<T>>,
+        shares: Vec<BeamShare<T>>,
         prism: &Prism,
         queues: usize,
     ) -> Result<DeviceWindows<'a, T>, Error> {

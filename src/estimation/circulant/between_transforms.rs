@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::estimation::circulant::gpu::CirculantGpu;
 use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{
-    self as solver, DONE, Method, SCALARS, SIZES, SolverGpu, SolverWorkspace, THREADS,
+    self as solver, DONE, SCALARS, SIZES, SolverGpu, SolverMethod, SolverWorkspace, THREADS,
 };
 use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
@@ -143,7 +143,7 @@ impl<T: Real> Between<T> {
 }
 
 // Method between the transforms
-impl<T: Real> Method<T> for Between<T> {
+impl<T: Real> SolverMethod<T> for Between<T> {
     fn solver(&self) -> Solver {
         Solver::ConjugateGradients
     }

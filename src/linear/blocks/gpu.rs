@@ -164,7 +164,7 @@ impl<T: Real> FewRows<T> {
 
 // An operator beside others
 /// An operator whose vectors go in at places of a longer vector.
-struct Beside<T> {
+struct EmbeddedOperator<T> {
     operator: Arc<dyn DeviceOperator<T>>,
     places: Buffer<i32>,
     taken: Buffer<T>,
@@ -172,7 +172,7 @@ struct Beside<T> {
 
 /// A term of operators side by side.
 enum Term<T> {
-    Operator(Beside<T>),
+    Operator(EmbeddedOperator<T>),
     /// The transpose of a few rows, which are the numbers that go in.
     Few(FewRows<T>),
 }
@@ -222,7 +222,11 @@ impl<T: Real> SideBySideGpu<T> {
                         &format!("{expected:?}"),
                     )?;
                     let taken = gpu.zeros(operator.columns())?;
-                    Term::Operator(Beside { operator, places: upload(gpu, &places)?, taken })
+                    Term::Operator(EmbeddedOperator {
+                        operator,
+                        places: upload(gpu, &places)?,
+                        taken,
+                    })
                 }
             });
         }
@@ -243,7 +247,7 @@ impl<T: Real> SideBySideGpu<T> {
         self.gpu.launch(&self.kernels.put, Shape::over(count, THREADS, [1, 1]), arguments)
     }
 
-    fn take(&self, x: &Buffer<T>, beside: &Beside<T>) -> Result<(), Error> {
+    fn take(&self, x: &Buffer<T>, beside: &EmbeddedOperator<T>) -> Result<(), Error> {
         let (places, to) = (beside.places.view(..), beside.taken.view(..));
         let count = places.len();
         let arguments = Take { x: x.view(..), places, to, count };
@@ -356,7 +360,7 @@ impl<T: Real> RowsAtPlaces<T> {
 mod tests {
     use super::*;
     use crate::device::gpu::test_backends;
-    use crate::linear::blocks::{Block, Blocks};
+    use crate::linear::blocks::{Blocks, OperatorBlock};
     use crate::linear::matrix::{Dense, gpu::MatrixGpu};
     use crate::linear::operator::gpu::OnHost;
     use crate::linear::operator::{Operator, battery};
@@ -371,7 +375,7 @@ mod tests {
         };
         let matrices = [random(3, 1), random(2, 2), random(4, 3)];
         let places = [vec![1..3, 7..8], vec![0..1, 8..9], vec![3..5, 5..7]];
-        let block = |k: usize| Block {
+        let block = |k: usize| OperatorBlock {
             operator: Arc::new(Dense::new(matrices[k].clone())) as Arc<dyn Operator<f64>>,
             transposed: false,
             rows: vec![0..1, 1..rows],

@@ -92,7 +92,7 @@ const HISTORY: usize = 512;
 
 // What a method launches
 /// What a method launches, where methods differ.
-pub(crate) trait Method<T>: Send + Sync {
+pub(crate) trait SolverMethod<T>: Send + Sync {
     /// Its name to the user.
     fn solver(&self) -> Solver;
 
@@ -110,7 +110,7 @@ pub(crate) trait Method<T>: Send + Sync {
 /// Solves A x = b on a device for one operator, as [`Solver::solve`] does on the processor.
 pub struct SolverGpu<T> {
     work: SolverWorkspace<T>,
-    method: Box<dyn Method<T>>,
+    method: Box<dyn SolverMethod<T>>,
     /// One iteration, and [`MANY`] of them.
     graphs: [Graph; 2],
     /// Iterations that the last solution took.
@@ -149,8 +149,8 @@ impl<T: Real> SolverGpu<T> {
             Solver::Minres => Lanczos::<T>::VECTORS,
         };
         let work = SolverWorkspace::of_systems(a, own + usize::from(preconditioner.is_some()), 1)?;
-        let preconditioner = Preconditioner::new(&work, preconditioner)?;
-        let method: Box<dyn Method<T>> = match solver {
+        let preconditioner = PlacedPreconditioner::new(&work, preconditioner)?;
+        let method: Box<dyn SolverMethod<T>> = match solver {
             Solver::ConjugateGradients => Box::new(Descent::new(&work, preconditioner)?),
             Solver::Minres => Box::new(Lanczos::new(&work, preconditioner)?),
         };
@@ -159,7 +159,10 @@ impl<T: Real> SolverGpu<T> {
 
     // Record the iterations of a method
     /// A solver by a method, whose iterations are recorded here.
-    pub(crate) fn of(work: SolverWorkspace<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
+    pub(crate) fn of(
+        work: SolverWorkspace<T>,
+        method: Box<dyn SolverMethod<T>>,
+    ) -> Result<Self, Error> {
         method.iterate(&work)?;
         let gpu = work.a.gpu();
         let one = gpu.record(|| method.iterate(&work))?;
@@ -297,7 +300,7 @@ impl<T: Real> SolverGpu<T> {
         ahead: usize,
         b: &Buffer<T>,
         history: &mut Vec<f64>,
-    ) -> Result<Report, Error> {
+    ) -> Result<SolverStatus, Error> {
         let (work, ahead) = (&self.work, ahead.min(HISTORY - 1));
         let [one, many] = &self.graphs;
         (0..ahead / MANY).try_for_each(|_| work.a.gpu().replay(many))?;
@@ -305,7 +308,7 @@ impl<T: Real> SolverGpu<T> {
         self.method.judge(work)?;
         let mut numbers = [0.0; SCALARS + HISTORY];
         work.states[1].read_into(&mut numbers)?;
-        let report = Report::new(&numbers);
+        let report = SolverStatus::new(&numbers);
         let new = history.len()..=report.iterations;
         let new = new.map(|k| numbers[SCALARS + k % HISTORY]);
         history.extend(new.filter(|residual| residual.is_finite()));
@@ -314,7 +317,7 @@ impl<T: Real> SolverGpu<T> {
     }
 
     // Refuse what broke on the device
-    fn refuse(&self, report: &Report, b: &Buffer<T>) -> Result<(), Error> {
+    fn refuse(&self, report: &SolverStatus, b: &Buffer<T>) -> Result<(), Error> {
         let ((fault, value), solver) = (report.fault, self.method.solver());
         let at = report.iterations + 1;
         let positive = |operator, name| solver.positive(value, (operator, name), at).map(|_| ());
@@ -366,7 +369,7 @@ pub(crate) const SIZES: [(&str, usize); 2] = [("SCALARS", SCALARS), ("HISTORY", 
 
 // Report of the device
 /// What the host wants to know of a state.
-struct Report {
+struct SolverStatus {
     iterations: usize,
     done: bool,
     /// What broke, and its value.
@@ -380,7 +383,7 @@ struct Report {
     target: f64,
 }
 
-impl Report {
+impl SolverStatus {
     fn new(numbers: &[f64; SCALARS + HISTORY]) -> Self {
         let [iterations, done, fault, value, start, residual, norm, target, ..] = *numbers;
         let (iterations, fault) = (iterations as usize, (fault as usize, value));
@@ -522,9 +525,9 @@ impl<T: Real> SolverWorkspace<T> {
 
 // Product of a preconditioner on a device
 /// P with the place of its products, or nothing where P is the identity.
-struct Preconditioner<T>(Option<(Arc<dyn DeviceOperator<T>>, Buffer<T>)>);
+struct PlacedPreconditioner<T>(Option<(Arc<dyn DeviceOperator<T>>, Buffer<T>)>);
 
-impl<T: Real> Preconditioner<T> {
+impl<T: Real> PlacedPreconditioner<T> {
     fn new(
         work: &SolverWorkspace<T>,
         p: Option<Arc<dyn DeviceOperator<T>>>,
@@ -544,7 +547,7 @@ impl<T: Real> Preconditioner<T> {
 
 // Conjugate gradients on a device
 struct Descent<T> {
-    preconditioner: Preconditioner<T>,
+    preconditioner: PlacedPreconditioner<T>,
     p: Buffer<T>,
     s: Buffer<T>,
 }
@@ -552,13 +555,16 @@ struct Descent<T> {
 impl<T: Real> Descent<T> {
     const VECTORS: usize = 2;
 
-    fn new(work: &SolverWorkspace<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
+    fn new(
+        work: &SolverWorkspace<T>,
+        preconditioner: PlacedPreconditioner<T>,
+    ) -> Result<Self, Error> {
         Ok(Self { preconditioner, p: work.vector()?, s: work.vector()? })
     }
 }
 
 // Iterate by conjugate gradients
-impl<T: Real> Method<T> for Descent<T> {
+impl<T: Real> SolverMethod<T> for Descent<T> {
     fn solver(&self) -> Solver {
         Solver::ConjugateGradients
     }
@@ -596,7 +602,7 @@ impl<T: Real> Method<T> for Descent<T> {
 }
 
 /// Room for systems, and the method that works there.
-pub(crate) type WithMethod<T> = (SolverWorkspace<T>, Box<dyn Method<T>>);
+pub(crate) type WithMethod<T> = (SolverWorkspace<T>, Box<dyn SolverMethod<T>>);
 
 /// Room for systems side by side with a preconditioner, and this method for them.
 pub(crate) fn descent<T: Real>(
@@ -606,14 +612,14 @@ pub(crate) fn descent<T: Real>(
 ) -> Result<WithMethod<T>, Error> {
     check_shapes(a.as_ref(), Some(preconditioner.as_ref()))?;
     let work = SolverWorkspace::of_systems(a, Descent::<T>::VECTORS + 1, systems)?;
-    let preconditioner = Preconditioner::new(&work, Some(preconditioner))?;
+    let preconditioner = PlacedPreconditioner::new(&work, Some(preconditioner))?;
     let method = Box::new(Descent::new(&work, preconditioner)?);
     Ok((work, method))
 }
 
 // Minimum residuals on a device
 struct Lanczos<T> {
-    preconditioner: Preconditioner<T>,
+    preconditioner: PlacedPreconditioner<T>,
     z: Buffer<T>,
     v: [Buffer<T>; 2],
     d: [Buffer<T>; 2],
@@ -625,7 +631,10 @@ impl<T: Real> Lanczos<T> {
     const VECTORS: usize = 5;
 
     // Make room for the vectors of Lanczos
-    fn new(work: &SolverWorkspace<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
+    fn new(
+        work: &SolverWorkspace<T>,
+        preconditioner: PlacedPreconditioner<T>,
+    ) -> Result<Self, Error> {
         let gpu = work.a.gpu();
         Ok(Self {
             preconditioner,
@@ -653,7 +662,7 @@ impl<T: Real> Lanczos<T> {
 }
 
 // Iterate by minimum residuals
-impl<T: Real> Method<T> for Lanczos<T> {
+impl<T: Real> SolverMethod<T> for Lanczos<T> {
     fn solver(&self) -> Solver {
         Solver::Minres
     }

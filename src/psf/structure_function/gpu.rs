@@ -2,7 +2,7 @@
 //! Modes of a mirror on a device: their squares on the pupil, and their power in its frequencies.
 
 // What sums of modes on a device stand on
-use super::{DeviceModes, Felt, Separations, Stationary, Wave, root};
+use super::{DeviceModes, Felt, Harmonic, Separations, Stationary, root};
 use crate::device::Engine;
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, BufferView, Fft, Gpu, KernelSource, Shape};
@@ -49,8 +49,8 @@ impl Felt {
     ) -> Result<Option<Box<dyn DeviceModes>>, Error> {
         let Some(gpu) = engine.devices().first() else { return Ok(None) };
         Ok(Some(match engine.precision() {
-            Precision::F64 => Box::new(ModesGpu::<f64>::new(gpu, self, plane, actuators)?),
-            Precision::F32 => Box::new(ModesGpu::<f32>::new(gpu, self, plane, actuators)?),
+            Precision::F64 => Box::new(MirrorModesGpu::<f64>::new(gpu, self, plane, actuators)?),
+            Precision::F32 => Box::new(MirrorModesGpu::<f32>::new(gpu, self, plane, actuators)?),
         }))
     }
 }
@@ -61,7 +61,7 @@ const ROOM: usize = 1 << 31;
 const MOST: usize = 256;
 
 /// What a device needs to sum modes of one mirror on one pupil.
-struct ModesGpu<T> {
+struct MirrorModesGpu<T> {
     gpu: Gpu,
     kernels: MirrorModeKernels<T>,
     /// Row and column of each lit square in the pupil, and its place in a map of the plane.
@@ -82,7 +82,7 @@ struct ModesGpu<T> {
     side: usize,
 }
 
-impl<T: Real> ModesGpu<T> {
+impl<T: Real> MirrorModesGpu<T> {
     // Prepare modes on a device
     fn new(gpu: &Gpu, felt: &Felt, plane: &Plane, actuators: usize) -> Result<Self, Error> {
         let (points, count) = (plane.points(), felt.squares.len());
@@ -160,7 +160,7 @@ impl<T: Real> ModesGpu<T> {
     }
 }
 
-impl<T: Real> DeviceModes for ModesGpu<T> {
+impl<T: Real> DeviceModes for MirrorModesGpu<T> {
     // Sum modes on a device
     fn sums(&self, strokes: &Array2<f64>) -> Result<[Array2<f64>; 2], Error> {
         let (n, half) = (self.points, self.points / 2 + 1);
@@ -342,7 +342,7 @@ fn by_separation(separations: &Separations) -> Result<(Vec<i32>, Vec<i32>), Erro
 fn waves_on_device<T: Real>(here: &Stationary) -> [Vec<T>; 2] {
     let (n, half) = (here.plane.points(), here.plane.points() / 2 + 1);
     let both = |axis: usize, count: usize| {
-        let of = |wave: Wave| here.separations.waves(axis, [n, count], here.step, wave);
+        let of = |wave: Harmonic| here.separations.waves(axis, [n, count], here.step, wave);
         [of(f64::cos), of(f64::sin)]
     };
     let [cosines, sines] = both(0, n);

@@ -2,11 +2,11 @@
 //! Errors at points on devices.
 
 // What errors at points on devices stand on
-use super::{Answers, Job, PointErrorsPlan, Strip};
+use super::{Answers, Job, PointErrorsPlan, PointStrip};
 use crate::device::gpu::{Buffer, Gpu};
 use crate::device::{Workers, engine::Engine, gather, lock};
 use crate::error::Error;
-use crate::estimation::blocks::Measured;
+use crate::estimation::blocks::MeasuredCovariance;
 use crate::estimation::blocks::gpu::{modes_of, systems_on};
 use crate::estimation::circulant::Group;
 use crate::estimation::estimate::gpu::{bytes_needed, stacked};
@@ -23,7 +23,7 @@ use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::linear::toeplitz::gpu::transforms::Choices;
 use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Tuning};
 use crate::numerics::real::{Precision, Real};
-use crate::turbulence::plan::{WavefrontCovariancePlan, WavefrontSlopes};
+use crate::turbulence::plan::{GroupWavefrontSlopes, WavefrontCovariancePlan};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use crate::watch::{Watch, check};
 use ndarray::{Array2, ArrayView2, ArrayView4, Axis, s};
@@ -138,7 +138,7 @@ impl<T: Real> Explainer<T> {
     fn explain(
         &mut self,
         job: &Job,
-        strip: &Strip,
+        strip: &PointStrip,
         row: usize,
         watch: &dyn Watch,
     ) -> Result<(Vec<ExplainedVariance>, Vec<f64>), Error> {
@@ -172,7 +172,7 @@ impl<T: Real> Explainer<T> {
         };
         let (valid, noise) = (&model.valid[..], &model.noise);
         let removed = &model.removed;
-        let measured = Measured { groups: &groups, rectangles, valid, noise, removed };
+        let measured = MeasuredCovariance { groups: &groups, rectangles, valid, noise, removed };
         let (tilts, n) = (job.tilts(), noise.variances.len());
         let unseen = (!model.removed.is_empty())
             .then(|| ModesGpu::new(gpu, [n, batch], &modes_of(&model.removed)));
@@ -334,17 +334,16 @@ fn ways<T: Real>(
             Ok(vec![layered((problem, covariance), &model.valid, &all)?])
         }
         Matrices::Blocks(rectangles, wavefronts) => {
-            let of_set = |(k, wavefront): (usize, &WavefrontSlopes)| {
+            let of_set = |(k, wavefront): (usize, &GroupWavefrontSlopes)| {
                 let (sets, places) = (&rectangles.sets, rectangles.sets.places(k));
                 match wavefront {
-                    WavefrontSlopes::Toeplitz(problem, covariance) => {
+                    GroupWavefrontSlopes::Toeplitz(problem, covariance) => {
                         let at: Vec<usize> = places.into_iter().flatten().collect();
                         layered((problem, covariance), &sets.pick(k, &model.valid), &at)
                     }
-                    WavefrontSlopes::Dense(values) => {
+                    GroupWavefrontSlopes::Dense(values) => {
                         known(gpu, job, values.view(), (&places, batch))
                     }
-                    WavefrontSlopes::Blocks(_) => unreachable!("a set has no sets"),
                 }
             };
             wavefronts.iter().enumerate().map(of_set).collect()

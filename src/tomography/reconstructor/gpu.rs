@@ -394,12 +394,12 @@ kernels! {
 
 // A matrix taken apart on a device
 /// C_mm taken apart by either method.
-pub(super) enum Apart<T> {
+pub(super) enum FactorisedCovarianceGpu<T> {
     Cholesky(CholeskyGpu<T>),
     Eigen(EigenGpu<T>),
 }
 
-impl<T: Real> Apart<T> {
+impl<T: Real> FactorisedCovarianceGpu<T> {
     /// Rows of C_tm divided by half of the matrix.
     fn halve(&self, rows: Buffer<T>) -> Result<Buffer<T>, Error> {
         match self {
@@ -416,7 +416,7 @@ impl ReconstructorPlan {
         to: (&Gpu, f64, &BlockCyclic),
         here: &HostColumns,
         watch: &dyn Watch,
-    ) -> Result<Apart<T>, Error> {
+    ) -> Result<FactorisedCovarianceGpu<T>, Error> {
         let (gpu, n) = (to.0, self.measurements);
         let stars = (&self.system.sensors()[..], &self.system.valid_lenslets()[..]);
         let matrix = self.filled::<T>(to, here, stars, watch)?;
@@ -425,10 +425,10 @@ impl ReconstructorPlan {
         self.replace_modes_on_device(gpu, here, &matrix, &|_| Ok(()))?;
         Ok(if self.method == Inversion::Eigen {
             let filter = self.filter_above(T::epsilon().in_double());
-            Apart::Eigen(EigenGpu::new(gpu, matrix, n, filter)?)
+            FactorisedCovarianceGpu::Eigen(EigenGpu::new(gpu, matrix, n, filter)?)
         } else {
             let factor = CholeskyGpu::new(gpu, matrix, n)?;
-            Apart::Cholesky(factor.map_err(|error| self.blame(error))?)
+            FactorisedCovarianceGpu::Cholesky(factor.map_err(|error| self.blame(error))?)
         })
     }
 }

@@ -2,7 +2,7 @@
 //! Covariances of slopes by the formula of four points on a graphics processor.
 
 // What four points on a device stand on
-use super::{Fall, SeenLayer, see_layers};
+use super::{Fall, MidpointLayer, see_layers};
 use crate::device::collective::BlockCyclic;
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{self, Buffer, Gpu, KernelSource, Shape};
@@ -32,11 +32,11 @@ kernels! {
     struct MidpointKernels in MIDPOINT {
         /// Sums of four points at all displacements of two lattices.
         four_points_by_lag: FourPointsByLag {
-            views: [LayerPair], layers: usize, tables: [f64], lenslets: usize, lags: usize, sums: [f64],
+            views: [MidpointLayerPair] as "LayerPair", layers: usize, tables: [f64], lenslets: usize, lags: usize, sums: [f64],
         }
         /// A block of sums of four points.
         four_points_block: FourPointsBlock<T> {
-            views: [LayerPair], layers: usize, tables: [f64], sums: [f64], lenslets: usize, lags: usize,
+            views: [MidpointLayerPair] as "LayerPair", layers: usize, tables: [f64], sums: [f64], lenslets: usize, lags: usize,
             first: [i32], second: [i32], columns: usize, pitch: usize, height: usize, values: [T],
         }
     }
@@ -46,7 +46,7 @@ kernels! {
 /// Parameters of a layer for two sensors, as the kernels read them; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct LayerPair {
+struct MidpointLayerPair {
     corners: [[f64; 2]; 2],
     steps: [[[f64; 2]; 2]; 2],
     halves: [f64; 2],
@@ -58,9 +58,9 @@ struct LayerPair {
     together: i32,
 }
 
-impl LayerPair {
+impl MidpointLayerPair {
     /// The layer pair of two sensors, with the index at which the layer's table begins; the strength is multiplied by `scale`.
-    fn new(layer: &SeenLayer, [p, q]: [usize; 2], table: i32, scale: f64) -> Self {
+    fn new(layer: &MidpointLayer, [p, q]: [usize; 2], table: i32, scale: f64) -> Self {
         let seen = [&layer.views[p], &layer.views[q]];
         let [first, last] = layer.fall.table.numbers();
         Self {
@@ -79,7 +79,7 @@ impl LayerPair {
 
 // Tables of falls on a device
 /// The tables of all layers, one after the other, and where that of each layer begins, in segments.
-fn tables(layers: &[SeenLayer]) -> (Vec<[f64; 8]>, Vec<i32>) {
+fn tables(layers: &[MidpointLayer]) -> (Vec<[f64; 8]>, Vec<i32>) {
     let (mut segments, mut known) = (Vec::new(), Vec::<(&Arc<Fall>, i32)>::new());
     let starts = layers.iter().map(|layer| {
         let same = known.iter().find(|(fall, _)| Arc::ptr_eq(fall, &layer.fall));
@@ -96,17 +96,17 @@ fn tables(layers: &[SeenLayer]) -> (Vec<[f64; 8]>, Vec<i32>) {
 
 // Block of four points on a device
 /// What a device has for all blocks.
-struct DeviceTables<'a, T> {
+struct MidpointTables<'a, T> {
     gpu: &'a Gpu,
     sensors: &'a [Sensor],
-    layers: Vec<SeenLayer>,
+    layers: Vec<MidpointLayer>,
     /// The tables, and where that of each layer begins.
     segments: Buffer<f64>,
     starts: Vec<i32>,
     kernels: MidpointKernels<T>,
 }
 
-impl<'a, T: Real> DeviceTables<'a, T> {
+impl<'a, T: Real> MidpointTables<'a, T> {
     fn on(gpu: &'a Gpu, atmosphere: &Atmosphere, sensors: &'a [Sensor]) -> Result<Self, Error> {
         let layers = see_layers(atmosphere, sensors);
         let (segments, starts) = tables(&layers);
@@ -126,8 +126,9 @@ impl<'a, T: Real> DeviceTables<'a, T> {
         let gpu = self.gpu;
         // Sum the lattices of a block
         let scale = 1.0 / (self.sensors[p].side() * self.sensors[q].side() * unit);
-        let view = |(layer, &start)| LayerPair::new(layer, [p, q], start, scale);
-        let views: Vec<LayerPair> = self.layers.iter().zip(&self.starts).map(view).collect();
+        let view = |(layer, &start)| MidpointLayerPair::new(layer, [p, q], start, scale);
+        let views: Vec<MidpointLayerPair> =
+            self.layers.iter().zip(&self.starts).map(view).collect();
         let (layers, views) = (views.len(), gpu.upload(&views)?);
         let [lenslets, others] = [p, q].map(|k| self.sensors[k].array.lenslets());
         let lags = lenslets + others - 1;
@@ -199,7 +200,7 @@ fn add_on_device<T: Real>(
     ((gpu, unit, deal), matrix): ((&Gpu, f64, &BlockCyclic), gpu::BufferView<T>),
     watch: &dyn Watch,
 ) -> Result<(), Error> {
-    let tools = DeviceTables::<T>::on(gpu, atmosphere, sensors)?;
+    let tools = MidpointTables::<T>::on(gpu, atmosphere, sensors)?;
     let pairs = pairs_of(slopes);
     let fill = |k: usize, lenslets: Lenslets, values: gpu::BufferView<T>, sizes: [usize; 2]| {
         let pair = [slopes[0].first + pairs[k][0], slopes[1].first + pairs[k][1]];

@@ -64,7 +64,7 @@ fn short(ends: [f64; 2], f: &dyn Fn(f64) -> f64) -> Vec<f64> {
 
 // Universal tables on a device
 /// The universal tables in the memory of a device.
-pub struct PhaseTables<T> {
+pub struct PhaseTablesGpu<T> {
     /// p̂, for gradients, in the precision of the computation.
     pub(crate) slope_over_distance: Buffer<T>,
     /// Ŝ, in double precision.
@@ -74,7 +74,7 @@ pub struct PhaseTables<T> {
 }
 
 // Copy the universal tables
-impl<T: Real> PhaseTables<T> {
+impl<T: Real> PhaseTablesGpu<T> {
     /// Copies the tables to a device. They are made at the first call.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ mod tests {
         let least = if size_of::<T>() == 4 { -6.0 } else { -12.0 };
         let t = (0..1000).map(|k| 10f64.powf(least + (6.0 - least) * f64::from(k) / 1000.0));
         let t: Vec<f64> = t.collect();
-        let tables = PhaseTables::<T>::on(gpu).unwrap();
+        let tables = PhaseTablesGpu::<T>::on(gpu).unwrap();
         let scales = gpu.upload(&phase_scales(outer_scale, 0.4)).unwrap();
         let (there, values) = (gpu.upload(&t).unwrap(), gpu.zeros::<f64>(4 * t.len()).unwrap());
         let kernels = PhaseKernels::<T>::load(gpu, &[]).unwrap();
@@ -197,9 +197,9 @@ mod tests {
                 let [_, _, p, rise] = errors::<f32>(&gpu, outer_scale);
                 assert!(p < 5e-7 && rise < 1e-5, "{outer_scale}, single: {p:e} {rise:e}");
             }
-            let tables = PhaseTables::<f32>::on(&gpu).unwrap();
+            let tables = PhaseTablesGpu::<f32>::on(&gpu).unwrap();
             let bytes = tables.slope_over_distance.bytes() + tables.fall.bytes();
-            assert_eq!(bytes + tables.half_mean.bytes(), PhaseTables::<f32>::bytes());
+            assert_eq!(bytes + tables.half_mean.bytes(), PhaseTablesGpu::<f32>::bytes());
         }
     }
 }

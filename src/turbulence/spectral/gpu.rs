@@ -75,7 +75,7 @@ pub fn wavefront<T: Real>(
     spectral::wavefront::check(problem, sampling)?;
     let spectrum = DeviceSpectrum::of_wavefront::<T>(problem, sampling);
     let fields = spectrum.compute::<T>(gpus, watch)?;
-    let lattice = |(pairs, lattice): (Vec<Vec<f64>>, &Lattice)| {
+    let lattice = |(pairs, lattice): (Vec<Vec<f64>>, &LagLattice)| {
         let shape = (problem.targets(), problem.stars(), 2, lattice.lags, lattice.lags);
         Array5::from_shape_vec(shape, pairs.concat())
     };
@@ -112,11 +112,11 @@ struct DeviceSpectrum {
     together: usize,
     /// g of each n = 0 … N_F/2.
     lenslet: Vec<f64>,
-    lattices: Vec<Lattice>,
+    lattices: Vec<LagLattice>,
 }
 
 /// Lags that are transformed together, from one layer or all.
-struct Lattice {
+struct LagLattice {
     lags: usize,
     /// Where the transform has lag 0.
     shift: usize,
@@ -167,7 +167,7 @@ impl DeviceSpectrum {
             pairs: pairs.len(),
             together: 1,
             lenslet: sincs(sampling, 1).iter().map(|sinc| sinc * sinc).collect(),
-            lattices: vec![Lattice { lags, shift: folded - lags / 2, layers }],
+            lattices: vec![LagLattice { lags, shift: folded - lags / 2, layers }],
         }
         .group_pairs::<T>()
     }
@@ -182,7 +182,7 @@ impl DeviceSpectrum {
             let offsets = (0..pairs).map(first).collect();
             SampledLayer::new((step, scale * step), layer.outer_scale, layer.disc, offsets)
         };
-        let lattice = |layers: &[WavefrontLayer]| Lattice {
+        let lattice = |layers: &[WavefrontLayer]| LagLattice {
             lags: problem.lags(&layers[0]),
             shift: 0,
             layers: layers.iter().map(layer).collect(),
@@ -247,8 +247,8 @@ impl DeviceSpectrum {
         let none = || Invalid::new("devices", 0, "at least one graphics processor");
         gpus.first().ok_or_else(none)?;
         self.check_count()?;
-        let workers: Vec<Worker<T>> =
-            gpus.iter().map(|gpu| Worker::new(self, gpu)).collect::<Result<_, _>>()?;
+        let workers: Vec<SpectralWorker<T>> =
+            gpus.iter().map(|gpu| SpectralWorker::new(self, gpu)).collect::<Result<_, _>>()?;
         let groups = self.pairs.div_ceil(self.together);
         let items: Vec<(usize, usize)> =
             (0..self.lattices.len() * groups).map(|k| (k / groups, k % groups)).collect();
@@ -270,7 +270,7 @@ impl DeviceSpectrum {
 
 // Device at work on groups
 /// A device with all that the groups of a spectrum need on it.
-struct Worker<'a, T: Real> {
+struct SpectralWorker<'a, T: Real> {
     spectrum: &'a DeviceSpectrum,
     gpu: &'a Gpu,
     kernels: SpectralKernels<T>,
@@ -290,7 +290,7 @@ struct Worker<'a, T: Real> {
 }
 
 // Put a device to work
-impl<'a, T: Real> Worker<'a, T> {
+impl<'a, T: Real> SpectralWorker<'a, T> {
     // Prepare a device for its groups
     fn new(spectrum: &'a DeviceSpectrum, gpu: &'a Gpu) -> Result<Self, Error> {
         let sizes = [("DERIVATIVES", spectrum.derivatives), ("PAIRS", spectrum.together)];
@@ -315,7 +315,7 @@ impl<'a, T: Real> Worker<'a, T> {
 
     // Compute the fields of one group
     /// The fields of the pairs of a lattice from number `first` on, as many as go together; each (components, K, K).
-    fn group(&self, lattice: &Lattice, first: usize) -> Result<Vec<Vec<f64>>, Error> {
+    fn group(&self, lattice: &LagLattice, first: usize) -> Result<Vec<Vec<f64>>, Error> {
         let strengths = lattice.layers.iter().map(|layer| layer.strength);
         let unit = strengths.fold(f64::MIN_POSITIVE, f64::max);
         let numbers = |layer: &SampledLayer| [layer.ratio, layer.strength / unit, layer.disc];
@@ -341,7 +341,7 @@ impl<'a, T: Real> Worker<'a, T> {
     }
 
     // Launch the kernels of a group
-    fn launch(&self, lattice: &Lattice) -> Result<(), Error> {
+    fn launch(&self, lattice: &LagLattice) -> Result<(), Error> {
         let (spectrum, length) = (self.spectrum, self.spectrum.lenslet.len());
         let (folded, layer_count) = (spectrum.folded, spectrum.layers());
         let count = 2 * layer_count * spectrum.together;

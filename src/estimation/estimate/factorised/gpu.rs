@@ -22,14 +22,14 @@ use std::sync::Mutex;
 /// A factor on a device, and the operators of the estimate.
 struct OnDevice<T> {
     gpu: Gpu,
-    factor: Factor<T>,
+    factor: FactorGpu<T>,
     /// One user at a time, as operators share their scratch.
     operators: Mutex<Operators<T>>,
     /// Unit of the matrix, rad².
     unit: f64,
 }
 
-enum Factor<T> {
+enum FactorGpu<T> {
     Cholesky(CholeskyGpu<T>),
     Eigen(EigenGpu<T>),
 }
@@ -74,10 +74,10 @@ impl<T: Real> OnDevice<T> {
         drop(matrix);
         let factor = if filtered {
             let filter = options.filter.max(n as f64 * T::epsilon().in_double());
-            Factor::Eigen(EigenGpu::new(gpu, there, n, filter)?)
+            FactorGpu::Eigen(EigenGpu::new(gpu, there, n, filter)?)
         } else {
             let factor = CholeskyGpu::new(gpu, there, n)?;
-            Factor::Cholesky(factor.map_err(|error| blame(error.pivot))?)
+            FactorGpu::Cholesky(factor.map_err(|error| blame(error.pivot))?)
         };
         let operators = Mutex::new(operators(gpu, model, options)?);
         Ok(Self { gpu: gpu.clone(), factor, operators, unit })
@@ -107,11 +107,11 @@ impl<T: Real> Factored for OnDevice<T> {
     fn solve(&self, rows: &mut Array2<f64>) -> Result<(), Error> {
         let x = upload_rows::<T>(&self.gpu, &*rows, 1.0)?;
         match &self.factor {
-            Factor::Cholesky(factor) => {
+            FactorGpu::Cholesky(factor) => {
                 factor.halve(&x)?;
                 factor.finish(x.view(..))?;
             }
-            Factor::Eigen(eigen) => {
+            FactorGpu::Eigen(eigen) => {
                 let along = eigen.project(&x)?;
                 eigen.expand(along.view(..), x.view(..))?;
             }

@@ -36,7 +36,7 @@ kernels! {
 const THREADS: usize = 256;
 
 /// A mode: the row at which it begins, and its numbers.
-pub(crate) type Mode = (usize, Vec<f64>);
+pub(crate) type RowMode = (usize, Vec<f64>);
 
 /// Modes over the rows of vectors that stand one behind the other.
 pub(crate) struct ModesGpu<T> {
@@ -61,7 +61,7 @@ impl<T: Real> ModesGpu<T> {
     pub(crate) fn new(
         gpu: &Gpu,
         [rows, vectors]: [usize; 2],
-        modes: &[Mode],
+        modes: &[RowMode],
     ) -> Result<Self, Error> {
         let (mut places, mut shapes) = (Vec::new(), Vec::new());
         for (k, (first, shape)) in modes.iter().enumerate() {
@@ -168,7 +168,7 @@ impl<T: Real> WithModesGpu<T> {
     pub(crate) fn in_common(
         operator: Arc<dyn DeviceOperator<T>>,
         rows: usize,
-        modes: &[Mode],
+        modes: &[RowMode],
         weights: &[f64],
     ) -> Result<Self, Error> {
         let vectors = vectors_of(operator.as_ref(), (rows, "modes"))?;
@@ -186,7 +186,7 @@ impl<T: Real> WithModesGpu<T> {
     pub(crate) fn taken_out(
         operator: Arc<dyn DeviceOperator<T>>,
         rows: usize,
-        modes: &[Mode],
+        modes: &[RowMode],
     ) -> Result<Self, Error> {
         let (gpu, vectors) =
             (operator.gpu().clone(), vectors_of(operator.as_ref(), (rows, "modes"))?);
@@ -272,7 +272,7 @@ mod tests {
                 (0.05f64).sqrt() * (2.0 * std::f64::consts::PI * (k * i) as f64 / 40.0).cos()
             }
         };
-        let modes: Vec<Mode> = vec![
+        let modes: Vec<RowMode> = vec![
             (3, (0..long).map(wave(1)).collect()),
             (3, (0..long).map(wave(2)).collect()),
             (50, vec![0.5; 4]),

@@ -7,7 +7,7 @@ use crate::device::gpu::{Buffer, Gpu, Graph, Shape};
 use crate::error::Error;
 use crate::linear::operator::gpu::DeviceOperator;
 use crate::linear::solver::gpu::{
-    BeginSystems, Method, MultiplyFew, SCALARS, SolverWorkspace, descent,
+    BeginSystems, MultiplyFew, SCALARS, SolverMethod, SolverWorkspace, descent,
 };
 use crate::linear::solver::{Solver, Stop, norm_of};
 use crate::numerics::real::Real;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// [`solve_together`](super::solve_together) and [`explain_together`](super::explain_together) do on cores.
 pub(crate) struct SideBySide<T> {
     work: SolverWorkspace<T>,
-    method: Box<dyn Method<T>>,
+    method: Box<dyn SolverMethod<T>>,
     iteration: Graph,
     /// What each system is asked: what ends it, and the variance that is to be explained or 0.
     asked: Buffer<f64>,
@@ -46,7 +46,10 @@ impl<T: Real> SideBySide<T> {
     }
 
     /// A solver by this method, whose iteration is recorded here.
-    pub(crate) fn of(work: SolverWorkspace<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
+    pub(crate) fn of(
+        work: SolverWorkspace<T>,
+        method: Box<dyn SolverMethod<T>>,
+    ) -> Result<Self, Error> {
         method.iterate(&work)?;
         let iteration = work.a.gpu().record(|| method.iterate(&work))?;
         Ok(Self {
@@ -91,12 +94,12 @@ impl<T: Real> SideBySide<T> {
         loop {
             (0..ahead).try_for_each(|_| self.work.a.gpu().replay(&self.iteration))?;
             watch()?;
-            let mut told = self.told()?;
-            told.truncate(asked.len());
-            if told.iter().all(|told| told.is_done) {
-                let most = told.iter().map(|told| told.iterations).max();
+            let mut systems = self.progress()?;
+            systems.truncate(asked.len());
+            if systems.iter().all(|system| system.is_done) {
+                let most = systems.iter().map(|system| system.iterations).max();
                 self.expected = most.unwrap_or(1).max(1);
-                return Ok(told);
+                return Ok(systems);
             }
             ahead = 2;
         }
@@ -127,8 +130,8 @@ impl<T: Real> SideBySide<T> {
         self.method.begin(work)
     }
 
-    /// What has become of all systems.
-    fn told(&self) -> Result<Vec<SystemProgress>, Error> {
+    /// Progress of all systems.
+    fn progress(&self) -> Result<Vec<SystemProgress>, Error> {
         self.method.judge(&self.work)?;
         let numbers = self.work.states[1].read()?;
         Ok(numbers.chunks_exact(SCALARS).take(self.work.systems).map(SystemProgress::new).collect())
@@ -221,7 +224,7 @@ impl<T: Real> SideBySide<T> {
         for _ in 0..stop.iterations {
             watch()?;
             self.work.a.gpu().replay(&self.iteration)?;
-            let told = self.told()?[0];
+            let told = self.progress()?[0];
             if told.is_done || ritz.add(told.step) {
                 break;
             }
@@ -273,7 +276,7 @@ impl SystemProgress {
 
     /// What is explained of a whole, if that is enough; nothing of a right-hand side that is zero.
     fn explained(&self, whole: f64, tolerance: f64) -> Result<ExplainedVariance, Error> {
-        let found = ExplainedVariance::told(self.variance, self.rest, self.iterations);
+        let found = ExplainedVariance::new(self.variance, self.rest, self.iterations);
         match self.fault {
             [0.0, _] => found.check(whole, tolerance)?,
             [_, 0.0] => (),

@@ -6,7 +6,7 @@ use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Gpu, Header, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::{Error, Invalid};
-use crate::linear::toeplitz::gpu::lattices::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
+use crate::linear::toeplitz::gpu::lattices::{ProductMatrix, SHARED_BY_CHOICE, Sides, Ways};
 use crate::numerics::real::Real;
 
 const SOURCE: KernelSource = KernelSource {
@@ -68,7 +68,7 @@ impl<T: Real> PlainSum<T> {
     // Make a plain sum
     /// # Errors
     /// `Invalid` where the inputs do not fit into the shared memory of a block; what the device says.
-    pub(crate) fn new(matrix: &Matrix) -> Result<Self, Error> {
+    pub(crate) fn new(matrix: &ProductMatrix) -> Result<Self, Error> {
         let gpu = matrix.gpu.clone();
         let number = |&(tap, turned): &(usize, bool)| 2 * tap as i32 + i32::from(turned);
         let terms: Vec<i32> = matrix.terms.iter().map(number).collect();
@@ -76,14 +76,15 @@ impl<T: Real> PlainSum<T> {
             taps: gpu.upload(&taps::<T>(matrix))?,
             terms: gpu.upload(&terms)?,
             places: matrix.places(1)?,
-            ways: matrix.ways(|transposed| Cut::new(matrix, transposed).compile::<T>(&gpu))?,
+            ways: matrix
+                .ways(|transposed| KernelCut::new(matrix, transposed).compile::<T>(&gpu))?,
             gpu,
         })
     }
 
     /// Whether all inputs of the matrix, and of its transpose, fit easily into the shared memory of a block.
-    pub(crate) fn fits(matrix: &Matrix) -> bool {
-        let bytes = |transposed| Cut::new(matrix, transposed).shared(size_of::<T>());
+    pub(crate) fn fits(matrix: &ProductMatrix) -> bool {
+        let bytes = |transposed| KernelCut::new(matrix, transposed).shared(size_of::<T>());
         bytes(false).max(bytes(true)) <= SHARED_BY_CHOICE.min(matrix.gpu.shared_memory())
     }
 
@@ -118,7 +119,7 @@ impl<T: Real> PlainSum<T> {
 
 // Cut kernels into taps
 /// Taps of all kernels by sublattices, (kernels, sublattices, N + M − 1, N + M − 1).
-fn taps<T: Real>(matrix: &Matrix) -> Vec<T> {
+fn taps<T: Real>(matrix: &ProductMatrix) -> Vec<T> {
     let (shape, Sides { from, to }) = (&matrix.parts.shape, matrix.points);
     let lags = from + to - 1;
     let lag = |k: usize, residue| shape.lag((k + to) % lags, residue, lags);
@@ -138,14 +139,14 @@ fn taps<T: Real>(matrix: &Matrix) -> Vec<T> {
 // Sizes of the plain sum
 /// What fixes the kernels of one direction.
 #[derive(Debug, Clone, Copy)]
-struct Cut {
+struct KernelCut {
     points: Sides<usize>,
     lattices: Sides<usize>,
     transposed: bool,
 }
 
-impl Cut {
-    fn new(matrix: &Matrix, transposed: bool) -> Self {
+impl KernelCut {
+    fn new(matrix: &ProductMatrix, transposed: bool) -> Self {
         let points = matrix.points.turned(transposed);
         Self { points, lattices: matrix.lattices().turned(transposed), transposed }
     }

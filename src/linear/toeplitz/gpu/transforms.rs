@@ -6,7 +6,7 @@ use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, BufferView, Gpu, Header, KernelSource, Shape as Launch};
 use crate::device::headers::{GENERATION, REAL};
 use crate::error::{Error, Invalid};
-use crate::linear::toeplitz::gpu::lattices::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
+use crate::linear::toeplitz::gpu::lattices::{ProductMatrix, SHARED_BY_CHOICE, Sides, Ways};
 use crate::linear::toeplitz::gpu::plain_sum::{LOOPS, WAITING};
 use crate::linear::toeplitz::gpu::short_transforms::{Radices, SHORT_TRANSFORMS, SharedLayout};
 use crate::linear::toeplitz::{Parts, fields};
@@ -95,7 +95,12 @@ struct Plan {
 
 impl Plan {
     // Plan the transforms of a matrix
-    fn new(matrix: &Matrix, tiles: &Tiles, choices: Choices, number: usize) -> Result<Self, Error> {
+    fn new(
+        matrix: &ProductMatrix,
+        tiles: &Tiles,
+        choices: Choices,
+        number: usize,
+    ) -> Result<Self, Error> {
         let least = matrix.parts.shape.least_length();
         let found = choices.radices.or_else(|| Radices::cheapest(least));
         let refused = || Invalid::new("length of transforms", least, "at most 4096 on a device");
@@ -211,11 +216,11 @@ impl Plan {
 
 // Tiles of different spectra
 /// A spectrum, and whether it is conjugate; none where there is no lattice.
-type Entry = Option<(usize, bool)>;
+type SpectrumEntry = Option<(usize, bool)>;
 
 /// The tiles of a matrix.
 struct Tiles {
-    different: Vec<[Entry; 4]>,
+    different: Vec<[SpectrumEntry; 4]>,
     /// Which stands where, (pairs of outputs, pairs of inputs): twice its number, and 1 if adjoint.
     which: Array2<i32>,
 }
@@ -225,7 +230,8 @@ impl Tiles {
     fn new(terms: &Array2<(usize, bool)>) -> Self {
         let (mut known, mut different) = (HashMap::new(), Vec::new());
         let [rows, columns] = [terms.nrows(), terms.ncols()].map(|lattices| lattices.div_ceil(2));
-        let conjugate = |entry: Entry| entry.map(|(spectrum, conjugate)| (spectrum, !conjugate));
+        let conjugate =
+            |entry: SpectrumEntry| entry.map(|(spectrum, conjugate)| (spectrum, !conjugate));
         let which = Array2::from_shape_fn((rows, columns), |(p, q)| {
             let tile = [(0, 0), (0, 1), (1, 0), (1, 1)]
                 .map(|(a, b)| terms.get((2 * p + a, 2 * q + b)).copied());
@@ -298,7 +304,7 @@ impl<T: Real> Passes<T> {
     // Make a product by transforms
     /// # Errors
     /// `Invalid` where the transforms are too long for a device; what the device says.
-    pub(crate) fn new(matrix: &Matrix, choices: Choices) -> Result<Self, Error> {
+    pub(crate) fn new(matrix: &ProductMatrix, choices: Choices) -> Result<Self, Error> {
         let (gpu, tiles) = (matrix.gpu.clone(), Tiles::new(&matrix.terms));
         let plan = Plan::new(matrix, &tiles, choices, 2 * size_of::<T>())?;
         let spectra = spectra::<T>(matrix.parts, &tiles, plan.radices.length());
@@ -522,7 +528,7 @@ mod tests {
         let (covariance, valid) = (covariance(6, 80), masks(6, 80, 1.0, 5));
         let parts = Parts::slopes(&covariance, &valid).unwrap();
         let gpu = &test_backends()[0];
-        let matrix = Matrix::new(gpu, &parts, true, None);
+        let matrix = ProductMatrix::new(gpu, &parts, true, None);
         let tiles = Tiles::new(&matrix.terms);
         let plan = Plan::new(&matrix, &tiles, Choices::default(), 16).unwrap();
         for (kib, groups, mirrored) in [(227, 6, true), (96, 6, true), (64, 3, false)] {

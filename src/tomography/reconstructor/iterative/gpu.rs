@@ -5,7 +5,7 @@
 use crate::device::gpu::Gpu;
 use crate::device::{Workers, engine::Engine, gather, lock};
 use crate::error::Error;
-use crate::estimation::blocks::{Measured, gpu::systems_on};
+use crate::estimation::blocks::{MeasuredCovariance, gpu::systems_on};
 use crate::estimation::estimate::unit_of;
 use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::numerics::real::{Precision, Real};
@@ -19,7 +19,7 @@ impl ReconstructorPlan {
     /// The solutions for right-hand sides, and their residuals, as rows, by the devices of an engine.
     pub(super) fn solve_rows_on_device(
         &self,
-        measured: &Measured,
+        measured: &MeasuredCovariance,
         rows: &Array2<f64>,
         engine: &Engine,
         watch: &dyn Watch,
@@ -32,7 +32,7 @@ impl ReconstructorPlan {
 
     fn rows_in_precision<T: Real>(
         &self,
-        measured: &Measured,
+        measured: &MeasuredCovariance,
         rows: &Array2<f64>,
         engine: &Engine,
         watch: &dyn Watch,

@@ -15,7 +15,7 @@ use crate::turbulence::direct::wavefront::{CORE, FAR, NEAR, NODES, box_filter, d
 use crate::turbulence::direct::wavefront::{Reference, field_of, references};
 use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
+use crate::turbulence::phase::gpu::{PHASE, PhaseTablesGpu, RADIAL_TABLE, phase_scales};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use crate::watch::Watch;
 use ndarray::Array5;
@@ -35,13 +35,13 @@ kernels! {
     struct WavefrontKernels in WAVEFRONT {
         /// Integrals and means near the axis.
         wavefront_close: WavefrontClose<T> {
-            views: [LayerPair], count: usize, falls: [f64], fall_discs: [f64] as "Stretch<double>",
+            views: [TargetStarLayer] as "LayerPair", count: usize, falls: [f64], fall_discs: [f64] as "Stretch<double>",
             rule: [f64], oversampling: usize, pieces: [f64], all_pieces: usize, slopes: [T],
             discs: [T] as "Stretch<real>", rules: [T] as "Rules", means: [T], all_means: usize,
         }
         /// Covariances at all displacements of some rows.
         wavefront_field: WavefrontField<T> {
-            views: [LayerPair], stride: usize, layers: usize, slopes: [T], discs: [T] as "Stretch<real>",
+            views: [TargetStarLayer] as "LayerPair", stride: usize, layers: usize, slopes: [T], discs: [T] as "Stretch<real>",
             rules: [T] as "Rules", pieces: [f64], means: [T], oversampling: usize, field: [T],
             lags: usize, begin: usize, end: usize,
         }
@@ -52,7 +52,7 @@ kernels! {
 /// Parameters of a layer for a target and a guide star, as the kernels read them.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct LayerPair {
+struct TargetStarLayer {
     first: [f64; 2],
     step: f64,
     side: f64,
@@ -61,14 +61,14 @@ struct LayerPair {
     outer_scale: f64,
     segments: [f64; 2],
     strength: f64,
-    corners: Frame,
-    middle: Frame,
+    corners: GridFrame,
+    middle: GridFrame,
 }
 
 /// First row and column, rows, columns, and the number of the first in its list.
-type Frame = [i32; 5];
+type GridFrame = [i32; 5];
 
-impl LayerPair {
+impl TargetStarLayer {
     // Make the layer pair of a wavefront
     fn new(
         problem: &WavefrontProblem,
@@ -178,7 +178,7 @@ struct Batch {
     pairs: Range<usize>,
     /// The rows of lags that they cover.
     rows: Range<usize>,
-    views: Vec<LayerPair>,
+    views: Vec<TargetStarLayer>,
     /// The lengths of their lists, of pieces and of means.
     lists: [usize; 2],
 }
@@ -195,7 +195,7 @@ impl Batch {
         let (mut views, mut lists) = (Vec::new(), [0, 0]);
         for &pair in &pairs[numbers.clone()] {
             for (layer, segments) in problem.layers().iter().zip(averages) {
-                let mut view = LayerPair::new(problem, layer, pair, segments.clone());
+                let mut view = TargetStarLayer::new(problem, layer, pair, segments.clone());
                 let oversampling = problem.grid().oversampling;
                 view.frame(problem.lags(layer), &rows, oversampling, &mut lists);
                 views.push(view);
@@ -255,10 +255,10 @@ fn rules(oversampling: usize) -> (Vec<f64>, usize) {
 
 // What a device keeps for wavefronts
 /// What the plans of a problem share on one device.
-struct DeviceTables<T> {
+struct WavefrontTables<T> {
     gpu: Gpu,
     kernels: WavefrontKernels<T>,
-    tables: Arc<PhaseTables<T>>,
+    tables: Arc<PhaseTablesGpu<T>>,
     falls: Buffer<f64>,
     slopes: Buffer<T>,
     rules: Buffer<T>,
@@ -269,10 +269,10 @@ struct DeviceTables<T> {
 const PANEL_NODES: usize = 10;
 
 // Copy what a device keeps
-impl<T: Real> DeviceTables<T> {
+impl<T: Real> WavefrontTables<T> {
     fn new(
         gpu: &Gpu,
-        tables: &Arc<PhaseTables<T>>,
+        tables: &Arc<PhaseTablesGpu<T>>,
         problem: &WavefrontProblem,
         averages: &Averages,
     ) -> Result<Self, Error> {
@@ -295,11 +295,11 @@ impl<T: Real> DeviceTables<T> {
 // Plan of a wavefront covariance
 /// Wavefront–slope covariance on one device, ready to run.
 pub struct WavefrontPlan<T> {
-    tools: Arc<DeviceTables<T>>,
+    tools: Arc<WavefrontTables<T>>,
     oversampling: usize,
     /// First layer, layers and lags of each lattice.
     lattices: Vec<[usize; 3]>,
-    batches: Vec<(Batch, Buffer<LayerPair>)>,
+    batches: Vec<(Batch, Buffer<TargetStarLayer>)>,
     pieces: Buffer<f64>,
     means: Buffer<T>,
     fields: Vec<Buffer<T>>,
@@ -315,19 +315,19 @@ impl<T: Real> WavefrontPlan<T> {
     #[cfg(any(test, feature = "command"))] // what benches time
     pub fn new(
         gpu: &Gpu,
-        tables: &Arc<PhaseTables<T>>,
+        tables: &Arc<PhaseTablesGpu<T>>,
         problem: &WavefrontProblem,
     ) -> Result<Self, Error> {
         let pairs = pairs(problem);
         let averages = Averages::new(problem);
-        let tools = Arc::new(DeviceTables::new(gpu, tables, problem, &averages)?);
+        let tools = Arc::new(WavefrontTables::new(gpu, tables, problem, &averages)?);
         Self::of_pairs(&tools, problem, &averages.layers, &pairs, SCRATCH)
     }
 
     // Make a plan for some pairs
     /// A plan of the given pairs only, with lists of `most` bytes.
     fn of_pairs(
-        tools: &Arc<DeviceTables<T>>,
+        tools: &Arc<WavefrontTables<T>>,
         problem: &WavefrontProblem,
         averages: &[Range<usize>],
         pairs: &[(usize, usize)],
@@ -373,7 +373,7 @@ impl<T: Real> WavefrontPlan<T> {
     }
 
     // Launch the kernel of the close lags
-    fn compute_close(&self, batch: &Batch, views: &Buffer<LayerPair>) -> Result<(), Error> {
+    fn compute_close(&self, batch: &Batch, views: &Buffer<TargetStarLayer>) -> Result<(), Error> {
         let (tools, [pieces, means]) = (&*self.tools, batch.lists);
         let arguments = WavefrontClose {
             views: views.view(..),
@@ -399,7 +399,7 @@ impl<T: Real> WavefrontPlan<T> {
     fn fill_field(
         &self,
         batch: &Batch,
-        views: &Buffer<LayerPair>,
+        views: &Buffer<TargetStarLayer>,
         &[first, layers, lags]: &[usize; 3],
         field: &Buffer<T>,
     ) -> Result<(), Error> {
@@ -451,7 +451,7 @@ impl<T: Real> WavefrontPlan<T> {
         let views: u64 = self.batches.iter().map(|(_, views)| views.bytes()).sum();
         let fields: u64 = self.fields.iter().map(Buffer::bytes).sum();
         let lists = self.pieces.bytes() + self.means.bytes();
-        PhaseTables::<T>::bytes() + tools.iter().sum::<u64>() + views + fields + lists
+        PhaseTablesGpu::<T>::bytes() + tools.iter().sum::<u64>() + views + fields + lists
     }
 }
 
@@ -468,11 +468,12 @@ pub fn memory<T: Real>(problem: &WavefrontProblem, pairs: usize) -> u64 {
     let batches = batches::<T>(problem, &points, &all, SCRATCH);
     let longest = batches.iter().map(Batch::bytes::<T>).max().unwrap_or(0);
     let lists = longest.max(SCRATCH.min(batches.iter().map(Batch::bytes::<T>).sum()));
-    let views: usize = batches.iter().map(|batch| batch.views.len() * size_of::<LayerPair>()).sum();
+    let views: usize =
+        batches.iter().map(|batch| batch.views.len() * size_of::<TargetStarLayer>()).sum();
     let result = problem.len() / all.len() * pairs * size_of::<T>();
     // A disc's table has some 50 segments, or a few hundred where the outer scale is far shorter than the disc.
     let discs = problem.layers().iter().filter(|layer| layer.disc > 0.0).count();
-    PhaseTables::<T>::bytes() + (result + lists + views + (discs << 17) + 4096) as u64
+    PhaseTablesGpu::<T>::bytes() + (result + lists + views + (discs << 17) + 4096) as u64
 }
 
 // Lags that a block computes
@@ -482,9 +483,9 @@ const TILE: usize = 16;
 // Share targets and stars between devices
 // Cores beside the devices
 /// What wavefronts and slopes are computed with.
-enum Worker<T> {
+enum WavefrontWorker<T> {
     Cores(Vec<Reference>),
-    Device(Arc<DeviceTables<T>>),
+    Device(Arc<WavefrontTables<T>>),
 }
 
 /// The fields of some pairs of target and star, lattice by lattice, as a device's plan reads them.
@@ -515,12 +516,12 @@ pub fn covariance<T: Real>(
 ) -> Result<WavefrontSlope, Error> {
     let (averages, pairs, gpus) = (Averages::new(problem), pairs(problem), engine.devices());
     let prepare = |gpu: &Gpu| {
-        let tables = Arc::new(PhaseTables::on(gpu)?);
-        DeviceTables::<T>::new(gpu, &tables, problem, &averages)
-            .map(|tools| Worker::Device(tools.into()))
+        let tables = Arc::new(PhaseTablesGpu::on(gpu)?);
+        WavefrontTables::<T>::new(gpu, &tables, problem, &averages)
+            .map(|tools| WavefrontWorker::Device(tools.into()))
     };
     let devices: Vec<_> = gpus.iter().map(prepare).collect::<Result<_, _>>()?;
-    let cores = engine.has_cores().then(|| Worker::Cores(references(problem)));
+    let cores = engine.has_cores().then(|| WavefrontWorker::Cores(references(problem)));
     let threads = if cores.is_some() { threads() } else { 0 };
     let pieces: Vec<_> = pieces(pairs.len(), gpus.len() + threads).collect();
     // Compute the pieces of pairs
@@ -528,8 +529,8 @@ pub fn covariance<T: Real>(
     let fields = gather(workers, pieces, watch, |worker, piece| {
         let pairs = &pairs[piece];
         match worker {
-            Worker::Cores(references) => Ok(on_cores(problem, references, pairs)),
-            Worker::Device(tools) => {
+            WavefrontWorker::Cores(references) => Ok(on_cores(problem, references, pairs)),
+            WavefrontWorker::Device(tools) => {
                 let layers = &averages.layers;
                 let plan = WavefrontPlan::of_pairs(tools, problem, layers, pairs, SCRATCH)?;
                 plan.run()?;
@@ -635,9 +636,9 @@ mod tests {
             }
             // Compute the same in many batches
             let averages = Averages::new(&problem);
-            let tables = Arc::new(PhaseTables::on(&gpu).unwrap());
+            let tables = Arc::new(PhaseTablesGpu::on(&gpu).unwrap());
             let tools =
-                Arc::new(DeviceTables::<f32>::new(&gpu, &tables, &problem, &averages).unwrap());
+                Arc::new(WavefrontTables::<f32>::new(&gpu, &tables, &problem, &averages).unwrap());
             let plan = |most| {
                 let pairs = &pairs(&problem);
                 WavefrontPlan::of_pairs(&tools, &problem, &averages.layers, pairs, most).unwrap()
