@@ -148,11 +148,11 @@ pub(crate) fn length_or_infinity(quantity: &str, x: f64) -> std::result::Result<
 // A bad line of a file
 /// A line of a system file that is refused: where it is, what it says, what was expected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{}:{line}: {}expected {}", escaped(.file), escaped(&self.complaint()), escaped(.expected))]
+#[error("{}{}expected {}", escaped(&self.location()), escaped(&self.complaint()), escaped(.expected))]
 pub struct BadLine {
-    /// The file, as it was named.
+    /// The file, as it was named; empty where there is none.
     pub file: String,
-    /// Line number, the first line being 1.
+    /// Line number, the first line being 1; 0 where values are from a dictionary and not from a text.
     pub line: usize,
     /// The key with the tables around it, `atmosphere.layers[2].fraction`; empty for the whole file.
     pub key: String,
@@ -162,6 +162,15 @@ pub struct BadLine {
     pub expected: String,
 }
 impl BadLine {
+    /// The file and the line, `keck.toml:12: `, as far as there are some.
+    pub(crate) fn location(&self) -> String {
+        match (self.file.as_str(), self.line) {
+            ("", 0) => String::new(),
+            (file, 0) => format!("{file}: "),
+            (file, line) => format!("{file}:{line}: "),
+        }
+    }
+
     fn complaint(&self) -> String {
         match &self.value {
             _ if self.key.is_empty() => String::new(),

@@ -79,9 +79,8 @@
 //! use lenslet::psf::{PsfOptions, PsfPlan};
 //! use lenslet::prelude::*;
 //!
-//! let text = std::fs::read_to_string("book/systems/small-moao.toml").unwrap();
-//! let system = System::from_toml(&text, "small-moao.toml")?;
-//! let plan = PsfPlan::new(&system, PsfOptions::from_toml(&text, "small-moao.toml")?)?;
+//! let file = SystemFile::from_file("book/systems/small-moao.toml")?;
+//! let plan = PsfPlan::new(&file.system()?, PsfOptions::from_system_file(&file)?)?;
 //! let images = plan.run(&Engine::default(), &unwatched)?;
 //! let strehl = images.targets.iter().map(|target| target.exposures[0].image.strehl);
 //! assert_eq!(strehl.map(|ratio| (1e3 * ratio).round()).collect::<Vec<_>>(), [664.0, 534.0]); // per mille
@@ -171,6 +170,8 @@ struct ReadmeExamples;
 extern crate lenslet as _;
 
 pub use error::{Error, Invalid, Result};
+#[cfg(feature = "files")]
+pub use toml;
 
 // Names that most programs use
 /// What most programs use: `use lenslet::prelude::*;`.
@@ -187,6 +188,8 @@ pub mod prelude {
     };
     pub use crate::model::{PhaseGrid, Pupil, Sensor, SlopeModel, SlopeOrder, Source, System};
     pub use crate::model::{SystemBuilder, TipTilt, Validity};
+    #[cfg(feature = "files")]
+    pub use crate::model::{SystemFile, SystemFileBuilder};
     pub use crate::numerics::Precision;
     #[cfg(feature = "factorise")]
     pub use crate::tomography::{

@@ -4,7 +4,7 @@ use crate::allocation::peak;
 use lenslet::correction::CorrectionMode;
 use lenslet::device::Engine;
 use lenslet::estimation::{EstimateOptions, EstimatePlan, SimulationOptions, SimulationPlan};
-use lenslet::model::{Atmosphere, Layer, System};
+use lenslet::model::{Atmosphere, Layer, System, SystemFile};
 use lenslet::plan::Memory;
 use lenslet::psf::{ErrorTerm, Field, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::turbulence::{CovarianceOptions, CovariancePlan, Form, Method};
@@ -52,14 +52,13 @@ fn plans_state_the_memory_that_they_take() {
     let ((stated, _), used) = peak(|| (plan.memory(), plan.run(&cpu, &unwatched).unwrap()));
     holds("simulation", &stated, used, 4);
     // A field behind one mirror: what many directions take is what one takes.
-    let small = "book/systems/small-moao.toml";
-    let text = std::fs::read_to_string(small).unwrap();
-    let mut options = PsfOptions::from_toml(&text, small).unwrap();
+    let small = SystemFile::from_file("book/systems/small-moao.toml").unwrap();
+    let mut options = PsfOptions::from_system_file(&small).unwrap();
     options.correction.mode = CorrectionMode::Ltao;
     options.image.structure = StructureFunctionModel::Stationary;
     options.image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Anisoplanatism]);
     options.field = Some(Field { size: 1e-4, step: 2e-5 });
-    let plan = PsfPlan::new(&system("small-moao"), options).unwrap();
+    let plan = PsfPlan::new(&small.system().unwrap(), options).unwrap();
     let ((stated, _), used) =
         peak(|| (plan.describe(&cpu).memory, plan.run(&cpu, &unwatched).unwrap()));
     holds("shared mirrors", &stated, used, 4);

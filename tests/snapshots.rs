@@ -5,7 +5,7 @@
 //! `cargo insta review`, or set INSTA_UPDATE=always.
 
 use lenslet::device::Engine;
-use lenslet::model::System;
+use lenslet::model::{System, SystemFile};
 use lenslet::turbulence::{
     SlopeCovariance, SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wavefront_problem,
 };
@@ -116,10 +116,9 @@ fn error_budgets() {
 #[test]
 fn image_budgets() {
     use lenslet::psf::{PsfOptions, PsfPlan};
-    let name = "book/systems/small-moao.toml";
-    let text = std::fs::read_to_string(name).unwrap();
-    let system = System::from_toml(&text, name).unwrap();
-    let plan = PsfPlan::new(&system, PsfOptions::from_toml(&text, name).unwrap()).unwrap();
+    let file = SystemFile::from_file("book/systems/small-moao.toml").unwrap();
+    let options = PsfOptions::from_system_file(&file).unwrap();
+    let plan = PsfPlan::new(&file.system().unwrap(), options).unwrap();
     let found = plan.run(&Engine::default(), &unwatched).unwrap();
     let mut told = String::new();
     for (t, target) in found.targets.iter().enumerate() {

@@ -3,6 +3,7 @@
 
 use lenslet::model::Light;
 use lenslet::prelude::*;
+use lenslet::toml;
 use proptest::prelude::*;
 use std::{fs, path::PathBuf};
 
@@ -990,9 +991,9 @@ fn shipped_systems_with_mirrors_can_be_imaged()
         if !name.ends_with(".toml") || !shipped(&name).contains("[[mirror]]") {
             continue;
         }
-        let text = shipped(&name);
-        let options = lenslet::psf::PsfOptions::from_toml(&text, &name)?;
-        let plan = lenslet::psf::PsfPlan::new(&System::from_toml(&text, &name)?, options)?;
+        let file = SystemFile::from_toml(&shipped(&name), &name)?;
+        let options = lenslet::psf::PsfOptions::from_system_file(&file)?;
+        let plan = lenslet::psf::PsfPlan::new(&file.system()?, options)?;
         let planned = plan.describe(&lenslet::device::Engine::default());
         assert!(planned.stages.iter().any(|stage| stage.seconds > 0.0), "{name}");
         posed += 1;
@@ -1020,6 +1021,223 @@ fn slopes_between_midpoints_are_refused_where_they_cannot_serve() -> Result<()> 
     refused(plan(options.slopes_only().method(Method::Spectral(None))));
     refused(EstimatePlan::new(&system, EstimateOptions::default()).map(drop));
     refused(SimulationPlan::new(&system, SimulationOptions::default()).map(drop));
+    Ok(())
+}
+
+/// The values of `GOOD`, with one of them replaced.
+fn values(change: impl Fn(&mut toml::Table)) -> toml::Table {
+    let mut values = toml::from_str(GOOD).unwrap();
+    change(&mut values);
+    values
+}
+
+#[test]
+fn a_dictionary_describes_the_same_system_as_a_file() -> Result<()> {
+    let file = SystemFile::from_value(values(|_| ()))?;
+    assert_eq!((file.system()?, file.name()), (System::from_toml(GOOD, "x.toml")?, ""));
+    // What is stored with results describes the system as well.
+    assert_eq!(System::from_toml(file.text(), "again.toml")?, file.system()?);
+    Ok(())
+}
+
+#[test]
+fn errors_of_a_dictionary_name_the_key_alone() {
+    let refused = |change: &dyn Fn(&mut toml::Table)| {
+        let error = SystemFile::from_value(values(change)).and_then(|file| file.system());
+        error.map(|_| "accepted".to_string()).unwrap_or_else(|error| error.to_string())
+    };
+    let with = |table: &str, key: &str, value: toml::Value| {
+        refused(&|values| {
+            let table = match &mut values[table] {
+                toml::Value::Array(list) => &mut list[0],
+                table => table,
+            };
+            table.as_table_mut().unwrap().insert(key.into(), value.clone());
+        })
+    };
+    let list = |values: &[f64]| toml::Value::from(values.to_vec());
+    let table = || toml::Value::from(toml::Table::new());
+    let metres = "expected a length in metres greater than 0";
+    for (found, wanted) in [
+        (with("atmosphere", "r0", (-0.15).into()), format!("atmosphere.r0 = -0.15: {metres}")),
+        (with("atmosphere", "r0", f64::NAN.into()), format!("atmosphere.r0 = nan: {metres}")),
+        (with("atmosphere", "r0", f64::INFINITY.into()), format!("atmosphere.r0 = inf: {metres}")),
+        (
+            with("atmosphere", "r0", "0.15".into()),
+            "atmosphere.r0 = \"0.15\": expected a length in metres".into(),
+        ),
+        (
+            with("atmosphere", "r0", list(&[0.15])),
+            "atmosphere.r0 = [0.15]: expected a length in metres".into(),
+        ),
+        (
+            with("atmosphere", "r0", true.into()),
+            "atmosphere.r0 = true: expected a length in metres".into(),
+        ),
+        (with("atmosphere", "r0", table()), "atmosphere.r0: expected a length in metres".into()),
+        (
+            with("atmosphere", "ro", 0.15.into()),
+            "atmosphere.ro = 0.15: expected a known key; did you mean r0?".into(),
+        ),
+        (
+            with("atmosphere", "layers", 3.into()),
+            "atmosphere.layers = 3: expected a list of tables, each under [[atmosphere.layers]]"
+                .into(),
+        ),
+        (
+            with("lenslet_array", "lenslets", 16.0.into()),
+            "lenslet_array.lenslets = 16.0: expected a whole number from 1 to 10000".into(),
+        ),
+        (
+            with("guide_star", "shift", list(&[1.0])),
+            "guide_star[0].shift = [1.0]: expected two lengths in metres, [x, y]".into(),
+        ),
+        (with("guide_star", "", 1.into()), "guide_star[0].\"\" = 1: expected".into()),
+        (
+            with("guide_star", "a\nb\u{1b}", "\u{7}".into()),
+            "guide_star[0].a b = \"\\u0007\": expected".into(),
+        ),
+        (
+            refused(&|values| drop(values.remove("atmosphere"))),
+            "atmosphere is missing: expected a table [atmosphere]".into(),
+        ),
+        (
+            refused(&|values| drop(values.insert("guide_star".into(), table()))),
+            "guide_star: expected a list of tables, each under [[guide_star]]".into(),
+        ),
+        (
+            refused(&|values| values.clear()),
+            "atmosphere is missing: expected a table [atmosphere]".into(),
+        ),
+    ] {
+        assert!(found.starts_with(&wanted), "{found} and not {wanted}");
+    }
+}
+
+#[test]
+fn a_dictionary_of_great_depth_is_refused() {
+    let in_list = |value| toml::Value::Array(vec![value]);
+    let in_table = |value| toml::Value::Table([("a".to_string(), value)].into_iter().collect());
+    let nested = |depth: usize, wrap: &dyn Fn(toml::Value) -> toml::Value| {
+        (0..depth).fold(toml::Value::from(1), |value, _| wrap(value))
+    };
+    let refused = |changes: [toml::Value; 2]| {
+        let [one, other] = changes;
+        let mut values = values(|_| ());
+        values.insert("phase".into(), one);
+        values.insert("target".into(), other);
+        SystemFile::from_value(values).and_then(|file| file.system()).unwrap_err().to_string()
+    };
+    let expected = "expected at most 64 tables and lists inside of one another";
+    for depth in [64, 200_000] {
+        let deep = [nested(depth, &in_table), nested(depth, &in_list)];
+        assert_eq!(refused(deep), format!("phase: {expected}"), "{depth}");
+        let set = SystemFile::builder().set("phase.points", nested(depth, &in_list)).build();
+        assert_eq!(set.unwrap_err().to_string(), format!("phase.points: {expected}"));
+    }
+    let last = [nested(63, &in_table), nested(63, &in_list)];
+    assert!(refused(last).starts_with("target[0] = [[[["), "the deepest that is written");
+    let path = ["a"; 200_000].join(".");
+    let long = SystemFile::builder().set(&path, 1).build().unwrap_err().to_string();
+    assert!(long.contains("expected a path of keys and numbers") && long.len() < 200, "{long}");
+}
+
+#[test]
+fn files_are_built_and_edited_with_the_errors_of_a_file() -> Result<()> {
+    let layer = |key: &str| format!("atmosphere.layers[0].{key}");
+    let built = SystemFile::builder()
+        .set("atmosphere.r0", 0.15)
+        .set("atmosphere.outer_scale", 25)
+        .set(&layer("altitude"), 0)
+        .set(&layer("fraction"), 1)
+        .set("lenslet_array.lenslets", 4)
+        .set("lenslet_array.pitch", 0.5)
+        .set("guide_star[0].zenith", 30.0)
+        .set("guide_star[1].sensor.photons", 200.0)
+        .set("guide_star[1].sensor.wavelength", 589e-9)
+        .set("guide_star[1].sensor.pixel", 0.8);
+    let file = built.clone().build()?;
+    assert_eq!(file.system()?, System::from_toml(file.text(), "x.toml")?);
+    assert_eq!(file.system()?.guide_stars().len(), 2);
+    let refused = |path: &str, value: toml::Value| {
+        built.clone().set(path, value).build().unwrap_err().to_string()
+    };
+    for (path, value, wanted) in [
+        (
+            "atmosphere.r0",
+            0.into(),
+            "atmosphere.r0 = 0: expected a length in metres greater than 0",
+        ),
+        ("image.pixle", 4.into(), "image.pixle = 4: expected a known key; did you mean pixel?"),
+        (
+            "guide_star[1].sensor.pixel",
+            "x".into(),
+            "guide_star[1].sensor.pixel = \"x\": expected an angle",
+        ),
+        (
+            "guide_star[3].zenith",
+            1.into(),
+            "guide_star[3].zenith: expected a path of keys and numbers",
+        ),
+        ("atmosphere.r0.x", 1.into(), "atmosphere.r0.x: expected a path of keys and numbers"),
+    ] {
+        let found = refused(path, value);
+        assert!(found.starts_with(wanted), "{found} and not {wanted}");
+    }
+    assert!(
+        SystemFile::builder().build().unwrap_err().to_string().starts_with("atmosphere is missing")
+    );
+    // An edited file has its name, and the lines of its new text.
+    let edited = SystemFile::from_toml(GOOD, "x.toml")?.to_builder();
+    let wrong = edited.clone().set("atmosphere.cone_gradient", "pupil").set("atmosphere.r0", 0);
+    let message = "x.toml:3: atmosphere.r0 = 0: expected a length in metres greater than 0";
+    assert_eq!(wrong.build().unwrap_err().to_string(), message);
+    let fewer = edited.remove("guide_star[0]").remove("target").build()?.system()?;
+    assert_eq!((fewer.guide_stars().len(), fewer.targets().len()), (1, 0));
+    Ok(())
+}
+
+#[test]
+fn editing_leaves_texts_as_they_are() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let mut files = 0;
+    for entry in fs::read_dir(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("book/systems"))? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let text = fs::read_to_string(&path)?;
+        for text in [text.clone(), text.replace('\n', "\r\n"), text.trim_end().to_string()] {
+            let file = SystemFile::from_toml(&text, "x.toml")?;
+            assert_eq!(file.to_builder().text(), text, "{}", path.display());
+        }
+        files += 1;
+    }
+    assert!(files > 10, "{files} files");
+    Ok(())
+}
+
+/// A command reads its system file once: of a pipe, a second reading would find nothing.
+#[cfg(unix)]
+#[test]
+fn commands_read_their_file_once() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    use std::process::{Command, Stdio};
+    for args in [
+        "psf /dev/stdin --plan",
+        "reconstruct /dev/stdin --plan",
+        "estimate /dev/stdin --plan",
+        "covariance /dev/stdin --plan",
+        "simulate /dev/stdin --plan",
+        "learn /dev/stdin --plan",
+        "info /dev/stdin",
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lenslet"));
+        let piped = command.args(args.split(' ')).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = piped.stderr(Stdio::piped()).spawn()?;
+        let text = shipped("small-moao.toml");
+        std::io::Write::write_all(&mut child.stdin.take().ok_or("no pipe")?, text.as_bytes())?;
+        let output = child.wait_with_output()?;
+        assert!(output.status.success(), "{args}: {}", String::from_utf8_lossy(&output.stderr));
+    }
     Ok(())
 }
 
@@ -1054,6 +1272,17 @@ fn answer(text: &str) {
         }
         Err(other) => panic!("{other}"),
     }
+    edited(text);
+}
+
+/// Expects that what can be parsed can be edited, and is the same as a dictionary.
+fn edited(text: &str) {
+    let Ok(file) = SystemFile::from_toml(text, "x.toml") else { return };
+    let edited = file.to_builder().set("atmosphere.r0", 0.2).remove("target").text();
+    assert!(SystemFile::from_toml(&edited, "x.toml").is_ok(), "{text:?} as {edited:?}");
+    let Ok(values) = toml::from_str(text) else { return };
+    let same = SystemFile::from_value(values).and_then(|file| file.system()).ok();
+    assert_eq!(same, file.system().ok(), "{text}");
 }
 
 proptest! {

@@ -2,7 +2,7 @@
 
 use crate::cli::{Checked, Run};
 use lenslet::formats::Imported;
-use lenslet::model::System;
+use lenslet::model::SystemFile;
 use lenslet::psf::PsfOptions;
 use std::path::PathBuf;
 
@@ -17,9 +17,9 @@ fn examples_are_written_as_they_were() {
     for name in EXAMPLES {
         let text = std::fs::read_to_string(example(name)).unwrap();
         let imported = Imported::from_tiptop(&text, &format!("{name}.ini")).unwrap();
-        let system = System::from_toml(&imported.toml, name).unwrap();
-        let options = PsfOptions::from_toml(&imported.toml, name).unwrap();
-        assert_eq!(options.correction.weights.len(), system.targets().len());
+        let file = SystemFile::from_toml(&imported.toml, name).unwrap();
+        let options = PsfOptions::from_system_file(&file).unwrap();
+        assert_eq!(options.correction.weights.len(), file.system().unwrap().targets().len());
         insta::assert_snapshot!(format!("import_{name}"), imported.toml);
     }
 }
@@ -96,13 +96,14 @@ fn directions_of_optimisation_are_no_images() -> Checked {
         said.contains("9 targets, 28 directions without images that mirrors are for"),
         "{said}"
     );
-    let system = System::from_file(run.path("mavis.toml"))?;
+    let file = SystemFile::from_file(run.path("mavis.toml"))?;
+    let system = file.system()?;
     assert_eq!((system.targets().len(), system.optimisation().len()), (9, 28));
     let plan = run.lenslet("psf mavis.toml --plan --json")?;
     let told: serde_json::Value = serde_json::from_slice(&plan.stdout)?;
     assert!(told.to_string().contains("images of 9 targets"), "{told}");
     // A target in a direction of the optimisation has its weight, the others of the file have none.
-    let options = PsfOptions::from_toml(&std::fs::read_to_string(run.path("mavis.toml"))?, "m")?;
+    let options = PsfOptions::from_system_file(&file)?;
     let correction = lenslet::correction::Correction::new(&system, &options.correction)?;
     assert_eq!((correction.targets(), correction.system().targets().len()), (9, 37));
     Ok(())

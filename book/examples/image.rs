@@ -1,6 +1,6 @@
 //! Draws the figures of the chapters on the image into the folder that is given.
 
-use lenslet::model::Pupil;
+use lenslet::model::{Pupil, SystemFile};
 use lenslet::plot::{Figure, PictureFormat, plot_stars};
 use lenslet::psf::{
     Actuators, Aperture, Budget, CameraOptions, OpticalTransfer, TelescopeTransfer,
@@ -165,7 +165,7 @@ fn exposures(
     path: &Path,
 ) -> Result<(), Box<dyn Error>> {
     let text = "image = { wavelengths = [0.64e-6, 1.25e-6, 2.2e-6], pixel = 6.0, pixels = 241, jitter = 3.0 }";
-    let options = CameraOptions::from_toml(text, "image.rs")?;
+    let options = CameraOptions::from_system_file(&SystemFile::from_toml(text, "image.rs")?)?;
     let seen = options.expose(telescope, beyond, 8.0)?;
     let title =
         |wavelength: f64, strehl: f64| format!("{:.2} µm, Strehl {strehl:.2}", 1e6 * wavelength);

@@ -2,7 +2,7 @@
 //! residual wavefront next to the computed ones, into the given folder.
 
 use lenslet::device::Engine;
-use lenslet::model::System;
+use lenslet::model::SystemFile;
 use lenslet::plot::{Figure, PictureFormat, plot_budgets};
 use lenslet::psf::{
     Budget, ErrorTerm, LoopFrame, LoopSimulation, PointSpread, PsfOptions, PsfPlan,
@@ -24,9 +24,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let folder = PathBuf::from(args.next().ok_or("the output folder is missing")?);
     let count = args.next().map_or(Ok(REALISATIONS), |count| count.parse())?;
-    let text = std::fs::read_to_string(SYSTEM)?;
-    let system = System::from_toml(&text, SYSTEM)?;
-    let mut options = PsfOptions::from_toml(&text, SYSTEM)?;
+    let file = SystemFile::from_file(SYSTEM)?;
+    let (system, mut options) = (file.system()?, PsfOptions::from_system_file(&file)?);
     // Terms as if they were independent, each of which is compared with a part of the residual.
     options.image.terms =
         Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag]);

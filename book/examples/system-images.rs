@@ -1,7 +1,7 @@
 //! Draws the images of a system's targets into the folder that is given.
 
 use lenslet::device::Engine;
-use lenslet::model::{Source, System};
+use lenslet::model::{Source, System, SystemFile};
 use lenslet::plot::{
     FieldPicture, PictureFormat, plot_budgets, plot_field, plot_profiles, plot_stars,
 };
@@ -14,9 +14,9 @@ const SYSTEM: &str = "book/systems/small-moao.toml";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
-    let text = std::fs::read_to_string(SYSTEM)?;
-    let system = System::from_toml(&text, SYSTEM)?;
-    let plan = PsfPlan::new(&system, PsfOptions::from_toml(&text, SYSTEM)?)?;
+    let file = SystemFile::from_file(SYSTEM)?;
+    let (system, options) = (file.system()?, PsfOptions::from_system_file(&file)?);
+    let plan = PsfPlan::new(&system, options.clone())?;
     let found = plan.run(&Engine::default(), &unwatched)?;
     let titles: Vec<String> = found
         .targets
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let budgets = [("target 0", &first.budget), ("target 1", &second.budget)];
     let picture = plot_budgets(&budgets, "small-moao.toml: error budget", PictureFormat::Svg)?;
     std::fs::write(folder.join("budget-bars.svg"), picture)?;
-    field(&system, &text, &folder)?;
+    field(&system, options, &folder)?;
     galaxies(&folder)
 }
 
@@ -53,9 +53,8 @@ fn directions(system: &System) -> [Vec<[f64; 2]>; 2] {
 }
 
 /// Maps of a field of 96 arcseconds, of images as if errors were stationary.
-fn field(system: &System, text: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
+fn field(system: &System, mut options: PsfOptions, folder: &Path) -> Result<(), Box<dyn Error>> {
     let field = Field { size: 96.0 * ARCSEC, step: 8.0 * ARCSEC };
-    let mut options = PsfOptions::from_toml(text, SYSTEM)?;
     options.field = Some(field);
     options.image.structure = StructureFunctionModel::Stationary;
     let found = PsfPlan::new(system, options)?.run(&Engine::default(), &unwatched)?;
@@ -80,9 +79,8 @@ fn field(system: &System, text: &str, folder: &Path) -> Result<(), Box<dyn Error
 /// The energy in a box over a field like that of MOSAIC, in fewer directions than the file asks for.
 fn galaxies(folder: &Path) -> Result<(), Box<dyn Error>> {
     const GALAXIES: &str = "book/systems/mosaic-field.toml";
-    let text = std::fs::read_to_string(GALAXIES)?;
-    let system = System::from_toml(&text, GALAXIES)?;
-    let mut options = PsfOptions::from_toml(&text, GALAXIES)?;
+    let file = SystemFile::from_file(GALAXIES)?;
+    let (system, mut options) = (file.system()?, PsfOptions::from_system_file(&file)?);
     let field = Field { size: 120.0 * ARCSEC, step: 30.0 * ARCSEC };
     options.field = Some(field);
     let plan = PsfPlan::new(&system, options)?;

@@ -202,13 +202,15 @@ pub fn exposure_table(times: &ExposureTimes, engine: &str) -> String {
 mod tests {
     use super::*;
     use crate::bench::reconstruct::SYSTEM;
+    use crate::model::SystemFile;
     use crate::watch::unwatched;
 
     #[test]
     fn both_structure_functions_are_timed() {
         let (name, text) = SYSTEM;
-        let system = System::from_toml(text, name).unwrap();
-        let mut options = PsfOptions::from_toml(text, name).unwrap();
+        let file = SystemFile::from_toml(text, name).unwrap();
+        let system = file.system().unwrap();
+        let mut options = PsfOptions::from_system_file(&file).unwrap();
         options.image.pixels = 16;
         let times = time_images(&system, &options, (&Engine::default(), 1), &unwatched).unwrap();
         let sum: f64 = times.stages.iter().map(|(_, seconds)| seconds).sum();

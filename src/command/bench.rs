@@ -16,6 +16,7 @@ use crate::error::{Error, Invalid};
 use crate::estimation::inversion::Inversion;
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
+use crate::model::system_file::SystemFile;
 use crate::numerics::real::Precision;
 use crate::psf::PsfOptions;
 use crate::tomography::reconstructor::ReconstructorOptions;
@@ -265,10 +266,9 @@ fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
 // Measure the reconstructors of systems
 fn bench_reconstruct(args: &ReconstructBenchArgs) -> Result<String, Error> {
     let read = |path: &PathBuf| -> Result<_, Error> {
-        let (system, text) = System::with_text(path)?;
-        let name = path.display().to_string();
-        let options = ReconstructorOptions::from_toml(&text, &name)?;
-        Ok((name, system, options))
+        let file = SystemFile::from_file(path)?;
+        let options = ReconstructorOptions::from_system_file(&file)?;
+        Ok((path.display().to_string(), file.system()?, options))
     };
     let mut systems = args.systems.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     if systems.is_empty() {
@@ -304,17 +304,14 @@ fn bench_reconstruct(args: &ReconstructBenchArgs) -> Result<String, Error> {
 
 // Measure the images of systems
 fn bench_image(args: &ImageBenchArgs) -> Result<String, Error> {
-    let posed = |(text, name): (&str, &str), system: System| {
-        Ok::<_, Error>((name.to_string(), system, PsfOptions::from_toml(text, name)?))
+    let posed = |file: SystemFile| -> Result<_, Error> {
+        Ok((file.name().to_string(), file.system()?, PsfOptions::from_system_file(&file)?))
     };
-    let read = |path: &PathBuf| {
-        let (system, text) = System::with_text(path)?;
-        posed((&text, &path.display().to_string()), system)
-    };
-    let mut systems = args.systems.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
+    let read = |path: &PathBuf| SystemFile::from_file(path).and_then(posed);
+    let mut systems = args.systems.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     if systems.is_empty() {
         let (name, text) = bench::reconstruct::SYSTEM;
-        systems.push(posed((text, name), System::from_toml(text, name)?)?);
+        systems.push(posed(SystemFile::from_toml(text, name)?)?);
     }
     let engine = with_speed(Engine::open(args.device, args.precision)?, false)?;
     let terminal = Terminal::new(true);
@@ -339,8 +336,9 @@ fn bench_image(args: &ImageBenchArgs) -> Result<String, Error> {
 /// The times of exposures of the mirror of the paper.
 fn exposed(engine: &Engine, terminal: &Terminal) -> Result<bench::image::ExposureTimes, Error> {
     let (name, text) = bench::image::EXPOSED;
-    let (system, options) = (System::from_toml(text, name)?, PsfOptions::from_toml(text, name)?);
-    bench::image::time_exposures(&system, &options, engine, terminal)
+    let file = SystemFile::from_toml(text, name)?;
+    let options = PsfOptions::from_system_file(&file)?;
+    bench::image::time_exposures(&file.system()?, &options, engine, terminal)
 }
 
 // Measure scans of silicon

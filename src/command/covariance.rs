@@ -12,6 +12,7 @@ use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
+use crate::model::system_file::SystemFile;
 use crate::numerics::real::Precision;
 use crate::plot::{ColourScale, CovarianceView, Pairs, PictureFormat};
 use crate::plot::{plot_covariance, plot_wavefront_covariance};
@@ -111,7 +112,10 @@ fn parse_pair(text: &str) -> Result<Pairs, Invalid> {
 
 // Compute a covariance for a file
 /// Computes the covariances that the arguments ask for; returns what to print.
-pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
+pub fn covariance(
+    args: &CovarianceArgs,
+    read: Result<(System, SystemFile), Error>,
+) -> Result<String, Error> {
     // Check the output and the plot
     let plot = args.plot.as_deref();
     let picture =
@@ -123,7 +127,7 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
-    let (system, text) = System::with_text(&args.system)?;
+    let (system, file) = read?;
     let plan = CovariancePlan::new(&system, options(args)?)?;
     // Settle what can be drawn
     if let ("blocks" | "dense", Some(path)) = (plan.form(), &args.plot) {
@@ -154,7 +158,7 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let mut archive = AtomicFile::new(output)?;
     let mut arrays = covariance_arrays(&computed, &system);
     let (method, error) = method_and_error(&plan, args.device, args.precision);
-    Provenance::new(&command_line(), &method, &text).tolerance(Some(error)).note(&mut arrays);
+    Provenance::new(&command_line(), &method, file.text()).tolerance(Some(error)).note(&mut arrays);
     archive.fill(|file| arrays.write(file, format, args.precision))?;
     let drawing = picture.zip(view.as_ref()).map(|((path, drawn_as), view)| {
         terminal.writes(path);

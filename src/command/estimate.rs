@@ -23,6 +23,7 @@ use crate::formats::slopes::ReadSlopes;
 use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::Solver;
 use crate::model::system::System;
+use crate::model::system_file::SystemFile;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::numerics::real::Precision;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
@@ -126,8 +127,8 @@ pub enum Preconditioner {
 // Options of an estimate as asked
 impl EstimateArgs {
     /// What the system file says, and the arguments overrule.
-    fn options(&self, text: &str) -> Result<EstimateOptions, Error> {
-        let said = ReconstructorOptions::from_toml(text, &self.system.display().to_string())?;
+    fn options(&self, file: &SystemFile) -> Result<EstimateOptions, Error> {
+        let said = ReconstructorOptions::from_system_file(file)?;
         let solver = self.solver_options();
         Ok(solver
             .method(self.method.unwrap_or(said.method))
@@ -154,7 +155,10 @@ impl EstimateArgs {
 const LONG: f64 = 10.0;
 
 /// Estimates the wavefronts that the arguments ask for; returns what to print.
-pub fn estimate(args: &EstimateArgs) -> Result<Outcome, Error> {
+pub fn estimate(
+    args: &EstimateArgs,
+    read: Result<(System, SystemFile), Error>,
+) -> Result<Outcome, Error> {
     // Check the files of the estimate
     let plot = args.plot.as_deref();
     let picture =
@@ -169,11 +173,11 @@ pub fn estimate(args: &EstimateArgs) -> Result<Outcome, Error> {
     let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
-    let (system, text) = System::with_text(&args.system)?;
+    let (system, file) = read?;
     if let Some((path, _)) = picture {
         check_lit(&system, path)?;
     }
-    let plan = EstimatePlan::new(&system, args.options(&text)?)?;
+    let plan = EstimatePlan::new(&system, args.options(&file)?)?;
     // Refuse an interpolation of nothing
     if let (Some(interpolation), false) = (args.interpolation, plan.interpolates()) {
         let expected = "no such option, as nothing is interpolated: layers have grids of their own only in the Toeplitz form, under \
@@ -237,7 +241,7 @@ pub fn estimate(args: &EstimateArgs) -> Result<Outcome, Error> {
     let about = "whether the residual met the tolerance";
     arrays.add("converged", arr1(&estimates.converged())).dimensions("frame").long_name(about);
     arrays.add_table("slope_table", slope_table(&system));
-    let origin = Provenance::new(&command_line(), &plan.describe(&engine).method, &text);
+    let origin = Provenance::new(&command_line(), &plan.describe(&engine).method, file.text());
     origin.tolerance(Some(args.tolerance)).note(&mut arrays);
     terminal.writes(output);
     let mut draft = AtomicFile::new(output)?;

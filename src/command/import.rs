@@ -7,9 +7,11 @@ use super::summary::{Outcome, align, count, file_json, file_lines};
 use super::telemetry::import_telemetry;
 use crate::error::Error;
 use crate::files::atomic_file::{AtomicFile, check_files};
+use crate::files::spanned_toml::read_text;
 use crate::formats::aot::is_telemetry;
 use crate::formats::tiptop::{Imported, ImportedKey, KeyStatus};
 use crate::model::system::System;
+use crate::model::system_file::SystemFile;
 use crate::psf::PsfOptions;
 use clap::Args;
 use serde_json::json;
@@ -42,8 +44,10 @@ pub fn import(args: &ImportArgs) -> Result<Outcome, Error> {
     let outputs: Vec<_> = args.output.iter().map(|path| ("output", path.as_path())).collect();
     check_files(&[("parameter file", &args.file)], &outputs)?;
     let name = args.file.display().to_string();
-    let imported = Imported::from_tiptop(&System::text(&args.file)?, &name)?;
-    let options = PsfOptions::from_toml(&imported.toml, &name)?;
+    let imported =
+        Imported::from_tiptop(&read_text(&args.file, 16 << 20, "a system file")?, &name)?;
+    let file = SystemFile::from_toml(&imported.toml, &name)?;
+    let options = PsfOptions::from_system_file(&file)?;
     let Some(output) = &args.output else {
         return Ok(Outcome { text: imported.toml.clone(), ..warned(&imported) });
     };
@@ -51,7 +55,7 @@ pub fn import(args: &ImportArgs) -> Result<Outcome, Error> {
     let text = match (args.json, args.quiet) {
         (true, _) => json_of(args, &imported),
         (false, true) => String::new(),
-        (false, false) => lines_of(args, &imported, &options)?,
+        (false, false) => lines_of(args, &imported, (&file.system()?, &options))?,
     };
     let all = warned(&imported).warnings;
     Ok(Outcome::from(text).warned(all))
@@ -68,8 +72,11 @@ fn warned(imported: &Imported) -> Outcome {
 }
 
 // Tell what was imported
-fn lines_of(args: &ImportArgs, imported: &Imported, options: &PsfOptions) -> Result<String, Error> {
-    let system = System::from_toml(&imported.toml, "imported")?;
+fn lines_of(
+    args: &ImportArgs,
+    imported: &Imported,
+    (system, options): (&System, &PsfOptions),
+) -> Result<String, Error> {
     let (stars, mirrors) = (system.guide_stars(), options.correction.mirrors.len());
     let mode = options.correction.mode.name();
     let optimisation = system.optimisation().len();

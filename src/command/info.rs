@@ -4,11 +4,13 @@
 use super::examples::{self, examples};
 use super::{
     sample_info::{SampleInfo, is_sample},
-    summary,
+    summary::{self, Outcome},
+    with_system::of_system,
 };
 use crate::device::cuda::probe::probe;
 use crate::electrons::sample_file::SampleFile;
 use crate::error::Error;
+use crate::files::spanned_toml::{Document, read_text};
 use crate::model::system::System;
 use clap::Args;
 use serde_json::Value;
@@ -27,19 +29,32 @@ pub struct InfoArgs {
 
 // Tell what there is
 /// Describes the machine, and a system or a sample if there is one; returns what to print.
-pub fn info(args: &InfoArgs) -> Result<String, Error> {
-    let described = args.file.as_deref().map(DescribedFile::read).transpose()?;
+pub fn info(args: &InfoArgs) -> Result<Outcome, Error> {
+    let Some(path) = &args.file else { return Ok(report(args, None)) };
+    let text = read_text(path, 16 << 20, "a system file")?;
+    let document = Document::parse(&path.display().to_string(), &text)?;
+    if is_sample(&document) {
+        let sample = SampleInfo::new(SampleFile::from_document(document)?)?;
+        return Ok(report(args, Some(DescribedFile::Sample(Box::new(sample)))));
+    }
+    of_system(Ok(document.into()), |read| {
+        let (system, _) = read?;
+        Ok(report(args, Some(DescribedFile::System(path, Box::new(system)))))
+    })
+}
+
+fn report(args: &InfoArgs, described: Option<DescribedFile>) -> Outcome {
     let cuda = probe();
     if args.json {
         let mut report = summary::machine_json(&cuda);
         if let Some((kind, json)) = described.as_ref().map(DescribedFile::json) {
             report[kind] = json;
         }
-        return Ok(format!("{report}\n"));
+        return format!("{report}\n").into();
     }
     let mut lines = summary::machine_lines(&cuda);
     lines.extend(described.iter().flat_map(DescribedFile::lines));
-    Ok(summary::align(&lines))
+    summary::align(&lines).into()
 }
 
 // Describe the file of info
@@ -49,16 +64,7 @@ enum DescribedFile<'a> {
     Sample(Box<SampleInfo>),
 }
 
-impl<'a> DescribedFile<'a> {
-    fn read(path: &'a Path) -> Result<Self, Error> {
-        let (text, name) = (System::text(path)?, path.display().to_string());
-        if is_sample(&text) {
-            let sample = SampleInfo::new(SampleFile::from_toml(&text, &name)?)?;
-            return Ok(Self::Sample(Box::new(sample)));
-        }
-        Ok(Self::System(path, Box::new(System::from_toml(&text, &name)?)))
-    }
-
+impl DescribedFile<'_> {
     fn lines(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::System(path, system) => summary::system_lines(path, system),

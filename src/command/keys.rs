@@ -190,7 +190,7 @@ mod tests {
     use crate::electrons::sample_file::SampleFile;
     use crate::error::BadLine;
     use crate::files::KeyRange;
-    use crate::model::System;
+    use crate::model::SystemFile;
     use crate::psf::PsfOptions;
 
     // Files that have every table
@@ -280,8 +280,9 @@ mod tests {
         let is_system = SYSTEM_KEYS.iter().any(|table| path.split('.').next() == Some(table.name));
         let read = || -> Result<String, Error> {
             if is_system {
-                let system = System::from_toml(text, "s.toml")?;
-                return Ok(format!("{system:?} {:?}", PsfOptions::from_toml(text, "s.toml")?));
+                let file = SystemFile::from_toml(text, "s.toml")?;
+                let (system, options) = (file.system()?, PsfOptions::from_system_file(&file)?);
+                return Ok(format!("{system:?} {options:?}"));
             }
             let file = SampleFile::from_toml(text, "s.toml")?;
             let tables = (&file.sample, &file.potential, &file.phonons, &file.rms, &file.beam);

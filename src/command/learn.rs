@@ -12,9 +12,9 @@ use crate::device::{engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::reading::split_choice;
-use crate::files::rewriting::Rewriting;
 use crate::formats::slopes::ReadSlopes;
 use crate::model::system::System;
+use crate::model::system_file::{SystemFile, SystemFileBuilder};
 use crate::plot::{PictureFormat, plot_learned, short_name};
 use crate::profiling::fit::{LearnOptions, LearnPlan, Learned, Parameter, ParameterGroup};
 use crate::units::DEGREE;
@@ -64,7 +64,10 @@ pub struct LearnArgs {
 
 // Learn a system from a file
 /// Learns a system as the arguments request; returns the text to print.
-pub fn learn(args: &LearnArgs) -> Result<Outcome, Error> {
+pub fn learn(
+    args: &LearnArgs,
+    read: Result<(System, SystemFile), Error>,
+) -> Result<Outcome, Error> {
     // Check the files of learning
     let plot = args.plot.as_deref();
     let picture =
@@ -82,7 +85,7 @@ pub fn learn(args: &LearnArgs) -> Result<Outcome, Error> {
         [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
-    let (system, text) = System::with_text(&args.system)?;
+    let (system, file) = read?;
     let plan = LearnPlan::new(&system, LearnOptions::default().fit(args.fit.iter().copied()))?;
     let format = args.stored.format()?;
     let read = |path| ReadSlopes::from_file(path, &system, &format);
@@ -97,7 +100,7 @@ pub fn learn(args: &LearnArgs) -> Result<Outcome, Error> {
         return Ok(plan_text(&plan.describe(&engine), args.json).into());
     };
     plan.check_slopes(read.slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
-    check_folder(&text, output, args)?;
+    check_folder(&file, output, args)?;
     plan.memory().check(&Engine::default(), "learning")?;
     let files = [Some(output.as_path()), plot].into_iter().flatten();
     terminal.plan(|| plan.describe(&Engine::default()), [], files);
@@ -108,7 +111,7 @@ pub fn learn(args: &LearnArgs) -> Result<Outcome, Error> {
     let told = LearnReport { args, files: [slopes_file, output], start: &system, learned, seconds };
     // Write what was learned
     terminal.writes(output);
-    let written = told.file(&text)?;
+    let written = told.file(&file)?;
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| file.write_all(written.as_bytes()))?;
     let drawing = picture.map(|(path, format)| {
@@ -131,8 +134,8 @@ pub fn learn(args: &LearnArgs) -> Result<Outcome, Error> {
 
 // Refuse folders and name files
 /// Refuses an output from whose folder the files are not found that the system file names.
-fn check_folder(text: &str, output: &Path, args: &LearnArgs) -> Result<(), Error> {
-    System::from_toml(text, &output.display().to_string()).map(drop).map_err(|_| {
+fn check_folder(file: &SystemFile, output: &Path, args: &LearnArgs) -> Result<(), Error> {
+    file.named(&output.display().to_string()).system().map(drop).map_err(|_| {
         let system = args.system.display();
         let expected = format!("a folder in which the files are found that {system} names");
         Invalid::new("output", output.display(), expected).into()
@@ -213,54 +216,56 @@ impl LearnReport<'_> {
 // Write the learned system file
 impl LearnReport<'_> {
     /// The text of the system that was learned, from that which learning started from.
-    fn file(&self, text: &str) -> Result<String, Error> {
-        let mut file = Rewriting::new(without_header(text));
+    fn file(&self, start: &SystemFile) -> Result<String, Error> {
+        let mut file = start.to_builder();
         let (air, old) = (self.learned.system.atmosphere(), self.start.atmosphere());
         if self.fits(ParameterGroup::Strengths) {
             let r0 = digits(air.fried_parameter());
-            match file.has("atmosphere.seeing") {
-                true => file.rename("atmosphere.seeing", "r0", r0),
-                false => file.set("atmosphere.r0", r0),
-            }
+            file = match start.has("atmosphere.seeing") {
+                true => file.replace("atmosphere.seeing", "r0", &r0),
+                false => file.set_toml("atmosphere.r0", &r0),
+            };
         }
         for (l, layer) in air.layers().iter().enumerate() {
             let key = |name: &str| format!("atmosphere.layers[{l}].{name}");
             if self.fits(ParameterGroup::Strengths) {
-                file.set(&key("fraction"), digits(layer.fraction));
+                file = file.set_toml(&key("fraction"), &digits(layer.fraction));
             }
             if self.fits(ParameterGroup::Altitudes) && layer.altitude != old.layers()[l].altitude {
-                file.set(&key("altitude"), digits(layer.altitude));
+                file = file.set_toml(&key("altitude"), &digits(layer.altitude));
             }
-            if self.fits(ParameterGroup::OuterScale) && file.has(&key("outer_scale")) {
-                file.set(&key("outer_scale"), digits(layer.outer_scale));
+            if self.fits(ParameterGroup::OuterScale) && start.has(&key("outer_scale")) {
+                file = file.set_toml(&key("outer_scale"), &digits(layer.outer_scale));
             }
         }
         if self.fits(ParameterGroup::OuterScale) {
-            file.set("atmosphere.outer_scale", digits(air.layers()[0].outer_scale));
+            let outer_scale = digits(air.layers()[0].outer_scale);
+            file = file.set_toml("atmosphere.outer_scale", &outer_scale);
         }
-        self.set_stars(&mut file);
-        let text = self.header() + &file.text();
+        let edited = self.set_stars(start, file).text();
+        let text = self.header() + without_header(&edited);
         self.check_file(text)
     }
 
     // Set the sensors of stars
-    fn set_stars(&self, file: &mut Rewriting) {
+    fn set_stars(&self, start: &SystemFile, mut file: SystemFileBuilder) -> SystemFileBuilder {
         for (q, star) in self.learned.system.guide_stars().iter().enumerate() {
             let (key, sensor) = (|name: &str| format!("guide_star[{q}].{name}"), &star.sensor);
             if self.fits(ParameterGroup::Shifts) && q > 0 {
                 let [x, y] = sensor.shift.map(digits);
-                file.set(&key("shift"), format!("[{x}, {y}]"));
+                file = file.set_toml(&key("shift"), &format!("[{x}, {y}]"));
             }
             if self.fits(ParameterGroup::Rotations) {
-                file.set(&key("rotation"), digits(sensor.rotation / DEGREE));
+                file = file.set_toml(&key("rotation"), &digits(sensor.rotation / DEGREE));
             }
             if self.fits(ParameterGroup::Magnifications) {
-                file.set(&key("magnification"), digits(sensor.magnification));
+                file = file.set_toml(&key("magnification"), &digits(sensor.magnification));
             }
-            if star.noise.is_uniform() && !file.has(&key("sensor")) {
-                file.set(&key("noise"), digits(star.noise.mean()));
+            if star.noise.is_uniform() && !start.has(&key("sensor")) {
+                file = file.set_toml(&key("noise"), &digits(star.noise.mean()));
             }
         }
+        file
     }
 
     // Read the learned file once more

@@ -24,6 +24,7 @@ mod stem;
 mod sample_info;
 mod telemetry;
 mod templates;
+mod with_system;
 
 // What the commands stand on
 use self::bench::BenchCommand;
@@ -41,15 +42,11 @@ use self::stem::StemArgs;
 use self::summary::Outcome;
 use self::templates::NewArgs;
 use self::watch::complain;
+use self::with_system::of_file;
 use crate::device::start_threads;
 use crate::error::{Error, escaped_lines};
-use crate::files::spanned_toml::Document;
-use crate::model::SYSTEM_KEYS;
-use crate::model::system::{System, rates_apart, suspect_units};
-use crate::psf::options::check_telescope;
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 // Commands and their arguments
@@ -98,22 +95,22 @@ pub fn run() -> ExitCode {
     watch::catch_signals();
     let said = start_threads(true).and_then(|()| match command {
         Command::Covariance(args) => {
-            of_system(Some(&args.system), || covariance::covariance(&args).map(Outcome::from))
+            of_file(&args.system, |read| covariance::covariance(&args, read).map(Outcome::from))
         }
-        Command::Estimate(args) => of_system(Some(&args.system), || estimate::estimate(&args)),
+        Command::Estimate(args) => of_file(&args.system, |read| estimate::estimate(&args, read)),
         Command::Reconstruct(args) => {
-            of_system(Some(&args.system), || reconstruct::reconstruct(&args).map(Outcome::from))
+            of_file(&args.system, |read| reconstruct::reconstruct(&args, read).map(Outcome::from))
         }
-        Command::Psf(args) => of_system(Some(&args.system), || psf::psf(&args).map(Outcome::from)),
+        Command::Psf(args) => {
+            of_file(&args.system, |read| psf::psf(&args, read).map(Outcome::from))
+        }
         Command::Import(args) => import::import(&args),
-        Command::Learn(args) => of_system(Some(&args.system), || learn::learn(&args)),
+        Command::Learn(args) => of_file(&args.system, |read| learn::learn(&args, read)),
         Command::Simulate(args) => {
-            of_system(Some(&args.system), || simulate::simulate(&args).map(Outcome::from))
+            of_file(&args.system, |read| simulate::simulate(&args, read).map(Outcome::from))
         }
         Command::Stem(args) => stem::stem(&args).map(Outcome::from),
-        Command::Info(args) => {
-            of_system(args.file.as_deref(), || info::info(&args).map(Outcome::from))
-        }
+        Command::Info(args) => info::info(&args),
         Command::Keys(args) => keys::keys(&args).map(Outcome::from),
         Command::New(args) => templates::new(&args).map(Outcome::from),
         Command::Bench(command) => bench::bench(&command).map(Outcome::from),
@@ -141,48 +138,6 @@ fn parse() -> Cli {
         let _ = io::stderr().write_all(printable.as_bytes()); // the exit code remains
         std::process::exit(error.exit_code());
     })
-}
-
-// Run a command with a system file
-/// Runs a command that reads a system file. The pupil of the file is checked as for images, whatever the command computes, errors that name
-/// keys of the file get its name and a line, and sensors at rates of their own and values that suggest another unit are warned of.
-fn of_system(
-    path: Option<&Path>,
-    command: impl FnOnce() -> Result<Outcome, Error>,
-) -> Result<Outcome, Error> {
-    let name = path.map_or_else(String::new, |path| path.display().to_string());
-    let text = path.and_then(|path| System::text(path).ok());
-    let warnings = match &text {
-        Some(text) if System::from_toml(text, &name).is_ok() => {
-            check_telescope(text, &name)?;
-            let units = suspect_units(text, &name).unwrap_or_default();
-            units.into_iter().chain(rates_apart(text, &name).unwrap_or_default()).collect()
-        }
-        _ => Vec::new(),
-    };
-    let said = command().map_err(|error| located(error, &name, text.as_deref()))?;
-    Ok(said.warned(warnings))
-}
-
-/// An error about a key of a system file, with the line of the file.
-fn located(error: Error, name: &str, text: Option<&str>) -> Error {
-    let (Error::Invalid(invalid), Some(text)) = (&error, text) else { return error };
-    let key = invalid.quantity.split(['.', '[']).next().unwrap_or_default();
-    if !SYSTEM_KEYS.iter().any(|table| table.name == key) {
-        return error;
-    }
-    let found = Document::parse(name, text).and_then(|document| {
-        let root = document.root(SYSTEM_KEYS)?;
-        Ok(root.refuse(invalid.clone()))
-    });
-    let Ok(bad) = found else { return error };
-    let number = |text: &str| text.trim().parse::<f64>().ok();
-    let plain = |text: &str| text.trim_matches(['"', '\'']).to_string();
-    let is_of_file = bad.value.as_ref().is_none_or(|value| {
-        number(value).is_some() || value.is_empty() || plain(value) == plain(&invalid.value)
-    });
-    // A word that is not that of the file is from an option.
-    if is_of_file { bad.into() } else { error }
 }
 
 // Print what the command has to say

@@ -696,6 +696,7 @@ mod tests {
     // Tests of jobs on images
     #[test]
     fn images_report_what_they_plan() {
+        use crate::model::SystemFile;
         use crate::psf::{LoopSimulation, PsfOptions, PsfPlan};
         let engine = Engine::default();
         let with = |more: &str| SYSTEM.replace("pixels = 32", &format!("pixels = 32, {more}"));
@@ -708,8 +709,9 @@ mod tests {
             (mcao(with("terms = ['tomography', 'fitting', 'aliasing']")), false),
             (with("terms = ['fitting']"), false),
         ] {
-            let system = system(&text);
-            let options = PsfOptions::from_toml(&text, "test").unwrap();
+            let file = SystemFile::from_toml(&text, "test").unwrap();
+            let system = file.system().unwrap();
+            let options = PsfOptions::from_system_file(&file).unwrap();
             let plan = PsfPlan::new(&system, options).unwrap();
             let mut stages = plan.describe(&engine).stages;
             let count = checked.then_some(2);

@@ -16,6 +16,7 @@ use crate::files::provenance::Provenance;
 use crate::formats::FieldImages;
 use crate::model::source::Source;
 use crate::model::system::System;
+use crate::model::system_file::SystemFile;
 use crate::numerics::real::Precision;
 use crate::plot::{
     FieldPicture, PictureFormat, plot_budgets, plot_field, plot_profiles, plot_stars, short_name,
@@ -96,7 +97,7 @@ enum PsfPlotKind {
 
 // Images into a file
 /// Computes what the arguments ask for; returns what to print.
-pub fn psf(args: &PsfArgs) -> Result<String, Error> {
+pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<String, Error> {
     // Check the files of the images
     let picture = args.plot.as_deref();
     let picture =
@@ -116,9 +117,8 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     let outputs = [named, picture.map(|(path, _)| ("plot", path)), table, scopesim];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
-    let (system, text) = System::with_text(&args.system)?;
-    let name = args.system.display().to_string();
-    let mut options = PsfOptions::from_toml(&text, &name)?;
+    let (system, file) = read?;
+    let mut options = PsfOptions::from_system_file(&file)?;
     options.reconstructor =
         options.reconstructor.method(args.method.unwrap_or(options.reconstructor.method));
     // Refuse pictures that there are not
@@ -187,7 +187,7 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
         images.add_to(&mut arrays)?;
     }
     told.add_field(&mut arrays);
-    let origin = Provenance::new(&command_line(), &description.method, &text);
+    let origin = Provenance::new(&command_line(), &description.method, file.text());
     origin.clone().note(&mut arrays);
     terminal.writes(output);
     let mut draft = AtomicFile::new(output)?;

@@ -17,6 +17,7 @@ use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
+use crate::model::system_file::SystemFile;
 use crate::numerics::real::Precision;
 use crate::plot::map::{WavefrontMap, plot_wavefront_errors};
 use crate::plot::noise::{check_noise, plot_noise_of_stars};
@@ -132,7 +133,10 @@ enum ReconstructorPlotKind {
 
 // Reconstruct into a file
 /// Computes what the arguments ask for; returns what to print.
-pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
+pub fn reconstruct(
+    args: &ReconstructArgs,
+    read: Result<(System, SystemFile), Error>,
+) -> Result<String, Error> {
     // Check the files of the reconstruction
     let picture = args.plot.as_deref();
     let picture =
@@ -155,16 +159,16 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     ];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
-    let (system, text) = System::with_text(&args.system)?;
-    let options = args.options(&text)?;
+    let (system, file) = read?;
+    let options = args.options(&file)?;
     if options.truth == Truth::Wavefront {
-        return errors_at_points(args, (&system, &text), options, (format, picture));
+        return errors_at_points(args, (&system, &file), options, (format, picture));
     }
     let plan = ReconstructorPlan::new(&system, options)?;
     args.check_extras(&plan)?;
     // Prepare the telemetry of the reconstruction
     let telemetry = match args.telemetry_file().filter(|_| !args.plan) {
-        Some(path) => Some((path, Loops::of(&system, &text, &args.system.display().to_string())?)),
+        Some(path) => Some((path, Loops::of(&system, &file)?)),
         None => None,
     };
     args.check_picture(&system, &plan)?;
@@ -190,7 +194,8 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     // Write the reconstruction and its picture
     terminal.writes(output);
     let mut arrays = told.arrays();
-    let origin = Provenance::new(&command_line(), &told.plan.describe(&told.engine).method, &text);
+    let origin =
+        Provenance::new(&command_line(), &told.plan.describe(&told.engine).method, file.text());
     origin.clone().note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
@@ -223,9 +228,8 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
 // Options of a reconstruction
 impl ReconstructArgs {
     /// What the system file says, and the arguments overrule.
-    fn options(&self, text: &str) -> Result<ReconstructorOptions, Error> {
-        let name = self.system.display().to_string();
-        let said = ReconstructorOptions::from_toml(text, &name)?;
+    fn options(&self, file: &SystemFile) -> Result<ReconstructorOptions, Error> {
+        let said = ReconstructorOptions::from_system_file(file)?;
         let matrices = [ExtraArray::CMm, ExtraArray::CTm, ExtraArray::CTt];
         let method = self.method.unwrap_or(said.method);
         let kept = matrices.iter().find(|matrix| self.save.contains(matrix));
@@ -529,7 +533,7 @@ fn draw_errors(
 /// Computes the errors of wavefronts for [`reconstruct`].
 fn errors_at_points(
     args: &ReconstructArgs,
-    (system, text): (&System, &str),
+    (system, file): (&System, &SystemFile),
     options: ReconstructorOptions,
     (format, picture): (Option<Format>, Option<(&Path, PictureFormat)>),
 ) -> Result<String, Error> {
@@ -550,7 +554,7 @@ fn errors_at_points(
     let mut arrays = DataSet::default();
     add_errors(&mut arrays, &found.errors, "variance of the wavefront's error at its points");
     describe_system(&mut arrays, system);
-    Provenance::new(&command_line(), &description.method, text).note(&mut arrays);
+    Provenance::new(&command_line(), &description.method, file.text()).note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     let draw = |(path, format): (&Path, PictureFormat)| {

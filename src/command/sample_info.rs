@@ -9,16 +9,15 @@ use crate::electrons::sample_file::{Algorithm, DetectorTable, SampleFile};
 use crate::electrons::{Beam, SAMPLE_KEYS, SampleSummary};
 use crate::error::{Error, in_bytes};
 use crate::files::Keys;
+use crate::files::spanned_toml::Document;
 use crate::model::SYSTEM_KEYS;
 use crate::plan::Description;
 use serde_json::{Value, json};
-use toml::de::DeTable;
 
 // Tell sample files from system files
-/// Whether a text is that of a sample file: it has tables of one, and none of a system file.
-pub fn is_sample(text: &str) -> bool {
-    let (root, _) = DeTable::parse_recoverable(text);
-    let has = |keys: Keys| keys.iter().any(|key| root.get_ref().contains_key(key.name));
+/// Whether a document is a sample file: it has tables of one, and none of a system file.
+pub fn is_sample(document: &Document) -> bool {
+    let has = |keys: Keys| keys.iter().any(|key| document.has(key.name));
     has(SAMPLE_KEYS) && !has(SYSTEM_KEYS)
 }
 

@@ -15,6 +15,7 @@ use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
+use crate::model::system_file::SystemFile;
 use crate::numerics::real::Precision;
 use crate::turbulence::arrays::slope_table;
 use crate::watch::check;
@@ -56,7 +57,10 @@ pub struct SimulateArgs {
 
 // Simulate slopes into a file
 /// Simulates what the arguments ask for; returns what to print.
-pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
+pub fn simulate(
+    args: &SimulateArgs,
+    read: Result<(System, SystemFile), Error>,
+) -> Result<String, Error> {
     // Check the files of the simulation
     let wavefront = args.wavefront.as_deref().map(|path| ("wavefront", path));
     let outputs = [args.output.as_deref().map(|path| ("output", path)), wavefront];
@@ -66,7 +70,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     }
     outputs.retain(|_| !args.plan);
     check_files(&[("system file", &args.system)], &outputs)?;
-    let (system, text) = System::with_text(&args.system)?;
+    let (system, file) = read?;
     let options = SimulationOptions::default().frames(args.frames as usize).seed(args.seed);
     // Refuse wavefronts that nobody sees
     if args.wavefront.is_some() && !system.wants_wavefront() {
@@ -87,7 +91,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     let seconds = start.elapsed().as_secs_f64();
     // Write what was simulated
     let method = "phase screens by fast Fourier transforms";
-    let origin = Provenance::new(&command_line(), method, &text).seed(Some(args.seed));
+    let origin = Provenance::new(&command_line(), method, file.text()).seed(Some(args.seed));
     let about = (&origin, &system);
     terminal.writes(output);
     let mut drafts = vec![match is_named_telemetry(output) {

@@ -13,6 +13,7 @@ use crate::formats::aot::{Telemetry, TelemetryFile};
 use crate::model::control::ControlLoop;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
+use crate::model::system_file::SystemFile;
 use crate::numerics::real::Precision;
 use ndarray::{Array3, ArrayView2};
 use serde_json::json;
@@ -35,8 +36,8 @@ pub struct Loops {
 
 impl Loops {
     /// Reads them, and checks that a reconstruction of the system will do for the mirrors.
-    pub fn of(system: &System, text: &str, name: &str) -> Result<Self, Error> {
-        let correction = match CorrectionOptions::from_toml(text, name)? {
+    pub fn of(system: &System, file: &SystemFile) -> Result<Self, Error> {
+        let correction = match CorrectionOptions::from_system_file(file)? {
             Some(options) => {
                 let correction = Correction::new(system, &options)?;
                 correction.rows_for(system.targets().len())?;
@@ -44,7 +45,7 @@ impl Loops {
             }
             None => None,
         };
-        Ok(Self { correction, control: ControlLoop::from_toml(text, name)? })
+        Ok(Self { correction, control: ControlLoop::from_system_file(file)? })
     }
 
     /// A draft of telemetry with the loops of a reconstructor, (T, m, n), whose command matrices are made by an engine.

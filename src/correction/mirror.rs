@@ -7,9 +7,9 @@ use crate::correction::influence::Influence;
 use crate::error::{BadLine, Error};
 use crate::error::{Invalid, accept};
 #[cfg(feature = "files")]
-use crate::files::spanned_toml::{Document, Table};
+use crate::files::spanned_toml::Table;
 #[cfg(feature = "files")]
-use crate::model::SYSTEM_KEYS;
+use crate::model::SystemFile;
 #[cfg(feature = "files")]
 use crate::model::mirror::MeasuredInfluence;
 use crate::model::mirror::{ActuatorLayout, MirrorDesign, Spacing};
@@ -188,30 +188,25 @@ impl Mirror {
 
 // Read the mirrors of a file
 impl MirrorDesign {
-    /// Reads the tables `[[mirror]]` of the text of a system file; `name` stands for the file in errors.
+    /// Reads the tables `[[mirror]]` of a system file.
     ///
     /// # Errors
     /// The first line of the tables that makes no sense.
     ///
     /// ```
-    /// use lenslet::model::{MirrorDesign, Spacing};
-    /// let mirrors = MirrorDesign::from_toml("[[mirror]]\nactuators = 75\ncoupling = 0.3", "s.toml")?;
+    /// use lenslet::model::{MirrorDesign, Spacing, SystemFile};
+    /// let read = |text: &str| MirrorDesign::from_system_file(&SystemFile::from_toml(text, "s.toml")?);
+    /// let mirrors = read("[[mirror]]\nactuators = 75\ncoupling = 0.3")?;
     /// assert_eq!((mirrors[0].spacing, mirrors[0].coupling), (Spacing::Actuators(75), 0.3));
-    /// let wrong = MirrorDesign::from_toml("[[mirror]]\nactuators = 75\ncoupling = 2", "s.toml").unwrap_err();
+    /// let wrong = read("[[mirror]]\nactuators = 75\ncoupling = 2").unwrap_err();
     /// assert_eq!(wrong.to_string(), "s.toml:3: mirror[0].coupling = 2: expected a share of the height, from 1e-6 to 0.9");
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     #[cfg(feature = "files")]
-    pub fn from_toml(text: &str, name: &str) -> Result<Vec<Self>, Error> {
-        let document = Document::parse(name, text)?;
-        Ok(read_mirrors(&document.root(SYSTEM_KEYS)?)?)
+    pub fn from_system_file(file: &SystemFile) -> Result<Vec<Self>, Error> {
+        let tables = file.root()?.tables("mirror")?;
+        tables.iter().map(|table| Ok(read_mirror(table)?)).collect()
     }
-}
-
-/// The mirrors of a system file.
-#[cfg(feature = "files")]
-pub(crate) fn read_mirrors(root: &Table) -> Result<Vec<MirrorDesign>, BadLine> {
-    root.tables("mirror")?.iter().map(read_mirror).collect()
 }
 
 // Read one mirror
@@ -407,7 +402,7 @@ pub(crate) mod tests {
         let name = folder.path().join("s.toml").display().to_string();
         let read = |keys: &str| {
             let text = format!("[[mirror]]\nactuators = 11\n{keys}");
-            MirrorDesign::from_toml(&text, &name)
+            MirrorDesign::from_system_file(&SystemFile::from_toml(&text, &name)?)
         };
         let design = read("influence = 'shape.fits'\ninfluence_step = 0.1").unwrap().remove(0);
         let mirror = Mirror::new(&design, &ten_across(SlopeModel::Average, &[])).unwrap();

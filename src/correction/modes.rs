@@ -3,16 +3,12 @@
 
 // What modes of correction stand on
 use crate::correction::mirror::Mirror;
-#[cfg(feature = "files")]
-use crate::correction::mirror::read_mirrors;
 use crate::correction::projector::Projector;
 use crate::device::Engine;
 use crate::error::{Error, Invalid, accept, not_negative};
-#[cfg(feature = "files")]
-use crate::files::spanned_toml::Document;
 use crate::linear::times_transpose;
 #[cfg(feature = "files")]
-use crate::model::SYSTEM_KEYS;
+use crate::model::SystemFile;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::mirror::MirrorDesign;
 use crate::model::noise::SlopeNoise;
@@ -402,25 +398,25 @@ impl Correction {
 
 // Read a correction from a file
 impl CorrectionOptions {
-    /// Reads the tables `[correction]`, `[[mirror]]` and the weights of `[[target]]`s of the text of a system file, if there is a mirror or a correction; `name` stands for the file in errors.
+    /// Reads the tables `[correction]`, `[[mirror]]` and the weights of `[[target]]`s of a system file, if there is a mirror or a correction.
     ///
     /// # Errors
     /// The first line of the tables that makes no sense.
     ///
     /// ```
-    /// use lenslet::correction::{CorrectionMode, CorrectionOptions};
+    /// use lenslet::{correction::{CorrectionMode, CorrectionOptions}, model::SystemFile};
+    /// let read = |text: &str| CorrectionOptions::from_system_file(&SystemFile::from_toml(text, "s.toml")?);
     /// let text = "[correction]\nmode = 'glao'\n[[mirror]]\nactuators = 9\n[[target]]\nweight = 2\n[[target]]\n";
-    /// let options = CorrectionOptions::from_toml(text, "s.toml")?.unwrap();
+    /// let options = read(text)?.unwrap();
     /// assert_eq!((options.mode, options.weights), (CorrectionMode::Glao, vec![2.0, 1.0]));
-    /// let wrong = CorrectionOptions::from_toml(&text.replace("= 2", "= -2"), "s.toml").unwrap_err();
+    /// let wrong = read(&text.replace("= 2", "= -2")).unwrap_err();
     /// assert_eq!(wrong.to_string(), "s.toml:6: target[0].weight = -2: expected a finite number not less than 0");
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     #[cfg(feature = "files")]
-    pub fn from_toml(text: &str, name: &str) -> Result<Option<Self>, Error> {
-        let document = Document::parse(name, text)?;
-        let root = document.root(SYSTEM_KEYS)?;
-        let (table, mirrors) = (root.table("correction")?, read_mirrors(&root)?);
+    pub fn from_system_file(file: &SystemFile) -> Result<Option<Self>, Error> {
+        let root = file.root()?;
+        let (table, mirrors) = (root.table("correction")?, MirrorDesign::from_system_file(file)?);
         if table.is_none() && mirrors.is_empty() {
             return Ok(None);
         }
@@ -677,10 +673,13 @@ mod tests {
         );
     }
 
+    // Corrections of files are checked
     #[cfg(feature = "files")]
     #[test]
     fn corrections_of_files_are_checked() {
-        let read = |text: &str| CorrectionOptions::from_toml(text, "s.toml");
+        let read = |text: &str| {
+            CorrectionOptions::from_system_file(&SystemFile::from_toml(text, "s.toml")?)
+        };
         assert_eq!(read("").unwrap(), None);
         let refused = |text: &str| read(text).unwrap_err().to_string();
         assert_eq!(

@@ -8,11 +8,9 @@ use crate::correction::fitting::square_metres;
 use crate::error::Error;
 use crate::error::{Invalid, accept, length};
 #[cfg(feature = "files")]
-use crate::files::spanned_toml::Document;
+use crate::model::SystemFile;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::control::{ControlLoop, LoopKind};
-#[cfg(feature = "files")]
-use crate::model::{SYSTEM_KEYS, system::require_winds};
 use crate::turbulence::phase::VonKarman;
 use ndarray::Array2;
 use num_complex::Complex64;
@@ -162,15 +160,15 @@ impl ServoLag {
 
 // Read the loop of a file
 impl ControlLoop {
-    /// Reads the table `[loop]` of the text of a system file, if there is one; `name` stands for the file in errors.
+    /// Reads the table `[loop]` of a system file, if there is one.
     ///
     /// # Errors
     /// The first line of the table that makes no sense, or that of a layer that does not say its wind.
     ///
     /// ```
-    /// use lenslet::model::ControlLoop;
+    /// use lenslet::model::{ControlLoop, SystemFile};
     /// let air = "atmosphere = { r0 = 0.2, layers = [{ altitude = 0, fraction = 1, wind_speed = 9 }] }\n";
-    /// let read = |table: &str| ControlLoop::from_toml(&format!("{air}{table}"), "s.toml");
+    /// let read = |table: &str| ControlLoop::from_system_file(&SystemFile::from_toml(&format!("{air}{table}"), "s.toml")?);
     /// assert_eq!(read("[loop]\nrate = 250.0")?.map(|control| control.delay), Some(2.0));
     /// assert_eq!(read("")?, None);
     /// let wild = read("[loop]\nkind = 'closed'\nrate = 250\ngain = 0.7\ndelay = 3").unwrap_err().to_string();
@@ -178,10 +176,8 @@ impl ControlLoop {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     #[cfg(feature = "files")]
-    pub fn from_toml(text: &str, name: &str) -> Result<Option<Self>, Error> {
-        let document = Document::parse(name, text)?;
-        let root = document.root(SYSTEM_KEYS)?;
-        let Some(table) = root.table("loop")? else {
+    pub fn from_system_file(file: &SystemFile) -> Result<Option<Self>, Error> {
+        let Some(table) = file.root()?.table("loop")? else {
             return Ok(None);
         };
         let kinds = [("open", LoopKind::Open), ("closed", LoopKind::Closed)];
@@ -192,7 +188,7 @@ impl ControlLoop {
             delay: table.optional("delay", "a number of frames")?.unwrap_or(2.0),
         };
         table.check(control.check())?;
-        require_winds(&root, "a speed in m/s, which may be 0, as there is a [loop]")?;
+        file.require_winds("a speed in m/s, which may be 0, as there is a [loop]")?;
         Ok(Some(control))
     }
 }

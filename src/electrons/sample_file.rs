@@ -16,7 +16,7 @@ use crate::specimen::atoms::SYMBOLS;
 use crate::specimen::{
     self, Atom, Crystal, Cut, Element, Factors, Phonons, Specimen, TiledSpecimen, zone_of_four,
 };
-use std::{collections::BTreeMap, fmt::Debug, path::Path, path::PathBuf};
+use std::{collections::BTreeMap, fmt::Debug, path::Path, path::PathBuf, sync::Arc};
 
 // What a sample file says
 /// What a sample file says, table by table, and its text.
@@ -42,8 +42,7 @@ pub struct SampleFile {
     pub imaging: ImagingTable,
     /// `[run]`: how it is run.
     pub run: RunTable,
-    name: String,
-    text: String,
+    document: Arc<Document>,
 }
 
 // Read a sample file
@@ -63,7 +62,12 @@ impl SampleFile {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
-        let document = Document::parse(name, text)?;
+        Self::from_document(Document::parse(name, text)?)
+    }
+
+    /// Reads the tables of a document.
+    pub(crate) fn from_document(document: Document) -> Result<Self, Error> {
+        let document = Arc::new(document);
         let root = document.root(SAMPLE_KEYS)?;
         let file = Self {
             sample: SampleTable::read(&root)?,
@@ -76,8 +80,7 @@ impl SampleFile {
             detector: DetectorTable::read(&root)?,
             imaging: ImagingTable::read(&root)?,
             run: RunTable::read(&root)?,
-            name: name.into(),
-            text: text.into(),
+            document: Arc::clone(&document),
         };
         root.check(file.check_angles())?;
         Ok(file)
@@ -111,23 +114,19 @@ impl SampleFile {
 
     /// The text of the file.
     pub fn text(&self) -> &str {
-        &self.text
+        self.document.text()
     }
 
     /// The name of the file.
     pub fn name(&self) -> &str {
-        &self.name
+        self.document.name()
     }
 
     /// A complaint about a key of `table`, at the line of the value.
     pub fn refuse(&self, table: &'static str, invalid: Invalid) -> Error {
-        let located = || {
-            let document = Document::parse(&self.name, &self.text)?;
-            let root = document.root(SAMPLE_KEYS)?;
-            let quantity = format!("{table}.{}", invalid.quantity);
-            Ok::<_, BadLine>(root.refuse(Invalid { quantity, ..invalid.clone() }))
-        };
-        located().map_or_else(Error::from, Error::from)
+        let quantity = format!("{table}.{}", invalid.quantity);
+        let root = self.document.root(SAMPLE_KEYS);
+        root.map_or_else(Error::from, |root| root.refuse(Invalid { quantity, ..invalid }).into())
     }
 }
 
@@ -275,7 +274,7 @@ impl SampleFile {
         let mut file = match &table.crystal {
             CrystalSource::File(path) => CrystalFile::read(path, table.cell)?,
             CrystalSource::Text { text, before } => {
-                CrystalFile::parse_inside(text, &self.name, *before, table.cell)?
+                CrystalFile::parse_inside(text, self.name(), *before, table.cell)?
             }
         };
         let warnings = file.notes().iter().cloned().chain(file.warning()).collect();

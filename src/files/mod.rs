@@ -24,5 +24,3 @@ pub(crate) mod signal_files;
 pub(crate) mod keys;
 pub use keys::{Key, KeyDefault, KeyKind, KeyRange, KeyRow, Keys, key_markdown, key_rows};
 pub(crate) mod spanned_toml;
-#[cfg(feature = "command")]
-pub(crate) mod rewriting;

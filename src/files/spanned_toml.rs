@@ -3,7 +3,9 @@
 
 use crate::device::refuse_beyond_memory;
 use crate::error::{BadLine, Error, Invalid};
-use crate::files::keys::{Key, Keys};
+use crate::files::keys::{Key, KeyKind, Keys};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::{fs::File, io, io::Read, path::Path};
 use toml::{
     Spanned,
@@ -11,32 +13,55 @@ use toml::{
 };
 
 // A document with lines
-/// A parsed TOML file.
-#[derive(Debug)]
-pub struct Document<'d> {
-    name: &'d str,
-    text: &'d str,
-    entries: DeTable<'d>,
+/// A parsed TOML file, or a dictionary. It owns its text and all that was parsed of it.
+#[derive(Debug, Clone)]
+pub struct Document {
+    name: String,
+    text: String,
+    /// Whether errors name lines of the text, which a dictionary has none of.
+    has_lines: bool,
+    entries: Entries,
 }
 
-impl<'d> Document<'d> {
+impl Document {
     // Parse and point at lines
     /// Parses the text of the file `name`.
-    pub fn parse(name: &'d str, text: &'d str) -> Result<Self, BadLine> {
+    pub fn parse(name: &str, text: &str) -> Result<Self, BadLine> {
         let (root, errors) = DeTable::parse_recoverable(text);
-        let document = Self { name, text, entries: root.into_inner() };
-        let Some(error) = errors.first() else { return Ok(document) };
+        let (name, text) = (name.to_owned(), text.to_owned());
+        let document = Self { name, text, has_lines: true, entries: Entries::new() };
+        let Some(error) = errors.first() else {
+            let entries = owned_entries(root.into_inner());
+            return Ok(Self { entries, ..document });
+        };
         let at = error.span().unwrap_or_default().start;
         let mut bad = document.bad(at, String::new(), None, String::new());
-        let found = one_line(text.lines().nth(bad.line - 1).unwrap_or_default());
+        let found = one_line(document.text.lines().nth(bad.line - 1).unwrap_or_default());
         let found = if found.is_empty() { found } else { format!(", in `{found}`") };
         bad.expected = format!("TOML: {}{found}", error.message());
         Err(bad)
     }
 
     /// The name of the file.
-    pub fn name(&self) -> &'d str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text of the file.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The folder of the file, to which names of other files are relative.
+    pub fn folder(&self) -> &Path {
+        Path::new(&self.name).parent().unwrap_or(Path::new(""))
+    }
+
+    /// Whether there is a value at a path, such as `atmosphere.layers[1].altitude`.
+    pub fn has(&self, path: &str) -> bool {
+        let mut steps = path.split(['.', '[']);
+        let first = steps.next().and_then(|key| self.entries.get(key));
+        first.and_then(|entry| steps.try_fold(&entry.value, SpannedValue::step)).is_some()
     }
 
     /// The table of all that stands in the document, in which only `keys` are allowed.
@@ -46,17 +71,176 @@ impl<'d> Document<'d> {
 
     // Make a complaint with its line
     fn bad(&self, at: usize, key: String, value: Option<String>, expected: String) -> BadLine {
-        let line = line_of(self.text.as_bytes(), at);
-        BadLine { file: self.name.into(), line, key, value, expected }
+        let line = if self.has_lines { line_of(self.text.as_bytes(), at) } else { 0 };
+        BadLine { file: self.name.clone(), line, key, value, expected }
     }
 
-    fn written(&self, span: std::ops::Range<usize>) -> String {
+    fn written(&self, span: Range<usize>) -> String {
         one_line(self.text.get(span).unwrap_or_default())
+    }
+}
+
+/// Documents are equal where they have one name and one text.
+impl PartialEq for Document {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.text, self.has_lines) == (&other.name, &other.text, other.has_lines)
     }
 }
 
 fn line_of(bytes: &[u8], at: usize) -> usize {
     1 + bytes[..at.min(bytes.len())].iter().filter(|&&byte| byte == b'\n').count()
+}
+
+// Values and their positions in the text
+/// The entries of a table by their keys.
+type Entries = BTreeMap<String, SpannedEntry>;
+
+/// A value of a table, and the byte of the text at which its key begins.
+#[derive(Debug, Clone)]
+struct SpannedEntry {
+    key_start: usize,
+    value: SpannedValue,
+}
+
+/// A value, and the bytes of the text that it was written in.
+#[derive(Debug, Clone)]
+pub struct SpannedValue {
+    span: Range<usize>,
+    value: ParsedValue,
+}
+
+/// A value without its position.
+#[derive(Debug, Clone)]
+enum ParsedValue {
+    Text(String),
+    Whole(i128),
+    Number(f64),
+    Flag(bool),
+    List(Vec<SpannedValue>),
+    Table(Entries),
+    /// A date, a time, or a number that no type here holds.
+    Other,
+}
+
+// Own the values of a document
+fn owned_entries(entries: DeTable) -> Entries {
+    let owned = |(key, value): (Spanned<_>, _)| {
+        let key_start = key.span().start;
+        let key: std::borrow::Cow<str> = key.into_inner();
+        (key.into_owned(), SpannedEntry { key_start, value: SpannedValue::owned(value) })
+    };
+    entries.into_iter().map(owned).collect()
+}
+
+impl SpannedValue {
+    fn owned(value: Spanned<DeValue>) -> Self {
+        let span = value.span();
+        let value = match value.into_inner() {
+            DeValue::String(text) => ParsedValue::Text(text.into_owned()),
+            DeValue::Integer(whole) => i128::from_str_radix(whole.as_str(), whole.radix())
+                .map_or(ParsedValue::Other, ParsedValue::Whole),
+            DeValue::Float(number) => {
+                let text = number.as_str();
+                let held = |x: &f64| !x.is_infinite() || text.contains("inf");
+                let number = text.parse().ok().filter(held);
+                number.map_or(ParsedValue::Other, ParsedValue::Number)
+            }
+            DeValue::Boolean(flag) => ParsedValue::Flag(flag),
+            DeValue::Datetime(_) => ParsedValue::Other,
+            DeValue::Array(list) => ParsedValue::List(list.into_iter().map(Self::owned).collect()),
+            DeValue::Table(entries) => ParsedValue::Table(owned_entries(entries)),
+        };
+        Self { span, value }
+    }
+
+    // Access to tables and lists
+    fn as_table(&self) -> Option<&Entries> {
+        match &self.value {
+            ParsedValue::Table(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    fn as_list(&self) -> Option<&[Self]> {
+        match &self.value {
+            ParsedValue::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// The value of a step of a path: a key of a table, or, with a closing bracket, an index of a list.
+    fn step(&self, step: &str) -> Option<&Self> {
+        match step.strip_suffix(']') {
+            Some(index) => self.as_list()?.get(index.parse::<usize>().ok()?),
+            None => self.as_table()?.get(step).map(|entry| &entry.value),
+        }
+    }
+}
+
+// Documents of dictionaries
+/// The most tables and lists inside of one another.
+const MOST_NESTED: usize = 64;
+
+impl Document {
+    /// The document of a dictionary, whose errors name keys and no lines.
+    pub fn from_table(values: toml::Table) -> Result<Self, BadLine> {
+        let values: Vec<_> =
+            values.into_iter().map(|(key, value)| (key, without_depth(value))).collect();
+        if let Some((key, _)) = values.iter().find(|(_, value)| value.is_none()) {
+            let expected = format!("at most {MOST_NESTED} tables and lists inside of one another");
+            let (file, key, value) = (String::new(), one_line(key), Some(String::new()));
+            return Err(BadLine { file, line: 0, key, value, expected });
+        }
+        let values = values.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        let text = values.collect::<toml::Table>().to_string();
+        Ok(Self::parse("", &text)?.without_lines())
+    }
+
+    /// This document under another `name`, in whose folder other files are.
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    /// This document, with errors that name no lines.
+    pub fn without_lines(self) -> Self {
+        Self { has_lines: false, ..self }
+    }
+
+    /// Whether errors name lines of the text.
+    pub fn has_lines(&self) -> bool {
+        self.has_lines
+    }
+}
+
+// Refuse values of great depth
+/// The value, unless more than 64 tables and lists are inside of one another in it.
+pub(crate) fn without_depth(value: toml::Value) -> Option<toml::Value> {
+    let mut level = vec![&value];
+    for _ in 0..MOST_NESTED {
+        level = level.into_iter().flat_map(inside).collect();
+        if level.is_empty() {
+            return Some(value);
+        }
+    }
+    // Dropped as a whole, it would exhaust the stack.
+    let mut parts = vec![value];
+    while let Some(part) = parts.pop() {
+        match part {
+            toml::Value::Array(list) => parts.extend(list),
+            toml::Value::Table(table) => parts.extend(table.into_iter().map(|(_, value)| value)),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The values in a list or a table.
+fn inside(value: &toml::Value) -> Vec<&toml::Value> {
+    match value {
+        toml::Value::Array(list) => list.iter().collect(),
+        toml::Value::Table(table) => table.values().collect(),
+        _ => Vec::new(),
+    }
 }
 
 // Read a file as text
@@ -102,10 +286,10 @@ pub(crate) fn one_line(text: &str) -> String {
 /// A table of a [`Document`]: its name, its place, and its entries.
 #[derive(Debug, Clone)]
 pub struct Table<'d> {
-    document: &'d Document<'d>,
+    document: &'d Document,
     path: String,
     at: usize,
-    entries: &'d DeTable<'d>,
+    entries: &'d Entries,
     keys: Keys,
 }
 
@@ -117,20 +301,19 @@ impl<'d> Table<'d> {
 
     // Complain about a key
     fn refuse_unknown_keys(&self) -> Result<(), BadLine> {
-        let unknown =
-            self.entries.iter().filter(|(key, _)| self.declaration(key.get_ref()).is_none());
-        let Some((key, value)) = unknown.min_by_key(|(key, _)| key.span().start) else {
+        let unknown = self.entries.iter().filter(|(key, _)| self.declaration(key).is_none());
+        let Some((key, entry)) = unknown.min_by_key(|(_, entry)| entry.key_start) else {
             return Ok(());
         };
-        let expected = match nearest(key.get_ref(), self.keys) {
+        let expected = match nearest(key, self.keys) {
             Some(known) => format!("a known key; did you mean {known}?"),
             None => {
                 let names: Vec<_> = self.keys.iter().map(|key| key.name).collect();
                 format!("one of the keys {}", names.join(", "))
             }
         };
-        let path = self.path_of(key.get_ref());
-        Err(self.document.bad(key.span().start, path, Some(self.value_text(value)), expected))
+        let value = Some(self.value_text(&entry.value));
+        Err(self.document.bad(entry.key_start, self.path_of(key), value, expected))
     }
 
     /// The declaration of a key of this table.
@@ -149,19 +332,17 @@ impl<'d> Table<'d> {
     }
 
     // Quote a value as it was written
-    fn value_text(&self, value: &Spanned<DeValue>) -> String {
-        let is_table = |value: &DeValue| value.as_table().is_some();
-        let list = value.get_ref().as_array();
-        let tables = list.is_some_and(|list| list.iter().any(|value| is_table(value.get_ref())));
-        if tables || is_table(value.get_ref()) {
+    fn value_text(&self, value: &SpannedValue) -> String {
+        let is_table = |value: &SpannedValue| value.as_table().is_some();
+        if is_table(value) || value.as_list().is_some_and(|list| list.iter().any(is_table)) {
             return String::new();
         }
-        self.document.written(value.span())
+        self.document.written(value.span.clone())
     }
 
-    fn wrong(&self, key: &str, value: &Spanned<DeValue>, expected: &str) -> BadLine {
+    fn wrong(&self, key: &str, value: &SpannedValue, expected: &str) -> BadLine {
         let text = self.value_text(value);
-        self.document.bad(value.span().start, self.path_of(key), Some(text), expected.into())
+        self.document.bad(value.span.start, self.path_of(key), Some(text), expected.into())
     }
 
     // Point at what a constructor refused
@@ -169,21 +350,20 @@ impl<'d> Table<'d> {
     pub fn refuse(&self, invalid: Invalid) -> BadLine {
         let mut at = self.at;
         let mut steps = invalid.quantity.split(['.', '[']);
-        let mut found = self.entries.get(steps.next().unwrap_or_default());
+        let first = self.entries.get(steps.next().unwrap_or_default());
+        let mut found = first.map(|entry| &entry.value);
         for step in steps {
             let Some(value) = found else { break };
-            at = value.span().start;
-            found = match step.strip_suffix(']') {
-                Some(index) => index.parse::<usize>().ok().and_then(|k| value.get_ref().get(k)),
-                None => value.get_ref().get(step),
-            };
+            at = value.span.start;
+            found = value.step(step);
         }
-        let is_plain = |value: &DeValue| value.as_table().is_none() && value.as_array().is_none();
+        let is_plain =
+            |value: &SpannedValue| value.as_table().is_none() && value.as_list().is_none();
         let text = match found {
-            Some(value) if is_plain(value.get_ref()) => self.value_text(value),
+            Some(value) if is_plain(value) => self.value_text(value),
             _ => invalid.value,
         };
-        let at = found.map_or(at, |value| value.span().start);
+        let at = found.map_or(at, |value| value.span.start);
         self.document.bad(at, self.path_of(&invalid.quantity), Some(text), invalid.expected)
     }
     /// What a constructor returns, its complaint at the line of the value that it refused.
@@ -194,18 +374,18 @@ impl<'d> Table<'d> {
 
 // Typed access to values
 impl<'d> Table<'d> {
-    fn entry(&self, key: &str) -> Option<&'d Spanned<DeValue<'d>>> {
+    fn entry(&self, key: &str) -> Option<&'d SpannedValue> {
         debug_assert!(
             self.declaration(key).is_some(),
             "{key} is missing from the keys of {}",
             self.path
         );
-        self.entries.get(key)
+        self.entries.get(key).map(|entry| &entry.value)
     }
 
     /// The folder of the file, to which names of other files are relative.
     pub fn folder(&self) -> &'d Path {
-        Path::new(self.document.name).parent().unwrap_or(Path::new(""))
+        self.document.folder()
     }
 
     /// Whether there is a value of `key`, of whatever type.
@@ -215,9 +395,7 @@ impl<'d> Table<'d> {
 
     /// The value of `key`, or `None` if it is not given; `expected` says what it should be.
     pub fn optional<T: Decode<'d>>(&self, key: &str, expected: &str) -> Result<Option<T>, BadLine> {
-        let decode = |value: &'d Spanned<DeValue<'d>>| {
-            T::decode(value.get_ref()).ok_or_else(|| self.wrong(key, value, expected))
-        };
+        let decode = |value| T::decode(value).ok_or_else(|| self.wrong(key, value, expected));
         self.entry(key).map(decode).transpose()
     }
 
@@ -229,7 +407,7 @@ impl<'d> Table<'d> {
     // Lines before a text
     /// Lines of the file before the first line of the text of `key`.
     pub fn lines_before(&self, key: &str) -> usize {
-        let Some(span) = self.entry(key).map(Spanned::span) else { return 0 };
+        let Some(span) = self.entry(key).map(|value| value.span.clone()) else { return 0 };
         let before = line_of(self.document.text.as_bytes(), span.start) - 1;
         let written = self.document.text.get(span).unwrap_or_default();
         let inside = written.strip_prefix("\"\"\"").or(written.strip_prefix("'''"));
@@ -241,7 +419,7 @@ impl<'d> Table<'d> {
     /// What the word given for `key` stands for, or `None` if it is not given.
     pub fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Result<Option<T>, BadLine> {
         let Some(value) = self.entry(key) else { return Ok(None) };
-        let word = <&str>::decode(value.get_ref());
+        let word = <&str>::decode(value);
         match choices.iter().find(|(name, _)| Some(*name) == word) {
             Some(&(_, meaning)) => Ok(Some(meaning)),
             None => {
@@ -257,9 +435,8 @@ impl<'d> Table<'d> {
         let Some(value) = self.entry(key) else { return Ok(None) };
         let keys = self.declaration(key).map_or(&[][..], Key::keys);
         let expected = format!("a table [{key}]");
-        let entries =
-            value.get_ref().as_table().ok_or_else(|| self.wrong(key, value, &expected))?;
-        let (path, at) = (self.path_of(key), value.span().start);
+        let entries = value.as_table().ok_or_else(|| self.wrong(key, value, &expected))?;
+        let (path, at) = (self.path_of(key), value.span.start);
         Self { document: self.document, path, at, entries, keys }.checked().map(Some)
     }
 
@@ -274,15 +451,32 @@ impl<'d> Table<'d> {
         let Some(value) = self.entry(key) else { return Ok(Vec::new()) };
         let keys = self.declaration(key).map_or(&[][..], Key::keys);
         let expected = format!("a list of tables, each under [[{}]]", self.path_of(key));
-        let list = value.get_ref().as_array().ok_or_else(|| self.wrong(key, value, &expected))?;
-        let open = |(index, value): (usize, &'d Spanned<DeValue<'d>>)| {
+        let list = value.as_list().ok_or_else(|| self.wrong(key, value, &expected))?;
+        let open = |(index, value): (usize, &'d SpannedValue)| {
             let name = format!("{key}[{index}]");
-            let entries = value.get_ref().as_table();
+            let entries = value.as_table();
             let entries = entries.ok_or_else(|| self.wrong(&name, value, "a table"))?;
-            let (path, at) = (self.path_of(&name), value.span().start);
+            let (path, at) = (self.path_of(&name), value.span.start);
             Self { document: self.document, path, at, entries, keys }.checked()
         };
         list.iter().enumerate().map(open).collect()
+    }
+
+    // Check the keys of all tables
+    /// Refuses a key of a table inside of this one, at whatever depth, that is not declared.
+    pub fn check_keys(&self) -> Result<(), BadLine> {
+        for key in self.keys.iter().filter(|key| self.has(key.name)) {
+            match key.kind {
+                KeyKind::Table(_) | KeyKind::Alike(..) => {
+                    self.table(key.name)?.map_or(Ok(()), |table| table.check_keys())?;
+                }
+                KeyKind::Tables(_) => {
+                    self.tables(key.name)?.iter().try_for_each(Table::check_keys)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -290,48 +484,56 @@ impl<'d> Table<'d> {
 /// A type that a TOML value can be read as.
 pub trait Decode<'d>: Sized {
     /// The value as this type, or `None` if it does not fit.
-    fn decode(value: &'d DeValue<'d>) -> Option<Self>;
+    fn decode(value: &'d SpannedValue) -> Option<Self>;
 }
 
 impl<'d> Decode<'d> for &'d str {
-    fn decode(value: &'d DeValue<'d>) -> Option<Self> {
-        value.as_str()
+    fn decode(value: &'d SpannedValue) -> Option<Self> {
+        match &value.value {
+            ParsedValue::Text(text) => Some(text),
+            _ => None,
+        }
     }
 }
 
 // Numbers as values of a table
-impl<'d> Decode<'d> for usize {
-    fn decode(value: &'d DeValue<'d>) -> Option<Self> {
-        let whole = value.as_integer()?;
-        usize::from_str_radix(whole.as_str(), whole.radix()).ok()
+impl Decode<'_> for usize {
+    fn decode(value: &SpannedValue) -> Option<Self> {
+        match value.value {
+            ParsedValue::Whole(whole) => whole.try_into().ok(),
+            _ => None,
+        }
     }
 }
 
-impl<'d> Decode<'d> for f64 {
-    fn decode(value: &'d DeValue<'d>) -> Option<Self> {
-        if let Some(whole) = value.as_integer() {
-            return i64::from_str_radix(whole.as_str(), whole.radix()).ok().map(|x| x as f64);
+impl Decode<'_> for f64 {
+    fn decode(value: &SpannedValue) -> Option<Self> {
+        match value.value {
+            ParsedValue::Whole(whole) => i64::try_from(whole).ok().map(|whole| whole as f64),
+            ParsedValue::Number(number) => Some(number),
+            _ => None,
         }
-        let text = value.as_float()?.as_str();
-        let number: f64 = text.parse().ok()?;
-        (!number.is_infinite() || text.contains("inf")).then_some(number)
     }
 }
-impl<'d> Decode<'d> for bool {
-    fn decode(value: &'d DeValue<'d>) -> Option<Self> {
-        value.as_bool()
+impl Decode<'_> for bool {
+    fn decode(value: &SpannedValue) -> Option<Self> {
+        match value.value {
+            ParsedValue::Flag(flag) => Some(flag),
+            _ => None,
+        }
     }
 }
-impl<'d> Decode<'d> for [f64; 2] {
-    fn decode(value: &'d DeValue<'d>) -> Option<Self> {
-        let list = value.as_array()?;
-        let (Some(x), Some(y), 2) = (list.first(), list.get(1), list.len()) else { return None };
-        Some([f64::decode(x.get_ref())?, f64::decode(y.get_ref())?])
+impl Decode<'_> for [f64; 2] {
+    fn decode(value: &SpannedValue) -> Option<Self> {
+        match value.as_list()? {
+            [x, y] => Some([f64::decode(x)?, f64::decode(y)?]),
+            _ => None,
+        }
     }
 }
 impl<'d, T: Decode<'d>> Decode<'d> for Vec<T> {
-    fn decode(value: &'d DeValue<'d>) -> Option<Self> {
-        value.as_array()?.iter().map(|item| T::decode(item.get_ref())).collect()
+    fn decode(value: &'d SpannedValue) -> Option<Self> {
+        value.as_list()?.iter().map(T::decode).collect()
     }
 }
 
@@ -364,7 +566,6 @@ pub(crate) fn edits(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::keys::KeyKind;
 
     #[test]
     fn the_nearest_key_is_near() {

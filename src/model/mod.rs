@@ -24,6 +24,10 @@ pub(crate) mod system;
 pub use system::{SlopeModel, System, SystemBuilder};
 pub(crate) mod wavefront_grid;
 pub use wavefront_grid::PhaseGrid;
+#[cfg(feature = "files")]
+pub(crate) mod system_file;
+#[cfg(feature = "files")]
+pub use system_file::{SystemFile, SystemFileBuilder};
 pub(crate) mod mirror;
 pub use mirror::{ActuatorLayout, MeasuredInfluence, MirrorDesign, Spacing};
 pub(crate) mod control;

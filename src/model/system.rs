@@ -1,12 +1,5 @@
 // Tangled from book/src/system-file.md: edit there, or here and run cargo tangle stitch.
-//! A whole adaptive-optics system, and the file that describes it.
-
-#[cfg(feature = "files")]
-mod file;
-#[cfg(feature = "files")]
-pub(crate) use file::require_winds;
-#[cfg(feature = "command")]
-pub(crate) use file::{rates_apart, suspect_units};
+//! A whole adaptive-optics system.
 
 use crate::{
     error::{Invalid, accept},

@@ -6,9 +6,7 @@
 use crate::error::Error;
 use crate::error::{Invalid, accept, positive};
 #[cfg(feature = "files")]
-use crate::files::spanned_toml::Document;
-#[cfg(feature = "files")]
-use crate::model::SYSTEM_KEYS;
+use crate::model::SystemFile;
 use crate::model::source::Source;
 #[cfg(feature = "files")]
 use crate::plausible::FIELD;
@@ -74,14 +72,12 @@ impl Field {
 // Read a field from a file
 #[cfg(feature = "files")]
 impl Field {
-    /// Reads the table `[field]` of the text of a system file, if there is one; `name` stands for the file in errors.
+    /// Reads the table `[field]` of a system file, if there is one.
     ///
     /// # Errors
     /// The first line of the table that makes no sense.
-    pub fn from_toml(text: &str, name: &str) -> Result<Option<Self>, Error> {
-        let document = Document::parse(name, text)?;
-        let root = document.root(SYSTEM_KEYS)?;
-        let Some(table) = root.table("field")? else { return Ok(None) };
+    pub fn from_system_file(file: &SystemFile) -> Result<Option<Self>, Error> {
+        let Some(table) = file.root()?.table("field")? else { return Ok(None) };
         let angle = |key: &str| table.required(key, "an angle in arcseconds greater than 0");
         let (size, step): (f64, f64) = (angle("size")?, angle("step")?);
         // What is said is checked as it is said.
@@ -117,7 +113,9 @@ mod tests {
     #[test]
     fn fields_of_files_are_read_and_refused() {
         let air = "atmosphere = { r0 = 0.2, layers = [{ altitude = 0, fraction = 1 }] }\n";
-        let read = |table: &str| Field::from_toml(&format!("{air}{table}"), "s.toml");
+        let read = |table: &str| {
+            Field::from_system_file(&SystemFile::from_toml(&format!("{air}{table}"), "s.toml")?)
+        };
         let field = read("[field]\nsize = 60\nstep = 15.0").unwrap().unwrap();
         assert_eq!(field.across(), 5);
         assert_eq!(read("").unwrap(), None);

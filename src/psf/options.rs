@@ -7,9 +7,9 @@ use crate::correction::fitting::WavefrontSpectrum;
 use crate::error::finite;
 use crate::error::{Error, Invalid, accept, length, not_negative, positive};
 #[cfg(feature = "files")]
-use crate::files::spanned_toml::{Document, Table};
+use crate::files::spanned_toml::Table;
 #[cfg(feature = "files")]
-use crate::model::SYSTEM_KEYS;
+use crate::model::SystemFile;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::Pupil;
 #[cfg(feature = "factorise")]
@@ -120,22 +120,22 @@ impl Default for CameraOptions {
 // Read the table of the image
 #[cfg(feature = "files")]
 impl CameraOptions {
-    /// Reads the table `[image]` of the text of a system file, and spiders and the image of the pupil of its `[telescope]`; `name` stands for the file in errors.
+    /// Reads the table `[image]` of a system file, and spiders and the image of the pupil of its `[telescope]`.
     ///
     /// # Errors
     /// The first line of the tables that makes no sense.
     ///
     /// ```
-    /// use lenslet::{psf::CameraOptions, units::ARCSEC};
-    /// let options = CameraOptions::from_toml("image = { pixel = 4.0, wavelengths = [1.25e-6, 2.2e-6] }", "s.toml")?;
+    /// use lenslet::{model::SystemFile, psf::CameraOptions, units::ARCSEC};
+    /// let read = |text: &str| CameraOptions::from_system_file(&SystemFile::from_toml(text, "s.toml")?);
+    /// let options = read("image = { pixel = 4.0, wavelengths = [1.25e-6, 2.2e-6] }")?;
     /// assert_eq!((options.pixel, options.wavelengths.len()), (Some(4e-3 * ARCSEC), 2));
-    /// let wrong = CameraOptions::from_toml("[image]\nwavelengths = [1e-6, -2e-6]", "s.toml").unwrap_err();
+    /// let wrong = read("[image]\nwavelengths = [1e-6, -2e-6]").unwrap_err();
     /// assert!(wrong.to_string().starts_with("s.toml:2: image.wavelengths[1] = -2e-6: expected a length"));
     /// # Ok::<(), lenslet::Error>(())
     /// ```
-    pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
-        let document = Document::parse(name, text)?;
-        let root = document.root(SYSTEM_KEYS)?;
+    pub fn from_system_file(file: &SystemFile) -> Result<Self, Error> {
+        let root = file.root()?;
         let mut options = Self::default();
         if let Some(telescope) = root.table("telescope")? {
             (options.vanes, options.mask) = (spiders(&telescope)?, mask(&telescope)?);
@@ -313,14 +313,13 @@ impl CameraOptions {
 pub(crate) const EXPONENT: f64 = -2.0;
 
 // Read what the light passes
-/// Refuses spiders and an image of the pupil that no telescope has, in the text of a system file.
+/// Rejects spiders and an image of the pupil that no telescope has, in a system file.
 ///
 /// # Errors
 /// The line of `[telescope]` that makes no sense.
 #[cfg(feature = "command")]
-pub(crate) fn check_telescope(text: &str, name: &str) -> Result<(), Error> {
-    let document = Document::parse(name, text)?;
-    let Some(telescope) = document.root(SYSTEM_KEYS)?.table("telescope")? else {
+pub(crate) fn check_telescope(file: &SystemFile) -> Result<(), Error> {
+    let Some(telescope) = file.root()?.table("telescope")? else {
         return Ok(());
     };
     spiders(&telescope)?;
@@ -498,8 +497,10 @@ mod tests {
     #[test]
     #[cfg(feature = "files")]
     fn tables_of_images_are_read_or_refused() {
-        let read = |lines: &str| CameraOptions::from_toml(&format!("[image]\n{lines}"), "s.toml");
-        assert_eq!(CameraOptions::from_toml("", "s.toml").unwrap(), CameraOptions::default());
+        let of =
+            |text: &str| CameraOptions::from_system_file(&SystemFile::from_toml(text, "s.toml")?);
+        let read = |lines: &str| of(&format!("[image]\n{lines}"));
+        assert_eq!(of("").unwrap(), CameraOptions::default());
         assert_eq!(read("").unwrap(), CameraOptions::default());
         let mas = 1e-3 * ARCSEC;
         let all = "wavelengths = [1.65e-6, 0.64e-6]\npixel = 4.0\npixels = 128\nterms = ['fitting']\n\
@@ -568,7 +569,7 @@ mod tests {
     fn spiders_and_pupils_are_read_or_refused() {
         let read = |lines: &str| {
             let telescope = format!("[telescope]\ndiameter = 4.0\nobstruction = 0.25\n{lines}");
-            CameraOptions::from_toml(&telescope, "s.toml")
+            CameraOptions::from_system_file(&SystemFile::from_toml(&telescope, "s.toml")?)
         };
         let cross =
             read("spiders = { width = 0.05, angles = [0, 90, 180, 270], offset = 0.2 }").unwrap();
@@ -591,7 +592,8 @@ mod tests {
         ndarray_npy::write_npy(folder.path().join("mask.npy"), &image).unwrap();
         let name = folder.path().join("s.toml").display().to_string();
         let of = |line: &str| {
-            CameraOptions::from_toml(&format!("telescope.diameter = 4.0\n{line}"), &name)
+            let text = format!("telescope.diameter = 4.0\n{line}");
+            CameraOptions::from_system_file(&SystemFile::from_toml(&text, &name)?)
         };
         let mask = of("telescope.pupil = 'mask.npy'").unwrap().aperture(&pupil, 16, 0.25).unwrap();
         assert_eq!(

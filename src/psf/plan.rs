@@ -12,9 +12,7 @@ use crate::device::{CostKind, Engine, available_memory};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::Inversion;
 #[cfg(feature = "files")]
-use crate::files::spanned_toml::Document;
-#[cfg(feature = "files")]
-use crate::model::SYSTEM_KEYS;
+use crate::model::SystemFile;
 use crate::model::control::ControlLoop;
 use crate::model::system::{SlopeModel, System};
 use crate::plan::{Description, Stage};
@@ -51,22 +49,21 @@ pub struct PsfOptions {
 
 #[cfg(feature = "files")]
 impl PsfOptions {
-    /// Reads the tables of the text of a system file; `name` stands for the file in errors.
+    /// Reads its tables from a system file.
     ///
     /// # Errors
     /// The first line of the tables that makes no sense, or that there is no `[[mirror]]`.
-    pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
-        let document = Document::parse(name, text)?;
+    pub fn from_system_file(file: &SystemFile) -> Result<Self, Error> {
         let expected = "at least one [[mirror]], by which light is corrected";
-        let Some(correction) = CorrectionOptions::from_toml(text, name)? else {
-            return Err(document.root(SYSTEM_KEYS)?.missing("mirror", expected).into());
+        let Some(correction) = CorrectionOptions::from_system_file(file)? else {
+            return Err(file.root()?.missing("mirror", expected).into());
         };
         Ok(Self {
-            reconstructor: ReconstructorOptions::from_toml(text, name)?,
+            reconstructor: ReconstructorOptions::from_system_file(file)?,
             correction,
-            control: ControlLoop::from_toml(text, name)?,
-            image: CameraOptions::from_toml(text, name)?,
-            field: Field::from_toml(text, name)?,
+            control: ControlLoop::from_system_file(file)?,
+            image: CameraOptions::from_system_file(file)?,
+            field: Field::from_system_file(file)?,
         })
     }
 }

@@ -10,13 +10,11 @@ mod ranks;
 use crate::device::{CostKind, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::inversion::{Inversion, MatrixRates, not_definite};
-#[cfg(feature = "files")]
-use crate::files::spanned_toml::Document;
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
+#[cfg(feature = "files")]
+use crate::model::SystemFile;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
-#[cfg(feature = "files")]
-use crate::model::{SYSTEM_KEYS, system::require_winds};
 use crate::numerics::real::Precision;
 use crate::plan::{Description, Memory, Stage};
 use crate::plausible::DELAY;
@@ -111,25 +109,23 @@ impl ReconstructorOptions {
     }
 
     // Read the table of the reconstructor
-    /// Reads the table `[reconstructor]` of the text of a system file; `name` stands for the file in errors.
+    /// Reads the table `[reconstructor]` of a system file.
     ///
     /// # Errors
     /// The first line of the table that makes no sense.
     ///
     /// ```
-    /// use lenslet::estimation::Inversion;
-    /// use lenslet::tomography::ReconstructorOptions;
-    /// let options = ReconstructorOptions::from_toml("reconstructor = { method = 'eigen', filter = 1e-6 }", "s.toml")?;
+    /// use lenslet::{estimation::Inversion, model::SystemFile, tomography::ReconstructorOptions};
+    /// let read = |text: &str| ReconstructorOptions::from_system_file(&SystemFile::from_toml(text, "s.toml")?);
+    /// let options = read("reconstructor = { method = 'eigen', filter = 1e-6 }")?;
     /// assert_eq!((options.method, options.filter), (Inversion::Eigen, 1e-6));
-    /// let wrong = ReconstructorOptions::from_toml("[reconstructor]\nfilter = 2", "s.toml").unwrap_err();
+    /// let wrong = read("[reconstructor]\nfilter = 2").unwrap_err();
     /// assert!(wrong.to_string().starts_with("s.toml:2: reconstructor.filter = 2: expected a ratio"));
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     #[cfg(feature = "files")]
-    pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
-        let document = Document::parse(name, text)?;
-        let root = document.root(SYSTEM_KEYS)?;
-        let Some(table) = root.table("reconstructor")? else {
+    pub fn from_system_file(file: &SystemFile) -> Result<Self, Error> {
+        let Some(table) = file.root()?.table("reconstructor")? else {
             return Ok(Self::default());
         };
         let method = table.choice("method", &Inversion::NAMES)?.unwrap_or_default();
@@ -139,7 +135,7 @@ impl ReconstructorOptions {
         let delay = table.optional("delay", "a time in seconds")?.unwrap_or(0.0);
         let predict = table.optional("predict", "true or false")?.unwrap_or(true);
         if delay > 0.0 {
-            require_winds(&root, "a speed in m/s, which may be 0, as reconstructor.delay is not")?;
+            file.require_winds("a speed in m/s, which may be 0, as reconstructor.delay is not")?;
         }
         let errors_only = table.optional("errors_only", "true or false")?.unwrap_or(false);
         let tolerance = table.optional("tolerance", "a relative residual")?.unwrap_or(1e-6);

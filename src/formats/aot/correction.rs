@@ -11,6 +11,7 @@ use crate::model::control::{ControlLoop, LoopKind};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::mirror::{ActuatorLayout, MirrorDesign, Spacing};
 use crate::model::system::System;
+use crate::model::system_file::SystemFile;
 use ndarray::{Array2, Array3, ArrayView2, Axis, arr2};
 
 // Add mirrors and their loops
@@ -184,7 +185,7 @@ impl TelemetrySystem {
             found.text.extend(mirrors.into_iter().map(|(text, _)| text));
         }
         found.text += &control_of(file, &mut found.notes)?;
-        CorrectionOptions::from_toml(&found.text, &name)?;
+        CorrectionOptions::from_system_file(&SystemFile::from_toml(&found.text, &name)?)?;
         Ok(found)
     }
 }
@@ -390,16 +391,17 @@ mod tests {
         // Read those mirrors back
         let found = TelemetrySystem::with_correction(&file)?;
         assert!(found.notes.is_empty(), "{:?}", found.notes);
-        let again = CorrectionOptions::from_toml(&found.text, "again")?.unwrap();
+        let file = SystemFile::from_toml(&found.text, "again")?;
+        let again = CorrectionOptions::from_system_file(&file)?.unwrap();
         assert_eq!((again.mode, again.mirrors.len()), (mode, 2));
-        let other = Correction::new(&System::from_toml(&found.text, "again")?, &again)?;
+        let other = Correction::new(&file.system()?, &again)?;
         for (a, b) in correction.mirrors().iter().zip(other.mirrors()) {
             assert!(
                 same_places(a.positions(), b.positions(), 1e-9) && a.altitude() == b.altitude()
             );
             assert!((a.influence([0.0, a.pitch()]) - b.influence([0.0, b.pitch()])).abs() < 1e-12);
         }
-        assert_eq!(ControlLoop::from_toml(&found.text, "again")?, Some(control));
+        assert_eq!(ControlLoop::from_system_file(&file)?, Some(control));
         let wrong = telemetry.add_correction(&correction, mode, &commands[..0], None).unwrap_err();
         assert_eq!(wrong.quantity, "commands");
         Ok(())
@@ -427,7 +429,8 @@ mod tests {
             let row = telemetry.change("AOT_WAVEFRONT_CORRECTORS_DM", 0);
             row.list("ACTUATORS_X", along(0)).list("ACTUATORS_Y", along(1));
             let found = TelemetrySystem::with_correction(&open(&telemetry)?.1)?;
-            let mirrors = MirrorDesign::from_toml(&found.text, "again")?;
+            let again = SystemFile::from_toml(&found.text, "again")?;
+            let mirrors = MirrorDesign::from_system_file(&again)?;
             let fits = words.is_empty();
             assert_eq!(
                 (mirrors.len(), found.notes.len()),

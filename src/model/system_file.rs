@@ -1,5 +1,8 @@
 // Tangled from book/src/system-file.md: edit there, or here and run cargo tangle stitch.
-//! The file that describes a system.
+//! The system file: parsed once, and read table by table.
+
+mod builder;
+pub use builder::SystemFileBuilder;
 
 // What reading a system stands on
 use crate::{
@@ -12,15 +15,157 @@ use crate::{
     model::removed_modes::{Focus, TipTilt, VARIANCE},
     model::sensor::Sensor,
     model::source::{ConeGradient, Source},
-    model::system::{SlopeModel, System, SystemBuilder},
+    model::system::{SlopeModel, System},
     model::system_keys::SYSTEM_KEYS,
     model::wavefront_grid::PhaseGrid,
     plausible::{DIAMETER, NOISE, PITCH, Plausible, RATE, WIND_SPEED},
     units::{ARCSEC, DEGREE},
 };
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
-// Read a system from a file
+// A system file that is parsed once
+/// A system file: its text and its values, parsed once. Each module reads its own tables from it: [`system`](Self::system) those of a
+/// [`System`], and `from_system_file` of an options type those of these options.
+///
+/// ```
+/// use lenslet::correction::CorrectionOptions;
+/// use lenslet::model::SystemFile;
+/// let file = SystemFile::from_file("book/systems/small-moao.toml")?;
+/// let mirrors = CorrectionOptions::from_system_file(&file)?.map(|correction| correction.mirrors.len());
+/// assert_eq!((file.system()?.guide_stars().len(), mirrors), (3, Some(1)));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct SystemFile {
+    document: Arc<Document>,
+}
+
+impl SystemFile {
+    // Open a system file
+    /// Reads and parses a system file.
+    ///
+    /// # Errors
+    /// [`Error::Read`] for a file that cannot be read, and as [`from_toml`](Self::from_toml).
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        Self::from_toml(&read_text(path, 16 << 20, "a system file")?, &path.display().to_string())
+    }
+
+    /// Parses the text of a system file; `name` stands for the file in errors, and its folder is where other files are looked for.
+    ///
+    /// # Errors
+    /// [`Error::SystemFile`] with the first line that is not TOML.
+    pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
+        Ok(Document::parse(name, text)?.into())
+    }
+
+    /// The system file of a dictionary with its tables; other files are looked for in the working directory. Errors name the key.
+    ///
+    /// ```
+    /// use lenslet::{model::SystemFile, toml};
+    /// let mut values: toml::Table = toml::from_str(&std::fs::read_to_string("book/systems/small.toml")?)?;
+    /// let variance = SystemFile::from_value(values.clone())?.system()?.guide_stars()[0].noise.mean();
+    /// assert_eq!(variance, 0.0);
+    /// values["atmosphere"]["r0"] = (-0.15).into();
+    /// let wrong = SystemFile::from_value(values)?.system().unwrap_err();
+    /// assert_eq!(wrong.to_string(), "atmosphere.r0 = -0.15: expected a length in metres greater than 0");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::SystemFile`], without a line, where more than 64 tables and lists are inside of one another.
+    pub fn from_value(values: toml::Table) -> Result<Self, Error> {
+        Ok(Document::from_table(values)?.into())
+    }
+
+    // Parts of a system file
+    /// The text of the file; that of a dictionary is TOML as well.
+    pub fn text(&self) -> &str {
+        self.document.text()
+    }
+
+    /// The name of the file; empty for a dictionary.
+    pub fn name(&self) -> &str {
+        self.document.name()
+    }
+
+    /// The folder of the file, to which names of other files are relative.
+    pub fn folder(&self) -> &Path {
+        self.document.folder()
+    }
+
+    /// Whether there is a value at a path, such as `atmosphere.layers[1].altitude`.
+    pub fn has(&self, path: &str) -> bool {
+        self.document.has(path)
+    }
+
+    /// The same values as a file of another name, in whose folder other files are looked for.
+    pub fn named(&self, name: &str) -> Self {
+        Document::clone(&self.document).named(name).into()
+    }
+
+    // Open the table of all tables
+    /// The table of all tables. Its unknown keys are rejected.
+    pub(crate) fn root(&self) -> Result<Table<'_>, BadLine> {
+        self.document.root(SYSTEM_KEYS)
+    }
+
+    // Require the wind of all layers
+    /// Rejects a layer that does not give its wind, for an `expected` value of it.
+    pub(crate) fn require_winds(&self, expected: &str) -> Result<(), BadLine> {
+        let air = self.root()?.required_table("atmosphere")?;
+        let layers = air.tables("layers")?;
+        match layers.iter().find(|layer| !layer.has("wind_speed")) {
+            Some(layer) => Err(layer.missing("wind_speed", expected)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<Document> for SystemFile {
+    fn from(document: Document) -> Self {
+        Self { document: Arc::new(document) }
+    }
+}
+
+// Read the system of a file
+impl SystemFile {
+    /// The system that the file describes.
+    ///
+    /// # Errors
+    /// [`Error::SystemFile`] with the first line that makes no sense.
+    pub fn system(&self) -> Result<System, Error> {
+        let root = self.root()?;
+        let (atmosphere, cone_gradient) = read_atmosphere(&root)?;
+        let pupil = read_pupil(&root)?;
+        let (lenslet_array, validity) = read_lenslet_array(&root, pupil.as_ref())?;
+        let shared =
+            Shared { atmosphere: &atmosphere, pupil: pupil.as_ref(), lenslet_array, validity };
+        let slope_model = read_slope_model(&root)?;
+        let stars = read_guide_stars(&root, &shared)?;
+        let builder = System::builder(atmosphere.clone(), lenslet_array)
+            .cone_gradient(cone_gradient)
+            .slope_model(slope_model)
+            .pupil(pupil)
+            .validity(validity)
+            .guide_stars(stars)
+            .targets(read_targets(&root)?)
+            .optimisation(read_optimisation(&root)?)
+            .truth_sensor(read_truth_sensor(&root, &lenslet_array)?)
+            .phase(read_phase(&root)?);
+        Ok(root.check(builder.build())?)
+    }
+}
+
+/// What the guide stars of a system share.
+struct Shared<'a> {
+    atmosphere: &'a Atmosphere,
+    pupil: Option<&'a Pupil>,
+    lenslet_array: LensletArray,
+    validity: Validity,
+}
+
+// Systems of texts and files
 impl System {
     // The documentation of reading a text
     /// Reads the text of a system file; `name` stands for the file in errors.
@@ -36,54 +181,19 @@ impl System {
     /// assert_eq!(wrong.unwrap_err().to_string(), message);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
-        Ok(Self::from_document(&Document::parse(name, text)?)?)
-    }
-
-    // Read the tables of a document
-    /// Reads the tables that describe a system. Later rooms read the others: `document.root(SYSTEM_KEYS)?.table(name)`.
     ///
     /// # Errors
-    /// The first line that makes no sense.
-    pub(crate) fn from_document(document: &Document) -> Result<Self, BadLine> {
-        let root = document.root(SYSTEM_KEYS)?;
-        let (atmosphere, cone_gradient) = read_atmosphere(&root)?;
-        let pupil = read_pupil(&root)?;
-        let (lenslet_array, validity) = read_lenslet_array(&root, pupil.as_ref())?;
-        let folder = Path::new(document.name()).parent().unwrap_or(Path::new(""));
-        let builder = System::builder(atmosphere, lenslet_array)
-            .cone_gradient(cone_gradient)
-            .slope_model(read_slope_model(&root)?)
-            .pupil(pupil)
-            .validity(validity);
-        let stars = read_guide_stars(&root, &builder, folder)?;
-        let builder = builder
-            .guide_stars(stars)
-            .targets(read_targets(&root)?)
-            .optimisation(read_optimisation(&root)?)
-            .truth_sensor(read_truth_sensor(&root, &lenslet_array)?)
-            .phase(read_phase(&root)?);
-        root.check(builder.build())
+    /// As [`SystemFile::from_toml`] and [`SystemFile::system`].
+    pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
+        SystemFile::from_toml(text, name)?.system()
     }
 
-    // Read the bytes of a file
     /// Reads a system file.
     ///
-    /// The errors are [`Error::Read`] for a file that cannot be read and [`Error::SystemFile`] for a line
-    /// that makes no sense.
+    /// # Errors
+    /// As [`SystemFile::from_file`] and [`SystemFile::system`].
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Self::with_text(path.as_ref()).map(|(system, _)| system)
-    }
-
-    /// Reads a system file, and keeps its text.
-    pub(crate) fn with_text(path: &Path) -> Result<(Self, String), Error> {
-        let text = Self::text(path)?;
-        Ok((Self::from_toml(&text, &path.display().to_string())?, text))
-    }
-
-    /// The text of a file that describes a system, in whatever form.
-    pub(crate) fn text(path: &Path) -> Result<String, Error> {
-        read_text(path, 16 << 20, "a system file")
+        SystemFile::from_file(path)?.system()
     }
 }
 
@@ -148,15 +258,6 @@ fn read_layers(air: &Table, outer_scale: Option<f64>) -> Result<Vec<Layer>, BadL
     };
     tables.iter().map(read).collect()
 }
-/// Refuses a layer that does not say its wind, for an `expected` value of it.
-pub(crate) fn require_winds(root: &Table, expected: &str) -> Result<(), BadLine> {
-    let air = root.required_table("atmosphere")?;
-    let layers = air.tables("layers")?;
-    match layers.iter().find(|layer| !layer.has("wind_speed")) {
-        Some(layer) => Err(layer.missing("wind_speed", expected)),
-        None => Ok(()),
-    }
-}
 
 // Read the pupil and the lenslets
 fn read_pupil(root: &Table) -> Result<Option<Pupil>, BadLine> {
@@ -209,20 +310,16 @@ fn read_source(table: &Table, height: f64) -> Result<Source, BadLine> {
 }
 
 // Read the guide stars of a file
-fn read_guide_stars(
-    root: &Table,
-    builder: &SystemBuilder,
-    folder: &Path,
-) -> Result<Vec<GuideStar>, BadLine> {
+fn read_guide_stars(root: &Table, shared: &Shared) -> Result<Vec<GuideStar>, BadLine> {
     let tables = root.tables("guide_star")?;
     if tables.is_empty() {
         return Err(root.missing("guide_star", "at least one table [[guide_star]]"));
     }
     let read = |table| {
-        let sensor = read_sensor(table, &builder.0.lenslet_array)?;
-        let of_light = read_light(table, &sensor, &builder.0)?;
-        let width = builder.0.atmosphere.wavelength() / sensor.side();
-        let noise = of_light.map_or_else(|| read_noise(table, folder, width), Ok)?;
+        let sensor = read_sensor(table, &shared.lenslet_array)?;
+        let of_light = read_light(table, &sensor, shared)?;
+        let width = shared.atmosphere.wavelength() / sensor.side();
+        let noise = of_light.map_or_else(|| read_noise(table, width), Ok)?;
         let tip_tilt = read_tip_tilt(table)?;
         let words = [Focus::Measured, Focus::Removed].map(|focus| (focus.name(), focus));
         let focus = table.choice("focus", &words)?.unwrap_or_default();
@@ -252,7 +349,7 @@ fn read_sensor(table: &Table, shared: &LensletArray) -> Result<Sensor, BadLine> 
 
 // Read the noise of a guide star
 /// The noise of slopes behind lenslets whose diffraction has this `width` \[rad\].
-fn read_noise(table: &Table, folder: &Path, width: f64) -> Result<Noise, BadLine> {
+fn read_noise(table: &Table, width: f64) -> Result<Noise, BadLine> {
     let expected = "a variance in rad², or the name of a file of noise";
     let most = NOISE.accepted[1].max(width * width);
     let plausible = Plausible { accepted: [0.0, most], ..NOISE };
@@ -261,7 +358,7 @@ fn read_noise(table: &Table, folder: &Path, width: f64) -> Result<Noise, BadLine
             let expected = format!("the name of a file of noise, and {error}");
             table.refuse(Invalid::new("noise", name, expected))
         };
-        let noise = Noise::read(&folder.join(name)).map_err(of_file)?;
+        let noise = Noise::read(&table.folder().join(name)).map_err(of_file)?;
         let largest = noise.largest();
         let refuse = |bad: Invalid| {
             let expected = format!("a file without a variance of {}: {}", bad.value, bad.expected);
@@ -298,7 +395,7 @@ fn read_tip_tilt(table: &Table) -> Result<TipTilt, BadLine> {
 
 // Read the light on a sensor
 // Read light in place of noise
-fn read_light(star: &Table, sensor: &Sensor, system: &System) -> Result<Option<Noise>, BadLine> {
+fn read_light(star: &Table, sensor: &Sensor, shared: &Shared) -> Result<Option<Noise>, BadLine> {
     let Some(table) = star.table("sensor")? else { return Ok(None) };
     if star.has("noise") {
         let expected = "either noise or a table [guide_star.sensor], not both";
@@ -314,93 +411,8 @@ fn read_light(star: &Table, sensor: &Sensor, system: &System) -> Result<Option<N
     let light = Light::new(photons, wavelength, pixel * ARCSEC);
     let light = read_detector(&table, light)?;
     let light = Light { spot: read_spot(&table, sensor)?, ..light };
-    let noise = light.noise(sensor, system.pupil(), system.validity, &system.atmosphere);
+    let noise = light.noise(sensor, shared.pupil, shared.validity, shared.atmosphere);
     table.check(noise).map(Some)
-}
-
-// Sensors at rates of their own
-/// Warnings of sensors whose frame rate is not that of the loop, or, without a loop, that of the first sensor with a rate. Sensors are taken to
-/// be read together, in one loop.
-#[cfg(feature = "command")]
-pub(crate) fn rates_apart(text: &str, name: &str) -> Result<Vec<String>, BadLine> {
-    let document = Document::parse(name, text)?;
-    let root = document.root(SYSTEM_KEYS)?;
-    let control = root.table("loop")?;
-    let rate = control.map(|table| table.optional::<f64>("rate", "frames in a second"));
-    let mut common = rate.transpose()?.flatten().map(|rate| ("loop.rate".to_string(), rate));
-    let mut apart: Vec<(f64, usize, Vec<String>)> = Vec::new();
-    for star in root.tables("guide_star")? {
-        let Some(sensor) = star.table("sensor")? else { continue };
-        for key in ["rate", "frame_rate"] {
-            let Some(rate) = sensor.optional::<f64>(key, "frames in a second")? else { continue };
-            let place = sensor.refuse(Invalid::new(key, rate, ""));
-            let (_, common) = common.get_or_insert((place.key.clone(), rate));
-            if (rate / *common - 1.0).abs() < 1e-6 {
-                continue;
-            }
-            match apart.iter_mut().find(|(known, ..)| *known == rate) {
-                Some((.., keys)) => keys.push(place.key),
-                None => apart.push((rate, place.line, vec![place.key])),
-            }
-        }
-    }
-    let Some((reference, common)) = common else { return Ok(Vec::new()) };
-    let warning = |(rate, line, keys): (f64, usize, Vec<String>)| {
-        let keys = keys.join(", ");
-        format!(
-            "{name}:{line}: {keys} = {rate}: {reference} is {common} Hz, and all sensors are taken to be in one loop at that rate. The delay and \
-             the servo-lag error of what these sensors measure, and the noise that the loop passes on, are not those of {rate} Hz"
-        )
-    };
-    Ok(apart.into_iter().map(warning).collect())
-}
-// Values that suggest another unit
-/// The highest layer in metres, and the largest angle in arcseconds, that make a file suspect.
-#[cfg(feature = "command")]
-const SUSPECT: [f64; 2] = [30.0, 3e-3];
-
-/// Warnings of altitudes that were probably meant in kilometres, and of angles that were probably meant in radians.
-#[cfg(feature = "command")]
-pub(crate) fn suspect_units(text: &str, name: &str) -> Result<Vec<String>, BadLine> {
-    let (document, mut warnings) = (Document::parse(name, text)?, Vec::new());
-    let root = document.root(SYSTEM_KEYS)?;
-    let air = root.required_table("atmosphere")?;
-    let [altitudes, angles] = [
-        (air.tables("layers")?, "altitude"),
-        ([root.tables("guide_star")?, root.tables("target")?].concat(), "zenith"),
-    ]
-    .map(|(tables, key)| largest(tables, key));
-    let [(low, table), (close, star)] = [altitudes?, angles?];
-    if let Some(table) = table.filter(|_| low > 0.0 && low < SUSPECT[0]) {
-        let meant = crate::plausible::readable(1e3 * low);
-        warnings.push((table.refuse(Invalid::new("altitude", low, "")), format!(
-            "no layer is higher than {low} m above the telescope; altitudes are in metres: did you mean {meant}? That is {low} km"
-        )));
-    }
-    if let Some(star) = star.filter(|_| close > 1e-9 && close < SUSPECT[1]) {
-        let meant = crate::plausible::readable((100.0 * close / ARCSEC).round() / 100.0);
-        warnings.push((star.refuse(Invalid::new("zenith", close, "")), format!(
-            "no direction is farther than {close} arcsec from the axis; these angles are in arcsec: did you mean {meant}? That is {close} rad"
-        )));
-    }
-    let located = |(place, text): (BadLine, String)| {
-        let BadLine { line, key, value, .. } = place;
-        format!("{name}:{line}: {key} = {}: {text}", value.unwrap_or_default())
-    };
-    Ok(warnings.into_iter().map(located).collect())
-}
-
-/// The largest number that tables have under a key, and its table.
-#[cfg(feature = "command")]
-fn largest<'d>(tables: Vec<Table<'d>>, key: &str) -> Result<(f64, Option<Table<'d>>), BadLine> {
-    let mut most = (0.0, None);
-    for table in tables {
-        let number = table.optional(key, "a number")?.unwrap_or(0.0);
-        if number > most.0 {
-            most = (number, Some(table));
-        }
-    }
-    Ok(most)
 }
 
 // Read the photons of a lenslet
@@ -497,6 +509,106 @@ fn read_slope_model(root: &Table) -> Result<SlopeModel, BadLine> {
     Ok(table.choice("slope_model", &words)?.unwrap_or_default())
 }
 
+// Warn of values of a file
+impl SystemFile {
+    /// Warnings of values that may be meant otherwise: altitudes in kilometres, angles in radians, and frame rates of sensors that are not that of
+    /// the loop. There are none where the system cannot be read.
+    ///
+    /// ```
+    /// use lenslet::model::SystemFile;
+    /// let file = SystemFile::from_file("book/systems/keck-lgs.toml")?;
+    /// assert!(file.warnings().is_empty());
+    /// let low = (0..7).fold(file.to_builder(), |file, k| file.set(&format!("atmosphere.layers[{k}].altitude"), k));
+    /// let warnings = low.build()?.warnings();
+    /// assert!(warnings[0].contains("layers[6].altitude = 6: no layer is higher than 6 m above the telescope"));
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
+    pub fn warnings(&self) -> Vec<String> {
+        let Ok(root) = self.root() else { return Vec::new() };
+        let kinds = [suspect_units, rates_apart].map(|warn| warn(&root).unwrap_or_default());
+        kinds.concat()
+    }
+}
+
+// Sensors at rates of their own
+/// Warnings of sensors whose frame rate is not that of the loop, or, without a loop, that of the first sensor with a rate. Sensors are taken to
+/// be read together, in one loop.
+fn rates_apart(root: &Table) -> Result<Vec<String>, BadLine> {
+    let control = root.table("loop")?;
+    let rate = control.map(|table| table.optional::<f64>("rate", "frames in a second"));
+    let mut common = rate.transpose()?.flatten().map(|rate| ("loop.rate".to_string(), rate));
+    let mut apart: Vec<(f64, String, Vec<String>)> = Vec::new();
+    for star in root.tables("guide_star")? {
+        let Some(sensor) = star.table("sensor")? else { continue };
+        for key in ["rate", "frame_rate"] {
+            let Some(rate) = sensor.optional::<f64>(key, "frames in a second")? else { continue };
+            let found = sensor.refuse(Invalid::new(key, rate, ""));
+            let (_, common) = common.get_or_insert((found.key.clone(), rate));
+            if (rate / *common - 1.0).abs() < 1e-6 {
+                continue;
+            }
+            match apart.iter_mut().find(|(known, ..)| *known == rate) {
+                Some((.., keys)) => keys.push(found.key),
+                None => apart.push((rate, found.location(), vec![found.key])),
+            }
+        }
+    }
+    let Some((reference, common)) = common else { return Ok(Vec::new()) };
+    let warning = |(rate, location, keys): (f64, String, Vec<String>)| {
+        let keys = keys.join(", ");
+        format!(
+            "{location}{keys} = {rate}: {reference} is {common} Hz, and all sensors are taken to be in one loop at that rate. The delay and \
+             the servo-lag error of what these sensors measure, and the noise that the loop passes on, are not those of {rate} Hz"
+        )
+    };
+    Ok(apart.into_iter().map(warning).collect())
+}
+
+// Values that suggest another unit
+/// The highest layer in metres, and the largest angle in arcseconds, that make a file suspect.
+const SUSPECT: [f64; 2] = [30.0, 3e-3];
+
+/// Warnings of altitudes that were probably meant in kilometres, and of angles that were probably meant in radians.
+fn suspect_units(root: &Table) -> Result<Vec<String>, BadLine> {
+    let mut warnings = Vec::new();
+    let air = root.required_table("atmosphere")?;
+    let [altitudes, angles] = [
+        (air.tables("layers")?, "altitude"),
+        ([root.tables("guide_star")?, root.tables("target")?].concat(), "zenith"),
+    ]
+    .map(|(tables, key)| largest(tables, key));
+    let [(low, table), (close, star)] = [altitudes?, angles?];
+    if let Some(table) = table.filter(|_| low > 0.0 && low < SUSPECT[0]) {
+        let meant = crate::plausible::readable(1e3 * low);
+        warnings.push((table.refuse(Invalid::new("altitude", low, "")), format!(
+            "no layer is higher than {low} m above the telescope; altitudes are in metres: did you mean {meant}? That is {low} km"
+        )));
+    }
+    if let Some(star) = star.filter(|_| close > 1e-9 && close < SUSPECT[1]) {
+        let meant = crate::plausible::readable((100.0 * close / ARCSEC).round() / 100.0);
+        warnings.push((star.refuse(Invalid::new("zenith", close, "")), format!(
+            "no direction is farther than {close} arcsec from the axis; these angles are in arcsec: did you mean {meant}? That is {close} rad"
+        )));
+    }
+    let located = |(found, text): (BadLine, String)| {
+        let value = found.value.as_deref().unwrap_or_default();
+        format!("{}{} = {value}: {text}", found.location(), found.key)
+    };
+    Ok(warnings.into_iter().map(located).collect())
+}
+
+/// The largest number that tables have under a key, and its table.
+fn largest<'d>(tables: Vec<Table<'d>>, key: &str) -> Result<(f64, Option<Table<'d>>), BadLine> {
+    let mut most = (0.0, None);
+    for table in tables {
+        let number = table.optional(key, "a number")?.unwrap_or(0.0);
+        if number > most.0 {
+            most = (number, Some(table));
+        }
+    }
+    Ok(most)
+}
+
 // Check the system as read
 #[cfg(test)]
 mod tests {
@@ -512,13 +624,13 @@ mod tests {
     #[test]
     fn units_and_defaults() {
         let system = System::from_toml(TEXT, "x.toml").unwrap();
-        let [x, y] = system.guide_stars[0].sensor.source.direction();
+        let [x, y] = system.guide_stars()[0].sensor.source.direction();
         assert!((x / DEGREE - 0.866_025_4).abs() < 1e-7 && (y / DEGREE - 0.5).abs() < 1e-12);
-        assert_eq!(system.lenslet_array.pitch(), 0.8);
-        assert_eq!(system.guide_stars[1].sensor.array, LensletArray::new(5, 1.6).unwrap());
-        assert_eq!(system.atmosphere.wavelength(), 500e-9);
-        assert_eq!(system.validity, Validity::LitFraction(0.5));
-        let phase = system.phase.unwrap();
+        assert_eq!(system.lenslet_array().pitch(), 0.8);
+        assert_eq!(system.guide_stars()[1].sensor.array, LensletArray::new(5, 1.6).unwrap());
+        assert_eq!(system.atmosphere().wavelength(), 500e-9);
+        assert_eq!(system.validity(), Validity::LitFraction(0.5));
+        let phase = system.phase().unwrap();
         assert!((phase.disc_radius - 4.848_137e-5).abs() < 1e-11 && phase.oversampling == 1);
     }
 }
