@@ -8,7 +8,6 @@ use super::summary::{
     Outcome, align, command_line, count, file_json, file_line, file_lines, plan_text,
 };
 use crate::command::value_parsers;
-use crate::data::DataSet;
 use crate::device::engine::Engine;
 use crate::device::{self, Device};
 use crate::error::{Error, Invalid};
@@ -29,11 +28,10 @@ use crate::numerics::real::Precision;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::plot::{self, short_name};
 use crate::tomography::reconstructor::ReconstructorOptions;
-use crate::turbulence::arrays::slope_table;
 use crate::turbulence::plan::Form;
 use crate::watch::check;
 use clap::{Args, ValueEnum};
-use ndarray::{Array2, arr1, s};
+use ndarray::{Array2, s};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -223,29 +221,12 @@ pub fn estimate(
         return Err(Invalid::new("precision", "f32", expected).into());
     }
     // Write the estimates and their picture
-    let iterations: Vec<i64> = estimates.iterations.iter().map(|&count| count as i64).collect();
-    let mut arrays = DataSet::default();
-    let about = "estimated wavefronts";
-    let wavefront = arrays.add_result("wavefront", estimates.wavefront.view());
-    wavefront.unit("m").dimensions("frame, target, y, x").long_name(about);
-    arrays
-        .add("iterations", arr1(&iterations))
-        .dimensions("frame")
-        .long_name("iterations of the solver");
-    arrays
-        .add("residual", arr1(&estimates.residual))
-        .dimensions("frame")
-        .long_name("relative residual");
-    let about = "chi squared over the number of slopes, 1 on average if the model is right";
-    arrays.add("chi_squared", arr1(&estimates.chi_squared)).dimensions("frame").long_name(about);
-    let about = "whether the residual met the tolerance";
-    arrays.add("converged", arr1(&estimates.converged())).dimensions("frame").long_name(about);
-    arrays.add_table("slope_table", slope_table(&system));
+    let mut data = estimates.to_data_set(&system);
     let origin = Provenance::new(&command_line(), &plan.describe(&engine).method, file.text());
-    origin.tolerance(Some(args.tolerance)).note(&mut arrays);
+    origin.tolerance(Some(args.tolerance)).note(&mut data);
     terminal.writes(output);
     let mut draft = AtomicFile::new(output)?;
-    draft.fill(|file| arrays.write(file, format, args.precision))?;
+    draft.fill(|file| data.write(file, format, args.precision))?;
     let drawing = picture.map(|(path, format)| {
         terminal.writes(path);
         AtomicFile::holding(path, &draw(args, &system, &estimates, format)?)

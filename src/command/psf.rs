@@ -23,13 +23,11 @@ use crate::plot::{
 };
 use crate::psf::loop_simulation::{LOOPS, REALISATIONS};
 use crate::psf::{
-    Exposure, Field, Images, LoopSimulation, PsfOptions, PsfPlan, PsfResult, Ring, Simulated,
-    TargetImage,
+    Exposure, Field, LoopSimulation, PsfOptions, PsfPlan, PsfResult, Ring, Simulated, TargetImage,
 };
 use crate::units::ARCSEC;
 use crate::watch::{Watch, check};
 use clap::{Args, ValueEnum};
-use ndarray::{Array2, ArrayD, Axis, stack};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -173,20 +171,7 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
         seconds,
     };
     // Write the images and their picture
-    let mut arrays = DataSet::default();
-    let errors: Vec<f64> = found.targets.iter().map(|target| target.budget.total()).collect();
-    let exposures: Vec<_> = found.targets.iter().map(|target| target.exposures.clone()).collect();
-    let images = Images {
-        targets: system.targets(),
-        exposures: &exposures,
-        errors: &errors,
-        uncorrected: &found.uncorrected,
-        ensquared: &plan.options().image.ensquared,
-    };
-    if !system.targets().is_empty() {
-        images.add_to(&mut arrays)?;
-    }
-    told.add_field(&mut arrays);
+    let mut arrays = found.to_data_set(&plan)?;
     let origin = Provenance::new(&command_line(), &description.method, file.text());
     origin.clone().note(&mut arrays);
     terminal.writes(output);
@@ -292,51 +277,6 @@ impl PsfReport<'_> {
         draft.fill(|file| arrays.write(file, Format::Fits, self.args.precision))?;
         Ok(draft)
     }
-}
-
-// Maps of a field as arrays
-impl PsfReport<'_> {
-    /// A map of the field for each wavelength.
-    fn by_wavelength(&self, field: &Field, value: &dyn Fn(&Exposure) -> f64) -> Vec<Array2<f64>> {
-        let waves = self.plan.options().image.wavelengths.len();
-        (0..waves).map(|w| self.found.map(field, |seen| value(&seen.exposures[w]))).collect()
-    }
-
-    fn add_field(&self, arrays: &mut DataSet) {
-        let Some(field) = &self.plan.options().field else { return };
-        let strehl = stacked(&self.by_wavelength(field, &|seen| seen.image.strehl));
-        arrays.add("field_strehl", strehl).dimensions("wavelength, y, x");
-        let entry = arrays.add(
-            "field_fwhm",
-            stacked(&self.by_wavelength(field, &|seen| width(seen).unwrap_or(f64::NAN))),
-        );
-        entry.dimensions("wavelength, y, x").long_name("mas");
-        for (k, side) in self.boxes().into_iter().enumerate() {
-            let shares = stacked(&self.by_wavelength(field, &|seen| seen.ensquared[k]));
-            let entry = arrays.add(&format!("field_ensquared_{k}"), shares);
-            entry
-                .dimensions("wavelength, y, x")
-                .long_name(&format!("share of the light in {side} mas"));
-        }
-        let terms = self.found.field[0].budget.terms();
-        let mut errors: Vec<Array2<f64>> = (0..terms.len())
-            .map(|k| self.found.map(field, |seen| seen.budget.terms()[k].rms()))
-            .collect();
-        errors.push(self.found.map(field, |seen| seen.budget.total()));
-        let names: Vec<&str> = terms.iter().map(|term| term.name.as_str()).collect();
-        let entry = arrays.add("field_error", stacked(&errors));
-        entry.unit("m").dimensions("term, y, x").long_name(&format!("{}, total", names.join(", ")));
-        let offsets: Vec<f64> = field.offsets().iter().map(|x| x / ARCSEC).collect();
-        arrays
-            .add("field_offsets", ndarray::Array1::from(offsets))
-            .long_name("arcsec along either axis");
-    }
-}
-
-/// Maps behind each other.
-fn stacked(maps: &[Array2<f64>]) -> ArrayD<f64> {
-    let views: Vec<_> = maps.iter().map(|map| map.view()).collect();
-    stack(Axis(0), &views).unwrap_or_else(|_| unreachable!("of one field")).into_dyn()
 }
 
 // Report images in lines
@@ -637,7 +577,9 @@ impl PsfReport<'_> {
 
     /// The maps of a field at the first wavelength.
     fn picture_of(&self, field: &Field) -> FieldPicture {
-        let first = |value: &dyn Fn(&Exposure) -> f64| self.by_wavelength(field, value).remove(0);
+        let first = |value: &dyn Fn(&Exposure) -> f64| {
+            self.found.map(field, |seen| value(&seen.exposures[0]))
+        };
         let mut maps = vec![
             ("Strehl ratio".to_string(), first(&|seen| seen.image.strehl)),
             ("FWHM [mas]".to_string(), first(&|seen| width(seen).unwrap_or(f64::NAN))),

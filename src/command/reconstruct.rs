@@ -23,16 +23,14 @@ use crate::plot::map::{WavefrontMap, plot_wavefront_errors};
 use crate::plot::noise::{check_noise, plot_noise_of_stars};
 use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};
 use crate::plot::{ColourScale, PictureFormat, short_name};
-use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::error::WavefrontError;
 use crate::tomography::point_errors::{PointErrors, PointErrorsPlan};
 use crate::tomography::reconstructor::{
     Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth,
 };
-use crate::turbulence::arrays::{describe_system, slope_table};
 use crate::watch::{Watch, check};
 use clap::{Args, ValueEnum};
-use ndarray::{Array2, Array3, Axis, arr1};
+use ndarray::Axis;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -193,9 +191,8 @@ pub fn reconstruct(
     let told = ReconstructReport { args, system, plan, engine, found, errors, others, seconds };
     // Write the reconstruction and its picture
     terminal.writes(output);
-    let mut arrays = told.arrays();
-    let origin =
-        Provenance::new(&command_line(), &told.plan.describe(&told.engine).method, file.text());
+    let mut arrays = told.data_set();
+    let origin = Provenance::new(&command_line(), &told.plan.describe(&told.engine).method, file.text());
     origin.clone().note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
@@ -337,62 +334,16 @@ struct ReconstructReport<'a> {
 }
 
 impl ReconstructReport<'_> {
-    fn arrays(&self) -> DataSet<'_> {
-        let mut arrays = DataSet::default();
-        if let Some(reconstructor) = &self.found.reconstructor {
-            let about = "slopes of a truth sensor per measured slope";
-            let entry = arrays.add_result("reconstructor", reconstructor.view());
-            entry.dimensions("target, truth slope, slope").long_name(about);
-        }
-        let about = "covariance of the error of the truth sensor's slopes";
-        let entry = arrays.add_result("error_covariance", self.found.error_covariance.view());
-        entry.unit("rad2").dimensions("target, truth slope, truth slope").long_name(about);
-        let about = "variance of the wavefront at the corners of the truth sensor's lenslets";
-        add_errors(&mut arrays, &self.errors, about);
-        // Add what else was asked for
-        if let Some(covariances) = &self.found.covariances {
-            for (extra, name, matrix) in [
-                (ExtraArray::CMm, "c_mm", &covariances.measurements),
-                (ExtraArray::CTm, "c_tm", &covariances.truth_measurements),
-                (ExtraArray::CTt, "c_tt", &covariances.truth),
-            ] {
-                if self.args.save.contains(&extra) {
-                    arrays.add_result(name, matrix.view()).unit("rad2").dimensions("slope, slope");
-                }
+    /// The reconstruction as a data set, of which only what was requested.
+    fn data_set(&self) -> DataSet<'_> {
+        let mut data = self.found.to_data_set(&self.system, &self.errors);
+        for extra in ExtraArray::value_variants().iter().filter(|one| !self.args.save.contains(one)) {
+            if let Some(value) = extra.to_possible_value() {
+                data.remove(value.get_name());
             }
         }
-        if let (Some((values, _)), true) =
-            (&self.found.spectrum, self.args.save.contains(&ExtraArray::Eigenvalues))
-        {
-            arrays
-                .add("eigenvalues", arr1(values))
-                .unit("rad2")
-                .long_name("of the measurements, ascending");
-        }
-        describe_system(&mut arrays, &self.system);
-        arrays
-            .add("truth_valid", truth_valid(&self.system))
-            .dimensions("y, x")
-            .long_name("lenslets of the truth sensor");
-        arrays.add_table("slope_table", slope_table(&self.system));
-        arrays
+        data
     }
-}
-
-// Add the maps of the error
-/// Adds the maps of the errors of some targets.
-fn add_errors(arrays: &mut DataSet, errors: &[WavefrontError], about: &str) {
-    let (rows, columns) = errors[0].variance.dim();
-    let maps = |map: fn(&WavefrontError) -> &Array2<f64>| {
-        Array3::from_shape_fn((errors.len(), rows, columns), |(t, j, i)| map(&errors[t])[[j, i]])
-    };
-    let entry = arrays.add("error_map", maps(|error| &error.variance));
-    entry.unit("m2").dimensions("target, y, x").long_name(about);
-    let entry = arrays.add("error_map_without_tilt", maps(|error| &error.variance_without_tilt));
-    entry.unit("m2").dimensions("target, y, x").long_name(about);
-    let rms = |(t, k): (usize, usize)| [errors[t].rms, errors[t].rms_without_tilt][k];
-    let rms = Array2::from_shape_fn((errors.len(), 2), rms);
-    arrays.add("error_rms", rms).unit("m").dimensions("target, with tilt and without");
 }
 
 // Tell what was reconstructed
@@ -551,9 +502,7 @@ fn errors_at_points(
     let seconds = start.elapsed().as_secs_f64();
     // Write errors at points
     terminal.writes(output);
-    let mut arrays = DataSet::default();
-    add_errors(&mut arrays, &found.errors, "variance of the wavefront's error at its points");
-    describe_system(&mut arrays, system);
+    let mut arrays = found.to_data_set(system);
     Provenance::new(&command_line(), &description.method, file.text()).note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;

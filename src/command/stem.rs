@@ -254,7 +254,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     if format == Some(Format::Mrc) && !asked.save.iter().any(besides) {
         let mut none = plan.begin(0..plan.places())?;
         none.done = [plan.configurations(), 0];
-        plan.signals::<f32>(&none, &file.finishing(&plan))?.check(Format::Mrc, wanted)?;
+        none.to_data_set::<f32>(&plan, &file.finishing(&plan))?.check(Format::Mrc, wanted)?;
     }
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
     let (fingerprint, finishing) = (plan.fingerprint(&engine), file.finishing(&plan));
@@ -499,7 +499,7 @@ impl ScanJob<'_> {
     where
         Complex<T>: Element,
     {
-        let mut signals = self.plan.signals::<T>(readings, &self.finishing)?;
+        let mut signals = readings.to_data_set::<T>(self.plan, &self.finishing)?;
         for extra in self.save {
             self.plan.keep::<T>(extra.of_scan(self.plan)?, &mut signals, watch)?;
         }

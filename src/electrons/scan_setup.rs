@@ -428,23 +428,23 @@ impl SampleSummary {
 }
 
 // Signals of a scan
-impl StemPlan {
-    /// The readings as calibrated signals, [finished](Finishing): `annular` (x, y, ring), `annulus_0`, … (x, y), `segmented_1`, … (x, y, sector), `centre_of_mass` (x, y, axis) \[1/Å\], `idpc` (x, y) \[rad\] and `four_d` (x, y, q_x, q_y), and where phonons have been averaged
+impl StemReadings {
+    /// The readings of a `plan` as a data set with coordinates, [finished](Finishing): `annular` (x, y, ring), `annulus_0`, … (x, y), `segmented_1`, … (x, y, sector), `centre_of_mass` (x, y, axis) \[1/Å\], `idpc` (x, y) \[rad\] and `four_d` (x, y, q_x, q_y), and where phonons have been averaged
     /// `standard_error` of the rings, `standard_error_annulus_0` and so on of the others but `idpc`; with an axis of `defocus` before those, and of `thickness` after that, where there are
     /// several \[Å\]. Numbers are in the precision `T`.
     ///
     /// # Errors
     /// `Invalid` where readings are not of this whole plan, or a centre of mass is to be integrated that was not read; `NotFinite` where one is no number.
-    pub fn signals<T: Real + ArrayElement>(
+    pub fn to_data_set<T: Real + ArrayElement>(
         &self,
-        readings: &StemReadings,
+        plan: &StemPlan,
         finishing: &Finishing,
     ) -> Result<DataSet<'static>, Error> {
-        let (finished, options) = (finishing.finish(self, readings)?, self.options());
-        let (values, errors) = (self.detectors().values(), finished.standard_error());
+        let (finished, options) = (finishing.finish(plan, self)?, plan.options());
+        let (values, errors) = (plan.detectors().values(), finished.standard_error());
         let series = series(&options.defoci, &options.ends, &options.slicing)?;
         let means = finished.mean.axis_chunks_iter(NdAxis(1), values).collect();
-        let all = Columns { plan: self, means, series: &series };
+        let all = Columns { plan, means, series: &series };
         let mut signals = DataSet::default();
         all.add_to::<T>(&mut signals, finishing)?;
         if let Some(errors) = errors {
@@ -452,10 +452,12 @@ impl StemPlan {
             all.add_errors_to::<T>(&mut signals, &errors)?;
         }
         note_series(&mut signals, &series)?;
-        self.instrument().add_to(&mut signals)?;
+        plan.instrument().add_to(&mut signals)?;
         Ok(signals)
     }
+}
 
+impl StemPlan {
     /// The beam of this scan, as files describe it.
     fn instrument(&self) -> Instrument {
         let Probe { beam, semi_angle, .. } = &self.options().probe;
@@ -682,7 +684,7 @@ mod tests {
     fn sample_files_become_scans_and_signals() {
         let (_, plan, readings) = scanned(SMALL);
         assert_eq!((plan.options().scan.counts(), plan.configurations()), ([6, 3], 2));
-        let signals = plan.signals::<f64>(&readings, &Finishing::default()).unwrap();
+        let signals = readings.to_data_set::<f64>(&plan, &Finishing::default()).unwrap();
         let found: Vec<_> =
             signals.iter().map(|signal| (signal.name(), signal.shape().to_vec())).collect();
         let (rings, [x, y]) = (plan.detectors().rings(), plan.detectors().pattern_axes().unwrap());
@@ -714,7 +716,7 @@ mod tests {
         let one = |axis: usize| centres[[0, 1, 0, axis]];
         assert!(one(0).abs() > 1e-6 && one(0) != one(1));
         let (_, once, first) = scanned(&SMALL.replace("configurations = 2", "configurations = 1"));
-        let alone = once.signals::<f64>(&first, &Finishing::default()).unwrap();
+        let alone = first.to_data_set::<f64>(&once, &Finishing::default()).unwrap();
         assert!(alone.iter().all(|signal| !signal.name().starts_with("standard")));
         for (name, slack) in [("annulus_0", 1e-12), ("four_d", 1e-12), ("centre_of_mass", 0.03)] {
             let [mean, one] = [&signals, &alone].map(|signals| values(signals, name));
@@ -725,9 +727,9 @@ mod tests {
             assert!(most > 1e-5, "{name}");
         }
         let part = plan.begin(0..3).unwrap();
-        assert!(plan.signals::<f64>(&part, &Finishing::default()).is_err());
+        assert!(part.to_data_set::<f64>(&plan, &Finishing::default()).is_err());
         let integrated = Finishing { integrated_centre: true, ..Finishing::default() };
-        let phase = values(&plan.signals::<f64>(&readings, &integrated).unwrap(), "idpc");
+        let phase = values(&readings.to_data_set::<f64>(&plan, &integrated).unwrap(), "idpc");
         let phase = phase.index_axis(NdAxis(0), 1);
         assert!(phase.shape() == [6, 3] && phase.sum().abs() < 1e-12 && phase[[1, 0]] != 0.0);
     }
@@ -746,10 +748,10 @@ mod tests {
         let method = StemMethod::Prism { factor: [2, 1], refocus: -7.5, margin: Some(2.5) };
         assert_eq!(shared.unwrap().plan().unwrap().options().method, method);
         let finishing = file.finishing(&plan);
-        let signals = plan.signals::<f64>(&readings, &finishing).unwrap();
+        let signals = readings.to_data_set::<f64>(&plan, &finishing).unwrap();
         assert_eq!(signals.iter().count(), 4);
         let (_, whole, all) = scanned(&still);
-        let alone = whole.signals::<f64>(&all, &finishing).unwrap();
+        let alone = all.to_data_set::<f64>(&whole, &finishing).unwrap();
         for name in ["annular", "annulus_0", "centre_of_mass", "four_d"] {
             let [long, short] = [&signals, &alone].map(|signals| values(signals, name));
             assert_eq!(long.shape()[..4], [2, 3, 6, 3]);

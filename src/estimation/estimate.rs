@@ -6,6 +6,7 @@ pub(crate) mod factorised;
 pub(crate) mod gpu;
 
 // What the estimate stands on
+use crate::data::DataSet;
 use crate::device::engine::Engine;
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::blocks::{MeasuredCovariance, Shared, side_by_side, with_noise};
@@ -23,6 +24,7 @@ use crate::model::removed_modes::{Mode, RemovedModes};
 use crate::model::system::System;
 use crate::numerics::real::Real;
 use crate::plan::Memory;
+use crate::turbulence::arrays::slope_table;
 use crate::turbulence::blocks::CrossBlocks;
 use crate::turbulence::plan::{
     CovarianceOptions, CovariancePlan, Form, GroupWavefrontSlopes, PIECES, SLOPES,
@@ -31,7 +33,7 @@ use crate::turbulence::plan::{
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use crate::watch::{StageParts, Watch, check};
-use ndarray::{Array2, Array4, ArrayView2, Axis};
+use ndarray::{Array1, Array2, Array4, ArrayView1, ArrayView2, Axis};
 use std::sync::Arc;
 
 // Options of an estimate
@@ -587,6 +589,24 @@ impl Estimates {
     /// Whether the solver met its tolerance, for each frame.
     pub fn converged(&self) -> Vec<bool> {
         self.shortfall.iter().map(Option::is_none).collect()
+    }
+
+    /// The estimates as a data set, with the order of the slopes of the `system`.
+    pub fn to_data_set(&self, system: &System) -> DataSet<'_> {
+        let mut data = DataSet::default();
+        let wavefront = data.add_result("wavefront", self.wavefront.view()).unit("m");
+        wavefront.dimensions("frame, target, y, x").long_name("estimated wavefronts");
+        let iterations = data.add("iterations", Array1::from(self.iterations.clone()));
+        iterations.dimensions("frame").long_name("iterations of the solver");
+        let residual = data.add("residual", ArrayView1::from(&self.residual));
+        residual.dimensions("frame").long_name("relative residual");
+        let about = "chi squared over the number of slopes, 1 on average if the model is right";
+        let chi_squared = data.add("chi_squared", ArrayView1::from(&self.chi_squared));
+        chi_squared.dimensions("frame").long_name(about);
+        let converged = data.add("converged", Array1::from(self.converged()));
+        converged.dimensions("frame").long_name("whether the residual met the tolerance");
+        data.add_table("slope_table", slope_table(system));
+        data
     }
 
     // Room for some frames

@@ -2,6 +2,7 @@
 //! Simulated turbulence: what the sensors of a system measure, and the wavefronts of its targets.
 
 // What the simulation stands on
+use crate::data::DataSet;
 use crate::device::engine::Engine;
 use crate::device::{CostKind, Workers, gather, threads};
 use crate::error::{Error, Invalid, accept, count};
@@ -13,6 +14,7 @@ use crate::model::source::ConeGradient;
 use crate::model::system::System;
 use crate::numerics::special::sinc;
 use crate::plan::{Description, Memory, Stage};
+use crate::turbulence::arrays::slope_table;
 use crate::turbulence::phase::VonKarman;
 use crate::watch::{Watch, check, unwatched};
 use libm::j1;
@@ -735,6 +737,19 @@ pub struct Simulated {
     pub slopes: Array2<f64>,
     /// True wavefronts, (frames, T, M, M), m, where there are targets and a grid; axis 2 is y.
     pub wavefronts: Option<Array4<f64>>,
+}
+
+impl Simulated {
+    /// Slopes and wavefronts as a data set, with the order of the slopes of the `system`.
+    pub fn to_data_set(&self, system: &System) -> DataSet<'_> {
+        let mut data = DataSet::default();
+        data.add("slopes", self.slopes.view()).unit("rad");
+        if let Some(wavefronts) = &self.wavefronts {
+            data.add("wavefront", wavefronts.view()).unit("m");
+        }
+        data.add_table("slope_table", slope_table(system));
+        data
+    }
 }
 
 // Steps of the plan of a simulation

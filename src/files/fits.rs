@@ -501,7 +501,7 @@ mod tests {
         let first = [
             "SIMPLE  =                    T / this is a FITS file",
             "BITPIX  =                    8",
-            "NAXIS   =                    0 / all data are in the extensions",
+            "NAXIS   =                    0 / all arrays are in the extensions",
             "EXTEND  =                    T",
             concat!("CREATOR = 'lenslet ", env!("CARGO_PKG_VERSION"), "'"),
             "END",

@@ -2,6 +2,7 @@
 //! Turbulence profiles, and where sensors look, learned from measured slopes.
 
 // What learning stands on
+use crate::data::DataSet;
 use crate::device::{CostKind, Engine, Workers, gather};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::estimate::check_slopes;
@@ -1262,6 +1263,27 @@ pub struct Learned {
 }
 
 impl Learned {
+    /// The learned profile as a data set: a value and its standard error, which is NaN where the slopes do not determine the value.
+    pub fn to_data_set(&self) -> DataSet<'_> {
+        let mut data = DataSet::default();
+        let mut add = |name: &str, unit: &str, dimension: &str, all: &[(f64, Option<f64>)]| {
+            let values = all.iter().map(|(value, _)| *value).collect::<Array1<f64>>();
+            data.add(name, values).unit(unit).dimensions(dimension);
+            let errors = all.iter().map(|(_, error)| error.unwrap_or(f64::NAN));
+            let error = data.add(&format!("{name}_error"), errors.collect::<Array1<f64>>());
+            error.unit(unit).dimensions(dimension).long_name("standard error");
+        };
+        add("fried_parameter", "m", "one", &[self.fried_parameter]);
+        add("fraction", "", "layer", &self.fractions);
+        add("noise", "rad2", "star", &self.noise);
+        let values: Vec<_> = self.values.iter().map(|one| (one.value, one.error)).collect();
+        add("value", "", "parameter", &values);
+        let names: Vec<_> = self.values.iter().map(|one| one.parameter.to_string()).collect();
+        data.add_text("parameters", names.join(", ")).long_name("names of the values, SI units");
+        data.add("fitted_maps", self.fitted.view()).unit("rad2").dimensions("sample");
+        data
+    }
+
     // Gather what was learned
     fn new(
         plan: &LearnPlan,

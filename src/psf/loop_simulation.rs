@@ -3,6 +3,7 @@
 
 // Imports of the simulated loop
 use crate::correction::{Correction, Projector};
+use crate::data::DataSet;
 use crate::device::{Engine, Workers, gather};
 use crate::error::{Error, Invalid, accept};
 use crate::estimation::simulation::{
@@ -21,7 +22,7 @@ use crate::psf::residual::{sample_step, sampled_aperture, shapes_towards};
 use crate::psf::transforms::Plane;
 use crate::tomography::reconstructor::ReconstructorPlan;
 use crate::watch::{Watch, unwatched};
-use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
+use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, Zip, s};
 use num_complex::Complex64;
 use std::f64::consts::PI;
 
@@ -416,6 +417,22 @@ pub struct Simulated {
     pub error: [f64; 2],
     /// Strehl ratio at each wavelength.
     pub strehl: Vec<[f64; 2]>,
+}
+
+// Residuals of loops as a data set
+impl Simulated {
+    /// The residuals of `all` targets as a data set: `error` (target, part) and `strehl` (target, wavelength, part), of which part 0 is the mean
+    /// and part 1 its standard error.
+    pub fn to_data_set(all: &[Self]) -> DataSet<'static> {
+        let waves = all.first().map_or(0, |one| one.strehl.len());
+        let errors = Array2::from_shape_fn((all.len(), 2), |(t, part)| all[t].error[part]);
+        let strehl = |(t, w, part): (usize, usize, usize)| all[t].strehl[w][part];
+        let mut data = DataSet::default();
+        data.add("error", errors).unit("m").dimensions("target, mean and standard error");
+        let strehl = data.add("strehl", Array3::from_shape_fn((all.len(), waves, 2), strehl));
+        strehl.dimensions("target, wavelength, mean and standard error");
+        data
+    }
 }
 
 impl LoopSimulation {

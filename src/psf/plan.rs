@@ -8,6 +8,7 @@ use crate::correction::shared_mirrors::{CAUSES, SharedOptions};
 use crate::correction::{
     Correction, CorrectionMode, CorrectionOptions, Fitting, Projector, ServoLag,
 };
+use crate::data::DataSet;
 use crate::device::{CostKind, Engine, available_memory};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::Inversion;
@@ -19,6 +20,7 @@ use crate::plan::{Description, Stage};
 use crate::psf::budget::Budget;
 use crate::psf::exposures::{Exposures, StrokeCovariance};
 use crate::psf::field::Field;
+use crate::psf::files::Images;
 use crate::psf::optical_transfer::{Aperture, MOST, TelescopeTransfer};
 use crate::psf::options::{CameraOptions, EXPONENT, ErrorTerm, Exposure, StructureFunctionModel};
 use crate::psf::point_spread::PointSpread;
@@ -28,7 +30,7 @@ use crate::tomography::ErrorSplit;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
 use crate::units::ARCSEC;
 use crate::watch::{CancelOnly, Watch, check};
-use ndarray::{Array2, ArrayView2, Axis};
+use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 use std::borrow::Cow;
 
 // PSF options of a system file
@@ -507,6 +509,67 @@ impl PsfResult {
         assert_eq!(self.field.len(), n * n, "directions of the field");
         Array2::from_shape_fn((n, n), |(j, i)| value(&self.field[j * n + i]))
     }
+
+    // Images of a system as a data set
+    /// The images as a data set with the layout of TIPTOP's files, and maps of a field if the plan has one.
+    ///
+    /// # Errors
+    /// `Invalid` where images differ in their pixels.
+    pub fn to_data_set(&self, plan: &PsfPlan) -> Result<DataSet<'static>, Error> {
+        let mut data = DataSet::default();
+        let errors: Vec<f64> = self.targets.iter().map(|target| target.budget.total()).collect();
+        let exposures: Vec<_> = self.targets.iter().map(|one| one.exposures.clone()).collect();
+        let images = Images {
+            targets: &plan.correction.system().targets()[..self.targets.len()],
+            exposures: &exposures,
+            errors: &errors,
+            uncorrected: &self.uncorrected,
+            ensquared: &plan.options.image.ensquared,
+        };
+        if !self.targets.is_empty() {
+            images.add_to(&mut data)?;
+        }
+        if let Some(field) = &plan.options.field {
+            self.add_field(&mut data, field, &plan.options.image);
+        }
+        Ok(data)
+    }
+
+    // Maps of a field in a data set
+    /// Adds maps of Strehl ratio, width, ensquared energy and error over a field.
+    fn add_field(&self, data: &mut DataSet, field: &Field, image: &CameraOptions) {
+        let maps = |value: &dyn Fn(&Exposure) -> f64| {
+            let map = |w: usize| self.map(field, |seen| value(&seen.exposures[w]));
+            stacked(&(0..image.wavelengths.len()).map(map).collect::<Vec<_>>())
+        };
+        let mas = |angle: f64| 1e3 * angle / ARCSEC;
+        data.add("field_strehl", maps(&|seen| seen.image.strehl)).dimensions("wavelength, y, x");
+        let width = |seen: &Exposure| seen.width.map_or(f64::NAN, |width| mas(width.mean()));
+        data.add("field_fwhm", maps(&width)).dimensions("wavelength, y, x").long_name("mas");
+        for (k, side) in image.ensquared.iter().enumerate() {
+            let side = (1e6 * side / ARCSEC).round() / 1e3;
+            let shares = maps(&|seen| seen.ensquared[k]);
+            let shares = data.add(&format!("field_ensquared_{k}"), shares);
+            let about = format!("share of the light in {side} mas");
+            shares.dimensions("wavelength, y, x").long_name(&about);
+        }
+        let terms = self.field[0].budget.terms();
+        let term = |k: usize| self.map(field, |seen| seen.budget.terms()[k].rms());
+        let mut errors: Vec<Array2<f64>> = (0..terms.len()).map(term).collect();
+        errors.push(self.map(field, |seen| seen.budget.total()));
+        let names: Vec<&str> = terms.iter().map(|term| term.name.as_str()).collect();
+        let error = data.add("field_error", stacked(&errors)).unit("m").dimensions("term, y, x");
+        error.long_name(&format!("{}, total", names.join(", ")));
+        let offsets: Vec<f64> = field.offsets().iter().map(|x| x / ARCSEC).collect();
+        let offsets = data.add("field_offsets", Array1::from(offsets));
+        offsets.long_name("arcsec along either axis");
+    }
+}
+
+/// Maps behind each other.
+fn stacked(maps: &[Array2<f64>]) -> Array3<f64> {
+    let (rows, columns) = maps.first().map_or((0, 0), Array2::dim);
+    Array3::from_shape_fn((maps.len(), rows, columns), |(k, j, i)| maps[k][[j, i]])
 }
 
 /// The point-spread functions of a system.

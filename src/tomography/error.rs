@@ -2,6 +2,7 @@
 //! The error of the wavefront that an error of slopes means: a map over the pupil, and its mean.
 
 // What the wavefront error stands on
+use crate::data::DataSet;
 use crate::device::Engine;
 use crate::error::{Error, Invalid};
 use crate::estimation::inversion::MatrixRates;
@@ -11,7 +12,8 @@ use crate::model::system::System;
 use crate::plan::Stage;
 use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::reconstructor::{Reconstruction, ReconstructorPlan};
-use ndarray::{Array1, Array2, Array3, ArrayView2};
+use crate::turbulence::arrays::{describe_system, slope_table};
+use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2};
 
 // Error of a wavefront
 /// The error of a wavefront, from the error of the slopes of a truth sensor.
@@ -66,6 +68,40 @@ impl WavefrontError {
 
 // Errors of all targets of a system
 impl Reconstruction {
+    // Reconstruction as a data set
+    /// The reconstruction as a data set, with the `errors` of its [wavefronts](Self::wavefront_errors) and what is needed to use it.
+    pub fn to_data_set(&self, system: &System, errors: &[WavefrontError]) -> DataSet<'_> {
+        let mut data = DataSet::default();
+        if let Some(reconstructor) = &self.reconstructor {
+            let about = "slopes of a truth sensor per measured slope";
+            let variable = data.add_result("reconstructor", reconstructor.view());
+            variable.dimensions("target, truth slope, slope").long_name(about);
+        }
+        let about = "covariance of the error of the truth sensor's slopes";
+        let variable = data.add_result("error_covariance", self.error_covariance.view());
+        variable.unit("rad2").dimensions("target, truth slope, truth slope").long_name(about);
+        let about = "variance of the wavefront at the corners of the truth sensor's lenslets";
+        add_errors(&mut data, errors, about);
+        if let Some(covariances) = &self.covariances {
+            for (name, matrix) in [
+                ("c_mm", &covariances.measurements),
+                ("c_tm", &covariances.truth_measurements),
+                ("c_tt", &covariances.truth),
+            ] {
+                data.add_result(name, matrix.view()).unit("rad2").dimensions("slope, slope");
+            }
+        }
+        if let Some((values, _)) = &self.spectrum {
+            let eigenvalues = data.add("eigenvalues", ArrayView1::from(values)).unit("rad2");
+            eigenvalues.long_name("of the measurements, ascending");
+        }
+        describe_system(&mut data, system);
+        let valid = data.add("truth_valid", truth_valid(system)).dimensions("y, x");
+        valid.long_name("lenslets of the truth sensor");
+        data.add_table("slope_table", slope_table(system));
+        data
+    }
+
     /// The error of the wavefront of each target of the system that was reconstructed.
     ///
     /// # Errors
@@ -84,6 +120,22 @@ impl Reconstruction {
     ) -> Result<Option<Vec<WavefrontError>>, Error> {
         self.other_error_covariance.as_ref().map(|errors| errors_of(errors, system)).transpose()
     }
+}
+
+// Maps of errors in a data set
+/// Adds the maps of the errors of some targets to a data set.
+pub(crate) fn add_errors(data: &mut DataSet, errors: &[WavefrontError], about: &str) {
+    let (rows, columns) = errors[0].variance.dim();
+    let maps = |map: fn(&WavefrontError) -> &Array2<f64>| {
+        Array3::from_shape_fn((errors.len(), rows, columns), |(t, j, i)| map(&errors[t])[[j, i]])
+    };
+    let entry = data.add("error_map", maps(|error| &error.variance));
+    entry.unit("m2").dimensions("target, y, x").long_name(about);
+    let entry = data.add("error_map_without_tilt", maps(|error| &error.variance_without_tilt));
+    entry.unit("m2").dimensions("target, y, x").long_name(about);
+    let rms = |(t, k): (usize, usize)| [errors[t].rms, errors[t].rms_without_tilt][k];
+    let rms = Array2::from_shape_fn((errors.len(), 2), rms);
+    data.add("error_rms", rms).unit("m").dimensions("target, with tilt and without");
 }
 
 fn errors_of(errors: &Array3<f64>, system: &System) -> Result<Vec<WavefrontError>, Error> {

@@ -4,6 +4,7 @@
 mod gpu;
 
 // What errors at points stand on
+use crate::data::DataSet;
 use crate::device::{CostKind, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::estimate::{EstimateOptions, EstimatorCpu, Model, PosedEstimate};
@@ -18,8 +19,9 @@ use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::plan::{Description, Memory, Stage};
-use crate::tomography::error::{WavefrontError, piston_and_tilts, without_modes};
+use crate::tomography::error::{WavefrontError, add_errors, piston_and_tilts, without_modes};
 use crate::tomography::reconstructor::ReconstructorOptions;
+use crate::turbulence::arrays::describe_system;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::plan::{Form, WAVEFRONTS};
 use crate::watch::{Watch, check};
@@ -145,6 +147,16 @@ pub struct PointErrors {
     pub iterations: (f64, usize),
     /// Largest error of a covariance by interpolation, in units of the largest covariance; 0 if there is none.
     pub interpolation_error: f64,
+}
+
+impl PointErrors {
+    /// The errors as a data set, with a description of the `system`.
+    pub fn to_data_set(&self, system: &System) -> DataSet<'_> {
+        let mut data = DataSet::default();
+        add_errors(&mut data, &self.errors, "variance of the wavefront's error at its points");
+        describe_system(&mut data, system);
+        data
+    }
 }
 
 impl PointErrorsPlan {

@@ -1,5 +1,5 @@
 // Tangled from book/src/results.md: edit there, or here and run cargo tangle stitch.
-//! The covariances of a system as named arrays for a file.
+//! The covariances of a system as a data set.
 
 use crate::data::{DataSet, Table};
 use crate::model::lenslet_array::SlopeOrder;
@@ -17,22 +17,24 @@ use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, Array4, arr1};
 
 // Arrays of a covariance
-/// The covariances of a system, with what is needed to use them, as arrays for a file.
-pub fn covariance_arrays<'a>(covariances: &'a Covariances, system: &System) -> DataSet<'a> {
-    let mut arrays = DataSet::default();
-    add_slopes(&mut arrays, &covariances.slope_slope);
-    if let Some(wavefront) = &covariances.wavefront_slope {
-        add_wavefront(&mut arrays, wavefront);
+impl Covariances {
+    /// The covariances of a system as a data set, with what is needed to use them: lenslets, pitches, directions and the order of the slopes.
+    pub fn to_data_set(&self, system: &System) -> DataSet<'_> {
+        let mut arrays = DataSet::default();
+        add_slopes(&mut arrays, &self.slope_slope);
+        if let Some(wavefront) = &self.wavefront_slope {
+            add_wavefront(&mut arrays, wavefront);
+        }
+        if let Some(values) = &self.wavefront_wavefront {
+            let about = "covariance of the wavefronts of target t and target u";
+            let variable = arrays.add_result("wavefront_wavefront", values.view()).unit("m2");
+            variable.dimensions("target t, target u, y, x").long_name(about);
+        }
+        describe_system(&mut arrays, system);
+        let about = "star, axis, lenslet and place of each slope of a vector";
+        arrays.add_table("slope_table", slope_table(system)).long_name(about);
+        arrays
     }
-    if let Some(values) = &covariances.wavefront_wavefront {
-        let about = "covariance of the wavefronts of target t and target u";
-        let entry = arrays.add_result("wavefront_wavefront", values.view());
-        entry.unit("m2").dimensions("target t, target u, y, x").long_name(about);
-    }
-    describe_system(&mut arrays, system);
-    let about = "star, axis, lenslet and place of each slope of a vector";
-    arrays.add_table("slope_table", slope_table(system)).long_name(about);
-    arrays
 }
 
 // Add slopes in their form

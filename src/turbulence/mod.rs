@@ -27,7 +27,5 @@ pub use plan::{
     SlopeCovariancePlan, SlopeSlope, WavefrontCovariancePlan, WavefrontSlopes, slope_problem,
     wavefront_problem,
 };
-#[cfg(feature = "files")]
 pub(crate) mod arrays;
-#[cfg(feature = "files")]
-pub use arrays::{covariance_arrays, slope_table};
+pub use arrays::slope_table;

@@ -63,7 +63,7 @@ pub fn image(
     terminal.plan(|| description.clone(), [], [Some(output), plot].into_iter().flatten());
     let taken = plan.run(&engine, &terminal)?;
     terminal.writes(output);
-    let mut signals = plan.signals(&taken, asked.waves, engine.precision())?;
+    let mut signals = taken.to_data_set(&plan, asked.waves, engine.precision())?;
     if asked.potential {
         plan.keep_potential(&mut signals, engine.precision())?;
     }

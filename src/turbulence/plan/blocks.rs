@@ -270,7 +270,7 @@ mod tests {
         }
         // Tell the same names and shapes
         let told = planned(&system, Form::Blocks).describe(&Engine::default());
-        let arrays = crate::turbulence::arrays::covariance_arrays(&blocks, &system);
+        let arrays = blocks.to_data_set(&system);
         let results = arrays.shapes();
         for (name, shape) in &told.arrays {
             assert!(
