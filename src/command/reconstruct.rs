@@ -192,7 +192,8 @@ pub fn reconstruct(
     // Write the reconstruction and its picture
     terminal.writes(output);
     let mut arrays = told.data_set();
-    let origin = Provenance::new(&command_line(), &told.plan.describe(&told.engine).method, file.text());
+    let origin =
+        Provenance::new(&command_line(), &told.plan.describe(&told.engine).method, file.text());
     origin.clone().note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
@@ -337,7 +338,8 @@ impl ReconstructReport<'_> {
     /// The reconstruction as a data set, of which only what was requested.
     fn data_set(&self) -> DataSet<'_> {
         let mut data = self.found.to_data_set(&self.system, &self.errors);
-        for extra in ExtraArray::value_variants().iter().filter(|one| !self.args.save.contains(one)) {
+        for extra in ExtraArray::value_variants().iter().filter(|one| !self.args.save.contains(one))
+        {
             if let Some(value) = extra.to_possible_value() {
                 data.remove(value.get_name());
             }
