@@ -115,7 +115,7 @@ fn ask_for_slices<T: Real>(gpu: &Gpu) -> Result<(), Error> {
         let twice = WaveGrid::new(points.map(|points| 2 * points), [20.0, 20.0])?;
         WindowsGpu::<T>::new(gpu, &twice)?;
         let (beam, options) = (Beam::new(100.0)?, DetectorOptions::default());
-        DetectorsGpu::new::<T>(gpu, &Detectors::new(grid, &beam, options)?)?;
+        DetectorsGpu::<T>::new(gpu, &Detectors::new(grid, &beam, options)?)?;
     }
     Ok(())
 }

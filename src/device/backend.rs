@@ -2,9 +2,10 @@
 //! Interface of a device: the `Backend` trait, its queues of work, and the locks of their streams.
 
 // What backends depend on
+use super::dispatch::lock;
 use crate::error::Error;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::ThreadId;
 
 // Sources of kernels
@@ -323,11 +324,6 @@ impl Drop for StreamGuard<'_> {
     fn drop(&mut self) {
         self.0.give_back();
     }
-}
-
-/// A lock, also of what a thread held when it panicked.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 // Acquire and release a stream

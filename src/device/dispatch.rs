@@ -181,8 +181,8 @@ struct ItemQueue<'a, I: Iterator> {
     failure: Mutex<Option<(usize, Error)>>,
 }
 
-/// A lock, also of what a thread held when it panicked.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex, also one that a thread held when it panicked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -6,7 +6,7 @@ pub mod gpu;
 pub(crate) mod lags;
 
 // What pairs without a lattice stand on
-use crate::device::{Workers, dispatch, gather, refuse_beyond_memory, threads};
+use crate::device::{Workers, dispatch, gather, lock, refuse_beyond_memory, threads};
 use crate::error::{Error, accept, count, length};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::SlopeOrder;
@@ -27,7 +27,7 @@ use crate::watch::{CancelOnly, Watch, unwatched};
 use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 // Average over two turned footprints
 /// Rings, with the distance in half widths from which they suffice, the farthest first; nearer than all, edges serve.
@@ -162,7 +162,7 @@ pub(crate) struct PhaseTables(Mutex<Vec<Arc<TabulatedPhase>>>);
 impl PhaseTables {
     /// A table for footprints of at least `side`, out to the distance `reach`; metres.
     fn get(&self, outer_scale: f64, side: f64, reach: f64) -> Arc<TabulatedPhase> {
-        let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = lock(&self.0);
         if let Some(known) = tables.iter().find(|known| known.serves(outer_scale, side, reach)) {
             return Arc::clone(known);
         }

@@ -15,13 +15,14 @@ use super::backend::{
     Backend, Collective, Handle, MatrixProduct, Operation, Pages, TransformBatch, TransformKind,
     Triangular,
 };
+use super::dispatch::lock;
 use super::gpu::{Gpu, KernelSource, Shape};
 use crate::error::Error;
 use cudarc::driver::{DriverError, result as driver, sys};
 use cudarc::{cublas, cufft};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 // Open the devices of a name
 /// Opens the devices of a name: all of the machine for `cuda`, one for `cuda:K`.
@@ -66,12 +67,6 @@ struct Cuda {
 unsafe impl Send for Cuda {}
 // SAFETY: as above; the maps have locks of their own.
 unsafe impl Sync for Cuda {}
-
-// Lock maps of a backend
-/// Locks a map of the backend, also after a thread panicked with it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 // Open a device and its context
 impl Cuda {
@@ -833,16 +828,14 @@ impl Cuda {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::gpu::cuda_devices;
+    use crate::device::gpu::kernels::kernels;
 
     #[test]
     fn errors_bear_the_name_of_the_call() {
         assert!(matches!(open(Device::Cpu), Err(Error::Device { .. })));
         assert!(matches!(open(Device::Cuda(Some(9999))), Err(Error::Device { .. })));
-        let devices = match open(Device::Cuda(None)) {
-            Ok(devices) => devices,
-            Err(reason) => return eprintln!("skipped on a graphics processor: {reason}"),
-        };
-        for gpu in devices {
+        for gpu in cuda_devices() {
             // Record while another thread works
             std::thread::scope(|scope| {
                 let other = scope.spawn(|| {
@@ -858,6 +851,88 @@ mod tests {
             let error = gpu.zeros::<f64>(1 << 44).err().map(|error| error.to_string());
             let error = error.unwrap_or_default();
             assert!(error.contains("cuMemAlloc") && error.contains(gpu.name()), "{error}");
+        }
+    }
+
+    // Kernels that overlap
+    /// The first kernel lets the second begin, and waits for its sign for some cycles; the second gives it, and waits for the first.
+    const OVERLAPPING: KernelSource = KernelSource {
+        name: "overlapping.cu",
+        text: r#"
+    #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    #define WAIT asm volatile("griddepcontrol.wait;" ::: "memory")
+    #define RELEASE asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+    #else
+    #define WAIT
+    #define RELEASE
+    #endif
+    extern "C" __global__ void first(const double *x, double *y, int *sign, int *seen, int n, int cycles) {
+    RELEASE;
+    if (threadIdx.x == 0) {
+        const long long start = clock64();
+        int found = 0;
+        while (found == 0 && clock64() - start < cycles) found = atomicAdd(sign, 0);
+        *seen = found;
+    }
+    __syncthreads();
+    for (int k = threadIdx.x; k < n; k += blockDim.x) y[k] = x[k] + 1;
+    }
+    extern "C" __global__ void second(const double *y, double *z, int *sign, int n) {
+    if (threadIdx.x == 0) atomicExch(sign, 1);
+    WAIT;
+    for (int k = threadIdx.x; k < n; k += blockDim.x) z[k] = 2 * y[k];
+    }
+    "#,
+        headers: &[],
+    };
+
+    kernels! {
+        /// Kernels that overlap.
+        struct Overlapping in OVERLAPPING {
+            /// y = x + 1, when the second kernel has begun or some cycles are over.
+            first: First<T> { x: [T] as "double", y: [f64], sign: [i32], seen: [i32], n: usize, cycles: usize }
+            /// z = 2 y.
+            second: Second { y: [f64], z: [f64], sign: [i32], n: usize }
+        }
+    }
+
+    // Launch a kernel early
+    #[test]
+    fn a_kernel_launched_early_begins_early_and_waits() {
+        let driver = probe().driver.ok();
+        for (device, gpu) in driver.iter().flat_map(|driver| &driver.devices).zip(cuda_devices()) {
+            let version = driver.as_ref().map_or((0, 0), |driver| driver.version);
+            let is_early = device.compute_capability >= (9, 0) && version >= EARLY;
+            let kernels = Overlapping::<f64>::load(&gpu, &[]).unwrap();
+            let n = 1000;
+            let (x, y) = (gpu.zeros::<f64>(n).unwrap(), gpu.zeros::<f64>(n).unwrap());
+            let (z, shape) = (gpu.zeros::<f64>(n).unwrap(), Shape::over(64, 64, [1, 1]));
+            let (sign, seen) = (gpu.zeros::<i32>(1).unwrap(), gpu.zeros::<i32>(1).unwrap());
+            let queue = || {
+                let (y, sign) = (y.view(..), sign.view(..));
+                sign.clear()?;
+                let (seen, cycles) = (seen.view(..), 100_000_000);
+                gpu.launch(
+                    &kernels.first,
+                    shape,
+                    First { x: x.view(..), y, sign, seen, n, cycles },
+                )?;
+                gpu.launch_early(&kernels.second, shape, Second { y, z: z.view(..), sign, n })
+            };
+            // Hold early launches to their results
+            for round in 0..5 {
+                let values: Vec<f64> = (0..n).map(|k| f64::from(round) + k as f64).collect();
+                x.write(&values).unwrap();
+                queue().unwrap();
+                let doubled: Vec<f64> = values.iter().map(|x| 2.0 * (x + 1.0)).collect();
+                assert_eq!(z.read().unwrap(), doubled);
+                assert_eq!(seen.read().unwrap(), [i32::from(is_early)], "{}", gpu.name());
+                // A recording launches early too, and waits as well.
+                let graph = gpu.record(queue).unwrap();
+                z.clear().unwrap();
+                gpu.replay(&graph).unwrap();
+                assert_eq!(z.read().unwrap(), doubled);
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use super::backend::{
     Backend, Collective, Handle, MatrixProduct, Operation, Pages, Symmetric, TransformBatch,
     TransformKind, Triangular,
 };
+use super::dispatch::lock;
 use super::gpu::{KernelSource, Shape};
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -21,7 +22,7 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 use std::time::Instant;
 use std::{env, slice};
 
@@ -35,11 +36,6 @@ struct LibraryFile {
 
 /// All programs of this process; a handle is an index of the list.
 static PROGRAMS: Mutex<Vec<&'static LibraryFile>> = Mutex::new(Vec::new());
-
-/// Locks, also after a test failed with the lock.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 // Load a program once
 fn load(source: &KernelSource, options: &[String]) -> Result<usize, Error> {
@@ -733,7 +729,7 @@ impl Pages for Allocation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::{Argument, Gpu};
+    use crate::device::gpu::{Argument, Gpu, KernelArguments};
 
     fn gpu() -> Option<Gpu> {
         Emulator::for_tests().map(|emulator| Gpu::new(emulator).unwrap())
@@ -758,6 +754,16 @@ mod tests {
             "{said}"
         );
         assert!(!run(true).0);
+    }
+
+    // Arguments without names
+    /// Arguments of any kernel of a test.
+    impl KernelArguments for &[Argument<'_>] {
+        type Kernel = ();
+
+        fn list(&self) -> impl AsRef<[Argument<'_>]> {
+            self
+        }
     }
 
     // Tests of CUDA's words

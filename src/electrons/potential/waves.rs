@@ -3,6 +3,7 @@
 
 // What potentials by waves stand on
 use super::sites::Site;
+use crate::device::lock;
 use crate::electrons::wave_grid::WaveGrid;
 use crate::numerics::fft::FftPlans;
 use crate::numerics::radial_table::fit_polynomial;
@@ -14,7 +15,7 @@ use realfft::ComplexToReal;
 use rustfft::Fft;
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 // Cosines and sines of a place
 /// Adds the cosines of 2π k x/L and then the sines, for k from 0 up, `weight` times; x is `place` \[Å\] along `axis`.
@@ -329,7 +330,7 @@ impl Sliced {
     // Places of flows
     /// The place of the flow through a cut: the one that the slice on its other side has left, or a new one.
     fn shared(&self, cut: usize) -> Arc<OnceLock<PotentialSpectrum>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         known.remove(&cut).unwrap_or_else(|| {
             let flow = Arc::new(OnceLock::new());
             if known.len() < 4 * rayon::current_num_threads() {

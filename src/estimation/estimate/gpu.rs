@@ -3,7 +3,7 @@
 
 // What the estimate on a device stands on
 use crate::device::gpu::{Buffer, Gpu};
-use crate::device::{Workers, gather};
+use crate::device::{Workers, gather, lock};
 use crate::error::{Error, Invalid};
 use crate::estimation::blocks::MeasuredCovariance;
 use crate::estimation::blocks::gpu::{
@@ -34,7 +34,7 @@ use crate::turbulence::plan::{
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use crate::watch::{Watch, check};
 use ndarray::{Array2, ArrayView2, s};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 // All layers in one product
 /// Ξ of all layers, layer by layer and target by target, Eq. [stacked layers](https://lenslet.github.io/lenslet/estimate-gpu.html#eq-stacked-layers).
@@ -177,7 +177,7 @@ impl<T: Real> EstimatorGpu<T> {
         from: Start,
         watch: &dyn Watch,
     ) -> Result<FrameEstimate<T>, Error> {
-        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut run = lock(&self.run);
         let FrameState { solver, slopes: there, wavefronts } = &mut *run;
         let slopes: Vec<T> = slopes.iter().map(|&slope| T::of(slope * unit.recip())).collect();
         there.write(&slopes)?;

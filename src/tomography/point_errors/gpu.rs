@@ -4,7 +4,7 @@
 // What errors at points on devices stand on
 use super::{Answers, Job, PointErrorsPlan, PointStrip};
 use crate::device::gpu::{Buffer, Gpu};
-use crate::device::{Workers, engine::Engine, gather};
+use crate::device::{Workers, engine::Engine, gather, lock};
 use crate::error::Error;
 use crate::estimation::blocks::MeasuredCovariance;
 use crate::estimation::blocks::gpu::{modes_of, systems_on};
@@ -28,7 +28,7 @@ use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSl
 use crate::watch::{Watch, check};
 use ndarray::{Array2, ArrayView2, ArrayView4, Axis, s};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 // Points that a device explains side by side
 /// Points that are explained side by side.
@@ -104,7 +104,7 @@ fn in_precision<T: Real>(
     let explainer = |gpu: &Gpu| Explainer::<T>::new(gpu, job, model, batch, watch).map(Mutex::new);
     let explainers = gpus.iter().map(explainer).collect::<Result<Vec<_>, Error>>()?;
     let found = gather(Workers::devices(&explainers), &strips, watch, |explainer, strip| {
-        let mut explainer = explainer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut explainer = lock(explainer);
         (0..strip.rows).map(|row| explainer.explain(job, strip, row, watch)).collect()
     })?;
     let mut answers = job.answers();

@@ -7,7 +7,8 @@ use super::{
     pairs_of, prepare_averages, rectangle, see_layers, shares, square, wanted_averages,
 };
 use crate::device::collective::BlockCyclic;
-use crate::device::gpu::{self, Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{self, Buffer, Gpu, Header, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Workers, dispatch};
 use crate::error::Error;
@@ -31,6 +32,46 @@ pub(crate) const DENSE: KernelSource = KernelSource {
     text: include_str!("../../../kernels/turbulence/cross_covariance.cu"),
     headers: &[REAL, RADIAL_TABLE, PHASE, HESSIAN, PLACES],
 };
+
+// Kernels of two sensors
+kernels! {
+    /// Kernels of covariances without a Toeplitz form.
+    struct CrossKernels in DENSE {
+        /// Averages of pairs of lenslets that are near each other.
+        near_pairs: NearPairs {
+            views: [SensorPairLayer] as "LayerPair", centres: [f64], first: [i32], across_first: usize, across_second: usize,
+            around: usize, falls: [f64], half_means: [f64], rule: [f64], near: [f64],
+        }
+        /// A block of averages.
+        dense_block: DenseBlock<T> {
+            views: [SensorPairLayer] as "LayerPair", layers: usize, centres: [f64], first: [i32], second: [i32],
+            across_first: usize, across_second: usize, columns: usize, pitch: usize, height: usize,
+            slopes: [T], nodes: [T], around: usize, near: [f64], values: [T],
+        }
+        /// The positions of columns on the panels of their tables.
+        place_columns: PlaceColumns {
+            views: [AlignedPairLayer] as "TableView", centres: [f64], tables: [f64], along: [[f64; 2]] as "PlaceOnPanel",
+        }
+        /// Tables of parallel footprints along lines.
+        lay_lines: LayLines<T> {
+            views: [AlignedPairLayer] as "TableView", centres: [f64], tables: [f64], first_row: usize, lines: [T],
+            length: usize, near_lines: [f64], near_length: usize,
+        }
+        // Kernels of blocks from tables
+        /// A block of parallel footprints from their lines.
+        tabled_block: TabledBlock<T> {
+            views: [AlignedPairLayer] as "TableView", layers: usize, centres: [f64], first: [i32], second: [i32],
+            columns: usize, pitch: usize, height: usize, tables: [f64], along: [[f64; 2]] as "PlaceOnPanel",
+            first_row: usize, line_rows: usize, lines: [T], length: usize, near_lines: [f64],
+            near_length: usize, values: [T],
+        }
+        /// A block of a covariance over displacements.
+        gather_block: GatherBlock<T> {
+            table: [T], lenslets: usize, first: [i32], second: [i32], columns: usize, pitch: usize,
+            height: usize, scale: f64, values: [T],
+        }
+    }
+}
 
 /// Where entries of two lenslets go.
 pub(crate) const PLACES: Header = Header {
@@ -301,10 +342,7 @@ struct CrossCovarianceTables<T> {
     rule: Buffer<f64>,
     /// Tables of parallel footprints.
     averages: Buffer<f64>,
-    /// Near pairs, a block of averages, and one that is gathered.
-    kernels: [Kernel; 3],
-    /// Columns on their panels, lines, and a block of them.
-    table_kernels: [Kernel; 3],
+    kernels: CrossKernels<T>,
     /// The covariances of each group of which pairs are wanted.
     shared: Vec<Option<SlopePlan<T>>>,
 }
@@ -314,11 +352,7 @@ impl<T: Real> CrossCovarianceTables<T> {
         let rules = [10, 4].map(gauss_legendre);
         let numbers: Vec<f64> =
             rules.iter().flat_map(|rule| [&rule.nodes[..], &rule.weights].concat()).collect();
-        let program = gpu.program::<T>(&DENSE, &[])?;
-        let kernel = |name| program.kernel(name);
-        let kernels = [kernel("near_pairs")?, kernel("dense_block")?, kernel("gather_block")?];
-        let table_kernels =
-            [kernel("place_columns")?, kernel("lay_lines")?, kernel("tabled_block")?];
+        let kernels = CrossKernels::load(gpu, &[])?;
         let tables = Arc::new(PhaseTablesGpu::on(gpu)?);
         let plan = |(problem, pairs): &(SlopeProblem, Vec<_>)| {
             if pairs.is_empty() {
@@ -330,7 +364,7 @@ impl<T: Real> CrossCovarianceTables<T> {
         };
         let shared = posed.shared.iter().map(plan).collect::<Result<_, Error>>()?;
         let (averages, rule) = (upload_tables(gpu, &posed.averages)?, gpu.upload(&numbers)?);
-        Ok(Self { gpu: gpu.clone(), rule, averages, kernels, table_kernels, shared, tables })
+        Ok(Self { gpu: gpu.clone(), rule, averages, kernels, shared, tables })
     }
 
     // Compute a piece of a block
@@ -371,18 +405,18 @@ impl<T: Real> CrossCovarianceTables<T> {
                     .unwrap_or_else(|| unreachable!("a pair of the group is wanted"))
                     .pair(*pair);
                 let shape = Shape::over(columns, 128, [rows.len(), 1]);
-                let arguments: [Argument; 9] = [
-                    table.into(),
-                    (*lenslets).into(),
-                    (&first).into(),
-                    (&second).into(),
-                    columns.into(),
-                    pitch.into(),
-                    height.into(),
-                    unit.recip().into(),
-                    values.into(),
-                ];
-                return gpu.launch(&self.kernels[2], shape, &arguments);
+                let arguments = GatherBlock {
+                    table,
+                    lenslets: *lenslets,
+                    first: first.view(..),
+                    second: second.view(..),
+                    columns,
+                    pitch,
+                    height,
+                    scale: unit.recip(),
+                    values,
+                };
+                return gpu.launch(&self.kernels.gather_block, shape, arguments);
             }
         };
         // Hand two sensors to the device
@@ -399,38 +433,39 @@ impl<T: Real> CrossCovarianceTables<T> {
             let count = part.min(rows.len() - start);
             // Launch the kernels of a block
             let lenslets = first.view(2 * start..2 * (start + count));
-            let arguments: [Argument; 10] = [
-                (&views).into(),
-                (&centres).into(),
-                lenslets.into(),
-                across[0].into(),
-                across[1].into(),
-                around.into(),
-                (&self.tables.fall).into(),
-                (&self.tables.half_mean).into(),
-                (&self.rule).into(),
-                (&near).into(),
-            ];
+            let arguments = NearPairs {
+                views: views.view(..),
+                centres: centres.view(..),
+                first: lenslets,
+                across_first: across[0],
+                across_second: across[1],
+                around,
+                falls: self.tables.fall.view(..),
+                half_means: self.tables.half_mean.view(..),
+                rule: self.rule.view(..),
+                near: near.view(..),
+            };
             let shape = Shape { grid: [count, layers, 1], block: 64, shared: 0 };
-            gpu.launch(&self.kernels[0], shape, &arguments)?;
-            let arguments: [Argument; 15] = [
-                (&views).into(),
-                layers.into(),
-                (&centres).into(),
-                lenslets.into(),
-                (&second).into(),
-                across[0].into(),
-                across[1].into(),
-                columns.into(),
-                pitch.into(),
-                height.into(),
-                (&self.tables.slope_over_distance).into(),
-                (&nodes).into(),
-                around.into(),
-                (&near).into(),
-                values.from(start * pitch).into(),
-            ];
-            gpu.launch(&self.kernels[1], Shape::over(columns, 128, [count, 1]), &arguments)?;
+            gpu.launch(&self.kernels.near_pairs, shape, arguments)?;
+            let arguments = DenseBlock {
+                views: views.view(..),
+                layers,
+                centres: centres.view(..),
+                first: lenslets,
+                second: second.view(..),
+                across_first: across[0],
+                across_second: across[1],
+                columns,
+                pitch,
+                height,
+                slopes: self.tables.slope_over_distance.view(..),
+                nodes: nodes.view(..),
+                around,
+                near: near.view(..),
+                values: values.from(start * pitch),
+            };
+            let shape = Shape::over(columns, 128, [count, 1]);
+            gpu.launch(&self.kernels.dense_block, shape, arguments)?;
         }
         Ok(())
     }
@@ -457,10 +492,10 @@ impl<T: Real> CrossCovarianceTables<T> {
         views.iter_mut().for_each(|view| view.around = around as i32);
         let (views, centres) = (gpu.upload(&views)?, gpu.upload(&tabled.centres)?);
         let along = gpu.zeros::<[f64; 2]>(layers * across_first * across_second)?;
-        let arguments: [Argument; 4] =
-            [(&views).into(), (&centres).into(), tables.into(), (&along).into()];
+        let (views, centres, tables) = (views.view(..), centres.view(..), tables.view(..));
+        let arguments = PlaceColumns { views, centres, tables, along: along.view(..) };
         let shape = Shape::over(across_first * across_second, 128, [layers, 1]);
-        gpu.launch(&self.table_kernels[0], shape, &arguments)?;
+        gpu.launch(&self.kernels.place_columns, shape, arguments)?;
         // Make room for lines
         let of_row = [layers * across_second * length, layers * around * near_length];
         let bytes = of_row[0] * size_of::<T>() + of_row[1] * size_of::<f64>();
@@ -474,38 +509,40 @@ impl<T: Real> CrossCovarianceTables<T> {
                 rows[start..].partition_point(|lenslet| lenslet[0] < first_row + height_of_part);
             let line_rows = rows[start + count - 1][0] - first_row + 1;
             // Launch the kernels of lines
-            let arguments: [Argument; 8] = [
-                (&views).into(),
-                (&centres).into(),
-                tables.into(),
-                first_row.into(),
-                (&lines).into(),
-                length.into(),
-                (&near_lines).into(),
-                near_length.into(),
-            ];
+            let (lines, near_lines) = (lines.view(..), near_lines.view(..));
+            let arguments = LayLines {
+                views,
+                centres,
+                tables,
+                first_row,
+                lines,
+                length,
+                near_lines,
+                near_length,
+            };
             let shape = Shape { grid: [across_second, line_rows, layers], block: 128, shared: 0 };
-            gpu.launch(&self.table_kernels[1], shape, &arguments)?;
-            let arguments: [Argument; 17] = [
-                (&views).into(),
-                layers.into(),
-                (&centres).into(),
-                first.view(2 * start..).into(),
-                second.into(),
-                columns.into(),
-                pitch.into(),
-                height.into(),
-                tables.into(),
-                (&along).into(),
-                first_row.into(),
-                line_rows.into(),
-                (&lines).into(),
-                length.into(),
-                (&near_lines).into(),
-                near_length.into(),
-                values.from(start * pitch).into(),
-            ];
-            gpu.launch(&self.table_kernels[2], Shape::over(columns, 128, [count, 1]), &arguments)?;
+            gpu.launch(&self.kernels.lay_lines, shape, arguments)?;
+            let arguments = TabledBlock {
+                views,
+                layers,
+                centres,
+                first: first.view(2 * start..),
+                second: second.view(..),
+                columns,
+                pitch,
+                height,
+                tables,
+                along: along.view(..),
+                first_row,
+                line_rows,
+                lines,
+                length,
+                near_lines,
+                near_length,
+                values: values.from(start * pitch),
+            };
+            let shape = Shape::over(columns, 128, [count, 1]);
+            gpu.launch(&self.kernels.tabled_block, shape, arguments)?;
             start += count;
         }
         Ok(())

@@ -124,7 +124,8 @@ pub(crate) const PHASE: Header = Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::{Argument, KernelSource, Shape, test_backends};
+    use crate::device::gpu::kernels::kernels;
+    use crate::device::gpu::{KernelSource, Shape, test_backends};
     use crate::device::headers::REAL;
 
     const FUNCTIONS: KernelSource = KernelSource {
@@ -132,6 +133,17 @@ mod tests {
         text: include_str!("../../../kernels/turbulence/phase.cu"),
         headers: &[REAL, RADIAL_TABLE, PHASE],
     };
+
+    kernels! {
+        /// The functions of the phase, by themselves.
+        struct PhaseKernels in FUNCTIONS {
+            /// S, M, p and dp/dt at some squared distances.
+            phase_functions: PhaseFunctions<T> {
+                slopes: [T], falls: [f64], half_means: [f64], phase: [f64] as "Phase", t: [f64],
+                values: [f64], n: usize,
+            }
+        }
+    }
 
     // Compare the device's functions with ours
     /// The largest errors of S, M, p and t dp/dt on a device, for one outer scale.
@@ -142,18 +154,19 @@ mod tests {
         let tables = PhaseTablesGpu::<T>::on(gpu).unwrap();
         let scales = gpu.upload(&phase_scales(outer_scale, 0.4)).unwrap();
         let (there, values) = (gpu.upload(&t).unwrap(), gpu.zeros::<f64>(4 * t.len()).unwrap());
-        let kernel = gpu.program::<T>(&FUNCTIONS, &[]).unwrap().kernel("phase_functions").unwrap();
+        let kernels = PhaseKernels::<T>::load(gpu, &[]).unwrap();
         // Launch the kernel of the phase functions
-        let arguments: [Argument; 7] = [
-            (&tables.slope_over_distance).into(),
-            (&tables.fall).into(),
-            (&tables.half_mean).into(),
-            (&scales).into(),
-            (&there).into(),
-            (&values).into(),
-            t.len().into(),
-        ];
-        gpu.launch(&kernel, Shape::over(t.len(), 128, [1, 1]), &arguments).unwrap();
+        let arguments = PhaseFunctions {
+            slopes: tables.slope_over_distance.view(..),
+            falls: tables.fall.view(..),
+            half_means: tables.half_mean.view(..),
+            phase: scales.view(..),
+            t: there.view(..),
+            values: values.view(..),
+            n: t.len(),
+        };
+        let shape = Shape::over(t.len(), 128, [1, 1]);
+        gpu.launch(&kernels.phase_functions, shape, arguments).unwrap();
         let values = values.read().unwrap();
         let (phase, law) = (VonKarman::new(outer_scale), VonKarman::new(f64::INFINITY));
         let mut largest = [0.0f64; 4];

@@ -2,7 +2,8 @@
 //! Covariances from the power spectrum on graphics processors: fold, transform, gather.
 
 // What spectra on the GPU stand on
-use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, Fft, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Workers, gather};
 use crate::error::{Error, Invalid, accept};
@@ -20,6 +21,23 @@ const SPECTRAL: KernelSource = KernelSource {
     text: include_str!("../../../kernels/turbulence/spectral.cu"),
     headers: &[REAL],
 };
+
+kernels! {
+    /// Kernels of the spectral method.
+    struct SpectralKernels in SPECTRAL {
+        /// Waves of displacements over the frequencies of an axis.
+        waves: Waves<T> { cycles: [f64], table: [Complex<T>] as "complex", count: usize, length: usize }
+        /// Folds spectra of products into the band of a lattice.
+        fold: Fold<T> {
+            layers: [f64] as "Layer", lenslet: [T], waves: [Complex<T>] as "complex",
+            planes: [Complex<T>] as "complex", layer_count: usize, folded: usize, half: usize,
+        }
+        /// Gathers covariances at the displacements of a lattice.
+        gather: Gather<T> {
+            planes: [Complex<T>] as "complex", fields: [T], folded: usize, lags: usize, shift: usize,
+        }
+    }
+}
 
 // Slope covariance by spectra on devices
 /// Slope covariance of the pairs of [`SlopeProblem::pairs`], in their order, on `gpus` in the precision T; rad².
@@ -255,9 +273,7 @@ impl DeviceSpectrum {
 struct SpectralWorker<'a, T: Real> {
     spectrum: &'a DeviceSpectrum,
     gpu: &'a Gpu,
-    waves: Kernel,
-    fold: Kernel,
-    gather: Kernel,
+    kernels: SpectralKernels<T>,
     fft: Fft<Complex<T>>,
     /// g, (N_F/2 + 1).
     lenslet: Buffer<T>,
@@ -278,7 +294,6 @@ impl<'a, T: Real> SpectralWorker<'a, T> {
     // Prepare a device for its groups
     fn new(spectrum: &'a DeviceSpectrum, gpu: &'a Gpu) -> Result<Self, Error> {
         let sizes = [("DERIVATIVES", spectrum.derivatives), ("PAIRS", spectrum.together)];
-        let program = gpu.program::<T>(&SPECTRAL, &sizes)?;
         let (fields, planes) = spectrum.fields_and_planes();
         let (layers, length) = (spectrum.layers(), spectrum.lenslet.len());
         let lenslet: Vec<T> = spectrum.lenslet.iter().map(|&g| T::of(g)).collect();
@@ -286,9 +301,7 @@ impl<'a, T: Real> SpectralWorker<'a, T> {
         Ok(Self {
             spectrum,
             gpu,
-            waves: program.kernel("waves")?,
-            fold: program.kernel("fold")?,
-            gather: program.kernel("gather")?,
+            kernels: SpectralKernels::load(gpu, &sizes)?,
             // Allocate the buffers of a group
             fft: gpu.inverse_fft(&[spectrum.folded; 2], planes)?,
             lenslet: gpu.upload(&lenslet)?,
@@ -330,24 +343,23 @@ impl<'a, T: Real> SpectralWorker<'a, T> {
     // Launch the kernels of a group
     fn launch(&self, lattice: &LagLattice) -> Result<(), Error> {
         let (spectrum, length) = (self.spectrum, self.spectrum.lenslet.len());
-        let (folded, layers) = (spectrum.folded, spectrum.layers());
-        let count = 2 * layers * spectrum.together;
-        let [cycles, ratios] = [&self.cycles, &self.layers].map(Argument::from);
-        let [table, planes] = [&self.table, &self.planes].map(Argument::from);
-        let [lenslet, fields] = [&self.lenslet, &self.fields].map(Argument::from);
+        let (folded, layer_count) = (spectrum.folded, spectrum.layers());
+        let count = 2 * layer_count * spectrum.together;
+        let [cycles, layers] = [&self.cycles, &self.layers].map(|numbers| numbers.view(..));
+        let [table, planes] = [&self.table, &self.planes].map(|numbers| numbers.view(..));
+        let [lenslet, fields] = [&self.lenslet, &self.fields].map(|numbers| numbers.view(..));
         // Tabulate, fold, transform and gather
         const BLOCK: usize = 128; // 32 bins of four parts in `fold`
-        let arguments = [cycles, table, count.into(), length.into()];
-        self.gpu.launch(&self.waves, Shape::over(length, BLOCK, [count, 1]), &arguments)?;
-        let bins = (folded / 2 + 1) * folded;
-        let counts = [layers, folded, spectrum.half].map(Argument::from);
-        let arguments = [&[ratios, lenslet, table, planes], &counts[..]].concat();
-        self.gpu.launch(&self.fold, Shape::over(4 * bins, BLOCK, [1, 1]), &arguments)?;
+        let waves = Waves { cycles, table, count, length };
+        let shape = Shape::over(length, BLOCK, [count, 1]);
+        self.gpu.launch(&self.kernels.waves, shape, waves)?;
+        let (bins, half) = ((folded / 2 + 1) * folded, spectrum.half);
+        let fold = Fold { layers, lenslet, waves: table, planes, layer_count, folded, half };
+        self.gpu.launch(&self.kernels.fold, Shape::over(4 * bins, BLOCK, [1, 1]), fold)?;
         self.gpu.transform(&self.fft, &self.planes, &self.planes)?;
         let values = spectrum.fields_and_planes().0 * lattice.lags.pow(2);
-        let counts = [folded, lattice.lags, lattice.shift].map(Argument::from);
-        let arguments = [&[planes, fields], &counts[..]].concat();
-        self.gpu.launch(&self.gather, Shape::over(values, BLOCK, [1, 1]), &arguments)
+        let gather = Gather { planes, fields, folded, lags: lattice.lags, shift: lattice.shift };
+        self.gpu.launch(&self.kernels.gather, Shape::over(values, BLOCK, [1, 1]), gather)
     }
 }
 

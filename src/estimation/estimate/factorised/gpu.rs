@@ -5,6 +5,7 @@
 use super::{Factored, Factorised};
 use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
+use crate::device::lock;
 use crate::error::Error;
 use crate::estimation::estimate::gpu::{Operators, operators};
 use crate::estimation::estimate::{EstimateOptions, Model};
@@ -15,7 +16,7 @@ use crate::linear::factorisation::unit;
 use crate::linear::operator::gpu::DeviceOperator;
 use crate::numerics::real::{Precision, Real};
 use ndarray::Array2;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 // A factor for estimates on a device
 /// A factor on a device, and the operators of the estimate.
@@ -120,18 +121,18 @@ impl<T: Real> Factored for OnDevice<T> {
     }
 
     fn multiply(&self, rows: &Array2<f64>) -> Result<Array2<f64>, Error> {
-        let operators = self.operators.lock().unwrap_or_else(PoisonError::into_inner);
+        let operators = lock(&self.operators);
         self.times(operators.measured.as_ref(), rows)
     }
 
     // Wavefronts and bytes of a factor on a device
     fn wavefronts(&self, rows: &Array2<f64>) -> Result<Array2<f64>, Error> {
-        let operators = self.operators.lock().unwrap_or_else(PoisonError::into_inner);
+        let operators = lock(&self.operators);
         self.times(operators.wavefront.as_ref(), rows)
     }
 
     fn bytes(&self) -> [u64; 2] {
-        let operators = self.operators.lock().unwrap_or_else(PoisonError::into_inner);
+        let operators = lock(&self.operators);
         let slopes = operators.measured.rows();
         [(size_of::<T>() * slopes * slopes) as u64, operators.wavefront.bytes()]
     }

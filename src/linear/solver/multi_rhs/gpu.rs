@@ -3,10 +3,12 @@
 
 // What systems side by side stand on
 use super::{ExplainedVariance, Ritz, Step, aims, patternless};
-use crate::device::gpu::{Argument, Buffer, Gpu, Graph, Kernel, Shape};
+use crate::device::gpu::{Buffer, Gpu, Graph, Shape};
 use crate::error::Error;
 use crate::linear::operator::gpu::DeviceOperator;
-use crate::linear::solver::gpu::{SCALARS, SolverMethod, SolverWorkspace, descent};
+use crate::linear::solver::gpu::{
+    BeginSystems, MultiplyFew, SCALARS, SolverMethod, SolverWorkspace, descent,
+};
 use crate::linear::solver::{Solver, Stop, norm_of};
 use crate::numerics::real::Real;
 use ndarray::{Array2, s};
@@ -19,8 +21,6 @@ pub(crate) struct SideBySide<T> {
     work: SolverWorkspace<T>,
     method: Box<dyn SolverMethod<T>>,
     iteration: Graph,
-    begin: Kernel,
-    multiply: Kernel,
     /// What each system is asked: what ends it, and the variance that is to be explained or 0.
     asked: Buffer<f64>,
     /// Iterations that the last right-hand sides took.
@@ -54,8 +54,6 @@ impl<T: Real> SideBySide<T> {
         let iteration = work.a.gpu().record(|| method.iterate(&work))?;
         Ok(Self {
             iteration,
-            begin: work.program.kernel("begin_systems")?,
-            multiply: work.program.kernel("multiply_few")?,
             asked: work.a.gpu().zeros(2 * work.systems)?,
             expected: 1,
             method,
@@ -114,14 +112,21 @@ impl<T: Real> SideBySide<T> {
         let all: Vec<f64> =
             asked.iter().copied().chain(none).take(work.systems).flatten().collect();
         self.asked.write(&all)?;
-        let [now, next] = &work.states;
-        let numbers = [now, next, &work.squares, &self.asked].map(Argument::from);
-        let limits = [least, limit as f64].map(Argument::from);
-        let vectors = [&work.r, &work.x, &work.product].map(Argument::from);
-        let sizes = [work.blocks, work.length()].map(Argument::from);
         let shape = Shape { grid: [1, 1, work.systems], block: work.threads, shared: 0 };
-        let arguments = [&numbers[..], &limits, &vectors, &sizes].concat();
-        work.a.gpu().launch(&self.begin, shape, &arguments)?;
+        let arguments = BeginSystems {
+            now: work.states[0].view(..),
+            next: work.states[1].view(..),
+            squares: work.squares.view(..),
+            asked: self.asked.view(..),
+            least,
+            limit: limit as f64,
+            r: work.r.view(..),
+            x: work.x.view(..),
+            product: work.product.view(..),
+            blocks: work.blocks,
+            n: work.length(),
+        };
+        work.a.gpu().launch(&work.kernels.begin_systems, shape, arguments)?;
         self.method.begin(work)
     }
 
@@ -236,8 +241,9 @@ impl<T: Real> SideBySide<T> {
         let (work, n) = (&self.work, self.work.length());
         let shape =
             Shape { grid: [1, few.len() / n, work.systems], block: work.threads, shared: 0 };
-        let arguments = [(&work.r).into(), few.into(), products.into(), n.into()];
-        work.a.gpu().launch(&self.multiply, shape, &arguments)?;
+        let (r, few, products_at) = (work.r.view(..), few.view(..), products.view(..));
+        let arguments = MultiplyFew { r, few, products: products_at, n };
+        work.a.gpu().launch(&work.kernels.multiply_few, shape, arguments)?;
         products.read()
     }
 }

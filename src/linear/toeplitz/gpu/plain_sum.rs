@@ -2,7 +2,8 @@
 //! Products with block Toeplitz matrices as plain sums, on a device.
 
 // What plain sums stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, Gpu, Header, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::{Error, Invalid};
 use crate::linear::toeplitz::gpu::lattices::{ProductMatrix, SHARED_BY_CHOICE, Sides, Ways};
@@ -13,6 +14,23 @@ const SOURCE: KernelSource = KernelSource {
     text: include_str!("../../../../kernels/linear/plain_sum.cu"),
     headers: &[REAL, LOOPS, WAITING],
 };
+
+// Kernels of the plain sum
+kernels! {
+    /// Kernels of the plain sum.
+    struct PlainSumKernels in SOURCE {
+        /// y = A x.
+        convolve: Convolve<T> {
+            x: [T], from_places: [[i32; 2]] as "int", taps: [T], terms: [i32],
+            to_places: [[i32; 2]] as "int", y: [T],
+        }
+        /// y = A x + D x, with a diagonal D.
+        convolve_with_diagonal: ConvolveWithDiagonal<T> {
+            x: [T], from_places: [[i32; 2]] as "int", taps: [T], terms: [i32],
+            to_places: [[i32; 2]] as "int", y: [T], noise: [T],
+        }
+    }
+}
 
 // Loops and waiting for other kernels
 /// Loops unrolled by the compiler.
@@ -37,13 +55,12 @@ pub(crate) struct PlainSum<T> {
     taps: Buffer<T>,
     terms: Buffer<i32>,
     places: Sides<Buffer<[i32; 2]>>,
-    ways: Ways<Direction>,
+    ways: Ways<Direction<T>>,
 }
 
 /// What one direction has besides.
-struct Direction {
-    /// Without and with a diagonal.
-    kernels: [Kernel; 2],
+struct Direction<T> {
+    kernels: PlainSumKernels<T>,
     shape: Shape,
 }
 
@@ -81,11 +98,16 @@ impl<T: Real> PlainSum<T> {
     ) -> Result<(), Error> {
         let Direction { kernels, shape } = self.ways.way(transposed);
         let Sides { from, to } = self.places.each_ref().turned(transposed);
-        let (taps, terms) = (Argument::from(&self.taps), Argument::from(&self.terms));
-        let mut arguments = vec![x.into(), from.into(), taps, terms, to.into(), y.into()];
-        arguments.extend(diagonal.map(Argument::from));
-        let kernel = &kernels[usize::from(diagonal.is_some())];
-        self.gpu.launch_early(kernel, *shape, &arguments)
+        let [x, y, taps] = [x, y, &self.taps].map(|numbers| numbers.view(..));
+        let (from_places, to_places, terms) = (from.view(..), to.view(..), self.terms.view(..));
+        if let Some(diagonal) = diagonal {
+            let noise = diagonal.view(..);
+            let arguments =
+                ConvolveWithDiagonal { x, from_places, taps, terms, to_places, y, noise };
+            return self.gpu.launch_early(&kernels.convolve_with_diagonal, *shape, arguments);
+        }
+        let arguments = Convolve { x, from_places, taps, terms, to_places, y };
+        self.gpu.launch_early(&kernels.convolve, *shape, arguments)
     }
 
     /// Bytes that it keeps on the device.
@@ -146,7 +168,7 @@ impl KernelCut {
     }
 
     // Compile the plain sum
-    fn compile<T: Real>(&self, gpu: &Gpu) -> Result<Direction, Error> {
+    fn compile<T: Real>(&self, gpu: &Gpu) -> Result<Direction<T>, Error> {
         let Self { points, lattices, transposed } = *self;
         let (warps, shared) = (self.warps(), self.shared(size_of::<T>()));
         if shared > gpu.shared_memory() {
@@ -165,8 +187,7 @@ impl KernelCut {
             ("WARPS", warps),
             ("TRANSPOSED", usize::from(transposed)),
         ];
-        let program = gpu.program::<T>(&SOURCE, &sizes)?;
-        let kernels = [program.kernel("convolve")?, program.kernel("convolve_with_diagonal")?];
+        let kernels = PlainSumKernels::load(gpu, &sizes)?;
         let grid = [points.to.div_ceil(WIDE), points.to.div_ceil(TALL), lattices.to];
         Ok(Direction { kernels, shape: Shape { grid, block: 32 * warps, shared } })
     }

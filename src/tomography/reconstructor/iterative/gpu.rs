@@ -3,7 +3,7 @@
 
 // What iterating on devices stands on
 use crate::device::gpu::Gpu;
-use crate::device::{Workers, engine::Engine, gather};
+use crate::device::{Workers, engine::Engine, gather, lock};
 use crate::error::Error;
 use crate::estimation::blocks::{MeasuredCovariance, gpu::systems_on};
 use crate::estimation::estimate::unit_of;
@@ -12,7 +12,7 @@ use crate::numerics::real::{Precision, Real};
 use crate::tomography::reconstructor::ReconstructorPlan;
 use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 // Rows of a reconstructor on devices
 impl ReconstructorPlan {
@@ -42,7 +42,7 @@ impl ReconstructorPlan {
         let solvers = gpus.iter().map(solver).collect::<Result<Vec<_>, Error>>()?;
         let firsts: Vec<usize> = (0..rows.nrows()).step_by(systems).collect();
         let found = gather(Workers::devices(&solvers), &firsts, watch, |solver, &first| {
-            let mut solver = solver.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut solver = lock(solver);
             let some = rows.slice(s![first..rows.nrows().min(first + systems), ..]);
             self.solve_some(&mut solver, some, watch)
         })?;

@@ -3,7 +3,8 @@
 
 // What the direct kernels stand on
 use crate::device::engine::Engine;
-use crate::device::gpu::{self, Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{self, Buffer, Gpu, Header, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Workers, gather, threads};
 use crate::error::Error;
@@ -25,6 +26,25 @@ pub(crate) const DIRECT: KernelSource = KernelSource {
     text: include_str!("../../../../kernels/turbulence/direct.cu"),
     headers: &[REAL, RADIAL_TABLE, PHASE, HESSIAN],
 };
+
+kernels! {
+    /// Kernels of the direct method.
+    struct DirectKernels in DIRECT {
+        /// Integrals along the edges of lenslets.
+        integrate_edges: IntegrateEdges {
+            views: [SourcePairLayer] as "LayerPair", falls: [f64], half_means: [f64], rule: [f64], edges: [f64],
+        }
+        /// The kernel of the filter near its centre.
+        fill_windows: FillWindows<T> {
+            views: [SourcePairLayer] as "LayerPair", edges: [f64], slopes: [T], rules: [f64], windows: [T],
+        }
+        /// Covariances at all displacements.
+        compute_lags: ComputeLags<T> {
+            views: [SourcePairLayer] as "LayerPair", layers: usize, slopes: [T], constants: [f64], windows: [T],
+            covariance: [T], lags: usize,
+        }
+    }
+}
 
 /// H from p, for kernels that include it.
 pub(crate) const HESSIAN: Header = Header {
@@ -85,7 +105,7 @@ pub struct SlopePlan<T> {
     windows: Buffer<T>,
     /// The results of each batch of pairs.
     covariance: Vec<Buffer<T>>,
-    kernels: [Kernel; 3],
+    kernels: DirectKernels<T>,
     layers: usize,
     lags: usize,
 }
@@ -149,10 +169,7 @@ impl<T: Real> SlopePlan<T> {
         pairs: &[(usize, usize)],
     ) -> Result<Self, Error> {
         let (layers, lags) = (problem.layers().len(), problem.lags());
-        let program = gpu.program::<T>(&DIRECT, &[])?;
-        let kernel = |name| program.kernel(name);
-        let kernels =
-            [kernel("integrate_edges")?, kernel("fill_windows")?, kernel("compute_lags")?];
+        let kernels = DirectKernels::load(gpu, &[])?;
         let batches = || pairs.chunks(batch::<T>(layers));
         let most = layers * batches().map(<[_]>::len).max().unwrap_or(0);
         let panel = gauss_legendre(10);
@@ -185,43 +202,37 @@ impl<T: Real> SlopePlan<T> {
     pub fn run(&self) -> Result<(), Error> {
         for (views, covariance) in self.views.iter().zip(&self.covariance) {
             // Launch the kernels for one batch
-            let (tables, count) = (&self.tables, views.len());
-            let [edges, windows, lags] = &self.kernels;
-            let (falls, half_means) = (&tables.fall, &tables.half_mean);
-            let arguments: [Argument; 5] = [
-                views.into(),
-                falls.into(),
-                half_means.into(),
-                (&self.panel).into(),
-                (&self.edges).into(),
-            ];
-            self.gpu.launch(
+            let (kernels, tables, count) = (&self.kernels, &self.tables, views.len());
+            let (views, edges, windows) =
+                (views.view(..), self.edges.view(..), self.windows.view(..));
+            let arguments = IntegrateEdges {
+                views,
+                falls: tables.fall.view(..),
+                half_means: tables.half_mean.view(..),
+                rule: self.panel.view(..),
                 edges,
-                Shape { grid: [EDGES.div_ceil(8), count, 1], block: 384, shared: 0 },
-                &arguments,
-            )?;
-            let slopes = (&tables.slope_over_distance).into();
-            let rules = Argument::from(self.constants.view(RULES_AT..));
-            let arguments =
-                [views.into(), (&self.edges).into(), slopes, rules, (&self.windows).into()];
-            self.gpu.launch(
-                windows,
-                Shape { grid: [WINDOW, count, 1], block: 3 * WINDOW, shared: 0 },
-                &arguments,
-            )?;
+            };
+            let shape = Shape { grid: [EDGES.div_ceil(8), count, 1], block: 384, shared: 0 };
+            self.gpu.launch(&kernels.integrate_edges, shape, arguments)?;
+            let slopes = tables.slope_over_distance.view(..);
+            let rules = self.constants.view(RULES_AT..);
+            let arguments = FillWindows { views, edges, slopes, rules, windows };
+            let shape = Shape { grid: [WINDOW, count, 1], block: 3 * WINDOW, shared: 0 };
+            self.gpu.launch(&kernels.fill_windows, shape, arguments)?;
             // Launch the kernel of the lags
-            let arguments = [
-                views.into(),
-                self.layers.into(),
+            let arguments = ComputeLags {
+                views,
+                layers: self.layers,
                 slopes,
-                (&self.constants).into(),
-                (&self.windows).into(),
-                covariance.into(),
-                self.lags.into(),
-            ];
+                constants: self.constants.view(..),
+                windows,
+                covariance: covariance.view(..),
+                lags: self.lags,
+            };
             let grid =
                 [self.lags.div_ceil(TILE[0]), self.lags.div_ceil(TILE[1]), count / self.layers];
-            self.gpu.launch(lags, Shape { grid, block: 384, shared: 0 }, &arguments)?;
+            let shape = Shape { grid, block: 384, shared: 0 };
+            self.gpu.launch(&kernels.compute_lags, shape, arguments)?;
         }
         Ok(())
     }

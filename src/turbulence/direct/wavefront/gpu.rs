@@ -3,7 +3,8 @@
 
 // What the wavefront kernels stand on
 use crate::device::engine::Engine;
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::{GENERATION, REAL};
 use crate::device::{Workers, gather, threads};
 use crate::error::Error;
@@ -27,6 +28,25 @@ pub(crate) const WAVEFRONT: KernelSource = KernelSource {
     text: include_str!("../../../../kernels/turbulence/wavefront.cu"),
     headers: &[GENERATION, REAL, RADIAL_TABLE, PHASE],
 };
+
+// Kernels of wavefronts and slopes
+kernels! {
+    /// Kernels of the wavefront–slope covariance in real space.
+    struct WavefrontKernels in WAVEFRONT {
+        /// Integrals and means near the axis.
+        wavefront_close: WavefrontClose<T> {
+            views: [TargetStarLayer] as "LayerPair", count: usize, falls: [f64], fall_discs: [f64] as "Stretch<double>",
+            rule: [f64], oversampling: usize, pieces: [f64], all_pieces: usize, slopes: [T],
+            discs: [T] as "Stretch<real>", rules: [T] as "Rules", means: [T], all_means: usize,
+        }
+        /// Covariances at all displacements of some rows.
+        wavefront_field: WavefrontField<T> {
+            views: [TargetStarLayer] as "LayerPair", stride: usize, layers: usize, slopes: [T], discs: [T] as "Stretch<real>",
+            rules: [T] as "Rules", pieces: [f64], means: [T], oversampling: usize, field: [T],
+            lags: usize, begin: usize, end: usize,
+        }
+    }
+}
 
 // Layer pair for a wavefront
 /// Parameters of a layer for a target and a guide star, as the kernels read them.
@@ -237,8 +257,7 @@ fn rules(oversampling: usize) -> (Vec<f64>, usize) {
 /// What the plans of a problem share on one device.
 struct WavefrontTables<T> {
     gpu: Gpu,
-    close: Kernel,
-    field: Kernel,
+    kernels: WavefrontKernels<T>,
     tables: Arc<PhaseTablesGpu<T>>,
     falls: Buffer<f64>,
     slopes: Buffer<T>,
@@ -258,13 +277,11 @@ impl<T: Real> WavefrontTables<T> {
         averages: &Averages,
     ) -> Result<Self, Error> {
         let (rules, reach) = rules(problem.grid().oversampling);
-        let program = gpu.program::<T>(&WAVEFRONT, &[("REACH", reach)])?;
         let panel = gauss_legendre(PANEL_NODES);
         // Copy the tools to the device
         let round = |values: &[f64]| values.iter().map(|&value| T::of(value)).collect::<Vec<T>>();
         Ok(Self {
-            close: program.kernel("wavefront_close")?,
-            field: program.kernel("wavefront_field")?,
+            kernels: WavefrontKernels::load(gpu, &[("REACH", reach)])?,
             tables: Arc::clone(tables),
             falls: gpu.upload(&averages.falls)?,
             slopes: gpu.upload(&round(&averages.slopes))?,
@@ -358,23 +375,24 @@ impl<T: Real> WavefrontPlan<T> {
     // Launch the kernel of the close lags
     fn compute_close(&self, batch: &Batch, views: &Buffer<TargetStarLayer>) -> Result<(), Error> {
         let (tools, [pieces, means]) = (&*self.tools, batch.lists);
-        let arguments: [Argument; 13] = [
-            views.into(),
-            views.len().into(),
-            (&tools.tables.fall).into(),
-            (&tools.falls).into(),
-            (&tools.panel).into(),
-            self.oversampling.into(),
-            (&self.pieces).into(),
-            pieces.into(),
-            (&tools.tables.slope_over_distance).into(),
-            (&tools.slopes).into(),
-            (&tools.rules).into(),
-            (&self.means).into(),
-            means.into(),
-        ];
+        let arguments = WavefrontClose {
+            views: views.view(..),
+            count: views.len(),
+            falls: tools.tables.fall.view(..),
+            fall_discs: tools.falls.view(..),
+            rule: tools.panel.view(..),
+            oversampling: self.oversampling,
+            pieces: self.pieces.view(..),
+            all_pieces: pieces,
+            slopes: tools.tables.slope_over_distance.view(..),
+            discs: tools.slopes.view(..),
+            rules: tools.rules.view(..),
+            means: self.means.view(..),
+            all_means: means,
+        };
         let blocks = pieces.div_ceil(4) + means.div_ceil(128);
-        tools.gpu.launch(&tools.close, Shape::over(128 * blocks, 128, [1, 1]), &arguments)
+        let shape = Shape::over(128 * blocks, 128, [1, 1]);
+        tools.gpu.launch(&tools.kernels.wavefront_close, shape, arguments)
     }
 
     // Launch the kernel of the field
@@ -390,23 +408,23 @@ impl<T: Real> WavefrontPlan<T> {
         let grid = [lags.div_ceil(TILE), rows.len().div_ceil(TILE), batch.pairs.len()];
         let stride = views.len() / batch.pairs.len();
         // Arguments of the kernel of the field
-        let arguments: [Argument; 13] = [
-            views.view(first..).into(),
-            stride.into(),
-            layers.into(),
-            (&tools.tables.slope_over_distance).into(),
-            (&tools.slopes).into(),
-            (&tools.rules).into(),
-            (&self.pieces).into(),
-            (&self.means).into(),
-            self.oversampling.into(),
-            field.view(batch.pairs.start * 2 * lags * lags..).into(),
-            lags.into(),
-            rows.start.into(),
-            rows.end.into(),
-        ];
+        let arguments = WavefrontField {
+            views: views.view(first..),
+            stride,
+            layers,
+            slopes: tools.tables.slope_over_distance.view(..),
+            discs: tools.slopes.view(..),
+            rules: tools.rules.view(..),
+            pieces: self.pieces.view(..),
+            means: self.means.view(..),
+            oversampling: self.oversampling,
+            field: field.view(batch.pairs.start * 2 * lags * lags..),
+            lags,
+            begin: rows.start,
+            end: rows.end,
+        };
         let shape = Shape { grid, block: TILE * TILE, shared: 0 };
-        tools.gpu.launch(&tools.field, shape, &arguments)
+        tools.gpu.launch(&tools.kernels.wavefront_field, shape, arguments)
     }
 
     // Read the fields of a plan
