@@ -24,7 +24,7 @@ fn main() -> Drawn {
     convergent_beam(&folder.join("convergent-beam.svg"))?;
     let plan = titanate()?;
     let readings = plan.run(&Engine::cpu(Precision::F32), &unwatched)?;
-    let signals = plan.signals::<f32>(&readings, &Finishing::default())?;
+    let signals = readings.to_data_set::<f32>(&plan, &Finishing::default())?;
     deflections(&folder.join("deflections.svg"), &plan, &signals)?;
     let title = "strontium titanate, 200 keV, 22 mrad".into();
     let notes = vec![("annulus_0".into(), "50–75 mrad".into())];

@@ -1,6 +1,7 @@
 // Tangled from book/src/device-operators.md: edit there, or here and run cargo tangle stitch.
 // Modes: vectors that are not zero over some rows that follow each other.
 
+#include "device/block_sum.cuh"
 #include "device/real.cuh"
 
 /// Where a mode begins among the rows, how many of them it has, and where its numbers begin among those of all modes.
@@ -13,19 +14,14 @@ struct Mode {
 extern "C" __global__ void mode_shares(
     const real *x, const Mode *modes, const real *shapes, real *shares, int n
 ) {
-    __shared__ double warps[32];
     x = of_vector(x, n);
     shares = of_vector(shares, gridDim.x);
     const Mode mode = modes[blockIdx.x];
     double sum = 0;
     for (int k = threadIdx.x; k < mode.length; k += blockDim.x)
         sum += (double)x[mode.first + k] * shapes[mode.place + k];
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x > 0) return;
-    for (int warp = 1; warp < blockDim.x / 32; warp++) sum += warps[warp];
-    shares[blockIdx.x] = sum;
+    sum = sum_of_block(sum);
+    if (threadIdx.x == 0) shares[blockIdx.x] = sum;
 }
 
 // Add modes to vectors

@@ -217,7 +217,7 @@ struct Places {
 /// c of the pairs that are near, by layer, lenslet of the first sensor, and place in its square.
 extern "C" __global__ void __launch_bounds__(64, 6) near_pairs(
     const LayerPair *views, const double *centres, const int *first, int across_first,
-    int across_second, int box, const double *falls, const double *half_means, const double *rule,
+    int across_second, int around, const double *falls, const double *half_means, const double *rule,
     double *near
 ) {
     const int row = blockIdx.x, layer = blockIdx.y;
@@ -225,11 +225,11 @@ extern "C" __global__ void __launch_bounds__(64, 6) near_pairs(
     const Places places(centres, layer, across_first, across_second);
     const int j = first[2 * row], i = first[2 * row + 1];
     int low, left;
-    places.nearby(view, j, i, box, low, left);
-    double *found = near + ((size_t)layer * gridDim.x + row) * box * box * 4;
-    for (int k = threadIdx.x; k < box * box; k += blockDim.x) {
+    places.nearby(view, j, i, around, low, left);
+    double *found = near + ((size_t)layer * gridDim.x + row) * around * around * 4;
+    for (int k = threadIdx.x; k < around * around; k += blockDim.x) {
         double x, y;
-        if (places.near(view, j, i, low + k / box, left + k % box, x, y)) {
+        if (places.near(view, j, i, low + k / around, left + k % around, x, y)) {
             by_edges(falls, half_means, view, rule, x, y, found + 4 * k);
         }
     }
@@ -256,7 +256,7 @@ __device__ void add_turned(int quarters, double strength, const double c[4], dou
 extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
     const LayerPair *views, int layers, const double *centres, const int *first, const int *second,
     int across_first, int across_second, int columns, int pitch, int height, const real *slopes,
-    const real *nodes, int box, const double *near, real *values
+    const real *nodes, int around, const double *near, real *values
 ) {
     const int row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= columns) return;
@@ -270,9 +270,9 @@ extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
         double x, y, c[4];
         if (places.near(view, j, i, l, k, x, y)) {
             int low, left;
-            places.nearby(view, j, i, box, low, left);
-            const size_t square = ((size_t)layer * gridDim.y + row) * box * box;
-            const double *found = near + 4 * (square + (l - low) * box + k - left);
+            places.nearby(view, j, i, around, low, left);
+            const size_t square = ((size_t)layer * gridDim.y + row) * around * around;
+            const double *found = near + 4 * (square + (l - low) * around + k - left);
             for (int n = 0; n < 4; ++n) c[n] = found[n];
         } else {
             by_nodes(slopes, view, nodes, x, y, c);

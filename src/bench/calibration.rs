@@ -109,7 +109,7 @@ impl Piece {
 // Run times by kind of cost
 /// Measured and planned run times of the stages with one kind of cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Measured {
+pub struct MeasuredTimes {
     /// Name of the kind of cost.
     pub kind: &'static str,
     /// Measured run time \[s\].
@@ -118,7 +118,7 @@ pub struct Measured {
     pub planned: f64,
 }
 
-impl Measured {
+impl MeasuredTimes {
     /// Pace of the machine for this kind of cost.
     pub fn pace(&self) -> f64 {
         self.found / self.planned
@@ -133,7 +133,7 @@ pub const STAGE: &str = "speed of this machine";
 ///
 /// # Errors
 /// `Cancelled` where the watcher stops it; errors of a device, and `Memory` where the pieces do not fit.
-pub fn measure(engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measured>, Error> {
+pub fn measure(engine: &Engine, watch: &dyn Watch) -> Result<Vec<MeasuredTimes>, Error> {
     match engine.devices() {
         [] => {
             let larger = (0.5 * threads() as f64).powf(0.15);
@@ -148,7 +148,7 @@ pub fn measure(engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measured>, Erro
 }
 
 /// Measures the kinds of cost of some pieces, each of which runs twice.
-fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measured>, Error> {
+fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<MeasuredTimes>, Error> {
     let mut measured = Vec::new();
     watch.stage(STAGE, "");
     for (number, piece) in pieces.iter().enumerate() {
@@ -168,7 +168,7 @@ fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measu
             let found = runs.iter().map(of_run).fold(f64::INFINITY, f64::min);
             let stages = planned.iter().filter(|stage| stage.name == name);
             let planned = stages.map(|stage| stage.seconds).sum();
-            measured.push(Measured { kind: kind.name(), found, planned });
+            measured.push(MeasuredTimes { kind: kind.name(), found, planned });
         }
     }
     Ok(measured)
@@ -179,20 +179,20 @@ fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measu
 ///
 /// # Errors
 /// `Invalid` where a pace is not positive and finite.
-pub fn speed(measured: &[Measured]) -> Result<Speed, Invalid> {
+pub fn speed(measured: &[MeasuredTimes]) -> Result<Speed, Invalid> {
     let pace = |kind: CostKind| {
         let found = measured.iter().find(|measured| measured.kind == kind.name());
-        found.map_or(1.0, Measured::pace)
+        found.map_or(1.0, MeasuredTimes::pace)
     };
     Speed::measured(today(), pace)
 }
 
 /// Table of a calibration of an engine, one line for each kind of cost.
-pub fn table(measured: &[Measured], engine: &str) -> String {
+pub fn table(measured: &[MeasuredTimes], engine: &str) -> String {
     let mut table = format!("Speed of {engine}, against the built-in rates.\n");
     table += "kind               found      planned     pace\n";
     for of_kind in measured {
-        let Measured { kind, found, planned } = of_kind;
+        let MeasuredTimes { kind, found, planned } = of_kind;
         table += &format!("{kind:12} {found:>9.4} s  {planned:>9.4} s  {:>7.2}\n", of_kind.pace());
     }
     table

@@ -24,7 +24,7 @@ use std::time::{Instant, SystemTime};
 // Scans that are timed
 /// A scan of silicon that is timed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Case {
+pub struct ScanCase {
     /// Its name on the command line.
     pub name: &'static str,
     /// Cells of silicon along x, y and z.
@@ -44,7 +44,7 @@ pub struct Case {
 }
 
 // All scans that are timed
-const SMALL: Case = Case {
+const SMALL: ScanCase = ScanCase {
     name: "128-multislice",
     cells: [3, 3, 15],
     points: 128,
@@ -54,9 +54,9 @@ const SMALL: Case = Case {
     deep: false,
     devices: 0,
 };
-const MIDDLE: Case =
-    Case { name: "256-multislice", cells: [4, 4, 10], points: 256, thickness: 1.3575, ..SMALL };
-const DEEP: Case = Case {
+const MIDDLE: ScanCase =
+    ScanCase { name: "256-multislice", cells: [4, 4, 10], points: 256, thickness: 1.3575, ..SMALL };
+const DEEP: ScanCase = ScanCase {
     name: "512-prism-4-deep",
     cells: [8, 8, 10],
     points: 512,
@@ -64,7 +64,7 @@ const DEEP: Case = Case {
     deep: true,
     ..MIDDLE
 };
-const LARGE: Case = Case {
+const LARGE: ScanCase = ScanCase {
     name: "512-multislice",
     cells: [8, 8, 25],
     points: 512,
@@ -74,17 +74,17 @@ const LARGE: Case = Case {
 };
 
 /// All scans that are timed.
-pub const CASES: [Case; 10] = [
+pub const CASES: [ScanCase; 10] = [
     MIDDLE,
-    Case { name: "256-prism-4", interpolation: 4, ..MIDDLE },
+    ScanCase { name: "256-prism-4", interpolation: 4, ..MIDDLE },
     SMALL,
-    Case { name: "128-prism-2", interpolation: 2, ..SMALL },
-    Case { name: "128-prism-4", interpolation: 4, ..SMALL },
+    ScanCase { name: "128-prism-2", interpolation: 2, ..SMALL },
+    ScanCase { name: "128-prism-4", interpolation: 4, ..SMALL },
     DEEP,
     LARGE,
-    Case { name: "512-prism-4", interpolation: 4, ..LARGE },
-    Case { name: "512-prism-4-dense", interpolation: 4, probes: 128, ..LARGE },
-    Case { name: "512-multislice-dense", probes: 128, devices: 2, ..LARGE },
+    ScanCase { name: "512-prism-4", interpolation: 4, ..LARGE },
+    ScanCase { name: "512-prism-4-dense", interpolation: 4, probes: 128, ..LARGE },
+    ScanCase { name: "512-multislice-dense", probes: 128, devices: 2, ..LARGE },
 ];
 
 // Silicon without a file
@@ -107,7 +107,7 @@ fn silicon(cells: [usize; 3]) -> Result<Specimen, Invalid> {
 }
 
 // Pose a scan that is timed
-impl Case {
+impl ScanCase {
     /// The plan of the scan, as users have it.
     fn plan(&self) -> Result<StemPlan, Invalid> {
         let specimen = silicon(self.cells)?;
@@ -169,7 +169,7 @@ pub struct StemTimes {
 /// # Errors
 /// Those of [`StemPlan::run_with`].
 pub fn time_stem(
-    case: &Case,
+    case: &ScanCase,
     (engine, repeat): (&Engine, u32),
     watch: &dyn Watch,
 ) -> Result<StemTimes, Error> {
@@ -190,7 +190,7 @@ pub fn time_stem(
         _ => None,
     };
     let (points, slices) = (case.points, plan.options().slicing.count());
-    let work = CostKind { points, slices, waves };
+    let work = WaveCost { points, slices, waves };
     let (reading, transforms) = match engine.precision() {
         Precision::F32 => beside::<f32>(&plan, work, engine, repeat, watch)?,
         Precision::F64 => beside::<f64>(&plan, work, engine, repeat, watch)?,
@@ -232,7 +232,7 @@ fn least(
 // Time what stands beside a scan
 /// Waves of so many samples along either side, and through how many slices they go.
 #[derive(Debug, Clone, Copy)]
-struct CostKind {
+struct WaveCost {
     points: usize,
     slices: usize,
     waves: usize,
@@ -241,7 +241,7 @@ struct CostKind {
 /// The times of reading all waves, if cores do that, and of transforms alone.
 fn beside<T: Real>(
     plan: &StemPlan,
-    work: CostKind,
+    work: WaveCost,
     engine: &Engine,
     repeat: u32,
     watch: &dyn Watch,
@@ -263,7 +263,7 @@ fn beside<T: Real>(
 // Transforms alone on cores
 /// Seconds of the transforms of whole planes on all cores, forward and back for each wave and slice.
 fn transforms_on_host<T: Real>(
-    work: CostKind,
+    work: WaveCost,
     repeat: u32,
     watch: &dyn Watch,
 ) -> Result<f64, Error> {
@@ -288,7 +288,7 @@ fn transforms_on_host<T: Real>(
 
 // Transforms alone on a device
 /// Seconds of the same on a device, by its clock.
-fn transforms_on_device<T: Real>(gpu: &Gpu, work: CostKind, repeat: u32) -> Result<f64, Error> {
+fn transforms_on_device<T: Real>(gpu: &Gpu, work: WaveCost, repeat: u32) -> Result<f64, Error> {
     let plane = work.points * work.points;
     let waves = work.waves.min(((1 << 27) / (plane * size_of::<Complex<T>>())).max(1));
     let sides = [work.points; 2];
@@ -332,7 +332,7 @@ impl StemSheet {
     /// # Errors
     /// Those of [`time_stem`].
     pub fn measure(
-        cases: &[Case],
+        cases: &[ScanCase],
         engine: &Engine,
         repeat: u32,
         watch: &dyn Watch,
@@ -398,9 +398,9 @@ impl StemSheet {
 ///
 /// # Errors
 /// `Invalid` for a name that no case has.
-pub fn chosen(names: &[String], devices: usize) -> Result<Vec<Case>, Invalid> {
+pub fn chosen(names: &[String], devices: usize) -> Result<Vec<ScanCase>, Invalid> {
     if names.is_empty() {
-        let fits = |case: &Case| case.devices <= devices;
+        let fits = |case: &ScanCase| case.devices <= devices;
         return Ok(CASES.into_iter().filter(fits).collect());
     }
     let all = CASES.map(|case| case.name).join(", ");
@@ -417,7 +417,7 @@ mod tests {
     use super::*;
     use crate::watch::unwatched;
 
-    const TINY: Case = Case {
+    const TINY: ScanCase = ScanCase {
         name: "tiny",
         cells: [1, 1, 1],
         points: 32,
@@ -448,7 +448,7 @@ mod tests {
     #[test]
     fn the_parts_of_a_time_are_those_of_its_whole() {
         for (interpolation, deep) in [(0, false), (1, false), (1, true)] {
-            let case = Case { interpolation, deep, ..TINY };
+            let case = ScanCase { interpolation, deep, ..TINY };
             let engine = Engine::cpu(Precision::F32);
             let sheet = StemSheet::measure(&[case], &engine, 2, &unwatched).unwrap();
             let times = &sheet.rows[0];
@@ -467,7 +467,7 @@ mod tests {
     #[test]
     fn transforms_are_timed_on_devices_as_well() {
         for gpu in crate::device::gpu::test_backends() {
-            let work = CostKind { points: 16, slices: 3, waves: 5 };
+            let work = WaveCost { points: 16, slices: 3, waves: 5 };
             assert!(transforms_on_device::<f32>(&gpu, work, 2).unwrap() > 0.0, "{}", gpu.name());
         }
     }

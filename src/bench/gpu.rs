@@ -23,7 +23,7 @@ use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;
 use crate::turbulence::direct::{self, slope::gpu::SlopePlan};
 use crate::turbulence::edges::gradient_covariances;
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::phase::gpu::PhaseTables;
+use crate::turbulence::phase::gpu::PhaseTablesGpu;
 use crate::turbulence::plan::{SlopeCovariancePlan, slope_problem, wavefront_problem};
 use crate::turbulence::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
 use crate::turbulence::wavefront::WavefrontProblem;
@@ -156,7 +156,7 @@ fn large(height: f64) -> Result<System, Error> {
 
 // Time covariances on a device
 fn time_slopes<T: Real>(gpu: &Gpu, problem: &SlopeProblem, repeat: u32) -> Result<f64, Error> {
-    let tables = Arc::new(PhaseTables::<T>::on(gpu)?);
+    let tables = Arc::new(PhaseTablesGpu::<T>::on(gpu)?);
     let plan = SlopePlan::new(gpu, &tables, problem, &problem.pairs())?;
     median_of_graph(gpu, repeat, || plan.run())
 }
@@ -166,7 +166,7 @@ fn time_wavefront<T: Real>(
     problem: &WavefrontProblem,
     repeat: u32,
 ) -> Result<f64, Error> {
-    let tables = Arc::new(PhaseTables::<T>::on(gpu)?);
+    let tables = Arc::new(PhaseTablesGpu::<T>::on(gpu)?);
     let plan = WavefrontPlan::new(gpu, &tables, problem)?;
     median_of_graph(gpu, repeat, || plan.run())
 }

@@ -8,7 +8,7 @@ use crate::error::{Error, count};
 use crate::linear::factorisation::gpu::upload_rows;
 use crate::model::system::System;
 use crate::plan::Plan;
-use crate::psf::exposures::Strokes;
+use crate::psf::exposures::StrokeCovariance;
 use crate::psf::{
     Actuators, CameraOptions, Exposures, PsfOptions, PsfPlan, StructureFunctionModel,
 };
@@ -142,7 +142,7 @@ pub fn time_exposures(
     let device = match engine.devices().first() {
         Some(gpu) => {
             let mut exposures = made(engine)?;
-            let there = Strokes::OnDevice(upload_rows(gpu, &strokes, 1.0)?);
+            let there = StrokeCovariance::OnDevice(upload_rows(gpu, &strokes, 1.0)?);
             let kept = median(101, watch, || exposures.images_of(&there).map(drop))?;
             Some([kept, median(101, watch, || exposures.images(&strokes).map(drop))?])
         }

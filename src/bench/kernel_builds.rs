@@ -34,7 +34,7 @@ use crate::estimation::inversion::Inversion;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use crate::turbulence::direct::slope::gpu::SlopePlan;
 use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;
-use crate::turbulence::phase::gpu::PhaseTables;
+use crate::turbulence::phase::gpu::PhaseTablesGpu;
 use crate::turbulence::plan::{SlopeCovariancePlan, slope_problem, wavefront_problem};
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::spectral;
@@ -48,7 +48,7 @@ use std::sync::Arc;
 // Systems whose kernels are compiled
 /// Asks for the programs of the covariances and the estimate of a system.
 fn ask_for_system<T: Real>(gpu: &Gpu, system: &System) -> Result<(), Error> {
-    let tables = Arc::new(PhaseTables::<T>::on(gpu)?);
+    let tables = Arc::new(PhaseTablesGpu::<T>::on(gpu)?);
     let (slopes, wavefront) = (slope_problem(system)?, wavefront_problem(system)?);
     SlopePlan::new(gpu, &tables, &slopes, &slopes.pairs())?;
     WavefrontPlan::new(gpu, &tables, &wavefront)?;
@@ -116,7 +116,7 @@ fn ask_for_slices<T: Real>(gpu: &Gpu) -> Result<(), Error> {
         let twice = WaveGrid::new(points.map(|points| 2 * points), [20.0, 20.0])?;
         WindowsGpu::<T>::new(gpu, &twice)?;
         let (beam, options) = (Beam::new(100.0)?, DetectorOptions::default());
-        DetectorsGpu::new::<T>(gpu, &Detectors::new(grid, &beam, options)?)?;
+        DetectorsGpu::<T>::new(gpu, &Detectors::new(grid, &beam, options)?)?;
     }
     Ok(())
 }

@@ -156,7 +156,7 @@ pub const ARRAYS: [usize; 5] = [20, 40, 64, 84, 150];
 
 /// Which matrix a product is timed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Matrix {
+pub enum TimedMatrix {
     /// The slope covariance, 2 N² × 2 N².
     Slopes,
     /// The wavefront–slope covariance, (N + 1)² × 2 N².
@@ -189,7 +189,7 @@ pub struct ProductTimes {
 /// # Errors
 /// Those of the covariances; `Invalid` for an array without lenslets.
 pub fn time_products(
-    matrix: Matrix,
+    matrix: TimedMatrix,
     lenslets: usize,
     repeat: u32,
     watch: &dyn Watch,
@@ -198,7 +198,7 @@ pub fn time_products(
     let valid = [array.valid(None, Validity::default())];
     let order = SlopeOrder::new(&valid);
     match matrix {
-        Matrix::Slopes => {
+        TimedMatrix::Slopes => {
             // Time products with the slope covariance
             let problem = SlopeProblem::new(&atmosphere, &array, &star, ConeGradient::Pupil)?;
             let plan = SlopeCovariancePlan::direct(problem);
@@ -213,7 +213,7 @@ pub fn time_products(
             let evaluation = median(repeat, compute);
             Ok(compare_products(&operator, entry, (lenslets, evaluation), repeat))
         }
-        Matrix::WavefrontSlope => {
+        TimedMatrix::WavefrontSlope => {
             // Time products with wavefront and slopes
             let grid = PhaseGrid::new(lenslets + 1, 1, 0.0)?;
             let sources: (&[Source], &[Source]) = (&star, &star);
@@ -376,7 +376,7 @@ mod tests {
     // Check that products are compared
     #[test]
     fn products_agree_for_small_arrays() {
-        let [slopes, wavefront] = [Matrix::Slopes, Matrix::WavefrontSlope]
+        let [slopes, wavefront] = [TimedMatrix::Slopes, TimedMatrix::WavefrontSlope]
             .map(|matrix| vec![time_products(matrix, 6, 1, &crate::watch::unwatched).unwrap()]);
         for times in slopes.iter().chain(&wavefront) {
             assert!(times.difference < 1e-13 && times.full.is_some(), "{times:?}");

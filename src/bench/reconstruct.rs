@@ -2,7 +2,7 @@
 //! Run times of reconstructors, stage by stage.
 
 // What timing a reconstructor stands on
-use crate::device::engine::Engine;
+use crate::device::{engine::Engine, lock};
 use crate::error::{Error, count};
 use crate::model::system::System;
 use crate::plan::Plan;
@@ -46,7 +46,7 @@ struct Clock<'a> {
 
 impl Watch for Clock<'_> {
     fn stage(&self, name: &str, pieces: &str) {
-        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = lock(&self.begun);
         begun.push((name.into(), Instant::now()));
         self.beside.stage(name, pieces);
     }

@@ -197,7 +197,7 @@ fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
         args.lenslets.iter().map(time).collect()
     };
     let (slopes, wavefront) =
-        (times(bench::Matrix::Slopes)?, times(bench::Matrix::WavefrontSlope)?);
+        (times(bench::TimedMatrix::Slopes)?, times(bench::TimedMatrix::WavefrontSlope)?);
     if !args.json {
         return Ok(bench::product_tables(&slopes, &wavefront));
     }

@@ -15,7 +15,6 @@ use crate::model::system::System;
 use crate::model::system_file::SystemFile;
 use crate::plot::{ColourScale, CovarianceView, Pairs, PictureFormat};
 use crate::plot::{plot_covariance, plot_wavefront_covariance};
-use crate::turbulence::arrays::covariance_arrays;
 use crate::turbulence::plan::{
     CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeSlope, WavefrontSlopes,
 };
@@ -142,7 +141,7 @@ pub fn covariance(
     // Write the covariance and its picture
     terminal.writes(output);
     let mut archive = AtomicFile::new(output)?;
-    let mut arrays = covariance_arrays(&computed, &system);
+    let mut arrays = computed.to_data_set(&system);
     let (method, error) = method_and_error(&plan, args.engine.device, args.engine.precision);
     Provenance::new(&command_line(), &method, file.text()).tolerance(Some(error)).note(&mut arrays);
     archive.fill(|file| arrays.write(file, format, args.engine.precision))?;

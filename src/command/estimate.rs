@@ -7,7 +7,6 @@ use super::planned_run::{PlannedRun, suited};
 use super::progress::{Terminal, with_speed};
 use super::summary::{Outcome, align, command_line, count, file_json, file_line, file_lines};
 use crate::command::value_parsers;
-use crate::data::DataSet;
 use crate::device;
 use crate::device::engine::Engine;
 use crate::error::{Error, Invalid};
@@ -29,11 +28,10 @@ use crate::plan::Plan;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::plot::{self, short_name};
 use crate::tomography::reconstructor::ReconstructorOptions;
-use crate::turbulence::arrays::slope_table;
 use crate::turbulence::plan::Form;
 use crate::watch::check;
 use clap::{Args, ValueEnum};
-use ndarray::{Array2, arr1, s};
+use ndarray::{Array2, s};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -220,29 +218,12 @@ pub fn estimate(
         return Err(Invalid::new("precision", "f32", expected).into());
     }
     // Write the estimates and their picture
-    let iterations: Vec<i64> = estimates.iterations.iter().map(|&count| count as i64).collect();
-    let mut arrays = DataSet::default();
-    let about = "estimated wavefronts";
-    let wavefront = arrays.add_result("wavefront", estimates.wavefront.view());
-    wavefront.unit("m").dimensions("frame, target, y, x").long_name(about);
-    arrays
-        .add("iterations", arr1(&iterations))
-        .dimensions("frame")
-        .long_name("iterations of the solver");
-    arrays
-        .add("residual", arr1(&estimates.residual))
-        .dimensions("frame")
-        .long_name("relative residual");
-    let about = "chi squared over the number of slopes, 1 on average if the model is right";
-    arrays.add("chi_squared", arr1(&estimates.chi_squared)).dimensions("frame").long_name(about);
-    let about = "whether the residual met the tolerance";
-    arrays.add("converged", arr1(&estimates.converged())).dimensions("frame").long_name(about);
-    arrays.add_table("slope_table", slope_table(&system));
+    let mut data = estimates.to_data_set(&system);
     let origin = Provenance::new(&command_line(), &planned.describe()?.method, file.text());
-    origin.tolerance(Some(args.tolerance)).note(&mut arrays);
+    origin.tolerance(Some(args.tolerance)).note(&mut data);
     terminal.writes(output);
     let mut draft = AtomicFile::new(output)?;
-    draft.fill(|file| arrays.write(file, format, args.engine.precision))?;
+    draft.fill(|file| data.write(file, format, args.engine.precision))?;
     let drawing = picture.map(|(path, format)| {
         terminal.writes(path);
         AtomicFile::holding(path, &draw(args, &system, &estimates, format)?)
@@ -255,7 +236,7 @@ pub fn estimate(
     // Tell it in the form asked for
     let files = [slopes_file.as_path(), output.as_path()];
     let (method, form, seconds) = (plan.method(), plan.form(), [built, solved]);
-    let told = Report { args, files, method, form, engine, estimator, estimates, seconds };
+    let told = EstimateReport { args, files, method, form, engine, estimator, estimates, seconds };
     let text = args.report.summary(|| told.summary(), || told.lines());
     let warnings = told.misfit().into_iter().collect();
     Ok(Outcome { text, warnings, shortfall: told.shortfall() })
@@ -284,7 +265,7 @@ fn brief(number: f64) -> String {
     if (0.01..1e4).contains(&number) { format!("{number:.3}") } else { format!("{number:.1e}") }
 }
 /// All that there is to tell.
-struct Report<'a> {
+struct EstimateReport<'a> {
     args: &'a EstimateArgs,
     /// Of the slopes, and of the wavefronts.
     files: [&'a Path; 2],
@@ -298,7 +279,7 @@ struct Report<'a> {
     seconds: [f64; 2],
 }
 
-impl Report<'_> {
+impl EstimateReport<'_> {
     // Tell what fell short
     /// What to say where some frames have not met the tolerance.
     fn shortfall(&self) -> Option<String> {

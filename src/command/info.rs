@@ -35,36 +35,36 @@ pub fn info(args: &InfoArgs) -> Result<Outcome, Error> {
     let document = Document::parse(&path.display().to_string(), &text)?;
     if is_sample(&document) {
         let sample = SampleInfo::new(SampleFile::from_document(document)?)?;
-        return Ok(report(args, Some(Described::Sample(Box::new(sample)))));
+        return Ok(report(args, Some(DescribedFile::Sample(Box::new(sample)))));
     }
     of_system(Ok(document.into()), |read| {
         let (system, _) = read?;
-        Ok(report(args, Some(Described::System(path, Box::new(system)))))
+        Ok(report(args, Some(DescribedFile::System(path, Box::new(system)))))
     })
 }
 
-fn report(args: &InfoArgs, described: Option<Described>) -> Outcome {
+fn report(args: &InfoArgs, described: Option<DescribedFile>) -> Outcome {
     let cuda = probe();
     if args.json {
         let mut report = summary::machine_json(&cuda);
-        if let Some((kind, json)) = described.as_ref().map(Described::json) {
+        if let Some((kind, json)) = described.as_ref().map(DescribedFile::json) {
             report[kind] = json;
         }
         return format!("{report}\n").into();
     }
     let mut lines = summary::machine_lines(&cuda);
-    lines.extend(described.iter().flat_map(Described::lines));
+    lines.extend(described.iter().flat_map(DescribedFile::lines));
     summary::align(&lines).into()
 }
 
 // Describe the file of info
 /// A file that is described.
-enum Described<'a> {
+enum DescribedFile<'a> {
     System(&'a Path, Box<System>),
     Sample(Box<SampleInfo>),
 }
 
-impl Described<'_> {
+impl DescribedFile<'_> {
     fn lines(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::System(path, system) => summary::system_lines(path, system),

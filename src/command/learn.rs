@@ -105,7 +105,7 @@ pub fn learn(
     let learned = PlannedRun::new(&plan, &engine).run(&terminal, files);
     let learned = learned.map_err(|error| of_file(error, slopes_file))?;
     let seconds = start.elapsed().as_secs_f64();
-    let told = Report { args, files: [slopes_file, output], start: &system, learned, seconds };
+    let told = LearnReport { args, files: [slopes_file, output], start: &system, learned, seconds };
     // Write what was learned
     terminal.writes(output);
     let written = told.file(&file)?;
@@ -147,7 +147,7 @@ fn of_file(error: Error, path: &Path) -> Error {
 
 // Report of the command learn
 /// The results of the command, with what is needed to report them.
-struct Report<'a> {
+struct LearnReport<'a> {
     args: &'a LearnArgs,
     /// Of the slopes, and of the system.
     files: [&'a Path; 2],
@@ -156,7 +156,7 @@ struct Report<'a> {
     seconds: f64,
 }
 
-impl Report<'_> {
+impl LearnReport<'_> {
     fn fits(&self, unknown: ParameterGroup) -> bool {
         self.args.fit.contains(&unknown)
     }
@@ -195,7 +195,7 @@ impl Report<'_> {
 }
 
 // Write the learned system file
-impl Report<'_> {
+impl LearnReport<'_> {
     /// The text of the system that was learned, from that which learning started from.
     fn file(&self, start: &SystemFile) -> Result<String, Error> {
         let mut file = start.to_builder();
@@ -364,7 +364,7 @@ fn with_error(value: f64, error: Option<f64>, unit: &str) -> String {
 }
 
 // Report learned values in lines
-impl Report<'_> {
+impl LearnReport<'_> {
     fn lines(&self) -> String {
         let (learned, maps) = (&self.learned, &self.learned.maps);
         let slopes = self.files[0].display();
@@ -400,7 +400,7 @@ impl Report<'_> {
 }
 
 // Report learned values as JSON
-impl Report<'_> {
+impl LearnReport<'_> {
     fn summary(&self) -> Value {
         let (learned, maps) = (&self.learned, &self.learned.maps);
         let pair = |(value, error): &(f64, Option<f64>)| json!({ "value": value, "error": error });

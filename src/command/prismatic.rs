@@ -141,7 +141,7 @@ const MACHINE: &[Known] = &[
 
 // Read the options of a line
 /// The options of a line, in their order.
-struct Given(Vec<(&'static Known, Vec<String>)>);
+struct GivenOptions(Vec<(&'static Known, Vec<String>)>);
 
 /// The option of this name.
 fn known(name: &str) -> Option<&'static Known> {
@@ -149,7 +149,7 @@ fn known(name: &str) -> Option<&'static Known> {
     all.find(|known| known.0 == name || (known.1 == name && !name.is_empty()))
 }
 
-impl Given {
+impl GivenOptions {
     fn read(line: &str) -> Result<Self, Invalid> {
         let mut words = words(line)?.into_iter().peekable();
         words.next_if(|word| Path::new(word).file_stem().is_some_and(|stem| stem == "prismatic"));
@@ -270,10 +270,10 @@ impl FromPrismatic {
     /// # Errors
     /// `Invalid` with the option that is unknown, stands twice or has no good value; those of the crystal's file and of the file of aberrations.
     pub fn read(line: &str) -> Result<Self, Error> {
-        let given = Given::read(line)?;
+        let given = GivenOptions::read(line)?;
         let mut own = Self::default();
         let (mut sample, specimen) = own.sample(&given)?;
-        let setting = Setting::new(&given, &specimen)?;
+        let setting = ScanSettings::new(&given, &specimen)?;
         sample += &setting.specimen_tilt();
         let potential = own.potential(&given, &setting)?;
         if !setting.deep {
@@ -322,7 +322,7 @@ impl FromPrismatic {
 
     // The specimen of a line
     /// The table `[sample]`, and the specimen.
-    fn sample(&mut self, given: &Given) -> Result<(String, Specimen), Error> {
+    fn sample(&mut self, given: &GivenOptions) -> Result<(String, Specimen), Error> {
         let file = &given.values("-i").ok_or_else(|| refuse("-i", &[]))?[0];
         let whole = |x: f64| x.fract() == 0.0 && (1.0..=1e6).contains(&x);
         let tile = given.numbers::<3>("-t", whole)?.unwrap_or([1.0; 3]).map(|x| x as usize);
@@ -347,7 +347,7 @@ impl FromPrismatic {
 
     // The potential of a line
     /// The table `[potential]`.
-    fn potential(&mut self, given: &Given, setting: &Setting) -> Result<String, Error> {
+    fn potential(&mut self, given: &GivenOptions, setting: &ScanSettings) -> Result<String, Error> {
         let planes = given.whole("-3DPZ", 1..=1000)?;
         let (model, more) = match (setting.deep, planes) {
             (true, planes) => ("sampled", format!("\nplanes = {}", planes.unwrap_or(Self::PLANES))),
@@ -388,7 +388,7 @@ impl FromPrismatic {
 
     // The phonons of a line
     /// The table `[phonons]`.
-    fn phonons(&mut self, given: &Given, specimen: &Specimen) -> Result<String, Invalid> {
+    fn phonons(&mut self, given: &GivenOptions, specimen: &Specimen) -> Result<String, Invalid> {
         let moves = |atom: &Atom| atom.displacement > 0.0;
         let mut rest: BTreeSet<Element> = specimen.atoms().iter().map(|a| a.element).collect();
         rest.retain(|e| !specimen.atoms().iter().any(|atom| atom.element == *e && moves(atom)));
@@ -418,7 +418,11 @@ impl FromPrismatic {
 
     // The beam of a line
     /// The table `[beam]`, and its defoci.
-    fn beam(&mut self, given: &Given, setting: &Setting) -> Result<(String, Vec<f64>), Error> {
+    fn beam(
+        &mut self,
+        given: &GivenOptions,
+        setting: &ScanSettings,
+    ) -> Result<(String, Vec<f64>), Error> {
         let any = |name: &str| given.number(name, |_| true, 0.0);
         let tilt = setting.cone_tilt();
         if tilt != [0.0; 2] {
@@ -450,7 +454,7 @@ impl FromPrismatic {
 
     // The defoci of a line
     /// The defoci, one or a series.
-    fn defocus(&mut self, given: &Given) -> Result<Vec<f64>, Invalid> {
+    fn defocus(&mut self, given: &GivenOptions) -> Result<Vec<f64>, Invalid> {
         let one = given.number("-df", |x| x.abs() <= 1e7, 0.0)?;
         let spread = given.numbers::<1>("-dfs", |x| x > 0.0 && x <= 1e6)?;
         let Some([from, to, step]) = given.numbers::<3>("-dfr", |x| x.abs() <= 1e7)? else {
@@ -475,7 +479,7 @@ impl FromPrismatic {
 
     // The scan of a line
     /// The table `[scan]`.
-    fn scan(&mut self, given: &Given, setting: &Setting) -> Result<String, Error> {
+    fn scan(&mut self, given: &GivenOptions, setting: &ScanSettings) -> Result<String, Error> {
         if let Some(values) = given.values("-pos") {
             return Err(refuse("-pos", values).into());
         }
@@ -501,8 +505,8 @@ impl FromPrismatic {
     /// The table `[method]`.
     fn method(
         &mut self,
-        given: &Given,
-        setting: &Setting,
+        given: &GivenOptions,
+        setting: &ScanSettings,
         defocus: &[f64],
     ) -> Result<String, Invalid> {
         let (every, from) =
@@ -544,7 +548,7 @@ impl FromPrismatic {
 
     // The detectors of a line
     /// The table `[detector]`.
-    fn detector(&mut self, given: &Given, setting: &Setting) -> Result<String, Error> {
+    fn detector(&mut self, given: &GivenOptions, setting: &ScanSettings) -> Result<String, Error> {
         let bin = given.number("-d", |x| x > 0.0, 1.0)?;
         let bins = rings(setting.beam.angle(0.25 / setting.pixel), bin).max(1);
         let options = DetectorOptions { bin, rings: Some(bins), ..Default::default() };
@@ -586,7 +590,7 @@ impl FromPrismatic {
 
     // The patterns of a line
     /// The key `four_d`, if patterns are wanted.
-    fn patterns(&mut self, given: &Given) -> Result<String, Invalid> {
+    fn patterns(&mut self, given: &GivenOptions) -> Result<String, Invalid> {
         let crop = given.number("-4DA", |x| x > 0.0, 100.0)?;
         let (patterns, cropped) = (given.switch("-4D", false)?, given.switch("-4DC", false)?);
         Ok(match (patterns, cropped) {
@@ -604,7 +608,7 @@ impl FromPrismatic {
 
     // Options of probes alone
     /// Notes what is given to no effect where a plane wave lights the specimen.
-    fn without_probes(&mut self, given: &Given) {
+    fn without_probes(&mut self, given: &GivenOptions) {
         const OTHERS: [&str; 6] = ["-sa", "-tx", "-ty", "-A", "-mrf", "-probe"];
         let of_probes = |name: &str| {
             let mut all = SCAN.iter().chain(DETECTOR).map(|known| known.0);
@@ -619,7 +623,7 @@ impl FromPrismatic {
 
     // Outputs and machines of a line
     /// What is to be written, and where.
-    fn outputs(&mut self, given: &Given, setting: &Setting) -> Result<(), Invalid> {
+    fn outputs(&mut self, given: &GivenOptions, setting: &ScanSettings) -> Result<(), Invalid> {
         self.output = given.values("-o").map(|values| PathBuf::from(&values[0]));
         let probe = given.whole("-probe", 0..=2)?.is_some_and(|how| how > 0);
         let (matrix, complex) = (given.switch("-sm", false)?, given.switch("-com", false)?);
@@ -644,7 +648,7 @@ impl FromPrismatic {
     }
 
     /// The device, and what is said of machines to no effect.
-    fn machine(&mut self, given: &Given) -> Result<(), Invalid> {
+    fn machine(&mut self, given: &GivenOptions) -> Result<(), Invalid> {
         self.device = given.whole("-g", 0..=1000)?.map(|count| match count {
             0 => Device::Cpu,
             _ => Device::Cuda(None),
@@ -663,7 +667,7 @@ impl FromPrismatic {
 
 // What several tables of a line need
 /// What several tables need.
-struct Setting {
+struct ScanSettings {
     algorithm: Algorithm,
     factor: [usize; 2],
     beam: Beam,
@@ -678,8 +682,8 @@ struct Setting {
     slicing: Slicing,
 }
 
-impl Setting {
-    fn new(given: &Given, specimen: &Specimen) -> Result<Self, Invalid> {
+impl ScanSettings {
+    fn new(given: &GivenOptions, specimen: &Specimen) -> Result<Self, Invalid> {
         let algorithm = match given.values("-a").map(|values| &*values[0]) {
             None | Some("p" | "prism") => Algorithm::Prism,
             Some("m" | "multislice") => Algorithm::Multislice,
@@ -788,7 +792,12 @@ fn aberration(line: &str) -> Option<String> {
 
 // Window of a line along a side
 /// The ends \[Å\] of the window along a side of the cell, from shares of it or from lengths, which go before them.
-fn window_of(given: &Given, shares: &str, lengths: &str, side: f64) -> Result<[f64; 2], Invalid> {
+fn window_of(
+    given: &GivenOptions,
+    shares: &str,
+    lengths: &str,
+    side: f64,
+) -> Result<[f64; 2], Invalid> {
     let rise = |name: &str, ends: Option<[f64; 2]>| match ends {
         Some([from, to]) if from > to => Err(refuse(name, given.values(name).unwrap_or_default())),
         ends => Ok(ends),

@@ -5,14 +5,14 @@
 use super::summary::roughly;
 use super::watch::{complain, is_interrupted};
 use crate::bench::calibration::{self, Kept};
-use crate::device::Engine;
+use crate::device::{Engine, lock};
 use crate::error::Error;
 use crate::plan::Description;
 use crate::watch::Watch;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -223,11 +223,6 @@ struct Line {
     begun: Instant,
     ended: Mutex<bool>,
     wake: Condvar,
-}
-
-/// A lock, also of what a thread held when it panicked.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Line {

@@ -24,13 +24,12 @@ use crate::plot::{
     FieldPicture, PictureFormat, plot_budgets, plot_field, plot_profiles, plot_stars, short_name,
 };
 use crate::psf::{
-    Exposure, Field, Images, LoopSimulationOptions, LoopSimulationPlan, PsfOptions, PsfPlan,
-    PsfResult, Ring, Simulated, TargetImage,
+    Exposure, Field, LoopSimulationOptions, LoopSimulationPlan, PsfOptions, PsfPlan, PsfResult,
+    Ring, Simulated, TargetImage,
 };
 use crate::units::ARCSEC;
 use crate::watch::check;
 use clap::{Args, ValueEnum};
-use ndarray::{Array2, ArrayD, Axis, stack};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -163,7 +162,7 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
     let seconds = start.elapsed().as_secs_f64();
     let simulated =
         loops.map(|loops| loops.run(&cores, &terminal)).transpose()?.unwrap_or_default();
-    let told = Report {
+    let told = PsfReport {
         args,
         system: &system,
         plan: &plan,
@@ -174,20 +173,7 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
         seconds,
     };
     // Write the images and their picture
-    let mut arrays = DataSet::default();
-    let errors: Vec<f64> = found.targets.iter().map(|target| target.budget.total()).collect();
-    let exposures: Vec<_> = found.targets.iter().map(|target| target.exposures.clone()).collect();
-    let images = Images {
-        targets: system.targets(),
-        exposures: &exposures,
-        errors: &errors,
-        uncorrected: &found.uncorrected,
-        ensquared: &plan.options().image.ensquared,
-    };
-    if !system.targets().is_empty() {
-        images.add_to(&mut arrays)?;
-    }
-    told.add_field(&mut arrays);
+    let mut arrays = found.to_data_set(&plan)?;
     let origin = Provenance::new(&command_line(), &description.method, file.text());
     origin.clone().note(&mut arrays);
     terminal.writes(output);
@@ -220,7 +206,7 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
 
 // Report of the command psf
 /// The results of the command, with what is needed to report them.
-struct Report<'a> {
+struct PsfReport<'a> {
     args: &'a PsfArgs,
     system: &'a System,
     plan: &'a PsfPlan,
@@ -232,7 +218,7 @@ struct Report<'a> {
     seconds: f64,
 }
 
-impl Report<'_> {
+impl PsfReport<'_> {
     fn mode(&self) -> &'static str {
         self.plan.options().correction.mode.name()
     }
@@ -259,7 +245,7 @@ fn width(seen: &Exposure) -> Option<f64> {
 }
 
 // Images for ScopeSim before they are published
-impl Report<'_> {
+impl PsfReport<'_> {
     /// The file for ScopeSim, complete but not yet published.
     fn draft_of_field(&self, path: &Path, origin: Provenance) -> Result<AtomicFile, Error> {
         let (all, targets) = (self.plan.correction().system().targets(), self.found.targets.len());
@@ -278,53 +264,8 @@ impl Report<'_> {
     }
 }
 
-// Maps of a field as arrays
-impl Report<'_> {
-    /// A map of the field for each wavelength.
-    fn by_wavelength(&self, field: &Field, value: &dyn Fn(&Exposure) -> f64) -> Vec<Array2<f64>> {
-        let waves = self.plan.options().image.wavelengths.len();
-        (0..waves).map(|w| self.found.map(field, |seen| value(&seen.exposures[w]))).collect()
-    }
-
-    fn add_field(&self, arrays: &mut DataSet) {
-        let Some(field) = &self.plan.options().field else { return };
-        let strehl = stacked(&self.by_wavelength(field, &|seen| seen.image.strehl));
-        arrays.add("field_strehl", strehl).dimensions("wavelength, y, x");
-        let entry = arrays.add(
-            "field_fwhm",
-            stacked(&self.by_wavelength(field, &|seen| width(seen).unwrap_or(f64::NAN))),
-        );
-        entry.dimensions("wavelength, y, x").long_name("mas");
-        for (k, side) in self.boxes().into_iter().enumerate() {
-            let shares = stacked(&self.by_wavelength(field, &|seen| seen.ensquared[k]));
-            let entry = arrays.add(&format!("field_ensquared_{k}"), shares);
-            entry
-                .dimensions("wavelength, y, x")
-                .long_name(&format!("share of the light in {side} mas"));
-        }
-        let terms = self.found.field[0].budget.terms();
-        let mut errors: Vec<Array2<f64>> = (0..terms.len())
-            .map(|k| self.found.map(field, |seen| seen.budget.terms()[k].rms()))
-            .collect();
-        errors.push(self.found.map(field, |seen| seen.budget.total()));
-        let names: Vec<&str> = terms.iter().map(|term| term.name.as_str()).collect();
-        let entry = arrays.add("field_error", stacked(&errors));
-        entry.unit("m").dimensions("term, y, x").long_name(&format!("{}, total", names.join(", ")));
-        let offsets: Vec<f64> = field.offsets().iter().map(|x| x / ARCSEC).collect();
-        arrays
-            .add("field_offsets", ndarray::Array1::from(offsets))
-            .long_name("arcsec along either axis");
-    }
-}
-
-/// Maps behind each other.
-fn stacked(maps: &[Array2<f64>]) -> ArrayD<f64> {
-    let views: Vec<_> = maps.iter().map(|map| map.view()).collect();
-    stack(Axis(0), &views).unwrap_or_else(|_| unreachable!("of one field")).into_dyn()
-}
-
 // Report images in lines
-impl Report<'_> {
+impl PsfReport<'_> {
     fn lines(&self) -> String {
         let (stars, n) =
             (self.system.guide_stars().len(), self.plan.reconstruction().measurements());
@@ -361,7 +302,7 @@ impl Report<'_> {
 }
 
 // Report fields and targets in lines
-impl Report<'_> {
+impl PsfReport<'_> {
     // Files written beside images
     /// Files that are written beside the images.
     fn further_files(&self) -> [(&'static str, Option<&Path>); 3] {
@@ -432,7 +373,7 @@ impl Report<'_> {
 }
 
 // Report images as JSON
-impl Report<'_> {
+impl PsfReport<'_> {
     fn summary(&self) -> Value {
         let (image, image_field) = (&self.plan.options().image, &self.plan.options().field);
         let description = self.description;
@@ -479,7 +420,7 @@ impl Report<'_> {
     fn field(&self, field: &Field) -> Value {
         let directions = &self.plan.correction().system().targets()[self.found.targets.len()..];
         let points = directions.iter().zip(&self.found.field);
-        let points: Vec<Value> = points.map(|(source, seen)| told_of(source, seen)).collect();
+        let points: Vec<Value> = points.map(|(source, seen)| target_json(source, seen)).collect();
         let [size, step] = [field.size, field.step].map(|angle| angle / ARCSEC);
         json!({ "size_arcsec": size, "step_arcsec": step, "across": field.across(), "points": points })
     }
@@ -497,7 +438,7 @@ fn with_contrast(source: &Source, seen: &TargetImage) -> Value {
             "rms": of(&|ring| ring.deviation),
         })
     };
-    let mut told = told_of(source, seen);
+    let mut told = target_json(source, seen);
     told["contrast"] = seen.exposures.iter().map(contrast).collect();
     told
 }
@@ -517,7 +458,7 @@ fn of_check(simulated: &Simulated, realisations: u32) -> Value {
 
 // One direction in json
 /// One direction as JSON.
-fn told_of(source: &Source, seen: &TargetImage) -> Value {
+fn target_json(source: &Source, seen: &TargetImage) -> Value {
     let [x, y] = source.direction();
     let exposures = &seen.exposures;
     let terms = seen.budget.terms().iter();
@@ -538,7 +479,7 @@ fn told_of(source: &Source, seen: &TargetImage) -> Value {
 }
 
 // Report images in a table
-impl Report<'_> {
+impl PsfReport<'_> {
     /// All directions as comma-separated values.
     fn table(&self) -> String {
         let image = &self.plan.options().image;
@@ -580,7 +521,7 @@ impl Report<'_> {
 }
 
 // Draw the images of a system
-impl Report<'_> {
+impl PsfReport<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         if let (PsfPlotKind::Field, Some(field)) = (self.args.of, &self.plan.options().field) {
             return plot_field(&self.picture_of(field), format);
@@ -621,7 +562,9 @@ impl Report<'_> {
 
     /// The maps of a field at the first wavelength.
     fn picture_of(&self, field: &Field) -> FieldPicture {
-        let first = |value: &dyn Fn(&Exposure) -> f64| self.by_wavelength(field, value).remove(0);
+        let first = |value: &dyn Fn(&Exposure) -> f64| {
+            self.found.map(field, |seen| value(&seen.exposures[0]))
+        };
         let mut maps = vec![
             ("Strehl ratio".to_string(), first(&|seen| seen.image.strehl)),
             ("FWHM [mas]".to_string(), first(&|seen| width(seen).unwrap_or(f64::NAN))),

@@ -25,16 +25,14 @@ use crate::plot::map::{WavefrontMap, plot_wavefront_errors};
 use crate::plot::noise::{check_noise, plot_noise_of_stars};
 use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};
 use crate::plot::{ColourScale, PictureFormat, short_name};
-use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::error::WavefrontError;
 use crate::tomography::point_errors::{PointErrors, PointErrorsPlan};
 use crate::tomography::reconstructor::{
     Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth,
 };
-use crate::turbulence::arrays::{describe_system, slope_table};
 use crate::watch::{Watch, check};
 use clap::{Args, ValueEnum};
-use ndarray::{Array2, Array3, Axis, arr1};
+use ndarray::Axis;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -67,7 +65,7 @@ pub struct ReconstructArgs {
     errors_only: bool,
     /// Further arrays to write into the output, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ARRAYS")]
-    save: Vec<Extra>,
+    save: Vec<ExtraArray>,
     /// Write telemetry with the control matrices of loops into this file, .aot.fits, too.
     #[arg(long, value_name = "FILE")]
     telemetry: Option<PathBuf>,
@@ -97,7 +95,7 @@ pub struct ReconstructArgs {
 /// Arrays that are written if they are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
-enum Extra {
+enum ExtraArray {
     /// Covariance of the measurements, noise included.
     CMm,
     /// Covariance of the truth with the measurements.
@@ -140,7 +138,8 @@ pub fn reconstruct(
         let expected = format!("a file name that ends in {TELEMETRY}");
         return Err(Invalid::new("telemetry", path.display(), expected).into());
     }
-    if let (true, Some(path)) = (args.save.contains(&Extra::Aot) && !args.report.quiet, &telemetry)
+    if let (true, Some(path)) =
+        (args.save.contains(&ExtraArray::Aot) && !args.report.quiet, &telemetry)
     {
         let note = format!("--save aot has become --telemetry {}", path.display());
         complain("note", &note);
@@ -188,10 +187,20 @@ pub fn reconstruct(
     let others = found.other_wavefront_errors(&system)?;
     let seconds = start.elapsed().as_secs_f64();
     let description = plan.describe(&engine)?;
-    let told = Report { args, system, plan, description, engine, found, errors, others, seconds };
+    let told = ReconstructReport {
+        args,
+        system,
+        plan,
+        description,
+        engine,
+        found,
+        errors,
+        others,
+        seconds,
+    };
     // Write the reconstruction and its picture
     terminal.writes(output);
-    let mut arrays = told.arrays();
+    let mut arrays = told.data_set();
     let origin = Provenance::new(&command_line(), &told.description.method, file.text());
     origin.clone().note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
@@ -224,7 +233,7 @@ impl ReconstructArgs {
     /// What the system file says, and the arguments overrule.
     fn options(&self, file: &SystemFile) -> Result<ReconstructorOptions, Error> {
         let said = ReconstructorOptions::from_system_file(file)?;
-        let matrices = [Extra::CMm, Extra::CTm, Extra::CTt];
+        let matrices = [ExtraArray::CMm, ExtraArray::CTm, ExtraArray::CTt];
         let method = self.method.unwrap_or(said.method);
         let kept = matrices.iter().find(|matrix| self.save.contains(matrix));
         if let (Inversion::Iterative, Some(matrix)) = (method, kept) {
@@ -243,13 +252,13 @@ impl ReconstructArgs {
 
     /// Refuses eigenvalues where there are none.
     fn check_extras(&self, plan: &ReconstructorPlan) -> Result<(), Error> {
-        if self.save.contains(&Extra::Eigenvalues) && plan.method() != Inversion::Eigen {
+        if self.save.contains(&ExtraArray::Eigenvalues) && plan.method() != Inversion::Eigen {
             let expected =
                 "no such array, as only eigenvectors have them: --method eigen computes them";
             return Err(Invalid::new("save", "eigenvalues", expected).into());
         }
         let expected = "no telemetry, as only errors are asked for";
-        let old = self.save.contains(&Extra::Aot) && plan.errors_only();
+        let old = self.save.contains(&ExtraArray::Aot) && plan.errors_only();
         accept(!old, "save", "aot", expected)?;
         let telemetry = self.telemetry_file().filter(|_| plan.errors_only());
         telemetry
@@ -258,7 +267,7 @@ impl ReconstructArgs {
 
     /// The file of the telemetry, if there shall be one: by its old option next to the output.
     fn telemetry_file(&self) -> Option<PathBuf> {
-        let output = self.output.as_ref().filter(|_| self.save.contains(&Extra::Aot));
+        let output = self.output.as_ref().filter(|_| self.save.contains(&ExtraArray::Aot));
         let next = output.map(|output| output.with_extension(TELEMETRY.trim_start_matches('.')));
         self.telemetry.clone().or(next)
     }
@@ -310,7 +319,7 @@ impl ReconstructArgs {
 
 // Arrays of a reconstruction
 /// All that there is to tell.
-struct Report<'a> {
+struct ReconstructReport<'a> {
     args: &'a ReconstructArgs,
     system: System,
     plan: ReconstructorPlan,
@@ -323,63 +332,18 @@ struct Report<'a> {
     seconds: f64,
 }
 
-impl Report<'_> {
-    fn arrays(&self) -> DataSet<'_> {
-        let mut arrays = DataSet::default();
-        if let Some(reconstructor) = &self.found.reconstructor {
-            let about = "slopes of a truth sensor per measured slope";
-            let entry = arrays.add_result("reconstructor", reconstructor.view());
-            entry.dimensions("target, truth slope, slope").long_name(about);
-        }
-        let about = "covariance of the error of the truth sensor's slopes";
-        let entry = arrays.add_result("error_covariance", self.found.error_covariance.view());
-        entry.unit("rad2").dimensions("target, truth slope, truth slope").long_name(about);
-        let about = "variance of the wavefront at the corners of the truth sensor's lenslets";
-        add_errors(&mut arrays, &self.errors, about);
-        // Add what else was asked for
-        if let Some(covariances) = &self.found.covariances {
-            for (extra, name, matrix) in [
-                (Extra::CMm, "c_mm", &covariances.measurements),
-                (Extra::CTm, "c_tm", &covariances.truth_measurements),
-                (Extra::CTt, "c_tt", &covariances.truth),
-            ] {
-                if self.args.save.contains(&extra) {
-                    arrays.add_result(name, matrix.view()).unit("rad2").dimensions("slope, slope");
-                }
+impl ReconstructReport<'_> {
+    /// The reconstruction as a data set, of which only what was requested.
+    fn data_set(&self) -> DataSet<'_> {
+        let mut data = self.found.to_data_set(&self.system, &self.errors);
+        for extra in ExtraArray::value_variants().iter().filter(|one| !self.args.save.contains(one))
+        {
+            if let Some(value) = extra.to_possible_value() {
+                data.remove(value.get_name());
             }
         }
-        if let (Some((values, _)), true) =
-            (&self.found.spectrum, self.args.save.contains(&Extra::Eigenvalues))
-        {
-            arrays
-                .add("eigenvalues", arr1(values))
-                .unit("rad2")
-                .long_name("of the measurements, ascending");
-        }
-        describe_system(&mut arrays, &self.system);
-        arrays
-            .add("truth_valid", truth_valid(&self.system))
-            .dimensions("y, x")
-            .long_name("lenslets of the truth sensor");
-        arrays.add_table("slope_table", slope_table(&self.system));
-        arrays
+        data
     }
-}
-
-// Add the maps of the error
-/// Adds the maps of the errors of some targets.
-fn add_errors(arrays: &mut DataSet, errors: &[WavefrontError], about: &str) {
-    let (rows, columns) = errors[0].variance.dim();
-    let maps = |map: fn(&WavefrontError) -> &Array2<f64>| {
-        Array3::from_shape_fn((errors.len(), rows, columns), |(t, j, i)| map(&errors[t])[[j, i]])
-    };
-    let entry = arrays.add("error_map", maps(|error| &error.variance));
-    entry.unit("m2").dimensions("target, y, x").long_name(about);
-    let entry = arrays.add("error_map_without_tilt", maps(|error| &error.variance_without_tilt));
-    entry.unit("m2").dimensions("target, y, x").long_name(about);
-    let rms = |(t, k): (usize, usize)| [errors[t].rms, errors[t].rms_without_tilt][k];
-    let rms = Array2::from_shape_fn((errors.len(), 2), rms);
-    arrays.add("error_rms", rms).unit("m").dimensions("target, with tilt and without");
 }
 
 // Tell what was reconstructed
@@ -389,7 +353,7 @@ fn geometry(stars: usize, slopes: usize, targets: usize) -> String {
     format!("{measured}; {}", count(targets, "target"))
 }
 
-impl Report<'_> {
+impl ReconstructReport<'_> {
     fn lines(&self) -> String {
         let (targets, m, n) =
             (self.errors.len(), self.plan.truth_slopes(), self.plan.measurements());
@@ -467,7 +431,7 @@ impl Report<'_> {
 }
 
 // Draw a reconstruction
-impl Report<'_> {
+impl ReconstructReport<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let name = short_name(&self.args.system.display().to_string());
         let Reconstruction { reconstructor, spectrum, .. } = &self.found;
@@ -539,9 +503,7 @@ fn errors_at_points(
     let seconds = start.elapsed().as_secs_f64();
     // Write errors at points
     terminal.writes(output);
-    let mut arrays = DataSet::default();
-    add_errors(&mut arrays, &found.errors, "variance of the wavefront's error at its points");
-    describe_system(&mut arrays, system);
+    let mut arrays = found.to_data_set(system);
     Provenance::new(&command_line(), &description.method, file.text()).note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.engine.precision))?;
@@ -582,10 +544,10 @@ impl ReconstructArgs {
 
 // Tell of errors at points
 /// What was asked, of how many slopes, what was found, and to what tolerance.
-type Points<'a> = (&'a ReconstructArgs, usize, &'a PointErrors, f64);
+type PointsReport<'a> = (&'a ReconstructArgs, usize, &'a PointErrors, f64);
 
 fn lines_of_points(
-    (args, n, found, _): Points,
+    (args, n, found, _): PointsReport,
     (system, seconds, engine): (&System, f64, &str),
 ) -> String {
     let (stars, targets) = (system.guide_stars().len(), found.errors.len());
@@ -608,7 +570,7 @@ fn lines_of_points(
 }
 
 // Tell of errors at points in json
-fn summary_of_points((args, n, found, tolerance): Points, seconds: f64) -> serde_json::Value {
+fn summary_of_points((args, n, found, tolerance): PointsReport, seconds: f64) -> serde_json::Value {
     let of = |rms: fn(&WavefrontError) -> f64| -> Vec<f64> {
         found.errors.iter().map(|error| 1e9 * rms(error)).collect()
     };

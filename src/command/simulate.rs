@@ -18,7 +18,6 @@ use crate::files::provenance::Provenance;
 use crate::model::system::System;
 use crate::model::system_file::SystemFile;
 use crate::numerics::real::Precision;
-use crate::turbulence::arrays::slope_table;
 use crate::watch::check;
 use clap::Args;
 use serde_json::json;
@@ -87,15 +86,15 @@ pub fn simulate(
     // Write what was simulated
     let method = "phase screens by fast Fourier transforms";
     let origin = Provenance::new(&command_line(), method, file.text()).seed(Some(args.seed));
-    let about = (&origin, &system);
+    let data = simulated.to_data_set(&system);
     terminal.writes(output);
     let mut drafts = vec![match is_named_telemetry(output) {
         true => draft_of_slopes(output, &system, simulated.slopes.view(), origin.clone())?,
-        false => draft_of(("slopes", "rad", output), simulated.slopes.view(), about)?,
+        false => draft_of(("slopes", output), &data, &origin)?,
     }];
-    if let (Some(path), Some(wavefronts)) = (&args.wavefront, &simulated.wavefronts) {
+    if let Some(path) = &args.wavefront {
         terminal.writes(path);
-        drafts.push(draft_of(("wavefront", "m", path), wavefronts.view(), about)?);
+        drafts.push(draft_of(("wavefront", path), &data, &origin)?);
     }
     check(&terminal)?;
     for draft in drafts {
@@ -129,20 +128,19 @@ pub fn simulate(
 }
 
 // Start a draft of one array
-/// A draft that holds an array, with its origin and the table of slopes where the format has room for them.
-fn draft_of<D: ndarray::Dimension>(
-    (name, unit, path): (&str, &str, &Path),
-    array: ndarray::ArrayView<f64, D>,
-    (origin, system): (&Provenance, &System),
+/// A draft that holds one array of a data set, with its provenance and the table of slopes where the format has room for them.
+fn draft_of(
+    (name, path): (&str, &Path),
+    data: &DataSet,
+    provenance: &Provenance,
 ) -> Result<AtomicFile, Error> {
-    let format = Format::of((name, path), &Format::ALL, None)?;
-    let mut arrays = DataSet::default();
-    arrays.add(name, array).unit(unit);
-    if format != Format::Npy {
-        arrays.add_table("slope_table", slope_table(system));
-        origin.clone().note(&mut arrays);
+    let format = Format::of((name, path), &Format::OF_ARRAY, None)?;
+    let mut data = data.select(&[name, "slope_table"]);
+    match format {
+        Format::Npy => drop(data.remove("slope_table")),
+        _ => provenance.clone().note(&mut data),
     }
     let mut draft = AtomicFile::new(path)?;
-    draft.fill(|file| arrays.write(file, format, Precision::F64))?;
+    draft.fill(|file| data.write(file, format, Precision::F64))?;
     Ok(draft)
 }

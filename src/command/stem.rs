@@ -15,8 +15,10 @@ use super::watch::complain;
 use crate::data::{DataSet, Element};
 use crate::device::{Device, Engine};
 use crate::electrons::sample_file::{Algorithm, SampleFile};
-use crate::electrons::{Beside, Comparison, DetectorError, Finishing, SampleSummary};
-use crate::electrons::{StemMethod, StemPlan, StemReadings, StemRunOptions};
+use crate::electrons::{
+    Comparison, DetectorError, Finishing, Intermediate, SampleSummary, StemMethod, StemPlan,
+    StemReadings, StemRunOptions,
+};
 use crate::error::{Error, Invalid, accept, positive};
 use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_distinct, check_files, check_length};
@@ -127,7 +129,7 @@ impl StemArgs {
 }
 
 /// What arguments and a line of Prismatic ask for together.
-struct Asked {
+struct ScanRequest {
     file: SampleFile,
     line: Option<FromPrismatic>,
     output: Option<PathBuf>,
@@ -135,7 +137,7 @@ struct Asked {
     device: Device,
 }
 
-impl Asked {
+impl ScanRequest {
     fn read(args: &StemArgs) -> Result<Self, Error> {
         let line = args.prismatic.as_deref().map(FromPrismatic::read).transpose()?;
         let file = match (&args.sample, &line) {
@@ -175,7 +177,7 @@ impl Asked {
 // Scan a sample
 /// Computes what the arguments ask for; returns what to print.
 pub fn stem(args: &StemArgs) -> Result<String, Error> {
-    let asked = Asked::read(args)?;
+    let asked = ScanRequest::read(args)?;
     let file = &asked.file;
     // Say what becomes of a line of Prismatic
     if let Some(line) = &asked.line {
@@ -249,10 +251,10 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     if format == Some(Format::Mrc) && !asked.save.iter().any(besides) {
         let mut none = plan.begin(0..plan.places())?;
         none.done = [plan.configurations(), 0];
-        plan.signals::<f32>(&none, &file.finishing(&plan))?.check(Format::Mrc, wanted)?;
+        none.to_data_set::<f32>(&plan, &file.finishing(&plan))?.check(Format::Mrc, wanted)?;
     }
     let (terminal, start) = (Terminal::new(args.report.quiet), Instant::now());
-    let run = Run {
+    let run = ScanJob {
         args,
         plan: &plan,
         summary: &summary,
@@ -299,24 +301,24 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     warnings.iter().for_each(|warning| complain("warning", warning));
     let summary =
         SampleSummary { warnings: [&summary.warnings[..], &warnings].concat(), ..summary.clone() };
-    let run = Run { summary: &summary, ..run };
+    let run = ScanJob { summary: &summary, ..run };
     let found = (&readings, comparison.as_ref(), resumed);
-    Ok(run.told(found, output, start.elapsed().as_secs_f64()))
+    Ok(run.summary(found, output, start.elapsed().as_secs_f64()))
 }
 
 // Things kept of a scan
 impl Extra {
     /// What it is of a scan.
-    fn of_scan(self, plan: &StemPlan) -> Result<Beside, Invalid> {
+    fn of_scan(self, plan: &StemPlan) -> Result<Intermediate, Invalid> {
         let prism = matches!(plan.options().method, StemMethod::Prism { .. });
         let refused = |name, algorithm| {
             let expected = format!("a sample file whose algorithm is \"{algorithm}\"");
             Err(Invalid::new("save", name, expected))
         };
         match self {
-            Self::Potential => Ok(Beside::Potential),
-            Self::Probe => Ok(Beside::Probe),
-            Self::Smatrix if prism => Ok(Beside::SMatrix),
+            Self::Potential => Ok(Intermediate::Potential),
+            Self::Probe => Ok(Intermediate::Probe),
+            Self::Smatrix if prism => Ok(Intermediate::SMatrix),
             Self::Smatrix => refused("smatrix", "prism"),
             Self::Wave => refused("wave", "hrtem"),
         }
@@ -324,13 +326,13 @@ impl Extra {
 }
 
 // Refuse what images do not have
-impl Asked {
+impl ScanRequest {
     /// What is asked of images of a plane wave.
     fn images<'a>(
         &'a self,
         args: &'a StemArgs,
         picture: Option<(&'a Path, PictureFormat)>,
-    ) -> Result<plane_wave::Asked<'a>, Invalid> {
+    ) -> Result<plane_wave::ImageRequest<'a>, Invalid> {
         let expected = "a sample file whose algorithm is \"multislice\" or \"prism\"";
         let refuse = |quantity: &str, value: String| Err(Invalid::new(quantity, value, expected));
         for (extra, name) in [(Extra::Smatrix, "smatrix"), (Extra::Probe, "probe")] {
@@ -342,7 +344,7 @@ impl Asked {
             (Some([k, n]), ..) => refuse("share", format!("{k}/{n}")),
             (_, [first, ..], _) => refuse("collect", first.display().to_string()),
             (.., Some(count)) => refuse("compare", count.to_string()),
-            _ => Ok(plane_wave::Asked {
+            _ => Ok(plane_wave::ImageRequest {
                 sample: args.name(),
                 output: self.output.as_deref().filter(|_| !args.report.plan),
                 picture,
@@ -357,7 +359,7 @@ impl Asked {
 
 // Compute the readings of a run
 /// What a run is made of.
-struct Run<'a> {
+struct ScanJob<'a> {
     args: &'a StemArgs,
     plan: &'a StemPlan,
     summary: &'a SampleSummary,
@@ -379,7 +381,7 @@ fn checkpoint(output: &Path) -> PathBuf {
     output.with_file_name(name)
 }
 
-impl Run<'_> {
+impl ScanJob<'_> {
     // Stage of the comparison
     /// The stage of the comparison with multislice, if there is one.
     fn comparison_stage(&self) -> Option<Stage> {
@@ -492,7 +494,7 @@ impl Run<'_> {
     where
         Complex<T>: Element,
     {
-        let mut signals = self.plan.signals::<T>(readings, &self.finishing)?;
+        let mut signals = readings.to_data_set::<T>(self.plan, &self.finishing)?;
         for extra in self.save {
             self.plan.keep::<T>(extra.of_scan(self.plan)?, &mut signals, watch)?;
         }
@@ -531,8 +533,8 @@ impl Run<'_> {
     }
 
     // Tell of a run
-    /// What is said of the run.
-    fn told(
+    /// The summary of the run, in words or as JSON.
+    fn summary(
         &self,
         (readings, comparison, resumed): (&StemReadings, Option<&Comparison>, Option<[usize; 2]>),
         output: &Path,

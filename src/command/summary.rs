@@ -447,7 +447,7 @@ pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)>
     let turbulence = format!("r0 = {r0} m at {nanometres:.0} nm, a seeing of {seeing:.2} arcsec");
     let mut lines = vec![("system", path.display().to_string()), ("turbulence", turbulence)];
     lines.push(("geometry", geometry(system)));
-    let told = told(system);
+    let told = reports(system);
     let [slopes, wavefront] = dense_bytes(system).map(in_bytes);
     match &told {
         Ok((slopes, _)) => lines.extend(slopes.lines("slopes")),
@@ -468,7 +468,7 @@ pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)>
 
 // What is told of both covariances
 /// What is told about slopes and wavefront, where they have the Toeplitz form.
-fn told(
+fn reports(
     system: &System,
 ) -> Result<(CovarianceReport, Option<Result<CovarianceReport, Error>>), Error> {
     let count = slopes(system);
@@ -480,7 +480,7 @@ fn told(
 // Tell a program about the system
 pub fn system_json(path: &Path, system: &System) -> Value {
     let mut object = describe(path, system);
-    match told(system) {
+    match reports(system) {
         Err(error) => object["no_toeplitz"] = json!(error.to_string()),
         Ok((slopes, wavefront)) => {
             slopes.add_to(&mut object);

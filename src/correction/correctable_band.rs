@@ -102,7 +102,8 @@ impl Band {
         accept((1..=20_000).contains(&n), "displacements", n, "a whole number from 1 to 20000")?;
         length("step", step)?;
         let [even, odd] = self.fold(spectrum);
-        let waves = [n / 2 + 1, 2 * (n / 2) + 1].map(|rows| Waves::new(self, rows, n / 2, step));
+        let waves =
+            [n / 2 + 1, 2 * (n / 2) + 1].map(|rows| AxisWaves::new(self, rows, n / 2, step));
         let [y, x] = &waves;
         let along_x: Array1<f64> = x.rises.dot(&even.sum_axis(Axis(0)));
         let mut half = y.rises.dot(&even).dot(&x.cosines.t()) + &along_x;
@@ -119,13 +120,13 @@ impl Band {
 
 // Waves of displacements along an axis
 /// 2 sin² of half the phase, cosine and sine of the phase, for displacements of one axis (rows) and frequencies (columns).
-struct Waves {
+struct AxisWaves {
     rises: Array2<f64>,
     cosines: Array2<f64>,
     sines: Array2<f64>,
 }
 
-impl Waves {
+impl AxisWaves {
     fn new(band: &Band, rows: usize, middle: usize, step: f64) -> Self {
         let shape = (rows, band.nodes.len());
         let phases = Array2::from_shape_fn(shape, |(j, k)| {
@@ -147,7 +148,7 @@ impl Band {
         step: f64,
         spectra: impl Fn([f64; 2]) -> [[f64; N]; 2] + Sync,
     ) -> [Array2<f64>; N] {
-        let waves = Waves::new(self, n + 1, 0, step);
+        let waves = AxisWaves::new(self, n + 1, 0, step);
         let product = |part: &Array2<f64>, wave: &Array2<f64>| wave.dot(part).dot(&wave.t());
         self.halves(spectra).map(|[sum, difference]| {
             let (even, odd) = (product(&sum, &waves.cosines), product(&difference, &waves.sines));
@@ -167,7 +168,7 @@ impl Band {
         step: f64,
         spectra: impl Fn([f64; 2]) -> [[f64; N]; 2] + Sync,
     ) -> [Array2<f64>; N] {
-        let Waves { cosines, sines, .. } = Waves::new(self, n + 1, 0, step);
+        let AxisWaves { cosines, sines, .. } = AxisWaves::new(self, n + 1, 0, step);
         self.halves(spectra).map(|[sum, difference]| {
             let along_x = cosines.dot(&sum).dot(&sines.t());
             let along_y = sines.dot(&difference).dot(&cosines.t());

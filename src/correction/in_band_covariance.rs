@@ -74,14 +74,14 @@ pub(crate) struct Grid<const N: usize> {
 }
 
 /// c^L of Eq. [low covariance](https://lenslet.github.io/lenslet/aliasing.html#eq-low-covariance): xx, xy, yx and yy, the first letter being the first sensor's slope; rad² m⁻² for a Fried parameter of a metre.
-struct Table {
-    kind: Kind,
+struct InBandTable {
+    kind: CovarianceKey,
     grid: Grid<4>,
 }
 
 /// What a covariance depends on beside the displacement.
 #[derive(Clone, Copy, PartialEq)]
-struct Kind {
+struct CovarianceKey {
     outer_scale: f64,
     responses: [Response; 2],
 }
@@ -136,11 +136,11 @@ fn half_table(reach: f64, pitch: f64) -> usize {
     (reach * PER_PITCH / pitch).ceil() as usize + MARGIN
 }
 
-impl Table {
+impl InBandTable {
     /// The table of displacements up to `reach` along each axis, metres, for a mirror of this pitch.
-    fn new(kind: Kind, reach: f64, pitch: f64) -> Result<Self, Invalid> {
+    fn new(kind: CovarianceKey, reach: f64, pitch: f64) -> Result<Self, Invalid> {
         let (middle, step) = (half_table(reach, pitch), pitch / PER_PITCH);
-        let Kind { outer_scale, responses } = kind;
+        let CovarianceKey { outer_scale, responses } = kind;
         let band = Band::new(pitch, outer_scale, [(middle as f64) * step, 0.0])?;
         let phase = VonKarman::new(outer_scale);
         let parts = band.covariances(middle, step, |[x, y]| {
@@ -165,7 +165,7 @@ impl<const N: usize> Grid<N> {
 // Footprints as a lattice of points
 /// The centres of a sensor's footprints on a layer.
 #[derive(Debug, Clone, Copy)]
-struct Lattice {
+struct FootprintCentres {
     /// That of lenslet \[0, 0\], metres.
     corner: [f64; 2],
     /// From a lenslet to the next of its row, and to the next of its column, metres.
@@ -173,7 +173,7 @@ struct Lattice {
     lenslets: usize,
 }
 
-impl Lattice {
+impl FootprintCentres {
     fn new(sensor: &Sensor, altitude: f64) -> Self {
         let footprint = sensor.footprint([0, 0], altitude);
         let steps = footprint.axes.map(|axis| axis.map(|part| footprint.side * part));
@@ -200,10 +200,14 @@ impl Lattice {
 
 // Tables that pairs of sensors want
 /// What two sensors see of a layer.
-fn seen(system: &System, layer: &Layer, pair: [&Sensor; 2]) -> (Kind, [Lattice; 2]) {
+fn seen(
+    system: &System,
+    layer: &Layer,
+    pair: [&Sensor; 2],
+) -> (CovarianceKey, [FootprintCentres; 2]) {
     let responses = pair.map(|sensor| Response::new(system, sensor, layer.altitude));
-    let lattices = pair.map(|sensor| Lattice::new(sensor, layer.altitude));
-    (Kind { outer_scale: layer.outer_scale, responses }, lattices)
+    let lattices = pair.map(|sensor| FootprintCentres::new(sensor, layer.altitude));
+    (CovarianceKey { outer_scale: layer.outer_scale, responses }, lattices)
 }
 
 /// All layers with turbulence.
@@ -213,13 +217,13 @@ fn layers(system: &System) -> impl Iterator<Item = &Layer> {
 
 /// The tables for the covariances of all stars, and of truth sensors with stars and with themselves, each with its farthest
 /// displacement, metres.
-fn wanted(system: &System) -> Vec<(Kind, f64)> {
+fn wanted(system: &System) -> Vec<(CovarianceKey, f64)> {
     let (stars, truths) = (system.sensors(), truth_sensors(system));
     let among =
         stars.iter().enumerate().flat_map(|(p, one)| stars[p..].iter().map(move |q| (one, q)));
     let with_truth = truths.iter().flat_map(|truth| stars.iter().map(move |star| (truth, star)));
     let own = truths.iter().take(1).map(|truth| (truth, truth));
-    let mut wanted: Vec<(Kind, f64)> = Vec::new();
+    let mut wanted: Vec<(CovarianceKey, f64)> = Vec::new();
     for (one, other) in among.chain(with_truth).chain(own) {
         for layer in layers(system) {
             let (kind, [first, second]) = seen(system, layer, [one, other]);
@@ -235,15 +239,15 @@ fn wanted(system: &System) -> Vec<(Kind, f64)> {
 
 // Block of low covariances
 /// The covariances of the slopes of two sensors.
-struct Block<'a> {
+struct InBandBlock<'a> {
     /// Of layers where both share a lattice, rad².
     shared: Displacements,
     /// Of the other layers: strength (m²), table, and the footprints of both.
-    apart: Vec<(f64, &'a Table, [Lattice; 2])>,
+    apart: Vec<(f64, &'a InBandTable, [FootprintCentres; 2])>,
 }
 
-impl<'a> Block<'a> {
-    fn new(system: &System, tables: &'a [Table], pair: [&Sensor; 2]) -> Self {
+impl<'a> InBandBlock<'a> {
+    fn new(system: &System, tables: &'a [InBandTable], pair: [&Sensor; 2]) -> Self {
         let metres = square_metres(system.atmosphere());
         let views = layers(system).filter_map(|layer| {
             let (kind, lattices) = seen(system, layer, pair);
@@ -323,14 +327,14 @@ pub fn low_covariances(
 /// The tables of low turbulence, from which each of its covariances is looked up when it is wanted.
 pub(crate) struct LowTurbulence<'s> {
     system: &'s System,
-    tables: Vec<Table>,
+    tables: Vec<InBandTable>,
 }
 
 impl<'s> LowTurbulence<'s> {
     pub(crate) fn new(system: &'s System, pitch: f64, watch: &dyn Watch) -> Result<Self, Error> {
         watch.stage(LOW, "lenslets");
         let wanted = wanted(system).into_par_iter();
-        let tables = wanted.map(|(kind, reach)| Table::new(kind, reach, pitch));
+        let tables = wanted.map(|(kind, reach)| InBandTable::new(kind, reach, pitch));
         Ok(Self { system, tables: tables.collect::<Result<_, Invalid>>()? })
     }
 
@@ -340,8 +344,8 @@ impl<'s> LowTurbulence<'s> {
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
         let pair = |pair: [usize; 2]| pair.map(|k| &sensors[k]);
-        let block = |sensors| Block::new(self.system, &self.tables, pair(sensors));
-        fill_slopes(slopes, block, Block::fill, watch)
+        let block = |sensors| InBandBlock::new(self.system, &self.tables, pair(sensors));
+        fill_slopes(slopes, block, InBandBlock::fill, watch)
     }
 
     // Low covariances of stars and targets
@@ -448,7 +452,7 @@ fn sizes(system: &System, pitch: f64) -> [u64; 2] {
     let m = 2 * truth_valid(system).iter().filter(|valid| **valid).count() as u64;
     let matrices = n * n + system.targets().len() as u64 * m * n + m * m;
     let across = |reach: f64| 2 * half_table(reach, pitch) as u64 + 1;
-    let of = |(_, reach): &(Kind, f64)| across(*reach).saturating_pow(2).saturating_mul(4);
+    let of = |(_, reach): &(CovarianceKey, f64)| across(*reach).saturating_pow(2).saturating_mul(4);
     [matrices, wanted(system).iter().map(of).fold(0, u64::saturating_add)]
 }
 

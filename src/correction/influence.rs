@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 /// The influence functions of all actuators of a mirror.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Influence {
-    Gaussian(Gaussian),
+    Gaussian(GaussianInfluence),
     Measured { images: MeasuredInfluence, mean: Array2<f64> },
 }
 
@@ -26,13 +26,14 @@ impl Influence {
         actuators: usize,
     ) -> Result<Self, Invalid> {
         let Some(images) = design.influence.clone() else {
-            return Ok(Self::Gaussian(Gaussian { decay: -design.coupling.ln() / (pitch * pitch) }));
+            return Ok(Self::Gaussian(GaussianInfluence {
+                decay: -design.coupling.ln() / (pitch * pitch),
+            }));
         };
         let count = images.heights().dim().0;
         let expected = format!("one image, or one for each of {actuators} actuators");
         accept(count == 1 || count == actuators, "influence", count, &expected)?;
-        let mean = images.heights().mean_axis(Axis(0));
-        let mean = mean.unwrap_or_else(|| unreachable!("there is an image"));
+        let mean = images.heights().sum_axis(Axis(0)) / count as f64;
         Ok(Self::Measured { images, mean })
     }
 
@@ -71,12 +72,12 @@ impl Influence {
 // Gaussian influence function
 /// An influence function, Eq. [influence](https://lenslet.github.io/lenslet/mirrors.html#eq-influence).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Gaussian {
+pub(crate) struct GaussianInfluence {
     /// κ, m⁻².
     decay: f64,
 }
 
-impl Gaussian {
+impl GaussianInfluence {
     fn at(&self, [x, y]: [f64; 2]) -> f64 {
         (-self.decay * (x * x + y * y)).exp()
     }
@@ -92,7 +93,7 @@ impl Gaussian {
 /// Where κ x² is larger, an influence function is nothing.
 const FAR: f64 = 45.0;
 
-impl Gaussian {
+impl GaussianInfluence {
     /// Slopes along x and y, rad a metre of stroke, of a lenslet of this `side` \[m\] that is at an `offset` \[m\] from the actuator.
     fn slopes(&self, [x, y]: [f64; 2], side: f64, model: SlopeModel) -> [f64; 2] {
         let near = |x: f64| (x.abs() - 0.5 * side).max(0.0);
@@ -188,7 +189,7 @@ mod tests {
     // Slopes are averages of the gradient
     #[test]
     fn slopes_are_averages_of_the_gradient() {
-        let gaussian = Gaussian { decay: 2.3 };
+        let gaussian = GaussianInfluence { decay: 2.3 };
         let rule = gauss_legendre(24);
         for side in [0.07, 0.9] {
             for [x, y] in [[0.3, -0.8], [-1.1, 0.2], [0.0, 0.4]] {

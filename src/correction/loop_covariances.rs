@@ -189,7 +189,7 @@ const PER_SIDE: f64 = 4.0;
 
 /// What F of Eq. [wavefront through loop](https://lenslet.github.io/lenslet/loop-covariances.html#eq-wavefront-through-loop) depends on: the number of a layer, the height and side of a star's lenslets, and how they are turned.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Footprint {
+struct LoopFootprint {
     layer: usize,
     height: f64,
     side: f64,
@@ -199,7 +199,7 @@ struct Footprint {
 /// Covariances of the wavefronts of targets with slopes as a loop averages them.
 pub(crate) struct WavefrontsInLoop<'s> {
     system: &'s System,
-    tables: Vec<(Footprint, Grid<2>)>,
+    tables: Vec<(LoopFootprint, Grid<2>)>,
 }
 
 impl<'s> WavefrontsInLoop<'s> {
@@ -231,7 +231,7 @@ impl<'s> WavefrontsInLoop<'s> {
         let mut all = Array2::zeros((points.len(), order.len()));
         for (layer, turbulent) in self.system.atmosphere().layers().iter().enumerate() {
             for (q, sensor) in sensors.iter().enumerate() {
-                let footprint = Footprint::new(layer, sensor);
+                let footprint = LoopFootprint::new(layer, sensor);
                 let known = self.tables.iter().find(|(known, _)| *known == footprint);
                 let Some((_, table)) = known else { continue };
                 let (lenslets, first) = (order.lenslets(q), order.index(q, 0, 0));
@@ -255,7 +255,7 @@ impl<'s> WavefrontsInLoop<'s> {
 }
 
 // Footprints of all stars on all layers
-impl Footprint {
+impl LoopFootprint {
     fn new(layer: usize, sensor: &Sensor) -> Self {
         let (height, side) = (sensor.source.height(), sensor.side());
         Self { layer, height, side, rotation: sensor.rotation }
@@ -263,12 +263,12 @@ impl Footprint {
 }
 
 /// All footprints of a system, each with the farthest displacement from a point that is seen by a target, metres.
-fn wanted(system: &System, reach: f64) -> Vec<(Footprint, f64)> {
-    let mut wanted: Vec<(Footprint, f64)> = Vec::new();
+fn wanted(system: &System, reach: f64) -> Vec<(LoopFootprint, f64)> {
+    let mut wanted: Vec<(LoopFootprint, f64)> = Vec::new();
     for (layer, turbulent) in system.atmosphere().layers().iter().enumerate() {
         let centre = |source: &Source| source.project([0.0; 2], turbulent.altitude);
         for sensor in system.sensors().iter().filter(|_| turbulent.fraction > 0.0) {
-            let footprint = Footprint::new(layer, sensor);
+            let footprint = LoopFootprint::new(layer, sensor);
             let last = sensor.array.lenslets() - 1;
             let corners = [[0, 0], [0, last], [last, 0], [last, last]];
             let far = system.targets().iter().flat_map(|target| {
@@ -291,7 +291,7 @@ fn wanted(system: &System, reach: f64) -> Vec<(Footprint, f64)> {
 /// F of a footprint for displacements up to `reach` along each of its axes, metres; of the x slope and of the y slope, m rad.
 fn tabulate(
     system: &System,
-    footprint: Footprint,
+    footprint: LoopFootprint,
     reach: f64,
     (weights, watch): (&LoopWeights, &dyn Watch),
 ) -> Result<Grid<2>, Error> {

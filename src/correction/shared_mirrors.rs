@@ -16,7 +16,7 @@ use crate::plan::{Description, Memory};
 use crate::tomography::covariance_matrix::truth_covariance;
 use crate::tomography::noise_error;
 use crate::tomography::reconstructor::ReconstructorPlan;
-use crate::tomography::reconstructor::command::{Command, Sum};
+use crate::tomography::reconstructor::command::{StrokeCommand, StrokeSum};
 use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, CowArray, Ix2};
 
@@ -45,14 +45,14 @@ pub struct SharedMirrors<'a> {
     low: Option<(LowTurbulence<'a>, Array2<f64>)>,
     /// A number of the size of C_tt, rad².
     unit: f64,
-    shapes: Vec<Shape>,
+    shapes: Vec<MirrorShape>,
 }
 
 /// One shape of the mirrors.
-struct Shape {
+struct MirrorShape {
     /// Numbers of the directions that it is for, with weights.
     chosen: Vec<(usize, f64)>,
-    moments: Moments,
+    moments: MirrorMoments,
     /// What it leaves where it is for, (b, b), m².
     own: Option<Array2<f64>>,
 }
@@ -122,7 +122,7 @@ impl Correction {
         let sums = self.sums(&shapes, engine)?;
         let onto = pupil.inverse().view();
         let alone = |t: &usize| vec![(*t, onto)];
-        let sums: Vec<Sum> = sums.iter().map(viewed).chain(own.iter().map(alone)).collect();
+        let sums: Vec<StrokeSum> = sums.iter().map(viewed).chain(own.iter().map(alone)).collect();
         let commands = plan.commands(&sums, unit, (engine, watch))?;
         drop(sums);
         let mirrors = SharedMirrors {
@@ -141,7 +141,7 @@ impl Correction {
 
 // Borrowed views of sums
 /// Borrowed view of a sum over targets.
-pub(crate) fn viewed<'s>(sum: &'s OwnedSum) -> Sum<'s> {
+pub(crate) fn viewed<'s>(sum: &'s OwnedSum) -> StrokeSum<'s> {
     sum.iter().map(|(t, part)| (*t, part.view())).collect()
 }
 
@@ -219,8 +219,8 @@ impl Correction {
 
 // Second moments of a shape
 /// A command, and the covariances of its strokes, (a, a), m².
-struct Moments {
-    command: Command,
+struct MirrorMoments {
+    command: StrokeCommand,
     noise: Array2<f64>,
     low: Option<Array2<f64>>,
 }
@@ -230,18 +230,18 @@ impl<'a> SharedMirrors<'a> {
     fn shaped(
         mut self,
         shapes: Vec<Vec<(usize, f64)>>,
-        (commands, own): (Vec<Command>, Vec<usize>),
+        (commands, own): (Vec<StrokeCommand>, Vec<usize>),
         to: (&Engine, &dyn Watch),
     ) -> Result<Self, Error> {
         let system = self.correction.system();
         let order = SlopeOrder::new(&system.valid_lenslets());
         let noise = SlopeNoise::new(system.guide_stars(), &order);
-        let moments = |command: Command| Moments {
+        let moments = |command: StrokeCommand| MirrorMoments {
             noise: noise_error(&command.rows, &noise),
             command,
             low: None,
         };
-        let mut moments: Vec<Moments> = commands.into_iter().map(moments).collect();
+        let mut moments: Vec<MirrorMoments> = commands.into_iter().map(moments).collect();
         if self.options.by_cause {
             self.add_low(&mut moments, to)?;
         }
@@ -253,7 +253,7 @@ impl<'a> SharedMirrors<'a> {
         drop(alone);
         for (chosen, moments) in shapes.into_iter().zip(moments) {
             let own = self.mean_error(&chosen, &moments, &errors, to)?;
-            self.shapes.push(Shape { chosen, moments, own });
+            self.shapes.push(MirrorShape { chosen, moments, own });
         }
         Ok(self)
     }
@@ -262,7 +262,7 @@ impl<'a> SharedMirrors<'a> {
     /// Adds the covariances of strokes by low turbulence, from one covariance of measurements.
     fn add_low(
         &mut self,
-        moments: &mut [Moments],
+        moments: &mut [MirrorMoments],
         (engine, watch): (&Engine, &dyn Watch),
     ) -> Result<(), Error> {
         let pitch = self.correction.pupil_mirror().fitting_pitch();
@@ -317,7 +317,7 @@ impl SharedMirrors<'_> {
     fn parts(
         &self,
         t: usize,
-        Moments { command, noise, low }: &Moments,
+        MirrorMoments { command, noise, low }: &MirrorMoments,
         seen: Option<&Array2<f64>>,
         (engine, watch): (&Engine, &dyn Watch),
     ) -> Result<Vec<(&'static str, Array2<f64>)>, Error> {
@@ -364,7 +364,7 @@ impl SharedMirrors<'_> {
     fn own(
         &self,
         t: usize,
-        moments: &Moments,
+        moments: &MirrorMoments,
         to: (&Engine, &dyn Watch),
     ) -> Result<Array2<f64>, Error> {
         Ok(self.parts(t, moments, None, to)?.swap_remove(0).1)
@@ -374,7 +374,7 @@ impl SharedMirrors<'_> {
     fn mean_error(
         &self,
         chosen: &[(usize, f64)],
-        moments: &Moments,
+        moments: &MirrorMoments,
         known: &[(usize, Array2<f64>)],
         to: (&Engine, &dyn Watch),
     ) -> Result<Option<Array2<f64>>, Error> {

@@ -176,6 +176,19 @@ impl Coordinate {
     }
 }
 
+// Positions from samples
+impl Positions {
+    /// The positions of these samples, uniform where they are equally spaced.
+    pub(crate) fn of_samples(samples: Vec<f64>) -> Self {
+        let Some(&offset) = samples.first() else { return Self::Index };
+        let listed = Coordinate { positions: Self::Values(samples), ..Coordinate::index("") };
+        match listed.is_uniform() {
+            true => Self::Uniform { offset, step: listed.step() },
+            false => listed.positions,
+        }
+    }
+}
+
 // Names that fit any file
 /// Rejects a name that not all of the formats can hold.
 pub(crate) fn identifier(quantity: &str, name: &str) -> Result<(), Invalid> {

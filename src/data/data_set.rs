@@ -78,6 +78,19 @@ impl<'a> DataSet<'a> {
         Ok(())
     }
 
+    /// Removes the variable of this name, and returns it.
+    pub fn remove(&mut self, name: &str) -> Option<Variable<'a>> {
+        let place = self.variables.iter().position(|variable| variable.name == name)?;
+        Some(self.variables.remove(place))
+    }
+
+    /// A data set of the variables of these names alone, which borrows from this one, with all attributes.
+    pub fn select(&self, names: &[&str]) -> DataSet<'_> {
+        let selected = self.iter().filter(|variable| names.contains(&&variable.name[..]));
+        let variables = selected.map(Variable::view).collect();
+        DataSet { variables, attributes: self.attributes.clone() }
+    }
+
     /// Appends the variables and the attributes of another data set.
     ///
     /// # Errors

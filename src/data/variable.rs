@@ -70,6 +70,19 @@ impl<'a> Variable<'a> {
         Self { name, values, dimensions, unit, long_name, attributes, rounded: false }
     }
 
+    /// A variable that borrows the array of this one.
+    pub fn view(&self) -> Variable<'_> {
+        let values = match &self.values {
+            Values::Array(array) => Values::Array(array.view()),
+            Values::Text(text) => Values::Text(text.clone()),
+            Values::Table(table) => Values::Table(table.clone()),
+        };
+        let (dimensions, attributes) = (self.dimensions.clone(), self.attributes.clone());
+        let (unit, long_name) = (self.unit.clone(), self.long_name.clone());
+        let plain = Variable::unnamed(&self.name, values);
+        Variable { dimensions, unit, long_name, attributes, rounded: self.rounded, ..plain }
+    }
+
     /// A copy that borrows nothing.
     pub fn into_owned(self) -> Variable<'static> {
         let values = match self.values {

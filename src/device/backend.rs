@@ -2,9 +2,10 @@
 //! Interface of a device: the `Backend` trait, its queues of work, and the locks of their streams.
 
 // What backends depend on
+use super::dispatch::lock;
 use crate::error::Error;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::ThreadId;
 
 // Sources of kernels
@@ -109,7 +110,7 @@ pub(crate) trait Backend: Send + Sync {
     }
     // Recordings and plans of a backend
     /// What a Fourier transform of some size needs, for one stream.
-    fn plan(&self, stream: u64, transforms: &Transforms) -> Result<u64, Error>;
+    fn plan(&self, stream: u64, transforms: &TransformBatch) -> Result<u64, Error>;
     /// Queues an operation.
     fn enqueue(&self, stream: u64, operation: &Operation) -> Result<(), Error>;
     /// Starts to record.
@@ -150,14 +151,20 @@ fn cannot_join(device: &str) -> Error {
 /// Reports are an `int` on the device, 0 where all is well.
 pub(crate) trait Collective: Send + Sync {
     /// A symmetric matrix becomes its factor of Cholesky.
-    fn cholesky(&self, stream: u64, of: &Dealt, report: u64) -> Result<(), Error>;
+    fn cholesky(&self, stream: u64, of: &DistributedMatrix, report: u64) -> Result<(), Error>;
     /// Rows, by their address and number, are solved with a factor.
-    fn solve(&self, stream: u64, of: &Dealt, rows: [u64; 2], report: u64) -> Result<(), Error>;
+    fn solve(
+        &self,
+        stream: u64,
+        of: &DistributedMatrix,
+        rows: [u64; 2],
+        report: u64,
+    ) -> Result<(), Error>;
     /// Eigenvalues and eigenvectors go to two addresses.
     fn eigenvectors(
         &self,
         stream: u64,
-        of: &Dealt,
+        of: &DistributedMatrix,
         found: [u64; 2],
         report: u64,
     ) -> Result<(), Error>;
@@ -172,7 +179,7 @@ pub(crate) trait Collective: Send + Sync {
 // Matrix that ranks share
 /// A symmetric matrix, order × order, in a block-cyclic layout: each rank has some blocks of columns of each row.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Dealt {
+pub(crate) struct DistributedMatrix {
     pub double: bool,
     pub order: usize,
     /// Columns of a block.
@@ -212,7 +219,7 @@ pub(crate) enum Operation {
     /// y = A x for a matrix by rows.
     MultiplyVector { double: bool, matrix: u64, shape: [usize; 2], x: u64, y: u64 },
     /// C ← α A B + β C for matrices by rows.
-    Multiply(Product),
+    Multiply(MatrixProduct),
     /// A symmetric matrix becomes its factor of Cholesky.
     Cholesky(Symmetric),
     /// A symmetric matrix becomes its eigenvectors, row by row, by ascending eigenvalues, which go to `values`.
@@ -247,7 +254,7 @@ pub(crate) struct Triangular {
 // Product of two matrices
 /// C ← α A B + β C, by rows; C is rows × columns, and `inner` is what the sum runs over.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Product {
+pub(crate) struct MatrixProduct {
     pub double: bool,
     /// Rows and columns of C.
     pub shape: [usize; 2],
@@ -264,18 +271,18 @@ pub(crate) struct Product {
 // Transforms of a plan
 /// So many Fourier transforms of one size, one after the other in memory; none is normalised.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Transforms {
+pub(crate) struct TransformBatch {
     /// Lengths along the axes, the last being the fastest.
     pub lengths: Vec<usize>,
     pub batch: usize,
-    pub kind: Kind,
+    pub kind: TransformKind,
     pub double: bool,
 }
 
 // Kinds of transforms
 /// What is transformed into what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TransformKind {
     /// Complex numbers, exponent −2πi.
     Forward,
     /// Complex numbers, exponent +2πi.
@@ -287,16 +294,16 @@ pub(crate) enum Kind {
 }
 
 // Numbers before and after a transform
-impl Transforms {
+impl TransformBatch {
     /// How many numbers go in and come out, real or complex as they are; `usize::MAX` where they are more than can be counted.
     pub(crate) fn numbers(&self) -> [usize; 2] {
         let (last, others) = self.lengths.split_last().unwrap_or((&1, &[]));
         let others = others.iter().fold(self.batch, |product, n| product.saturating_mul(*n));
         let (whole, half) = (others.saturating_mul(*last), others.saturating_mul(last / 2 + 1));
         match self.kind {
-            Kind::Forward | Kind::Inverse => [whole; 2],
-            Kind::FromReal => [whole, half],
-            Kind::ToReal => [half, whole],
+            TransformKind::Forward | TransformKind::Inverse => [whole; 2],
+            TransformKind::FromReal => [whole, half],
+            TransformKind::ToReal => [half, whole],
         }
     }
 }
@@ -317,11 +324,6 @@ impl Drop for StreamGuard<'_> {
     fn drop(&mut self) {
         self.0.give_back();
     }
-}
-
-/// A lock, also of what a thread held when it panicked.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 // Acquire and release a stream

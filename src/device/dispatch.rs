@@ -124,7 +124,7 @@ pub fn dispatch<W: Sync, I: Send, R: Send>(
     start_threads(false)?;
     let items = items.into_iter();
     let total = items.len();
-    let queue = Queue::new(items, watch);
+    let queue = ItemQueue::new(items, watch);
     let (sink, done) = (Mutex::new(sink), AtomicUsize::new(0));
     // Serve the queue as a worker
     let serve = |worker: &W| {
@@ -173,7 +173,7 @@ pub fn dispatch<W: Sync, I: Send, R: Send>(
 
 // Queue of pieces
 /// Items that are not yet taken, and why no more are given out.
-struct Queue<'a, I: Iterator> {
+struct ItemQueue<'a, I: Iterator> {
     items: Mutex<std::iter::Enumerate<I>>,
     watch: &'a dyn Watch,
     stopped: AtomicBool,
@@ -181,13 +181,13 @@ struct Queue<'a, I: Iterator> {
     failure: Mutex<Option<(usize, Error)>>,
 }
 
-/// A lock, also of what a thread held when it panicked.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex, also one that a thread held when it panicked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 // Take pieces from the queue
-impl<'a, I: Iterator> Queue<'a, I> {
+impl<'a, I: Iterator> ItemQueue<'a, I> {
     fn new(items: I, watch: &'a dyn Watch) -> Self {
         let (items, failure) = (Mutex::new(items.enumerate()), Mutex::new(None));
         Self { items, watch, stopped: AtomicBool::new(false), failure }

@@ -1,14 +1,16 @@
 // Tangled from book/src/graphics-processor.md: edit there, or here and run cargo tangle stitch.
 //! A graphics processor as the rest of the crate knows it: buffers, programs, launches, graphs.
 
+pub(crate) mod kernels;
 pub(crate) mod rank;
 
 // What the seam stands on
 use super::backend::{
-    Backend, Handle, Kind, Opened, Operation, Owned, Pages, Product, Queue, Symmetric, Transforms,
-    Triangular,
+    Backend, Handle, MatrixProduct, Opened, Operation, Owned, Pages, Queue, Symmetric,
+    TransformBatch, TransformKind, Triangular,
 };
 pub use super::backend::{Header, KernelSource, Shape};
+use super::dispatch::lock;
 use super::memory::refuse;
 use crate::error::Error;
 use crate::numerics::real::{Precision, Real};
@@ -215,7 +217,7 @@ impl Gpu {
         assert_eq!(values.len, view.len, "a copy takes all of the pinned values");
         self.own("pinned memory", &values.device)?;
         self.refuse_to_record("a copy of pinned memory")?;
-        let mut pending = values.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = lock(&values.pending);
         self.enqueue(copy, &[&view.buffer.memory])?;
         let mark = self.mark();
         if mark.is_err() {
@@ -476,7 +478,7 @@ impl<T: Pod> Pinned<T> {
 
     // Wait for copies of pinned memory
     fn wait(&self) -> Result<(), Error> {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = lock(&self.pending);
         pending.iter().try_for_each(Mark::wait)?;
         pending.clear();
         Ok(())
@@ -518,10 +520,11 @@ pub struct Program {
     handle: u64,
 }
 
-/// A function that many threads of a device run at once.
-pub struct Kernel {
+/// A function A that many threads of a device run at once.
+pub struct Kernel<A> {
     handle: u64,
     device: Arc<Opened>,
+    arguments: PhantomData<A>,
 }
 
 // Compile a program and find kernels
@@ -541,19 +544,19 @@ impl Gpu {
 }
 
 impl Program {
-    /// The kernel of this name.
+    /// The kernel of this name, for the arguments that [`kernels`] declares.
     ///
     /// # Errors
     /// `Cuda` where there is none.
-    pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
+    pub(crate) fn kernel<A>(&self, name: &str) -> Result<Kernel<A>, Error> {
         let handle = self.device.backend.kernel(self.handle, name)?;
-        Ok(Kernel { handle, device: Arc::clone(&self.device) })
+        Ok(Kernel { handle, device: Arc::clone(&self.device), arguments: PhantomData })
     }
 }
 
 // What a kernel is given
 // Arguments of a kernel
-/// An argument of a kernel: a buffer or a part of one, an `int`, a `float` or a `double`.
+/// An argument of a kernel: a buffer, a part of one or none, an `int`, a `float` or a `double`.
 #[derive(Clone, Copy)]
 pub struct Argument<'a> {
     bits: u64,
@@ -572,11 +575,33 @@ impl<'a, T: Pod> From<BufferView<'a, T>> for Argument<'a> {
     }
 }
 
+// List of arguments of one kernel
+/// Arguments of a kernel, by the names of its parameters.
+pub(crate) trait KernelArguments {
+    /// A function of these arguments, for any lifetime of their buffers; it distinguishes kernels from each other.
+    type Kernel;
+
+    /// The arguments in the order that the kernel declares.
+    fn list(&self) -> impl AsRef<[Argument<'_>]>;
+}
+
+impl<'a, T: Pod> From<Option<BufferView<'a, T>>> for Argument<'a> {
+    fn from(view: Option<BufferView<'a, T>>) -> Self {
+        view.map_or(Self { bits: 0, memory: None }, Self::from)
+    }
+}
+
 // Numbers that become arguments
 impl From<usize> for Argument<'_> {
     fn from(number: usize) -> Self {
         assert!(number <= i32::MAX as usize, "{number} is no int of a kernel");
         Self { bits: number as u64, memory: None }
+    }
+}
+
+impl From<bool> for Argument<'_> {
+    fn from(flag: bool) -> Self {
+        Self { bits: u64::from(flag), memory: None }
     }
 }
 
@@ -601,17 +626,17 @@ pub struct Graph {
 
 // Launch, record and replay
 impl Gpu {
-    /// Queues a kernel. The arguments must be those that the kernel declares, and its buffers as long as it expects.
+    /// Queues a kernel. Its buffers must be as long as it expects.
     ///
     /// # Errors
     /// `Foreign` where kernel or buffers are another device's, `Cuda` where the device refuses; an empty grid is no launch, and no error.
-    pub(crate) fn launch(
+    pub(crate) fn launch<A: KernelArguments>(
         &self,
-        kernel: &Kernel,
+        kernel: &Kernel<A::Kernel>,
         shape: Shape,
-        arguments: &[Argument],
+        arguments: A,
     ) -> Result<(), Error> {
-        self.queue_kernel(kernel, shape, arguments, |backend, stream, arguments| {
+        self.queue_kernel(kernel, shape, arguments.list().as_ref(), |backend, stream, arguments| {
             backend.launch(stream, kernel.handle, shape, arguments)
         })
     }
@@ -621,22 +646,22 @@ impl Gpu {
     ///
     /// # Errors
     /// Those of [`Gpu::launch`].
-    pub(crate) fn launch_early(
+    pub(crate) fn launch_early<A: KernelArguments>(
         &self,
-        kernel: &Kernel,
+        kernel: &Kernel<A::Kernel>,
         shape: Shape,
-        arguments: &[Argument],
+        arguments: A,
     ) -> Result<(), Error> {
-        self.queue_kernel(kernel, shape, arguments, |backend, stream, arguments| {
+        self.queue_kernel(kernel, shape, arguments.list().as_ref(), |backend, stream, arguments| {
             backend.launch_early(stream, kernel.handle, shape, arguments)
         })
     }
 
     // Hand the arguments to a launch
     /// Does a `launch` with its arguments, unless the grid is empty.
-    fn queue_kernel(
+    fn queue_kernel<A>(
         &self,
-        kernel: &Kernel,
+        kernel: &Kernel<A>,
         shape: Shape,
         arguments: &[Argument],
         launch: impl FnOnce(&dyn Backend, u64, &mut [u64]) -> Result<(), Error>,
@@ -801,7 +826,7 @@ impl Gpu {
         lengths: &[usize],
         batch: usize,
     ) -> Result<Fft<Complex<T>>, Error> {
-        self.plan::<T, _, _>(Kind::Inverse, lengths, batch)
+        self.plan::<T, _, _>(TransformKind::Inverse, lengths, batch)
     }
 
     /// A plan of transforms of complex numbers, exponent −2πi, not normalised.
@@ -810,7 +835,7 @@ impl Gpu {
         lengths: &[usize],
         batch: usize,
     ) -> Result<Fft<Complex<T>>, Error> {
-        self.plan::<T, _, _>(Kind::Forward, lengths, batch)
+        self.plan::<T, _, _>(TransformKind::Forward, lengths, batch)
     }
 
     // Plan transforms of real fields
@@ -820,7 +845,7 @@ impl Gpu {
         lengths: &[usize],
         batch: usize,
     ) -> Result<Fft<T, Complex<T>>, Error> {
-        self.plan::<T, _, _>(Kind::FromReal, lengths, batch)
+        self.plan::<T, _, _>(TransformKind::FromReal, lengths, batch)
     }
 
     /// A plan of their inverse, exponent +2πi, not normalised; the spectrum is overwritten.
@@ -829,18 +854,18 @@ impl Gpu {
         lengths: &[usize],
         batch: usize,
     ) -> Result<Fft<Complex<T>, T>, Error> {
-        self.plan::<T, _, _>(Kind::ToReal, lengths, batch)
+        self.plan::<T, _, _>(TransformKind::ToReal, lengths, batch)
     }
 
     // Plan so many transforms
     fn plan<T: Real, I, O>(
         &self,
-        kind: Kind,
+        kind: TransformKind,
         lengths: &[usize],
         batch: usize,
     ) -> Result<Fft<I, O>, Error> {
         let double = T::PRECISION == Precision::F64;
-        let transforms = Transforms { lengths: lengths.to_vec(), batch, kind, double };
+        let transforms = TransformBatch { lengths: lengths.to_vec(), batch, kind, double };
         let numbers = transforms.numbers();
         numbers.into_iter().try_for_each(|len| self.bytes_of::<Complex<T>>(len).map(drop))?;
         let (_guard, backend, stream) = self.queue.enter();
@@ -909,7 +934,7 @@ impl Gpu {
         let fits =
             [a.len, b.len, c.len] == [[rows, inner], [inner, columns], [rows, columns]].map(count);
         assert!(fits, "matrices fit their product");
-        let product = Operation::Multiply(Product {
+        let product = Operation::Multiply(MatrixProduct {
             double: T::PRECISION == Precision::F64,
             shape: [rows, columns],
             inner,
@@ -1016,20 +1041,30 @@ pub(crate) fn emulated(count: usize) -> Vec<Gpu> {
     emulators.map(|it| Gpu::new(it).unwrap()).collect()
 }
 
-/// The emulated device and all CUDA devices of this machine; prints on the standard error why there are none.
+/// All CUDA devices of this machine; where there are none, a message on the standard error.
+///
+/// # Panics
+/// Where there are none, and the variable `LENSLET_REQUIRE_CUDA` is set.
+#[cfg(test)]
+pub(crate) fn cuda_devices() -> Vec<Gpu> {
+    let required = std::env::var_os("LENSLET_REQUIRE_CUDA").is_some();
+    super::engine::open_gpus(super::Device::Cuda(None)).unwrap_or_else(|reason| {
+        assert!(!required, "no graphics processor: {reason}");
+        eprintln!("skipped on a graphics processor: {reason}");
+        Vec::new()
+    })
+}
+
+/// The emulated device and all CUDA devices of this machine.
 #[cfg(test)]
 pub(crate) fn test_backends() -> Vec<Gpu> {
-    let mut gpus = emulated(1);
-    match super::engine::open_gpus(super::Device::Cuda(None)) {
-        Ok(devices) => gpus.extend(devices),
-        Err(reason) => eprintln!("skipped on a graphics processor: {reason}"),
-    }
-    gpus
+    [emulated(1), cuda_devices()].concat()
 }
 
 // Tests of the seam
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use super::kernels::kernels;
     use super::*;
     use crate::error::Invalid;
 
@@ -1042,21 +1077,29 @@ mod tests {
         headers: &[],
     };
 
+    kernels! {
+        /// Kernel of a line.
+        struct LineKernels in LINE {
+            /// y = a x + b i.
+            line: Line<T> { x: [T] as "REAL", y: [T] as "REAL", n: usize, a: f32 as "REAL", b: f64 }
+        }
+    }
+
     // Queue a line
     /// The kernel of `LINE`.
-    fn line(gpu: &Gpu) -> Kernel {
-        gpu.program::<f32>(&LINE, &[]).and_then(|program| program.kernel("line")).unwrap()
+    fn line(gpu: &Gpu) -> LineKernels<f32> {
+        LineKernels::load(gpu, &[]).unwrap()
     }
 
     /// Queues y ← 3 x + i / 4 for the first `n` numbers.
     fn queue<'a>(
-        (gpu, kernel): (&Gpu, &Kernel),
-        x: impl Into<Argument<'a>>,
-        y: impl Into<Argument<'a>>,
+        (gpu, kernels): (&Gpu, &LineKernels<f32>),
+        x: impl Into<BufferView<'a, f32>>,
+        y: impl Into<BufferView<'a, f32>>,
         n: usize,
     ) -> Result<(), Error> {
-        let arguments = [x.into(), y.into(), n.into(), 3f32.into(), 0.25f64.into()];
-        gpu.launch(kernel, Shape::over(n, 128, [1, 1]), &arguments)
+        let arguments = Line { x: x.into(), y: y.into(), n, a: 3.0, b: 0.25 };
+        gpu.launch(&kernels.line, Shape::over(n, 128, [1, 1]), arguments)
     }
 
     /// What that gives.
@@ -1081,7 +1124,7 @@ mod tests {
                 (1000, 4000, false)
             );
             let program = gpu.program::<f32>(&LINE, &[]).unwrap();
-            assert!(program.kernel("circle").is_err());
+            assert!(program.kernel::<()>("circle").is_err());
             let line = line(&gpu);
             let queue = |n: usize| queue((&gpu, &line), &x_on_device, &y_on_device, n);
             // Check what was and what was not done
@@ -1250,7 +1293,9 @@ mod tests {
             assert!(panics(&|| assert!(small.view(..=usize::MAX).is_empty())));
             let line = line(&gpu);
             let shape = Shape { grid: [1 << 32, 1, 1], block: 1, shared: 0 };
-            let error = gpu.launch(&line, shape, &[]).unwrap_err().to_string();
+            let (x, y) = (gpu.zeros::<f32>(1).unwrap(), gpu.zeros::<f32>(1).unwrap());
+            let arguments = Line { x: x.view(..), y: y.view(..), n: 1, a: 1.0, b: 0.0 };
+            let error = gpu.launch(&line.line, shape, arguments).unwrap_err().to_string();
             assert!(error.contains("above 2147483647"), "{error}");
         }
     }
@@ -1371,6 +1416,86 @@ mod tests {
                 let sum: f64 = (0..inner).map(|k| a(j, k) * b(k, i)).sum();
                 assert_eq!(value.in_double(), 2.0 * sum + 3.0 * i as f64, "{transposed:?}");
             }
+        }
+    }
+
+    // Matrices with known factors
+    /// An upper triangular matrix R with a positive diagonal.
+    pub(crate) fn root(i: usize, j: usize) -> f64 {
+        match i.cmp(&j) {
+            std::cmp::Ordering::Less => 0.5 * ((3 * i + 7 * j) as f64).cos() / (1 + j - i) as f64,
+            std::cmp::Ordering::Equal => 2.0 + (i % 3) as f64,
+            std::cmp::Ordering::Greater => 0.0,
+        }
+    }
+
+    /// RᵗR.
+    pub(crate) fn squared(i: usize, j: usize) -> f64 {
+        (0..=i.min(j)).map(|k| root(k, i) * root(k, j)).sum()
+    }
+
+    /// An orthogonal matrix Q of this order, symmetric: a reflection.
+    pub(crate) fn reflection(order: usize, i: usize, j: usize) -> f64 {
+        let v = |k: usize| 1.0 + (k as f64).sin();
+        let square: f64 = (0..order).map(|k| v(k) * v(k)).sum();
+        f64::from(i == j) - 2.0 * v(i) * v(j) / square
+    }
+
+    /// Q Λ Q, with the eigenvalues 1, 2, 3 …
+    pub(crate) fn reflected(order: usize) -> Vec<f64> {
+        let q: Vec<f64> =
+            (0..order * order).map(|k| reflection(order, k / order, k % order)).collect();
+        let entry = |i: usize, j: usize| {
+            let terms = (0..order).map(|k| (k + 1) as f64 * q[i * order + k] * q[j * order + k]);
+            terms.sum()
+        };
+        (0..order * order).map(|k| entry(k / order, k % order)).collect()
+    }
+
+    /// Rounding errors of numbers T that grow with the size of a matrix.
+    pub(crate) fn bound<T: Real>() -> f64 {
+        if T::PRECISION == Precision::F64 { 1e-10 } else { 2e-3 }
+    }
+
+    // Take known matrices apart
+    fn check_factors<T: Real>(gpu: &Gpu) {
+        const N: usize = 70;
+        let upload = |entry: &dyn Fn(usize) -> f64| {
+            gpu.upload(&(0..N * N).map(|k| T::of(entry(k))).collect::<Vec<_>>()).unwrap()
+        };
+        let matrix = upload(&|k| squared(k / N, k % N));
+        assert_eq!(gpu.cholesky(&matrix, N).unwrap(), None);
+        for (k, value) in matrix.read().unwrap().into_iter().enumerate() {
+            let (i, j) = (k / N, k % N);
+            let error = (value.in_double() - root(i, j)).abs();
+            assert!(i > j || error < bound::<T>(), "{i}, {j}: {error:e}");
+        }
+        // The pivot that is made negative is the first that fails.
+        let broken = upload(&|k| squared(k / N, k % N) - if k == 41 * N + 41 { 99.0 } else { 0.0 });
+        assert_eq!(gpu.cholesky(&broken, N).unwrap(), Some(41));
+        // Find known eigenvectors
+        if gpu.require_factors(true).is_err() {
+            return;
+        }
+        let entries = reflected(N);
+        let vectors = upload(&|k| entries[k]);
+        let values = gpu.eigenvectors(&vectors, N).unwrap();
+        let vectors = vectors.read().unwrap();
+        for (k, (value, vector)) in values.into_iter().zip(vectors.chunks(N)).enumerate() {
+            assert!((value.in_double() - (k + 1) as f64).abs() < N as f64 * bound::<T>());
+            let along = vector.iter().enumerate();
+            let along: f64 = along.map(|(j, x)| x.in_double() * reflection(N, k, j)).sum();
+            assert!((along.abs() - 1.0).abs() < bound::<T>(), "{k}: {along}");
+        }
+    }
+
+    // Take known matrices apart in two queues
+    #[test]
+    fn factors_and_eigenvectors_are_known_ones() {
+        for gpu in test_backends() {
+            check_factors::<f64>(&gpu);
+            check_factors::<f32>(&gpu.stream().unwrap());
+            check_factors::<f64>(&gpu.stream().unwrap());
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) mod temporary;
 
 pub use self::calibration::{CostKind, Speed};
 pub use self::dispatch::threads;
-pub(crate) use self::dispatch::{Workers, dispatch, dispatch_in_runs, gather, start_threads};
+pub(crate) use self::dispatch::{Workers, dispatch, dispatch_in_runs, gather, lock, start_threads};
 pub use self::engine::Engine;
 pub use self::gpu::{Buffer, Gpu};
 pub(crate) use self::memory::refuse_beyond_memory;

@@ -2,6 +2,7 @@
 //! Rank groups: a thread for each device of this process, watched by the thread that started them.
 
 // Imports of a rank group
+use super::dispatch::lock;
 use super::gpu::{Gpu, rank::Rank};
 use super::rank_info::{Peers, RankInfo};
 use crate::error::Error;
@@ -10,7 +11,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -99,7 +100,7 @@ impl RankGroup {
     /// Rendezvous with the other processes, if there are any; the first call waits for them.
     fn rendezvous(&self) -> Result<Option<Arc<dyn Peers>>, Error> {
         let Some(rank_info) = &self.rank_info else { return Ok(None) };
-        let mut rendezvous = self.rendezvous.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rendezvous = lock(&self.rendezvous);
         if rendezvous.is_none() {
             *rendezvous = Some(connect(rank_info)?);
         }
@@ -126,7 +127,7 @@ impl RankGroup {
             error
         };
         rendezvous.into_iter().for_each(|rendezvous| rendezvous.set_over(false));
-        let mut known = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.members);
         let members = std::mem::take(&mut *known);
         let identifier = match members.is_empty() {
             true => identifier(gpus, rendezvous).map_err(failed)?,
@@ -312,7 +313,10 @@ fn cause(error: Error, rendezvous: Option<&dyn Peers>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::emulated;
+    use crate::device::collective::BlockCyclic;
+    use crate::device::gpu::tests::{bound, reflected, reflection, root, squared};
+    use crate::device::gpu::{cuda_devices, emulated};
+    use crate::numerics::real::Real;
     use crate::watch::unwatched;
 
     #[test]
@@ -350,5 +354,102 @@ mod tests {
         });
         let said = rank_group.work(&gpus, &unwatched, &panics).unwrap_err().to_string();
         assert!(said.contains("panicked"), "{said}");
+    }
+
+    // Groups of devices of a test
+    /// Two emulated devices; the first device of CUDA alone, and all of them, where libraries join them.
+    ///
+    /// # Panics
+    /// Where a library is missing, and the variable `LENSLET_REQUIRE_RANKS` is set.
+    fn groups() -> Vec<Vec<Gpu>> {
+        let (mut groups, gpus) = (vec![emulated(2)], cuda_devices());
+        let required = std::env::var_os("LENSLET_REQUIRE_RANKS").is_some();
+        match gpus.iter().try_for_each(Gpu::require_joining) {
+            Ok(()) => {
+                groups.push(gpus.iter().take(1).cloned().collect());
+                groups.extend((gpus.len() > 1).then_some(gpus));
+            }
+            Err(reason) => {
+                assert!(!required, "no ranks: {reason}");
+                eprintln!("skipped with ranks: {reason}");
+            }
+        }
+        groups.retain(|gpus| !gpus.is_empty());
+        groups
+    }
+
+    // Work of one rank on known matrices
+    /// The largest errors of a factor, of solutions, of eigenvalues and eigenvectors, and of a sum that was broadcast.
+    fn errors<T: Real>(member: &Rank) -> Result<[f64; 4], Error> {
+        const N: usize = 300;
+        let (gpu, [rank, ranks]) = (member.gpu(), member.place());
+        let deal = BlockCyclic::new(N, [rank, ranks]);
+        let here: Vec<usize> = deal.tiles().flatten().collect();
+        let upload = |rows: usize, entry: &dyn Fn(usize, usize) -> f64| {
+            let of_row = |i: usize| here.iter().map(move |&j| T::of(entry(i, j)));
+            gpu.upload(&(0..rows).flat_map(of_row).collect::<Vec<_>>())
+        };
+        let largest = |values: &[T], entry: &dyn Fn(usize, usize) -> f64| {
+            values.iter().enumerate().fold(0.0f64, |largest, (k, value)| {
+                let (i, j) = (k / here.len(), here[k % here.len()]);
+                largest.max((value.in_double() - entry(i, j)).abs())
+            })
+        };
+        // Factorise and solve
+        let matrix = upload(N, &squared)?;
+        assert_eq!(member.cholesky(&matrix, &deal)?, None);
+        let upper = matrix.read()?.into_iter().enumerate();
+        let upper: Vec<T> = upper
+            .map(|(k, x)| if k / here.len() > here[k % here.len()] { T::zero() } else { x })
+            .collect();
+        let solution = |k: usize, j: usize| ((k + 2 * j) as f64).cos();
+        let right = |k: usize, j: usize| (0..N).map(|l| solution(k, l) * squared(l, j)).sum();
+        let rows = upload(3, &right)?;
+        member.solve(&matrix, &deal, &rows)?;
+        let found = [largest(&upper, &root), largest(&rows.read()?, &solution)];
+        // Find eigenvectors of all ranks
+        let mut worst = 0.0f64;
+        if gpu.require_factors(true).is_ok() {
+            let entries = reflected(N);
+            let matrix = upload(N, &|i, j| entries[i * N + j])?;
+            let (values, vectors) = member.eigenvectors(&matrix, &deal)?;
+            let vectors = vectors.read()?;
+            for (k, value) in values.into_iter().enumerate() {
+                let row = &vectors[k * here.len()..(k + 1) * here.len()];
+                let with = |sign: f64| {
+                    let terms = row.iter().zip(&here);
+                    let term = |(x, &j): (&T, &usize)| x.in_double() - sign * reflection(N, k, j);
+                    terms.map(term).fold(0.0, |m: f64, x| m.max(x.abs()))
+                };
+                let error = (value.in_double() / (k + 1) as f64 - 1.0).abs();
+                worst = worst.max(error).max(with(1.0).min(with(-1.0)));
+            }
+        }
+        // Sum and broadcast numbers of ranks
+        let numbers = gpu.upload(&[T::of((rank + 1) as f64); 5])?;
+        member.sum(&numbers)?;
+        let sum = (ranks * (ranks + 1) / 2) as f64;
+        let own = gpu.upload(&[T::of(rank as f64); 7])?;
+        member.broadcast(own.view(2..), ranks - 1)?;
+        let wrong = numbers.read()?.iter().any(|x| x.in_double() != sum)
+            || own.read()?[2..].iter().any(|x| x.in_double() != (ranks - 1) as f64)
+            || own.read()?[..2].iter().any(|x| x.in_double() != rank as f64);
+        Ok([found[0], found[1], worst, f64::from(wrong)])
+    }
+
+    // Share known matrices
+    #[test]
+    fn ranks_share_known_matrices() {
+        for gpus in groups() {
+            let rank_group = RankGroup::default();
+            let double: Arc<RankTask<[f64; 4]>> = Arc::new(|member, _| errors::<f64>(member));
+            let single: Arc<RankTask<[f64; 4]>> = Arc::new(|member, _| errors::<f32>(member));
+            for (task, bound) in [(double, bound::<f64>()), (single, bound::<f32>())] {
+                let found = rank_group.work(&gpus, &unwatched, &task).unwrap();
+                assert_eq!(found.len(), gpus.len());
+                let name = gpus[0].name();
+                assert!(found.as_flattened().iter().all(|&x| x < bound), "{name}: {found:?}");
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@
 use super::authentication::{
     LONGEST_LINE, LineReader, Secret, random_text, read_private_file, write_private_file,
 };
+use super::dispatch::lock;
 use super::rank_info::{Peers, RankInfo};
 use crate::error::{Error, escaped};
 use std::collections::VecDeque;
@@ -12,7 +13,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
@@ -49,11 +50,6 @@ struct PeerStatus {
 struct Announced {
     shared: Option<Vec<u8>>,
     lost: Option<String>,
-}
-
-/// Locks, also after a thread panicked with the lock.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 // Options of a rendezvous

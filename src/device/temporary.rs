@@ -1,9 +1,10 @@
 // Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
 //! The temporary files of this process, so that they can be removed where it ends early.
 
+use super::dispatch::lock;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 // List of temporary files
 static FILES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -20,7 +21,7 @@ pub(crate) fn listed<T, E>(
     start: impl FnOnce() -> Result<T, E>,
     path: impl FnOnce(&T) -> &Path,
 ) -> Result<(T, ListedFile), E> {
-    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut files = lock(&FILES);
     let file = start()?;
     let path = path(&file).to_path_buf();
     files.insert(path.clone());
@@ -29,7 +30,7 @@ pub(crate) fn listed<T, E>(
 
 impl Drop for ListedFile {
     fn drop(&mut self) {
-        FILES.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        lock(&FILES).remove(&self.0);
     }
 }
 

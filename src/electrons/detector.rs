@@ -117,13 +117,13 @@ pub struct Detectors {
 struct Areas {
     /// The ring of each frequency (k_y, k_x), or `rings` for a corner.
     ring_of: Vec<u32>,
-    annuli: Vec<Area>,
+    annuli: Vec<AnnulusArea>,
     segmented: Vec<Vec<Vec<u32>>>,
 }
 
 /// Where an annulus is.
 #[derive(Debug, Clone)]
-enum Area {
+enum AnnulusArea {
     Rings(Range<usize>),
     Frequencies(Vec<u32>),
 }
@@ -227,8 +227,8 @@ impl Detectors {
         let corners = rings.pop().unwrap_or(0.0);
         let sum = |area: &Vec<u32>| area.iter().map(|&k| intensity[k as usize]).sum();
         let annuli = areas.annuli.iter().map(|area| match area {
-            Area::Rings(range) => rings[range.clone()].iter().sum(),
-            Area::Frequencies(list) => sum(list),
+            AnnulusArea::Rings(range) => rings[range.clone()].iter().sum(),
+            AnnulusArea::Frequencies(list) => sum(list),
         });
         let annuli = annuli.collect();
         let segmented = areas.segmented.iter().map(|s| s.iter().map(sum).collect()).collect();
@@ -253,11 +253,11 @@ impl Detectors {
 // Frequencies of an annulus
 impl Annulus {
     /// Its rings, or which of the `places` \[mrad\] it holds. A slack of 1e-9 of a ring is for the rounding of an angle such as 0.3.
-    fn area(&self, places: &[[f64; 2]], width: f64) -> Area {
+    fn area(&self, places: &[[f64; 2]], width: f64) -> AnnulusArea {
         if self.exact {
-            return Area::Frequencies(within(places, self.inner, self.outer).collect());
+            return AnnulusArea::Frequencies(within(places, self.inner, self.outer).collect());
         }
-        Area::Rings(self.rings(width))
+        AnnulusArea::Rings(self.rings(width))
     }
 
     /// Its rings.

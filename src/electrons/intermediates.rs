@@ -19,7 +19,7 @@ use num_complex::{Complex, Complex64};
 // Things kept beside readings
 /// What may be kept of a scan besides its readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beside {
+pub enum Intermediate {
     /// The potential of all slices: `potential` (x, y, slice) \[V Å\].
     Potential,
     /// The compact S-matrix of PRISM: `smatrix` (beam, x, y), complex, and `smatrix_beams` (beam, axis) \[1/Å\].
@@ -36,7 +36,7 @@ impl StemPlan {
     /// `Invalid` where there is no S-matrix, or a signal of that name already; `Cancelled`.
     pub fn keep<T>(
         &self,
-        beside: Beside,
+        beside: Intermediate,
         signals: &mut DataSet<'static>,
         watch: &dyn Watch,
     ) -> Result<(), Error>
@@ -45,12 +45,12 @@ impl StemPlan {
         Complex<T>: Element,
     {
         match beside {
-            Beside::Potential => {
+            Intermediate::Potential => {
                 check(watch)?;
                 Ok(signals.insert(potential_signal::<T>(&self.potential(0)?)?)?)
             }
-            Beside::Probe => self.keep_probes::<T>(signals),
-            Beside::SMatrix => self.keep_matrix::<T>(signals, watch),
+            Intermediate::Probe => self.keep_probes::<T>(signals),
+            Intermediate::SMatrix => self.keep_matrix::<T>(signals, watch),
         }
     }
 
@@ -107,14 +107,16 @@ impl StemPlan {
 
     // Memory of things beside readings
     /// Bytes that keeping something takes at most.
-    pub fn bytes_beside(&self, beside: Beside, precision: Precision) -> u64 {
+    pub fn bytes_beside(&self, beside: Intermediate, precision: Precision) -> u64 {
         let number = if precision == Precision::F64 { 8 } else { 4 };
         let points = |grid: &WaveGrid| grid.points().iter().product::<usize>() as u64;
         let (options, all) = (self.options(), points(&self.options().grid));
         match beside {
-            Beside::Potential => all * options.slicing.count() as u64 * (8 + number),
-            Beside::Probe => points(self.grid()) * options.defoci.len() as u64 * (32 + 2 * number),
-            Beside::SMatrix => {
+            Intermediate::Potential => all * options.slicing.count() as u64 * (8 + number),
+            Intermediate::Probe => {
+                points(self.grid()) * options.defoci.len() as u64 * (32 + 2 * number)
+            }
+            Intermediate::SMatrix => {
                 let Ok(Some((prism, _))) = self.prism() else { return 0 };
                 let beams = prism.beams() as u64;
                 let slices = options.slicing.count() as u64 * all * 2 * number;
@@ -197,7 +199,7 @@ mod tests {
          [beam]\nenergy_kev = 100.0\nsemi_angle = 24.0\ndefocus = [0.0, 40.0]\n[scan]\nwindow = [[0.5, 5.43], [0.2, 2.0]]\nstep = [1.0, 0.7]\n\
          [method]\nalgorithm = 'prism'\ninterpolation = [2, 1]\ninterpolation_check = 'warn'\n[detector]\nbin = 4.0\n";
 
-    fn kept(text: &str, beside: Beside) -> (StemPlan, Result<DataSet<'static>, Error>) {
+    fn kept(text: &str, beside: Intermediate) -> (StemPlan, Result<DataSet<'static>, Error>) {
         let file = SampleFile::from_toml(text, "book/systems/small.toml").unwrap();
         let (plan, mut signals) = (file.plan().unwrap(), DataSet::default());
         let done = plan.keep::<f64>(beside, &mut signals, &unwatched);
@@ -213,14 +215,14 @@ mod tests {
     // Kept potentials and probes
     #[test]
     fn potentials_and_probes_are_kept() {
-        let (plan, signals) = kept(SMALL, Beside::Potential);
+        let (plan, signals) = kept(SMALL, Intermediate::Potential);
         let signals = signals.unwrap();
         let kept = signals.iter().next().unwrap();
         let Some(TypedArray::F64(values)) = kept.array() else { unreachable!("real numbers") };
         assert_eq!((kept.name(), values.shape()), ("potential", &[48, 32, 4][..]));
         let slice = plan.potential(0).unwrap().slice(2);
         assert!(slice[[9, 13]] != slice[[13, 9]] && values[[13, 9, 2]] == slice[[9, 13]]);
-        assert!(plan.bytes_beside(Beside::Potential, Precision::F32) >= 48 * 32 * 4 * 12);
+        assert!(plan.bytes_beside(Intermediate::Potential, Precision::F32) >= 48 * 32 * 4 * 12);
         let (plan, signals) = kept_probes();
         let probes = complex(&signals, "probe");
         assert_eq!(probes.shape(), [2, 24, 32]);
@@ -241,21 +243,21 @@ mod tests {
     }
 
     fn kept_probes() -> (StemPlan, DataSet<'static>) {
-        let (plan, signals) = kept(SMALL, Beside::Probe);
+        let (plan, signals) = kept(SMALL, Intermediate::Probe);
         (plan, signals.unwrap())
     }
 
     // A kept matrix is made of waves
     #[test]
     fn a_kept_matrix_makes_the_waves_of_probes() {
-        let (plan, signals) = kept(SMALL, Beside::SMatrix);
+        let (plan, signals) = kept(SMALL, Intermediate::SMatrix);
         let signals = signals.unwrap();
         let matrix = complex(&signals, "smatrix");
         let list = signals.get("smatrix_beams").unwrap();
         let Some(TypedArray::F64(list)) = list.array() else { unreachable!("real numbers") };
         let beams = list.shape()[0];
         assert_eq!((matrix.shape(), list.shape()), (&[beams, 24, 16][..], &[beams, 2][..]));
-        assert!(beams > 4 && plan.bytes_beside(Beside::SMatrix, Precision::F64) > 0);
+        assert!(beams > 4 && plan.bytes_beside(Intermediate::SMatrix, Precision::F64) > 0);
         // A beam behind the specimen, sample by sample
         let options = plan.options();
         let b = beams - 1;
@@ -277,13 +279,13 @@ mod tests {
             assert!((sum / (24.0 * 16.0) - matrix[[b, i, j]]).norm() < 1e-12);
         }
         let multislice = SMALL.replace("'prism'", "'multislice'");
-        let refused = kept(&multislice, Beside::SMatrix).1.unwrap_err().to_string();
+        let refused = kept(&multislice, Intermediate::SMatrix).1.unwrap_err().to_string();
         assert!(
             refused.starts_with("save = smatrix: expected a scan whose algorithm"),
             "{refused}"
         );
         let (plan, mut signals) = kept_probes();
-        let again = plan.keep::<f32>(Beside::Probe, &mut signals, &unwatched);
+        let again = plan.keep::<f32>(Intermediate::Probe, &mut signals, &unwatched);
         assert!(again.is_err());
     }
 }

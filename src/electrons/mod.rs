@@ -42,6 +42,6 @@ mod checkpoint;
 #[cfg(feature = "files")]
 pub(crate) mod intermediates;
 #[cfg(feature = "files")]
-pub use intermediates::Beside;
+pub use intermediates::Intermediate;
 pub(crate) mod comparison;
 pub use comparison::{Comparison, DetectorError};

@@ -16,13 +16,13 @@ use std::{f64::consts::PI, ops::Range, sync::Arc};
 
 // Transforms along one axis
 /// Transforms along one axis, neither divided by the number of samples.
-struct Transforms<T> {
+struct AxisTransforms<T> {
     points: usize,
     forward: Arc<dyn Fft<T>>,
     inverse: Arc<dyn Fft<T>>,
 }
 
-impl<T: Real> Transforms<T> {
+impl<T: Real> AxisTransforms<T> {
     fn new(points: usize) -> Self {
         let (forward, inverse) = T::plan_complex(points);
         Self { points, forward, inverse }
@@ -92,7 +92,7 @@ pub struct Multislice<T> {
     thickness: f64,
     /// Of the beam \[rad\].
     tilt: [f64; 2],
-    along: [Transforms<T>; 2],
+    along: [AxisTransforms<T>; 2],
     /// (k_x, k_y), over the samples along y.
     propagator: Vec<Complex<T>>,
 }
@@ -105,7 +105,7 @@ impl<T: Real> Multislice<T> {
     /// `Invalid` where the thickness is not a length.
     pub fn new(grid: WaveGrid, beam: &Beam, thickness: f64) -> Result<Self, Invalid> {
         positive("slice_thickness", thickness)?;
-        let along = grid.points().map(Transforms::new);
+        let along = grid.points().map(AxisTransforms::new);
         let (wavelength, interaction) = (beam.wavelength(), beam.interaction());
         let (tilt, propagator) = ([0.0; 2], Vec::new());
         Self { grid, wavelength, interaction, thickness, tilt, along, propagator }.tilted(tilt)
@@ -208,7 +208,7 @@ impl<T: Real> Multislice<T> {
     /// Takes a batch of waves (wave, k_y, k_x) through slices.
     fn follow(&self, mut batch: ArrayViewMut3<'_, Complex<T>>, slices: &[Transmission<T>]) {
         let ny = self.grid.points()[1];
-        let mut room = Workspace::new(self, batch.len_of(Axis(0)));
+        let mut room = WaveWorkspace::new(self, batch.len_of(Axis(0)));
         let of_wave = self.grid.points()[0] / 2 * ny;
         for (own, wave) in room.waves.chunks_exact_mut(of_wave).zip(batch.outer_iter()) {
             turn_in(own, wave, ny);
@@ -225,7 +225,7 @@ impl<T: Real> Multislice<T> {
 
     // Transmit lines of a batch
     /// The first pass: to real space along x, the transmission, and back.
-    fn transmit(&self, room: &mut Workspace<T>, slice: &Transmission<T>) {
+    fn transmit(&self, room: &mut WaveWorkspace<T>, slice: &Transmission<T>) {
         let nx = self.grid.points()[0];
         for (block, through) in slice.0.chunks(LINES * nx).enumerate() {
             if through.len() == LINES * nx {
@@ -239,13 +239,13 @@ impl<T: Real> Multislice<T> {
     /// The first pass for `N` lines from `first` on.
     fn transmit_lines<const N: usize>(
         &self,
-        room: &mut Workspace<T>,
+        room: &mut WaveWorkspace<T>,
         first: usize,
         through: &[Complex<T>],
     ) {
         let (sides, along) = (self.grid.points(), &self.along[0]);
         let [nx, ny] = sides;
-        let Workspace { waves, lines, scratch } = room;
+        let WaveWorkspace { waves, lines, scratch } = room;
         let lines = &mut lines[..through.len()];
         for wave in waves.chunks_exact_mut(nx / 2 * ny) {
             let (low, high) = wave.split_at_mut(nx / 4 * ny);
@@ -263,7 +263,7 @@ impl<T: Real> Multislice<T> {
 
     // Spread columns of a batch
     /// The second pass: to frequencies along y, the propagator, and, where the wave goes `on`, back to samples.
-    fn spread(&self, room: &mut Workspace<T>, on: bool) {
+    fn spread(&self, room: &mut WaveWorkspace<T>, on: bool) {
         let ([nx, ny], along) = (self.grid.points(), &self.along[1]);
         for wave in room.waves.chunks_exact_mut(nx / 2 * ny) {
             let factors = self.propagator.chunks_exact(ny / 2);
@@ -332,17 +332,17 @@ impl<T: Real> Multislice<T> {
 const LINES: usize = 8;
 
 /// Memory that a thread works in.
-struct Workspace<T> {
+struct WaveWorkspace<T> {
     /// A batch of waves: (wave, k_x, y).
     waves: Vec<Complex<T>>,
     lines: Vec<Complex<T>>,
     scratch: Vec<Complex<T>>,
 }
 
-impl<T: Real> Workspace<T> {
+impl<T: Real> WaveWorkspace<T> {
     fn new(multislice: &Multislice<T>, waves: usize) -> Self {
         let [nx, ny] = multislice.grid.points();
-        let scratch = multislice.along.iter().map(Transforms::scratch).max().unwrap_or(0);
+        let scratch = multislice.along.iter().map(AxisTransforms::scratch).max().unwrap_or(0);
         let zeros = |length| vec![Complex::default(); length];
         Self {
             waves: zeros(waves * nx / 2 * ny),

@@ -428,23 +428,23 @@ impl SampleSummary {
 }
 
 // Signals of a scan
-impl StemPlan {
-    /// The readings as calibrated signals, [finished](Finishing): `annular` (x, y, ring), `annulus_0`, … (x, y), `segmented_1`, … (x, y, sector), `centre_of_mass` (x, y, axis) \[1/Å\], `idpc` (x, y) \[rad\] and `four_d` (x, y, q_x, q_y), and where phonons have been averaged
+impl StemReadings {
+    /// The readings of a `plan` as a data set with coordinates, [finished](Finishing): `annular` (x, y, ring), `annulus_0`, … (x, y), `segmented_1`, … (x, y, sector), `centre_of_mass` (x, y, axis) \[1/Å\], `idpc` (x, y) \[rad\] and `four_d` (x, y, q_x, q_y), and where phonons have been averaged
     /// `standard_error` of the rings, `standard_error_annulus_0` and so on of the others but `idpc`; with an axis of `defocus` before those, and of `thickness` after that, where there are
     /// several \[Å\]. Numbers are in the precision `T`.
     ///
     /// # Errors
     /// `Invalid` where readings are not of this whole plan, or a centre of mass is to be integrated that was not read; `NotFinite` where one is no number.
-    pub fn signals<T: Real + ArrayElement>(
+    pub fn to_data_set<T: Real + ArrayElement>(
         &self,
-        readings: &StemReadings,
+        plan: &StemPlan,
         finishing: &Finishing,
     ) -> Result<DataSet<'static>, Error> {
-        let (finished, options) = (finishing.finish(self, readings)?, self.options());
-        let (values, errors) = (self.detectors().values(), finished.standard_error());
+        let (finished, options) = (finishing.finish(plan, self)?, plan.options());
+        let (values, errors) = (plan.detectors().values(), finished.standard_error());
         let series = series(&options.defoci, &options.ends, &options.slicing)?;
         let means = finished.mean.axis_chunks_iter(NdAxis(1), values).collect();
-        let all = Columns { plan: self, means, series: &series };
+        let all = Columns { plan, means, series: &series };
         let mut signals = DataSet::default();
         all.add_to::<T>(&mut signals, finishing)?;
         if let Some(errors) = errors {
@@ -452,10 +452,12 @@ impl StemPlan {
             all.add_errors_to::<T>(&mut signals, &errors)?;
         }
         note_series(&mut signals, &series)?;
-        self.instrument().add_to(&mut signals)?;
+        plan.instrument().add_to(&mut signals)?;
         Ok(signals)
     }
+}
 
+impl StemPlan {
     /// The beam of this scan, as files describe it.
     fn instrument(&self) -> Instrument {
         let Probe { beam, semi_angle, .. } = &self.options().probe;
@@ -498,7 +500,7 @@ struct Columns<'a> {
 }
 
 /// A signal's name, its columns in their order, and what they are.
-struct Part {
+struct SignalColumns {
     name: String,
     columns: Vec<usize>,
     axes: Vec<(Coordinate, usize)>,
@@ -509,7 +511,7 @@ impl Columns<'_> {
     fn signal<T: Real + ArrayElement>(
         &self,
         name: &str,
-        part: &Part,
+        part: &SignalColumns,
         values: &[ArrayView2<'_, f64>],
     ) -> Result<Variable<'static>, Error> {
         let (scan, mut axes) = (&self.plan.options().scan, self.series.to_vec());
@@ -534,13 +536,13 @@ impl Columns<'_> {
 
     // All parts of a row
     /// What a row has, but for the centre of mass.
-    fn parts(&self) -> Result<Vec<Part>, Invalid> {
+    fn parts(&self) -> Result<Vec<SignalColumns>, Invalid> {
         let detectors = self.plan.detectors();
         let (layout, options) = (detectors.layout(), detectors.options());
         let per_mrad = self.plan.options().probe.beam.frequency(1.0);
         let angle = Coordinate::signal("angle", "mrad", options.bin / 2.0, options.bin)?;
         let rings = vec![(angle.also("q", "1/Å", per_mrad)?, layout.rings.len())];
-        let part = |name: &str, columns: Range<usize>, axes| Part {
+        let part = |name: &str, columns: Range<usize>, axes| SignalColumns {
             name: name.into(),
             columns: columns.collect(),
             axes,
@@ -557,7 +559,7 @@ impl Columns<'_> {
             let columns = (0..layout.pattern.len())
                 .map(|k| layout.pattern.start + k % y.len() * x.len() + k / y.len());
             let axes = vec![(frequencies("qx", x)?, x.len()), (frequencies("qy", y)?, y.len())];
-            parts.push(Part { name: "four_d".into(), columns: columns.collect(), axes });
+            parts.push(SignalColumns { name: "four_d".into(), columns: columns.collect(), axes });
         }
         Ok(parts)
     }
@@ -602,7 +604,7 @@ impl Columns<'_> {
         if finishing.integrated_centre {
             let phase = |centres: &Array2<f64>| self.integral(centres.view(), finishing.edge);
             let phases = centres.iter().map(phase).collect::<Result<Vec<_>, _>>()?;
-            let part = Part { name: "idpc".into(), columns: vec![0], axes: vec![] };
+            let part = SignalColumns { name: "idpc".into(), columns: vec![0], axes: vec![] };
             signals.insert(self.signal::<T>(&part.name, &part, &views(&phases))?)?;
         }
         Ok(())
@@ -646,9 +648,9 @@ fn views(all: &[Array2<f64>]) -> Vec<ArrayView2<'_, f64>> {
 }
 
 /// Centres of mass, in columns of their own.
-fn centre_part() -> Result<Part, Invalid> {
+fn centre_part() -> Result<SignalColumns, Invalid> {
     let axes = vec![(Coordinate::labelled("axis", &["x", "y"])?, 2)];
-    Ok(Part { name: "centre_of_mass".into(), columns: vec![0, 1], axes })
+    Ok(SignalColumns { name: "centre_of_mass".into(), columns: vec![0, 1], axes })
 }
 
 // Tests of posed scans
@@ -681,7 +683,7 @@ mod tests {
     fn sample_files_become_scans_and_signals() {
         let (_, plan, readings) = scanned(SMALL);
         assert_eq!((plan.options().scan.counts(), plan.configurations()), ([6, 3], 2));
-        let signals = plan.signals::<f64>(&readings, &Finishing::default()).unwrap();
+        let signals = readings.to_data_set::<f64>(&plan, &Finishing::default()).unwrap();
         let found: Vec<_> =
             signals.iter().map(|signal| (signal.name(), signal.shape().to_vec())).collect();
         let (rings, [x, y]) = (plan.detectors().rings(), plan.detectors().pattern_axes().unwrap());
@@ -713,7 +715,7 @@ mod tests {
         let one = |axis: usize| centres[[0, 1, 0, axis]];
         assert!(one(0).abs() > 1e-6 && one(0) != one(1));
         let (_, once, first) = scanned(&SMALL.replace("configurations = 2", "configurations = 1"));
-        let alone = once.signals::<f64>(&first, &Finishing::default()).unwrap();
+        let alone = first.to_data_set::<f64>(&once, &Finishing::default()).unwrap();
         assert!(alone.iter().all(|signal| !signal.name().starts_with("standard")));
         for (name, slack) in [("annulus_0", 1e-12), ("four_d", 1e-12), ("centre_of_mass", 0.03)] {
             let [mean, one] = [&signals, &alone].map(|signals| values(signals, name));
@@ -724,9 +726,9 @@ mod tests {
             assert!(most > 1e-5, "{name}");
         }
         let part = plan.begin(0..3).unwrap();
-        assert!(plan.signals::<f64>(&part, &Finishing::default()).is_err());
+        assert!(part.to_data_set::<f64>(&plan, &Finishing::default()).is_err());
         let integrated = Finishing { integrated_centre: true, ..Finishing::default() };
-        let phase = values(&plan.signals::<f64>(&readings, &integrated).unwrap(), "idpc");
+        let phase = values(&readings.to_data_set::<f64>(&plan, &integrated).unwrap(), "idpc");
         let phase = phase.index_axis(NdAxis(0), 1);
         assert!(phase.shape() == [6, 3] && phase.sum().abs() < 1e-12 && phase[[1, 0]] != 0.0);
     }
@@ -745,10 +747,10 @@ mod tests {
         let method = StemMethod::Prism { factor: [2, 1], refocus: -7.5, margin: Some(2.5) };
         assert_eq!(shared.unwrap().plan().unwrap().options().method, method);
         let finishing = file.finishing(&plan);
-        let signals = plan.signals::<f64>(&readings, &finishing).unwrap();
+        let signals = readings.to_data_set::<f64>(&plan, &finishing).unwrap();
         assert_eq!(signals.iter().count(), 4);
         let (_, whole, all) = scanned(&still);
-        let alone = whole.signals::<f64>(&all, &finishing).unwrap();
+        let alone = all.to_data_set::<f64>(&whole, &finishing).unwrap();
         for name in ["annular", "annulus_0", "centre_of_mass", "four_d"] {
             let [long, short] = [&signals, &alone].map(|signals| values(signals, name));
             assert_eq!(long.shape()[..4], [2, 3, 6, 3]);

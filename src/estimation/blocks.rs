@@ -6,7 +6,7 @@ pub(crate) mod gpu;
 // What operators in blocks of covariances stand on
 use crate::error::{Error, Invalid};
 use crate::estimation::circulant::{Circulant, Group};
-use crate::linear::blocks::{Block, Blocks, Border, Strip};
+use crate::linear::blocks::{Blocks, Border, OperatorBlock, Strip};
 use crate::linear::elimination::{Elimination, root_of_inverse};
 use crate::linear::matrix::Dense;
 use crate::linear::operator::{Diagonal, LowRank, Operator, Pairs, Sum, scatter};
@@ -45,7 +45,7 @@ fn slopes_in_blocks<T: Real>(
     let mut put =
         |operator: Shared<T>, transposed, rows: &[Range<usize>], columns: &[Range<usize>]| {
             let (rows, columns) = (rows.to_vec(), columns.to_vec());
-            blocks.push(Block { operator, transposed, rows, columns });
+            blocks.push(OperatorBlock { operator, transposed, rows, columns });
         };
     for (set, group) in groups.iter().enumerate() {
         let (toeplitz, places) =
@@ -81,7 +81,7 @@ pub(crate) fn side_by_side<T: Real>(
     let rows = operators.first().map_or(0, |operator| operator.rows());
     let block = |(set, operator)| {
         let columns = sets.places(set);
-        Block { operator, transposed: false, rows: iter::once(0..rows).collect(), columns }
+        OperatorBlock { operator, transposed: false, rows: iter::once(0..rows).collect(), columns }
     };
     let blocks = operators.into_iter().enumerate().map(block).collect();
     Ok(Arc::new(Blocks::new((rows, n), blocks)?))
@@ -205,11 +205,11 @@ pub(crate) fn few_with_noise(rectangles: &CrossBlocks, noise: &SlopeNoise) -> Ar
 // What the few see of the many
 /// E of Eq. [seen by the few](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-seen-by-the-few), (few, few), rad⁶, of the strip `between` and the matrix `small` of the few with noise.
 pub(crate) fn seen_by_few(
-    measured: &Measured,
+    measured: &MeasuredCovariance,
     rectangles: &CrossBlocks,
     [between, small]: [&Array2<f64>; 2],
 ) -> Result<Array2<f64>, Error> {
-    let Measured { groups, noise, removed, .. } = *measured;
+    let MeasuredCovariance { groups, noise, removed, .. } = *measured;
     let operator = with_noise(slopes_in_blocks(groups, rectangles, None)?, noise.clone())?;
     let (count, n) = (between.nrows(), operator.rows());
     let [many, _] = many_and_few(&rectangles.sets);
@@ -230,7 +230,7 @@ pub(crate) fn seen_by_few(
 // Precondition in blocks
 /// The preconditioner of all sets for the covariance of measured slopes: circulant for lattices, and the few eliminated.
 fn eliminated<T: Real>(
-    measured: &Measured,
+    measured: &MeasuredCovariance,
     rectangles: &CrossBlocks,
     strip: Option<&Array2<f64>>,
 ) -> Result<Shared<T>, Error> {
@@ -252,7 +252,7 @@ fn eliminated<T: Real>(
 // Either compressed form
 /// The covariance of measured slopes without its matrix: that of each lattice, what lies beside them, and the noise.
 #[derive(Clone, Copy)]
-pub(crate) struct Measured<'a> {
+pub(crate) struct MeasuredCovariance<'a> {
     pub(crate) groups: &'a [Group<'a>],
     /// None where all stars share a lattice.
     pub(crate) rectangles: Option<&'a CrossBlocks>,
@@ -261,7 +261,7 @@ pub(crate) struct Measured<'a> {
     pub(crate) removed: &'a RemovedModes,
 }
 
-impl Measured<'_> {
+impl MeasuredCovariance<'_> {
     /// Θ, and the preconditioner of Θ + C_n if it is `wanted`.
     ///
     /// # Errors

@@ -67,12 +67,12 @@ pub(crate) fn places(groups: &[Group]) -> Result<Vec<Range<usize>>, Invalid> {
 ///
 /// Its vectors are in the order of [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder); Eq. [circulant preconditioner](https://lenslet.github.io/lenslet/circulant.html#eq-circulant-preconditioner).
 pub struct Circulant<T> {
-    parts: Vec<Part<T>>,
+    parts: Vec<GroupPreconditioner<T>>,
     length: usize,
 }
 
 /// The preconditioner of one group.
-struct Part<T> {
+struct GroupPreconditioner<T> {
     operator: BlockToeplitz<T>,
     /// Where the slopes of each of its stars stand in the vector of all.
     places: Vec<Range<usize>>,
@@ -92,7 +92,10 @@ impl<T: Real> Circulant<T> {
         let part = |group: &Group| {
             let kernels = inverse_kernels(group.covariance, group.noise)?;
             let places = group.stars.iter().map(|&star| places[star].clone()).collect();
-            Ok(Part { operator: BlockToeplitz::of(&parts_of(&kernels, group.valid)?), places })
+            Ok(GroupPreconditioner {
+                operator: BlockToeplitz::of(&parts_of(&kernels, group.valid)?),
+                places,
+            })
         };
         let parts = groups.iter().map(part).collect::<Result<_, Error>>()?;
         Ok(Self { parts, length: places.last().map_or(0, |place| place.end) })
@@ -115,7 +118,7 @@ pub(crate) fn parts_of<'a>(
     Parts::new(kernels, blocks, 1, masks.clone(), masks)
 }
 
-impl<T: Real> Part<T> {
+impl<T: Real> GroupPreconditioner<T> {
     fn is_whole(&self, length: usize) -> bool {
         self.operator.rows() == length && self.places.is_sorted_by_key(|place| place.start)
     }
@@ -144,7 +147,7 @@ impl<T: Real> Operator<T> for Circulant<T> {
     }
 
     fn scratch(&self, vectors: usize) -> usize {
-        let part = |part: &Part<T>| {
+        let part = |part: &GroupPreconditioner<T>| {
             let copies = if part.is_whole(self.length) { 0 } else { 2 * part.operator.rows() };
             copies * vectors + part.operator.scratch(vectors)
         };

@@ -6,9 +6,10 @@ pub(crate) mod factorised;
 pub(crate) mod gpu;
 
 // What the estimate stands on
+use crate::data::DataSet;
 use crate::device::engine::Engine;
 use crate::error::{Error, Invalid, accept, count};
-use crate::estimation::blocks::{Measured, Shared, side_by_side, with_noise};
+use crate::estimation::blocks::{MeasuredCovariance, Shared, side_by_side, with_noise};
 use crate::estimation::circulant::{Circulant, Group};
 use crate::estimation::interpolation::{SampledErrors, interpolation_error};
 use crate::estimation::inversion::Inversion;
@@ -23,15 +24,16 @@ use crate::model::removed_modes::{Mode, RemovedModes};
 use crate::model::system::System;
 use crate::numerics::real::Real;
 use crate::plan::Memory;
+use crate::turbulence::arrays::slope_table;
 use crate::turbulence::blocks::CrossBlocks;
 use crate::turbulence::plan::{
-    CovarianceOptions, CovariancePlan, Form, PIECES, SLOPES, SlopeCovariancePlan, WAVEFRONT,
-    WavefrontSlopes, dense_slopes, dense_wavefront_slope,
+    CovarianceOptions, CovariancePlan, Form, GroupWavefrontSlopes, PIECES, SLOPES,
+    SlopeCovariancePlan, WAVEFRONT, dense_slopes, dense_wavefront_slope,
 };
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use crate::watch::{StageParts, Watch, check};
-use ndarray::{Array2, Array4, ArrayView2, Axis};
+use ndarray::{Array1, Array2, Array4, ArrayView1, ArrayView2, Axis};
 use std::sync::Arc;
 
 // Options of an estimate
@@ -289,7 +291,7 @@ pub(crate) enum Matrices {
     /// Ξ lattice by lattice; Θ is that of the only group.
     Toeplitz(WavefrontProblem, WavefrontSlope),
     /// What Θ has beside its groups, and Ξ set by set.
-    Blocks(CrossBlocks, Vec<WavefrontSlopes>),
+    Blocks(CrossBlocks, Vec<GroupWavefrontSlopes>),
     /// Θ, (n, n), and Ξ, (T M², n).
     Dense([Array2<f64>; 2]),
 }
@@ -298,11 +300,11 @@ pub(crate) enum Matrices {
 impl Matrices {
     /// Largest error of an entry of Ξ by interpolation, in units of the largest entry of its lattices.
     fn interpolation_error(&self, kind: Interpolation) -> f64 {
-        let of_set = |set: &WavefrontSlopes| match set {
-            WavefrontSlopes::Toeplitz(problem, covariance) => {
+        let of_set = |set: &GroupWavefrontSlopes| match set {
+            GroupWavefrontSlopes::Toeplitz(problem, covariance) => {
                 interpolation_error(problem, covariance, kind)
             }
-            _ => 0.0,
+            GroupWavefrontSlopes::Dense(_) => 0.0,
         };
         match self {
             Self::Toeplitz(problem, covariance) => interpolation_error(problem, covariance, kind),
@@ -401,7 +403,7 @@ impl<T: Real> EstimatorCpu<T> {
         // Build the two operators
         let measured = |rectangles| {
             let (groups, valid, noise) = (&groups[..], &model.valid[..], &model.noise);
-            Measured { groups, rectangles, valid, noise, removed: &model.removed }
+            MeasuredCovariance { groups, rectangles, valid, noise, removed: &model.removed }
                 .operators(options.preconditioned)
         };
         let ((slopes, preconditioner), wavefront): (_, Shared<T>) = match model.covariances {
@@ -412,7 +414,7 @@ impl<T: Real> EstimatorCpu<T> {
                 ((slopes, options.preconditioned.then(circulant).transpose()?), wavefront)
             }
             Matrices::Blocks(rectangles, sets) => {
-                let of_set = |(k, set): (usize, &WavefrontSlopes)| {
+                let of_set = |(k, set): (usize, &GroupWavefrontSlopes)| {
                     let valid = rectangles.sets.pick(k, &model.valid);
                     wavefront_operator(set, options.interpolation, &valid)
                 };
@@ -472,21 +474,20 @@ impl<T: Real> EstimatorCpu<T> {
 // Operator from a set to wavefronts
 /// Ξ of one set of stars.
 fn wavefront_operator<T: Real>(
-    set: &WavefrontSlopes,
+    set: &GroupWavefrontSlopes,
     interpolation: Interpolation,
     valid: &[Array2<bool>],
 ) -> Result<Arc<dyn Operator<T>>, Error> {
     match set {
-        WavefrontSlopes::Toeplitz(problem, covariance) => {
+        GroupWavefrontSlopes::Toeplitz(problem, covariance) => {
             layered_operator((problem, covariance, interpolation), valid)
         }
-        WavefrontSlopes::Dense(values) => {
+        GroupWavefrontSlopes::Dense(values) => {
             let n = values.dim().3;
             let rows = values.len() / n.max(1);
             let matrix = values.mapv(T::of).into_shape_with_order((rows, n));
             Ok(Arc::new(Dense::new(matrix.unwrap_or_else(|_| unreachable!("same length")))))
         }
-        WavefrontSlopes::Blocks(_) => unreachable!("a set has no sets"),
     }
 }
 
@@ -588,6 +589,24 @@ impl Estimates {
     /// Whether the solver met its tolerance, for each frame.
     pub fn converged(&self) -> Vec<bool> {
         self.shortfall.iter().map(Option::is_none).collect()
+    }
+
+    /// The estimates as a data set, with the order of the slopes of the `system`.
+    pub fn to_data_set(&self, system: &System) -> DataSet<'_> {
+        let mut data = DataSet::default();
+        let wavefront = data.add_result("wavefront", self.wavefront.view()).unit("m");
+        wavefront.dimensions("frame, target, y, x").long_name("estimated wavefronts");
+        let iterations = data.add("iterations", Array1::from(self.iterations.clone()));
+        iterations.dimensions("frame").long_name("iterations of the solver");
+        let residual = data.add("residual", ArrayView1::from(&self.residual));
+        residual.dimensions("frame").long_name("relative residual");
+        let about = "chi squared over the number of slopes, 1 on average if the model is right";
+        let chi_squared = data.add("chi_squared", ArrayView1::from(&self.chi_squared));
+        chi_squared.dimensions("frame").long_name(about);
+        let converged = data.add("converged", Array1::from(self.converged()));
+        converged.dimensions("frame").long_name("whether the residual met the tolerance");
+        data.add_table("slope_table", slope_table(system));
+        data
     }
 
     // Room for some frames

@@ -2,6 +2,7 @@
 //! Simulated turbulence: what the sensors of a system measure, and the wavefronts of its targets.
 
 // What the simulation stands on
+use crate::data::DataSet;
 use crate::device::engine::Engine;
 use crate::device::{CostKind, Workers, gather, threads};
 use crate::error::{Error, Invalid, accept, count};
@@ -13,6 +14,7 @@ use crate::model::source::ConeGradient;
 use crate::model::system::System;
 use crate::numerics::special::sinc;
 use crate::plan::{Description, Memory, Plan, Stage};
+use crate::turbulence::arrays::slope_table;
 use crate::turbulence::phase::VonKarman;
 use crate::watch::{Watch, check, unwatched};
 use libm::j1;
@@ -126,14 +128,14 @@ struct Screen {
     deviations: Array2<f64>,
     /// The same for wavefronts that are averaged over a disc.
     averaged: Option<Array2<f64>>,
-    stars: Vec<Footprints>,
+    stars: Vec<WaveFootprints>,
     /// Waves of each target along x and y, (M, 2n).
     targets: Vec<[Array2<f64>; 2]>,
 }
 
 // Waves that footprints see
 /// Waves that the lenslets of a star see, averaged over their squares.
-enum Footprints {
+enum WaveFootprints {
     /// Of squares along the axes, waves along x and y: themselves, and their derivatives.
     Straight { mean: [Array2<f64>; 2], slope: [Array2<f64>; 2] },
     /// Of squares that are turned.
@@ -149,7 +151,7 @@ struct Turned {
 }
 
 // Prepare straight and turned footprints
-impl Footprints {
+impl WaveFootprints {
     // Give each footprint its waves
     fn new(sensor: &Sensor, gradient: ConeGradient, altitude: f64, at: &Array1<f64>) -> Self {
         if sensor.rotation != 0.0 {
@@ -224,7 +226,7 @@ impl Turned {
         let exists = j < lenslets && i < lenslets;
         exists.then(|| {
             let at = j * lenslets + i;
-            let of_phase = Weights::Separable([y.row(at), x.row(at)]).all();
+            let of_phase = WaveWeights::Separable([y.row(at), x.row(at)]).all();
             -self.differentiate(axis, &of_phase)
         })
     }
@@ -254,7 +256,7 @@ impl Screen {
         };
         let averaged = (disc > 0.0).then(|| &deviations * &Array2::from_shape_fn((n, n), factor));
         let footprints = |star: &GuideStar| {
-            Footprints::new(&star.sensor, system.cone_gradient(), layer.altitude, at)
+            WaveFootprints::new(&star.sensor, system.cone_gradient(), layer.altitude, at)
         };
         let stars = system.guide_stars().iter().map(footprints);
         // Give each wavefront point its waves
@@ -282,12 +284,12 @@ impl Screen {
         let coefficients = spread(normal, &self.deviations);
         let slopes = self.stars.iter().map(|star| {
             [0, 1].map(|axis| match star {
-                Footprints::Straight { mean, slope } => {
+                WaveFootprints::Straight { mean, slope } => {
                     let rows = if axis == 0 { &mean[1] } else { &slope[1] };
                     let columns = if axis == 0 { &slope[0] } else { &mean[0] };
                     rows.dot(&coefficients).dot(&columns.t())
                 }
-                Footprints::Turned(turned) => turned.slopes(axis, &coefficients),
+                WaveFootprints::Turned(turned) => turned.slopes(axis, &coefficients),
             })
         });
         slopes.collect()
@@ -325,7 +327,8 @@ impl Screen {
     /// Covariance of two simulated quantities; `None` where there is no such lenslet or point.
     fn covariance(&self, first: Quantity, second: Quantity) -> Option<f64> {
         let [first, second] = [self.weights(first)?, self.weights(second)?];
-        let (Weights::Separable(one), Weights::Separable(other)) = (&first.1, &second.1) else {
+        let (WaveWeights::Separable(one), WaveWeights::Separable(other)) = (&first.1, &second.1)
+        else {
             let product = first.1.all() * second.1.all();
             return Some(spread(&product, &(first.0 * second.0)).sum());
         };
@@ -342,18 +345,18 @@ impl Screen {
     }
 
     /// Deviations of the layers that a quantity depends on, and its weights of the coefficients.
-    fn weights(&self, quantity: Quantity) -> Option<(&Array2<f64>, Weights<'_>)> {
+    fn weights(&self, quantity: Quantity) -> Option<(&Array2<f64>, WaveWeights<'_>)> {
         // Look up the waves of a quantity
         let (deviations, [rows, columns], [j, i]) = match quantity {
             Quantity::Slope { star, axis, lenslet } => match self.stars.get(star)? {
-                Footprints::Straight { mean, slope } => {
+                WaveFootprints::Straight { mean, slope } => {
                     let along =
                         if axis == 0 { [&mean[1], &slope[0]] } else { [&slope[1], &mean[0]] };
                     (&self.deviations, along, lenslet)
                 }
-                Footprints::Turned(turned) => {
+                WaveFootprints::Turned(turned) => {
                     let weights = turned.weights(axis, lenslet)?;
-                    return Some((&self.deviations, Weights::All(weights)));
+                    return Some((&self.deviations, WaveWeights::All(weights)));
                 }
             },
             Quantity::Wavefront { target, point } => {
@@ -362,7 +365,7 @@ impl Screen {
             }
         };
         let exists = j < rows.nrows() && i < columns.nrows();
-        exists.then(|| (deviations, Weights::Separable([rows.row(j), columns.row(i)])))
+        exists.then(|| (deviations, WaveWeights::Separable([rows.row(j), columns.row(i)])))
     }
 }
 
@@ -414,14 +417,14 @@ fn spread(normal: &Array2<f64>, deviations: &Array2<f64>) -> Array2<f64> {
 
 // Weights of a simulated quantity
 /// Weights of the coefficients in one simulated quantity.
-enum Weights<'a> {
+enum WaveWeights<'a> {
     /// By products of waves along y and along x, 2n each.
     Separable([ArrayView1<'a, f64>; 2]),
     /// One by one, (2n, 2n).
     All(Array2<f64>),
 }
 
-impl Weights<'_> {
+impl WaveWeights<'_> {
     /// The weights one by one.
     fn all(&self) -> Array2<f64> {
         match self {
@@ -457,9 +460,9 @@ pub enum Quantity {
 
 // Key of a frame
 /// A key of 256 bits, which a seed is expanded to.
-struct Key([u8; 32]);
+struct SeedKey([u8; 32]);
 
-impl SeedableRng for Key {
+impl SeedableRng for SeedKey {
     type Seed = [u8; 32];
 
     fn from_seed(seed: [u8; 32]) -> Self {
@@ -469,7 +472,7 @@ impl SeedableRng for Key {
 
 /// The random numbers of a frame of a seed, independent of those of any other frame of any seed.
 fn stream(seed: u64, frame: u64) -> StdRng {
-    let Key(mut key) = Key::seed_from_u64(seed);
+    let SeedKey(mut key) = SeedKey::seed_from_u64(seed);
     for (byte, of_frame) in key[24..].iter_mut().zip(frame.to_le_bytes()) {
         *byte ^= of_frame;
     }
@@ -735,6 +738,19 @@ pub struct Simulated {
     pub slopes: Array2<f64>,
     /// True wavefronts, (frames, T, M, M), m, where there are targets and a grid; axis 2 is y.
     pub wavefronts: Option<Array4<f64>>,
+}
+
+impl Simulated {
+    /// Slopes and wavefronts as a data set, with the order of the slopes of the `system`.
+    pub fn to_data_set(&self, system: &System) -> DataSet<'_> {
+        let mut data = DataSet::default();
+        data.add("slopes", self.slopes.view()).unit("rad");
+        if let Some(wavefronts) = &self.wavefronts {
+            data.add("wavefront", wavefronts.view()).unit("m");
+        }
+        data.add_table("slope_table", slope_table(system));
+        data
+    }
 }
 
 // Steps of the plan of a simulation

@@ -236,7 +236,7 @@ impl Wanted<'_> {
         let (mut images, mut first) = (Vec::new(), None);
         for number in 0.. {
             let Some(keys) = read_keys(file, number).map_err(refuse)? else { break };
-            let keys = Keys { keys, wanted: self };
+            let keys = HeaderKeys { keys, wanted: self };
             let blocks = keys.data_bytes(&keys.shape("NAXIS")?)?.div_ceil(BLOCK as u64);
             let mut data = file.by_ref().take(blocks.saturating_mul(BLOCK as u64));
             if let Some(image) = keys.about(number)? {
@@ -259,7 +259,7 @@ impl Wanted<'_> {
             (None, ..) => Err(refuse(unknown_format("there is no image in this one"))),
             (Some(only), None, [_]) => only,
             _ => {
-                let all: Vec<_> = images.iter().map(Image::told).collect();
+                let all: Vec<_> = images.iter().map(Image::description).collect();
                 let named =
                     images.iter().find(|image| !image.name.is_empty()).map(|it| it.name.clone());
                 let examples = named.into_iter().chain([images[0].number.to_string()]);
@@ -280,7 +280,7 @@ impl Wanted<'_> {
         let mut images = Vec::new();
         for number in 0.. {
             let Some(keys) = read_keys(file, number).map_err(refuse)? else { break };
-            let keys = Keys { keys, wanted: self };
+            let keys = HeaderKeys { keys, wanted: self };
             let blocks = keys.data_bytes(&keys.shape("NAXIS")?)?.div_ceil(BLOCK as u64);
             if let Some(Image { number, name, shape, .. }) = keys.about(number)? {
                 let unit = keys.keys.get("BUNIT").cloned().unwrap_or_default();
@@ -311,7 +311,7 @@ impl Image {
     }
 
     /// Number, name and shape, for a list.
-    fn told(&self) -> String {
+    fn description(&self) -> String {
         let Self { number, name, shape, .. } = self;
         if name.is_empty() {
             format!("{number} {shape:?}")
@@ -368,12 +368,12 @@ pub(crate) fn read_keys(
 
 // Understand the keys of cards
 /// The keys of a header, and what is wanted of the file that it is from.
-pub(crate) struct Keys<'a> {
+pub(crate) struct HeaderKeys<'a> {
     pub(crate) keys: BTreeMap<String, String>,
     pub(crate) wanted: &'a Wanted<'a>,
 }
 
-impl Keys<'_> {
+impl HeaderKeys<'_> {
     pub(crate) fn number<T: FromStr>(&self, key: &str, default: Option<T>) -> Result<T, Error> {
         let text = self.keys.get(key).map(|text| text.replace('D', "E"));
         let number = text.as_ref().map_or(default, |text| text.parse().ok());
@@ -419,7 +419,7 @@ impl Keys<'_> {
         if let Some(compression) = &image.compression {
             let reason = format!(
                 "the image {} is compressed by tiles ({compression}): unpack the file with funpack",
-                image.told()
+                image.description()
             );
             return Err(self.wanted.unreadable(io::Error::other(reason)));
         }
@@ -501,7 +501,7 @@ mod tests {
         let first = [
             "SIMPLE  =                    T / this is a FITS file",
             "BITPIX  =                    8",
-            "NAXIS   =                    0 / all data are in the extensions",
+            "NAXIS   =                    0 / all arrays are in the extensions",
             "EXTEND  =                    T",
             concat!("CREATOR = 'lenslet ", env!("CARGO_PKG_VERSION"), "'"),
             "END",

@@ -69,9 +69,9 @@ impl<W: Write + Seek> Hdf5<W> {
 // Describe an object by messages
 /// What is said about an object.
 #[derive(Default)]
-struct Header(Vec<u8>);
+struct ObjectHeader(Vec<u8>);
 
-impl Header {
+impl ObjectHeader {
     /// Adds a message of this kind.
     fn message(&mut self, kind: u8, body: &[u8]) -> io::Result<()> {
         let long = |_| io::Error::other("a message of HDF5 is longer than 65535 bytes");
@@ -296,7 +296,7 @@ impl<W: Write + Seek> Hdf5<W> {
         })
     }
 
-    fn attributes(&mut self, header: &mut Header, attributes: &Attributes) -> io::Result<()> {
+    fn attributes(&mut self, header: &mut ObjectHeader, attributes: &Attributes) -> io::Result<()> {
         for (name, fact) in attributes {
             let (kind, shape, value) = self.value(fact)?;
             let (kind, shape) = (kind.describe(), dataspace(&shape));
@@ -326,7 +326,7 @@ impl<W: Write + Seek> Hdf5<W> {
         write(&mut self.file)?;
         self.length += bytes;
         self.fill_up()?;
-        let mut header = Header::default();
+        let mut header = ObjectHeader::default();
         header.message(1, &dataspace(shape))?;
         header.message(3, &described)?;
         let (filled, placed) = match chunk {
@@ -395,7 +395,7 @@ impl<W: Write + Seek> Hdf5<W> {
         links: &[(&str, Link)],
         attributes: &Attributes,
     ) -> io::Result<Address> {
-        let mut header = Header::default();
+        let mut header = ObjectHeader::default();
         header.message(2, &[[0; 2].as_slice(), &[0xff; 16]].concat())?;
         header.message(10, &[0; 2])?;
         for (name, link) in links {

@@ -21,6 +21,7 @@ pub(crate) mod zarr;
 pub(crate) mod hyperspy;
 pub(crate) mod mrc;
 pub(crate) mod signal_files;
+mod read;
 pub(crate) mod keys;
 pub use keys::{Key, KeyDefault, KeyKind, KeyRange, KeyRow, Keys, key_markdown, key_rows};
 pub(crate) mod spanned_toml;

@@ -223,7 +223,7 @@ impl DataSet<'_> {
         let (mut flat, mut names) = (DataSet::default(), Names(Vec::new()));
         let is_text = |variable: &&Variable| matches!(variable.values, Values::Text(_));
         for variable in self.iter().filter(|variable| !is_text(variable)) {
-            flat.variables.push(variable.renamed(names.free(&variable.name)));
+            flat.variables.push(Variable { name: names.free(&variable.name), ..variable.view() });
         }
         self.flatten_coordinates(&mut flat, &mut names);
         for Attribute { name, value, .. } in &self.attributes {
@@ -237,7 +237,7 @@ impl DataSet<'_> {
             };
         }
         for variable in self.iter().filter(is_text) {
-            flat.variables.push(variable.renamed(names.free(&variable.name)));
+            flat.variables.push(Variable { name: names.free(&variable.name), ..variable.view() });
         }
         flat
     }
@@ -281,18 +281,6 @@ impl Names {
         }
         self.0.push(name.clone());
         name
-    }
-}
-
-impl Variable<'_> {
-    /// A view of the variable under another name.
-    fn renamed(&self, name: String) -> Variable<'_> {
-        let values = match &self.values {
-            Values::Array(array) => Values::Array(array.view()),
-            Values::Text(text) => Values::Text(text.clone()),
-            Values::Table(table) => Values::Table(table.clone()),
-        };
-        Variable { rounded: self.rounded, ..Variable::unnamed(&name, values) }
     }
 }
 

@@ -260,7 +260,7 @@ fn find_npy(file: &mut impl Read, path: &Path) -> Result<ArrayHeader, Error> {
 
 // Read the header of an npy file
 /// The bytes of a header, with the signature and the length before it.
-fn npy_header(file: &mut impl Read) -> io::Result<Vec<u8>> {
+pub(super) fn npy_header(file: &mut impl Read) -> io::Result<Vec<u8>> {
     const LONGEST: usize = 10_000;
     let mut header = vec![0; 10];
     file.read_exact(&mut header)?;
@@ -341,7 +341,7 @@ fn read_archive(mut file: BufReader<File>, wanted: &Wanted) -> Result<ArrayD<f64
 }
 
 // Say why an archive cannot be read
-fn zip_refusal(error: ZipError) -> io::Error {
+pub(super) fn zip_refusal(error: ZipError) -> io::Error {
     match error {
         ZipError::Io(error) => error,
         ZipError::UnsupportedArchive(_) | ZipError::CompressionMethodNotSupported(_) => {

@@ -10,7 +10,7 @@ mod correction;
 use crate::data::{DataSet, Values, Variable};
 use crate::device::refuse_beyond_memory;
 use crate::error::{Error, Invalid};
-use crate::files::fits::{BLOCK, Cards, Keys, read_keys};
+use crate::files::fits::{BLOCK, Cards, HeaderKeys, read_keys};
 use crate::files::npz::{Kind, Number};
 use crate::files::provenance::Provenance;
 use crate::files::reading::{ArrayHeader, Unit, Wanted, cut_short};
@@ -28,7 +28,7 @@ pub(crate) const VERSION: &str = "2.0.0";
 
 /// What the cells of a column hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Form {
+enum ColumnKind {
     Text,
     Whole,
     Real,
@@ -119,15 +119,15 @@ const TABLES: [(&str, bool, &str); 17] = [
 ];
 
 /// Name, form and unit of each column of a table.
-fn columns(table: usize) -> impl Iterator<Item = (&'static str, Form, &'static str)> {
+fn columns(table: usize) -> impl Iterator<Item = (&'static str, ColumnKind, &'static str)> {
     TABLES[table].2.split_whitespace().map(|column| {
         let mut parts = column.splitn(3, ':');
         let [name, form, unit] = [0; 3].map(|_| parts.next().unwrap_or_default());
         let form = match form {
-            "A" => Form::Text,
-            "K" => Form::Whole,
-            "D" => Form::Real,
-            _ => Form::List,
+            "A" => ColumnKind::Text,
+            "K" => ColumnKind::Whole,
+            "D" => ColumnKind::Real,
+            _ => ColumnKind::List,
         };
         (name, form, unit)
     })
@@ -145,9 +145,9 @@ enum Cell {
 
 /// A row of a table in the making: its cells by the names of their columns.
 #[derive(Debug, Default)]
-pub(crate) struct Row(BTreeMap<&'static str, Cell>);
+pub(crate) struct AotRow(BTreeMap<&'static str, Cell>);
 
-impl Row {
+impl AotRow {
     pub(crate) fn text(&mut self, column: &'static str, text: &str) -> &mut Self {
         self.0.insert(column, Cell::Text(text.into()));
         self
@@ -183,7 +183,7 @@ pub struct Telemetry<'a> {
     mode: String,
     /// The text that describes the system.
     config: Option<String>,
-    tables: [Vec<Row>; TABLES.len()],
+    tables: [Vec<AotRow>; TABLES.len()],
     pub(crate) images: DataSet<'a>,
 }
 
@@ -195,17 +195,17 @@ impl<'a> Telemetry<'a> {
     }
 
     /// Begins a row of a table of the format.
-    pub(crate) fn row(&mut self, table: &str, uid: &str) -> &mut Row {
+    pub(crate) fn row(&mut self, table: &str, uid: &str) -> &mut AotRow {
         let number = TABLES.iter().position(|(name, ..)| *name == table);
         let rows = &mut self.tables[number.unwrap_or_else(|| unreachable!("a table {table}"))];
-        rows.push(Row::default());
+        rows.push(AotRow::default());
         let last = rows.len() - 1;
         rows[last].text("UID", uid);
         &mut rows[last]
     }
 
     /// A row that there is, to say more in it.
-    pub(crate) fn change(&mut self, table: &str, row: usize) -> &mut Row {
+    pub(crate) fn change(&mut self, table: &str, row: usize) -> &mut AotRow {
         let number = TABLES.iter().position(|(name, ..)| *name == table);
         &mut self.tables[number.unwrap_or_else(|| unreachable!("a table {table}"))][row]
     }
@@ -271,23 +271,23 @@ impl<'a> Telemetry<'a> {
 
 // Write a table with its heap
 /// Writes a table of the format with these rows.
-fn write_table(table: usize, rows: &[Row], file: &mut impl Write) -> io::Result<()> {
+fn write_table(table: usize, rows: &[AotRow], file: &mut impl Write) -> io::Result<()> {
     debug_assert!(
         rows.iter().flat_map(|row| row.0.keys()).all(|key| columns(table).any(|c| c.0 == *key))
     );
     let (mut width, mut forms) = (0, Vec::new());
     for (name, form, unit) in columns(table) {
-        let length = |row: &Row| match row.0.get(name) {
+        let length = |row: &AotRow| match row.0.get(name) {
             Some(Cell::Text(text)) => text.chars().count(),
             Some(Cell::List(list)) => list.len(),
             _ => 0,
         };
         let longest = rows.iter().map(length).max().unwrap_or(0);
         let (bytes, told) = match form {
-            Form::Text => (longest.max(1), format!("{}A", longest.max(1))),
-            Form::Whole => (8, "1K".into()),
-            Form::Real => (8, "1D".into()),
-            Form::List => (16, format!("QD({longest})")),
+            ColumnKind::Text => (longest.max(1), format!("{}A", longest.max(1))),
+            ColumnKind::Whole => (8, "1K".into()),
+            ColumnKind::Real => (8, "1D".into()),
+            ColumnKind::List => (16, format!("QD({longest})")),
         };
         width += bytes;
         forms.push((name, form, unit, bytes, told));
@@ -297,24 +297,24 @@ fn write_table(table: usize, rows: &[Row], file: &mut impl Write) -> io::Result<
     for row in rows {
         for (name, form, _, width, _) in &forms {
             match (form, row.0.get(name)) {
-                (Form::Text, cell) => {
+                (ColumnKind::Text, cell) => {
                     let text = if let Some(Cell::Text(text)) = cell { text } else { "" };
                     let ascii =
                         text.chars().map(|c| if (' '..='~').contains(&c) { c as u8 } else { b'?' });
                     bytes.extend(ascii.chain(std::iter::repeat(b' ')).take(*width));
                 }
-                (Form::List, cell) => {
+                (ColumnKind::List, cell) => {
                     let list = if let Some(Cell::List(list)) = cell { &list[..] } else { &[] };
                     bytes.extend((list.len() as u64).to_be_bytes());
                     bytes.extend((heap.len() as u64).to_be_bytes());
                     heap.extend(list.iter().flat_map(|x| x.to_be_bytes()));
                 }
-                (Form::Real, Some(Cell::Number(Some(x)))) => bytes.extend(x.to_be_bytes()),
-                (Form::Real, _) => bytes.extend(f64::NAN.to_be_bytes()),
-                (Form::Whole, Some(Cell::Number(Some(x)))) => {
+                (ColumnKind::Real, Some(Cell::Number(Some(x)))) => bytes.extend(x.to_be_bytes()),
+                (ColumnKind::Real, _) => bytes.extend(f64::NAN.to_be_bytes()),
+                (ColumnKind::Whole, Some(Cell::Number(Some(x)))) => {
                     bytes.extend((*x as i64).to_be_bytes())
                 }
-                (Form::Whole, _) => bytes.extend(UNKNOWN.to_be_bytes()),
+                (ColumnKind::Whole, _) => bytes.extend(UNKNOWN.to_be_bytes()),
             }
         }
     }
@@ -336,7 +336,7 @@ fn write_table(table: usize, rows: &[Row], file: &mut impl Write) -> io::Result<
         if !unit.is_empty() {
             header.text(&key("TUNIT"), unit);
         }
-        if *form == Form::Whole {
+        if *form == ColumnKind::Whole {
             header.value(&key("TNULL"), UNKNOWN, "unknown");
         }
     }
@@ -476,7 +476,7 @@ impl TelemetryFile {
                 if name.is_empty() { unit.to_string() } else { name.clone() }
             ));
             let wanted = Wanted { path: &place, choice: None, axes: [0; 2], unit: Unit::None };
-            let keys = Keys { keys, wanted: &wanted };
+            let keys = HeaderKeys { keys, wanted: &wanted };
             let length = keys.data_bytes(&keys.shape("NAXIS")?)?;
             let start = file.stream_position().map_err(refuse)?;
             if start.saturating_add(length) > end {
@@ -498,7 +498,7 @@ impl TelemetryFile {
 }
 
 // Compare a table with the memory
-impl Keys<'_> {
+impl HeaderKeys<'_> {
     /// Bytes that a cell takes in memory, with its name.
     const CELL: u64 = 128;
 
@@ -513,7 +513,7 @@ impl Keys<'_> {
 
 // Read a table with its heap
 /// The rows of a table with these keys.
-fn read_table(keys: &Keys, bytes: &[u8]) -> Result<Vec<BTreeMap<String, Cell>>, Error> {
+fn read_table(keys: &HeaderKeys, bytes: &[u8]) -> Result<Vec<BTreeMap<String, Cell>>, Error> {
     let [width, rows]: [usize; 2] = [keys.number("NAXIS1", None)?, keys.number("NAXIS2", None)?];
     let fields: usize = keys.number("TFIELDS", None)?;
     let heap = keys.number("THEAP", Some(width.saturating_mul(rows)))?;
@@ -617,7 +617,7 @@ fn descriptor(cell: &[u8]) -> [usize; 2] {
 // Numbers of a cell or a list
 /// Numbers of a letter in some bytes, scaled as the keys of the column say; NaN where they are unknown, and nothing for another letter.
 fn numbers(
-    keys: &Keys,
+    keys: &HeaderKeys,
     field: usize,
     letter: char,
     count: usize,
@@ -665,7 +665,7 @@ impl<'f> RowOf<'f> {
         match self.cells.get(column) {
             None => Ok(None),
             Some(Cell::Text(text)) => Ok(Some(text.trim()).filter(|text| !text.is_empty())),
-            Some(other) => Err(self.refuse(column, told(other), "a text")),
+            Some(other) => Err(self.refuse(column, cell_text(other), "a text")),
         }
     }
 
@@ -674,7 +674,7 @@ impl<'f> RowOf<'f> {
         match self.cells.get(column) {
             None | Some(Cell::Number(None)) => Ok(None),
             Some(Cell::Number(Some(x))) if x.is_finite() => Ok(Some(*x)),
-            Some(other) => Err(self.refuse(column, told(other), "a finite number")),
+            Some(other) => Err(self.refuse(column, cell_text(other), "a finite number")),
         }
     }
 
@@ -685,7 +685,7 @@ impl<'f> RowOf<'f> {
             None | Some(Cell::Number(None)) => Ok(Vec::new()),
             Some(Cell::List(list)) => Ok(known(list)),
             Some(Cell::Number(Some(x))) => Ok(vec![*x]),
-            Some(other) => Err(self.refuse(column, told(other), "a list of numbers")),
+            Some(other) => Err(self.refuse(column, cell_text(other), "a list of numbers")),
         }
     }
 
@@ -725,7 +725,7 @@ impl<'f> RowOf<'f> {
 
 // Follow references to images
 /// A cell in a few words.
-fn told(cell: &Cell) -> String {
+fn cell_text(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => text.clone(),
         Cell::Number(number) => number.map_or("nothing".into(), |x| format!("{x:?}")),
@@ -759,7 +759,7 @@ impl RowOf<'_> {
         let Some(image) = self.placed(column)? else { return Ok(None) };
         let place = PathBuf::from(format!("{}[{}]", self.file.path.display(), image.name));
         let wanted = Wanted { path: &place, choice: None, axes, unit: unit.unwrap_or(Unit::None) };
-        let mut keys = Keys { keys: image.keys.clone(), wanted: &wanted };
+        let mut keys = HeaderKeys { keys: image.keys.clone(), wanted: &wanted };
         if unit.is_none() {
             keys.keys.remove("BUNIT");
         }

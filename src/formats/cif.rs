@@ -6,10 +6,11 @@ use crate::error::BadLine;
 use crate::files::spanned_toml::one_line;
 use crate::formats::crystal_files::{CrystalText, Listed};
 use crate::specimen::atoms::{Atom, Element};
-use crate::specimen::crystal::{Crystal, Matrix, minus, norm, sides, times};
+use crate::specimen::crystal::{Crystal, Matrix3, minus, norm, sides, times};
 use crate::specimen::space_groups::{
-    Operation, Setting, hall_operations, is_group, nearest_symbols, preserve, same_operations,
-    settings as all_settings, settings_of_number, settings_of_operations, settings_of_symbol,
+    Setting, SymmetryOperation, hall_operations, is_group, nearest_symbols, preserve,
+    same_operations, settings as all_settings, settings_of_number, settings_of_operations,
+    settings_of_symbol,
 };
 use crate::units::DEGREE;
 use std::{
@@ -21,7 +22,7 @@ use std::{
 // A word of a CIF
 /// A word of a CIF, the line on which it begins, and whether it is a value that was quoted.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Word<'t> {
+struct CifWord<'t> {
     text: &'t str,
     line: usize,
     quoted: bool,
@@ -30,7 +31,7 @@ struct Word<'t> {
 // Words of a CIF
 impl<'t> CrystalText<'t> {
     /// The words of a CIF, remarks left out.
-    fn words(&self) -> Result<Vec<Word<'t>>, BadLine> {
+    fn words(&self) -> Result<Vec<CifWord<'t>>, BadLine> {
         let mut words = Vec::new();
         let mut number = 0;
         while number < self.lines.len() {
@@ -46,7 +47,7 @@ impl<'t> CrystalText<'t> {
                         "a line with ; after a text that begins with ;",
                     )
                 })?;
-                words.push(Word { text: first.trim(), line: number, quoted: true });
+                words.push(CifWord { text: first.trim(), line: number, quoted: true });
                 number += end + 1;
                 continue;
             }
@@ -61,7 +62,7 @@ impl<'t> CrystalText<'t> {
         &self,
         number: usize,
         line: &'t str,
-        words: &mut Vec<Word<'t>>,
+        words: &mut Vec<CifWord<'t>>,
     ) -> Result<(), BadLine> {
         let mut rest = line.trim_start();
         while !rest.is_empty() && !rest.starts_with('#') {
@@ -84,7 +85,7 @@ impl<'t> CrystalText<'t> {
                 }
                 None => rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len())),
             };
-            words.push(Word { text, line: number, quoted: quote.is_some() });
+            words.push(CifWord { text, line: number, quoted: quote.is_some() });
             rest = after.trim_start();
         }
         Ok(())
@@ -94,25 +95,25 @@ impl<'t> CrystalText<'t> {
 // Columns of a block
 /// A `data_` block: the line where it begins, and columns of values by their names.
 #[derive(Debug, Default)]
-struct Block<'t> {
+struct CifBlock<'t> {
     line: usize,
-    columns: HashMap<String, Vec<Word<'t>>>,
+    columns: HashMap<String, Vec<CifWord<'t>>>,
 }
 
-impl<'t> Block<'t> {
-    fn column(&self, name: &str) -> Option<&[Word<'t>]> {
+impl<'t> CifBlock<'t> {
+    fn column(&self, name: &str) -> Option<&[CifWord<'t>]> {
         self.columns.get(name).map(Vec::as_slice)
     }
 
     /// The first value of the first of `names` that has one: neither ? nor a period.
-    fn value(&self, names: &[&str]) -> Option<Word<'t>> {
+    fn value(&self, names: &[&str]) -> Option<CifWord<'t>> {
         names
             .iter()
             .find_map(|name| self.column(name)?.first().copied().filter(|word| word.given()))
     }
 }
 
-impl Word<'_> {
+impl CifWord<'_> {
     /// Whether it says anything: ? and a period stand for values that are unknown or do not apply.
     fn given(&self) -> bool {
         self.quoted || !matches!(self.text, "?" | ".")
@@ -128,14 +129,14 @@ impl Word<'_> {
 // Gather words into blocks
 impl<'t> CrystalText<'t> {
     /// The block with atoms, of which there must be one.
-    fn block(&self) -> Result<Block<'t>, BadLine> {
+    fn block(&self) -> Result<CifBlock<'t>, BadLine> {
         let words = self.words()?;
-        let mut blocks = vec![Block { line: 1, ..Block::default() }];
+        let mut blocks = vec![CifBlock { line: 1, ..CifBlock::default() }];
         let mut at = 0;
         while at < words.len() {
             let word = words[at];
             if word.is("data_") {
-                blocks.push(Block { line: word.line, ..Block::default() });
+                blocks.push(CifBlock { line: word.line, ..CifBlock::default() });
                 at += 1;
                 continue;
             }
@@ -165,13 +166,14 @@ impl<'t> CrystalText<'t> {
     /// Puts the value or the loop at word `at` into a block, and returns the place of the word after it.
     fn gather(
         &self,
-        words: &[Word<'t>],
+        words: &[CifWord<'t>],
         at: usize,
-        block: &mut Block<'t>,
+        block: &mut CifBlock<'t>,
     ) -> Result<usize, BadLine> {
         let word = words[at];
-        let own = |word: &Word| ["_", "loop_", "data_", "save_"].iter().any(|start| word.is(start));
-        let run = |from: usize, holds: &dyn Fn(&Word) -> bool| {
+        let own =
+            |word: &CifWord| ["_", "loop_", "data_", "save_"].iter().any(|start| word.is(start));
+        let run = |from: usize, holds: &dyn Fn(&CifWord) -> bool| {
             from + words[from..].iter().take_while(|word| holds(word)).count()
         };
         let start = if word.is("loop_") { at + 1 } else { at };
@@ -202,7 +204,7 @@ impl CrystalText<'_> {
     fn measured(
         &self,
         name: &str,
-        word: Word,
+        word: CifWord,
         range: RangeInclusive<f64>,
         expected: &str,
     ) -> Result<f64, BadLine> {
@@ -221,13 +223,16 @@ impl CrystalText<'_> {
 // Operations of a block
 impl CrystalText<'_> {
     /// The operations of symmetry that a block lists, with the line of the first.
-    fn listed_operations(&self, block: &Block) -> Result<Option<(Vec<Operation>, usize)>, BadLine> {
+    fn listed_operations(
+        &self,
+        block: &CifBlock,
+    ) -> Result<Option<(Vec<SymmetryOperation>, usize)>, BadLine> {
         const LISTS: [&str; 2] = ["_space_group_symop_operation_xyz", "_symmetry_equiv_pos_as_xyz"];
         let list = LISTS.iter().find_map(|name| Some((name, block.column(name)?)));
         let Some((name, words)) = list else { return Ok(None) };
         let expected = "an operation of symmetry such as -y, x-y, z+1/3";
-        let read = |word: &Word| {
-            Operation::read(word.text)
+        let read = |word: &CifWord| {
+            SymmetryOperation::read(word.text)
                 .ok_or_else(|| self.bad(word.line, name, Some(word.text), expected))
         };
         let line = words.first().map_or(block.line, |word| word.line);
@@ -239,15 +244,15 @@ impl CrystalText<'_> {
 /// The symbol, the Hall symbol, the number and the code of the setting that a block gives.
 #[derive(Debug, Clone, Copy, Default)]
 struct GroupNames<'t> {
-    symbol: Option<(&'static str, Word<'t>)>,
-    hall: Option<(&'static str, Word<'t>)>,
-    number: Option<(&'static str, Word<'t>)>,
-    code: Option<(&'static str, Word<'t>)>,
+    symbol: Option<(&'static str, CifWord<'t>)>,
+    hall: Option<(&'static str, CifWord<'t>)>,
+    number: Option<(&'static str, CifWord<'t>)>,
+    code: Option<(&'static str, CifWord<'t>)>,
 }
 
 impl<'t> GroupNames<'t> {
     /// The names that a block gives, without blanks only.
-    fn of(block: &Block<'t>) -> Self {
+    fn of(block: &CifBlock<'t>) -> Self {
         let given = |names: &[&'static str]| {
             names.iter().find_map(|name| {
                 let word = block.value(&[name])?;
@@ -274,10 +279,10 @@ impl CrystalText<'_> {
     /// The operations of the group that a block names, and a note where the names left a choice.
     fn named_operations(
         &self,
-        block: &Block,
-        lattice: &Matrix,
-        sites: &[Site],
-    ) -> Result<(Vec<Operation>, Option<String>), BadLine> {
+        block: &CifBlock,
+        lattice: &Matrix3,
+        sites: &[CifSite],
+    ) -> Result<(Vec<SymmetryOperation>, Option<String>), BadLine> {
         let names = GroupNames::of(block);
         let candidates = self.candidates(&names)?;
         if let Some((key, word)) = names.hall {
@@ -286,7 +291,7 @@ impl CrystalText<'_> {
             return Ok((operations, None));
         }
         let Some((key, word)) = names.symbol.or(names.number) else {
-            return Ok((vec![Operation::IDENTITY], None));
+            return Ok((vec![SymmetryOperation::IDENTITY], None));
         };
         let mut fitting = candidates.clone();
         fitting.retain(|one| preserve(&one.operations(), lattice));
@@ -294,7 +299,7 @@ impl CrystalText<'_> {
             self.check_cell(key, word, &first.operations(), lattice)?;
         }
         let (setting, note) = choose(&fitting, block, lattice, sites);
-        let operations = setting.map_or(vec![Operation::IDENTITY], |one| one.operations());
+        let operations = setting.map_or(vec![SymmetryOperation::IDENTITY], |one| one.operations());
         let (name, line) = (self.name, word.line);
         Ok((
             operations,
@@ -350,7 +355,7 @@ impl CrystalText<'_> {
     fn settings_of_word(
         &self,
         key: &str,
-        word: Word,
+        word: CifWord,
         known: bool,
     ) -> Result<Vec<Setting>, BadLine> {
         let settings = settings_of_symbol(word.text);
@@ -373,10 +378,10 @@ impl CrystalText<'_> {
     fn hall_operations(
         &self,
         key: &str,
-        word: Word,
+        word: CifWord,
         names: &GroupNames,
         candidates: &[Setting],
-    ) -> Result<Vec<Operation>, BadLine> {
+    ) -> Result<Vec<SymmetryOperation>, BadLine> {
         let expected = "a Hall symbol such as -P 2ybc, or the operations in a loop_ with _space_group_symop_operation_xyz";
         let operations = hall_operations(word.text)
             .ok_or_else(|| self.bad(word.line, key, Some(word.text), expected))?;
@@ -401,9 +406,9 @@ impl CrystalText<'_> {
     fn check_cell(
         &self,
         key: &str,
-        word: Word,
-        operations: &[Operation],
-        lattice: &Matrix,
+        word: CifWord,
+        operations: &[SymmetryOperation],
+        lattice: &Matrix3,
     ) -> Result<(), BadLine> {
         let expected = "a space group whose operations preserve the lengths and angles of the cell, or another cell";
         preserve(operations, lattice)
@@ -424,9 +429,9 @@ fn codes(settings: &[Setting]) -> String {
 /// The setting of all that fit, and a note if there was a choice.
 fn choose(
     fitting: &[Setting],
-    block: &Block,
-    lattice: &Matrix,
-    sites: &[Site],
+    block: &CifBlock,
+    lattice: &Matrix3,
+    sites: &[CifSite],
 ) -> (Option<Setting>, Option<String>) {
     let Some(first) = fitting.first() else { return (None, None) };
     let rivals: Vec<&Setting> = fitting
@@ -484,7 +489,7 @@ struct Composition(BTreeMap<Element, f64>);
 
 impl Composition {
     /// That of a cell whose operations apply to `sites`.
-    fn of(sites: &[Site], operations: &[Operation], lattice: &Matrix) -> Self {
+    fn of(sites: &[CifSite], operations: &[SymmetryOperation], lattice: &Matrix3) -> Self {
         let mut composition = Self::default();
         for site in sites {
             let count = images(site.place, operations, lattice).len() as f64;
@@ -520,7 +525,7 @@ struct Formula {
 
 impl Formula {
     /// That of a block, if it gives one that can be read.
-    fn of(block: &Block) -> Option<Self> {
+    fn of(block: &CifBlock) -> Option<Self> {
         let mut one = Composition::default();
         for part in block.value(&["_chemical_formula_sum"])?.text.split_whitespace() {
             let split = part.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(part.len());
@@ -547,13 +552,18 @@ fn known_element(symbol: &str) -> Option<Element> {
 // Compare listed operations with names
 impl CrystalText<'_> {
     /// A note if a list of operations is not of the group that a block names.
-    fn disagreement(&self, block: &Block, operations: &[Operation], line: usize) -> Option<String> {
+    fn disagreement(
+        &self,
+        block: &CifBlock,
+        operations: &[SymmetryOperation],
+        line: usize,
+    ) -> Option<String> {
         let names = GroupNames::of(block);
         let (key, word) = names.symbol.or(names.number).or(names.hall)?;
         let named = match self.candidates(&GroupNames { hall: None, code: None, ..names }) {
             Ok(settings) => settings,
             Err(bad) => {
-                let known = |(_, word): (_, Word)| !settings_of_symbol(word.text).is_empty();
+                let known = |(_, word): (_, CifWord)| !settings_of_symbol(word.text).is_empty();
                 let contradiction = format!("{bad}; the operations that are listed are used");
                 return names.symbol.is_some_and(known).then_some(contradiction);
             }
@@ -586,7 +596,7 @@ impl CrystalText<'_> {
 // A listed atom of a CIF
 /// An atom of the list: its position in units of the sides, and its line.
 #[derive(Debug, Clone, Copy)]
-struct Site {
+struct CifSite {
     place: [f64; 3],
     atom: Atom,
     line: usize,
@@ -604,7 +614,7 @@ fn exact(place: f64, text: &str) -> f64 {
 
 // Images of an atom
 /// The places, all from 0 to 1, to which operations take `place`; those nearer than 0.05 Å to another in the cell of `lattice` are left out.
-fn images(place: [f64; 3], operations: &[Operation], lattice: &Matrix) -> Vec<[f64; 3]> {
+fn images(place: [f64; 3], operations: &[SymmetryOperation], lattice: &Matrix3) -> Vec<[f64; 3]> {
     let near = |a: [f64; 3], b: [f64; 3]| {
         let apart = minus(a, b).map(|x| x - x.round());
         norm(times(apart, lattice)) < 0.05
@@ -631,9 +641,9 @@ impl CrystalText<'_> {
     pub(crate) fn cif(&self) -> Result<Listed, BadLine> {
         let block = self.block()?;
         let lattice = self.cif_cell(&block)?;
-        let rows = block.column("_atom_site_fract_x").map_or(0, <[Word]>::len);
+        let rows = block.column("_atom_site_fract_x").map_or(0, <[CifWord]>::len);
         let sites = (0..rows).filter_map(|row| self.site(&block, row).transpose());
-        let sites: Vec<Site> = sites.collect::<Result<_, _>>()?;
+        let sites: Vec<CifSite> = sites.collect::<Result<_, _>>()?;
         let (operations, note) = match self.listed_operations(&block)? {
             Some((operations, line)) => {
                 let note = self.disagreement(&block, &operations, line);
@@ -653,7 +663,7 @@ impl CrystalText<'_> {
 
     // The cell of a CIF
     /// The sides of the cell.
-    fn cif_cell(&self, block: &Block) -> Result<Matrix, BadLine> {
+    fn cif_cell(&self, block: &CifBlock) -> Result<Matrix3, BadLine> {
         let read = |name: &str, expected: &str, range: RangeInclusive<f64>| {
             let word =
                 block.value(&[name]).ok_or_else(|| self.bad(block.line, name, None, expected))?;
@@ -675,9 +685,9 @@ impl CrystalText<'_> {
 
     // One atom of a CIF
     /// The atom on row `row` of the list of atoms, unless it is a dummy.
-    fn site(&self, block: &Block, row: usize) -> Result<Option<Site>, BadLine> {
+    fn site(&self, block: &CifBlock, row: usize) -> Result<Option<CifSite>, BadLine> {
         let cell = |name: &str| block.column(name).and_then(|column| column.get(row)).copied();
-        let given = |name: &str| cell(name).filter(Word::given);
+        let given = |name: &str| cell(name).filter(CifWord::given);
         if given("_atom_site_calc_flag").is_some_and(|word| word.text.eq_ignore_ascii_case("dum")) {
             return Ok(None);
         }
@@ -712,7 +722,7 @@ impl CrystalText<'_> {
             None => 0.0,
         };
         let atom = Atom { element, position: [0.0; 3], occupancy, displacement };
-        Ok(Some(Site { place, atom, line }))
+        Ok(Some(CifSite { place, atom, line }))
     }
 
     // The element of an atom of a CIF
@@ -720,10 +730,10 @@ impl CrystalText<'_> {
     fn cif_element(
         &self,
         line: usize,
-        kind: Option<Word>,
-        label: Option<Word>,
+        kind: Option<CifWord>,
+        label: Option<CifWord>,
     ) -> Result<Element, BadLine> {
-        let letters = |word: Word| {
+        let letters = |word: CifWord| {
             word.text.chars().take_while(char::is_ascii_alphabetic).collect::<String>()
         };
         let known = known_element;

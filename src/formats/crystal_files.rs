@@ -5,7 +5,7 @@
 use crate::error::{BadLine, Error, Invalid, count as counted};
 use crate::files::spanned_toml::{one_line, read_text};
 use crate::specimen::atoms::{Atom, Element};
-use crate::specimen::crystal::{ClosePair, Crystal, Matrix, SUSPECT, plus};
+use crate::specimen::crystal::{ClosePair, Crystal, Matrix3, SUSPECT, plus};
 use std::{ops::RangeInclusive, path::Path};
 
 // A crystal from a file
@@ -389,7 +389,7 @@ impl CrystalText<'_> {
 
     // The lattice of an extended XYZ
     /// The lattice that the comment gives, or else a cell of the sides `cell`.
-    fn lattice(&self, text: Option<&str>, cell: Option<[f64; 3]>) -> Result<Matrix, BadLine> {
+    fn lattice(&self, text: Option<&str>, cell: Option<[f64; 3]>) -> Result<Matrix3, BadLine> {
         let expected = "Lattice=\"…\" with nine numbers, the sides of the cell in Å one after the other, or a cell given beside the file";
         let text = match (text, cell) {
             (Some(text), _) => text,

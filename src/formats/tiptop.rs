@@ -12,7 +12,7 @@ use crate::model::light::FWHM;
 use crate::model::mirror::{MirrorDesign, Spacing};
 use crate::model::system::System;
 use crate::units::{ARCSEC, DEGREE};
-use parameter_file::{Comment, Entry, FromLiteral, Literal, ParameterFile, Section};
+use parameter_file::{Comment, FromLiteral, Literal, ParameterEntry, ParameterFile, Section};
 use std::f64::consts::PI;
 
 // What is imported
@@ -76,9 +76,9 @@ impl Imported {
         let file = ParameterFile::parse(name, text)?;
         let mut notes = Notes::default();
         let view = TelescopeSection::read(&file)?;
-        let stars = Stars::read(&file, &view, &mut notes)?;
+        let stars = TiptopStars::read(&file, &view, &mut notes)?;
         let aims = Aims::read(&file, stars.of_high_orders, &mut notes)?;
-        let rest = Rest::read(&file, &mut notes)?;
+        let rest = LoopAndImage::read(&file, &mut notes)?;
         note(&file, &mut notes);
         note_static(file.required("telescope")?, &mut notes)?;
         let keys = notes.statuses(&file);
@@ -225,11 +225,11 @@ struct Star {
     pitch: Option<f64>,
     about: String,
     blind_to: [bool; 2],
-    light: Light,
+    light: TiptopLight,
 }
 
 /// The noise of a star, or the light that it follows from.
-enum Light {
+enum TiptopLight {
     Noise(f64),
     Detected(Detected),
 }
@@ -250,7 +250,7 @@ struct Detected {
 
 // All stars of TIPTOP
 /// All stars.
-struct Stars {
+struct TiptopStars {
     all: Vec<Star>,
     /// How many of them are for high orders; the first ones.
     of_high_orders: usize,
@@ -258,7 +258,7 @@ struct Stars {
     lenslets: usize,
 }
 
-impl Stars {
+impl TiptopStars {
     // Read all stars
     fn read(
         file: &ParameterFile,
@@ -357,7 +357,7 @@ impl Order<'_> {
         sensor: &Section,
         lenslets: &[usize],
         notes: &mut Notes,
-    ) -> Result<Vec<Light>, BadLine> {
+    ) -> Result<Vec<TiptopLight>, BadLine> {
         // Refuse sensors that are not ours
         let kind = sensor.optional::<String>("WfsType", "a name in quotes")?;
         if kind.is_some_and(|kind| !kind.eq_ignore_ascii_case("Shack-Hartmann")) {
@@ -392,15 +392,15 @@ impl Order<'_> {
                 (_, Some(variance)) if self.order == "HO" => {
                     sensor.check("NoiseVariance", not_negative("", variance))?;
                     let shortest = self.shortest()?;
-                    Light::Noise(variance * (shortest / (2.0 * PI * side)).powi(2))
+                    TiptopLight::Noise(variance * (shortest / (2.0 * PI * side)).powi(2))
                 }
                 (Some(photons), _) if !noiseless => {
                     let lit = self.most_lit(across);
                     let detected = self.detected(sensor, (wavelength, side), (k, each), notes)?;
                     sensor.check("NumberPhotons", positive("", photons[k]))?;
-                    Light::Detected(Detected { photons: photons[k] / lit, ..detected })
+                    TiptopLight::Detected(Detected { photons: photons[k] / lit, ..detected })
                 }
-                _ => Light::Noise(0.0),
+                _ => TiptopLight::Noise(0.0),
             });
         }
         Ok(lights)
@@ -716,7 +716,7 @@ fn with_weights(science: Vec<[f64; 2]>, aims: &[[f64; 2]], weights: &[f64]) -> (
 
 // Loop and image of TIPTOP
 /// Loop and image.
-struct Rest {
+struct LoopAndImage {
     /// Rate, gain and delay.
     control: [f64; 3],
     wavelengths: Vec<f64>,
@@ -726,7 +726,7 @@ struct Rest {
     jitter: f64,
 }
 
-impl Rest {
+impl LoopAndImage {
     fn read(file: &ParameterFile, notes: &mut Notes) -> Result<Self, BadLine> {
         let control = read_control(file)?;
         let wavelengths = wavelengths(file.required("sources_science")?)?;
@@ -807,10 +807,10 @@ impl Page {
 }
 
 // Tables in their order
-type Parts<'a> = (&'a TelescopeSection, &'a Stars, &'a Aims, &'a Rest);
+type TiptopParts<'a> = (&'a TelescopeSection, &'a TiptopStars, &'a Aims, &'a LoopAndImage);
 
 /// The system file of what was read from the parameter file of this name.
-fn written(name: &str, (view, stars, aims, rest): Parts, keys: &[ImportedKey]) -> Page {
+fn written(name: &str, (view, stars, aims, rest): TiptopParts, keys: &[ImportedKey]) -> Page {
     let mut page = Page::default();
     // Write where it is from
     let file =
@@ -854,7 +854,7 @@ impl Page {
         self.line("]");
     }
 
-    fn telescope(&mut self, view: &TelescopeSection, stars: &Stars, aims: &Aims) {
+    fn telescope(&mut self, view: &TelescopeSection, stars: &TiptopStars, aims: &Aims) {
         self.line("\n[telescope]");
         self.key("diameter", rounded(view.pupil.diameter()), "m");
         self.key("obstruction", rounded(view.pupil.obstruction()), "ratio of diameters");
@@ -891,8 +891,8 @@ impl Page {
             self.key(key, "\"removed\"", with("natural stars measure it"));
         }
         match &star.light {
-            Light::Noise(variance) => self.key("noise", rounded(*variance), with("rad²")),
-            Light::Detected(light) => self.light(light, with),
+            TiptopLight::Noise(variance) => self.key("noise", rounded(*variance), with("rad²")),
+            TiptopLight::Detected(light) => self.light(light, with),
         }
     }
 
@@ -979,7 +979,7 @@ impl Page {
 
 // Write loop and image
 impl Page {
-    fn control_and_image(&mut self, rest: &Rest) {
+    fn control_and_image(&mut self, rest: &LoopAndImage) {
         let [rate, gain, delay] = rest.control;
         self.line("\n[loop]");
         self.key("kind", "\"closed\"", "");
@@ -1235,7 +1235,7 @@ impl Notes {
     }
     /// Warns of what is described otherwise than by a key of a section.
     fn warn(&mut self, section: &Section, key: &str, reason: &str) {
-        let Some(Entry { line, written, .. }) = section.entry(key) else { return };
+        let Some(ParameterEntry { line, written, .. }) = section.entry(key) else { return };
         let warning = format!("line {line}: {}.{key} = {written}: {reason}", section.name);
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
@@ -1250,7 +1250,7 @@ impl Notes {
     // List the status of all keys
     /// Status of each key of a file.
     fn statuses(&self, file: &ParameterFile) -> Vec<ImportedKey> {
-        let told = |section: &Section, entry: &Entry| {
+        let told = |section: &Section, entry: &ParameterEntry| {
             let key = format!("{}.{}", section.name, entry.key);
             let noted = self.statuses.iter().rev().find(|(noted, _)| *noted == key);
             let status = noted
@@ -1266,7 +1266,7 @@ impl Notes {
 
 // Documented status of a key
 /// Status of a key that does not depend on other keys of the file.
-fn documented(section: &str, entry: &Entry) -> KeyStatus {
+fn documented(section: &str, entry: &ParameterEntry) -> KeyStatus {
     let known = statuses_of(section).iter().find(|(keys, _)| keys.contains(&entry.key.as_str()));
     let Some((_, place)) = known else { return KeyStatus::Unknown };
     let is_none = |value: &Literal| *value == Literal::None;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 // A block in its place
 /// An operator that takes the numbers at some places of a longer vector to some places of another.
-pub struct Block<T> {
+pub struct OperatorBlock<T> {
     /// What is multiplied by.
     pub operator: Arc<dyn Operator<T>>,
     /// Whether by its transpose.
@@ -31,7 +31,7 @@ pub struct Block<T> {
 pub struct Blocks<T> {
     rows: usize,
     columns: usize,
-    blocks: Vec<Block<T>>,
+    blocks: Vec<OperatorBlock<T>>,
 }
 
 impl<T: Real> Blocks<T> {
@@ -40,7 +40,10 @@ impl<T: Real> Blocks<T> {
     ///
     /// # Errors
     /// `Invalid` where a block has not as many rows and columns as places, or a place lies beyond the vectors.
-    pub fn new((rows, columns): (usize, usize), blocks: Vec<Block<T>>) -> Result<Self, Invalid> {
+    pub fn new(
+        (rows, columns): (usize, usize),
+        blocks: Vec<OperatorBlock<T>>,
+    ) -> Result<Self, Invalid> {
         for (k, block) in blocks.iter().enumerate() {
             let own = shape(block.operator.as_ref(), block.transposed);
             let sides =
@@ -96,7 +99,7 @@ impl<T: Real> Operator<T> for Blocks<T> {
     }
 
     fn scratch(&self, vectors: usize) -> usize {
-        let block = |block: &Block<T>| {
+        let block = |block: &OperatorBlock<T>| {
             vectors * (count(&block.rows) + count(&block.columns)) + block.operator.scratch(vectors)
         };
         self.blocks.iter().map(block).max().unwrap_or(0)
@@ -111,7 +114,7 @@ impl<T: Real> Operator<T> for Blocks<T> {
     }
     // Weigh each operator once
     fn bytes(&self) -> u64 {
-        let address = |block: &Block<T>| Arc::as_ptr(&block.operator).cast::<u8>();
+        let address = |block: &OperatorBlock<T>| Arc::as_ptr(&block.operator).cast::<u8>();
         let known = |k: usize| {
             self.blocks[..k].iter().any(|other| address(other) == address(&self.blocks[k]))
         };
@@ -260,7 +263,7 @@ mod tests {
         let block = |operator: &Arc<dyn Operator<f64>>,
                      transposed,
                      rows: &Vec<_>,
-                     columns: &Vec<_>| Block {
+                     columns: &Vec<_>| OperatorBlock {
             operator: Arc::clone(operator),
             transposed,
             rows: rows.clone(),

@@ -121,7 +121,7 @@ impl LeastSquares {
         (at, residuals): (&[f64], &Array1<f64>),
         (jacobian, held): (&Array2<f64>, &[bool]),
         damping: &mut f64,
-    ) -> Result<Option<Place>, Error> {
+    ) -> Result<Option<Iterate>, Error> {
         let normal = Normal::new(jacobian, held)?;
         let gradient = jacobian.t().dot(residuals).insert_axis(Axis(0));
         let now = norm(residuals).powi(2);
@@ -170,7 +170,7 @@ impl LeastSquares {
 const LITTLE: f64 = 1e-10;
 
 /// Parameters, and their residuals.
-type Place = (Vec<f64>, Array1<f64>);
+type Iterate = (Vec<f64>, Array1<f64>);
 
 /// The root of the sum of squares.
 fn norm(residuals: &Array1<f64>) -> f64 {

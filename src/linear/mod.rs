@@ -25,6 +25,6 @@ pub use toeplitz::{Block, BlockToeplitz};
 pub(crate) mod interpolation;
 pub use interpolation::{Interpolation, ToPupil};
 pub(crate) mod blocks;
-pub use blocks::{Block as OperatorBlock, Blocks};
+pub use blocks::{Blocks, OperatorBlock};
 pub(crate) mod elimination;
 pub use elimination::Elimination;

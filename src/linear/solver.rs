@@ -112,7 +112,8 @@ impl Solver {
         }
         let longest = preconditioner.map_or(0, |p| p.scratch(1)).max(a.scratch(1));
         let (stop, scratch, history) = (*stop, vec![T::zero(); longest], Vec::new());
-        let mut run = Run { solver: self, a, preconditioner, norm, stop, scratch, history, watch };
+        let mut run =
+            SolverState { solver: self, a, preconditioner, norm, stop, scratch, history, watch };
         let shortfall = match run.sweep_until_it_is_true(b, x) {
             Ok(()) => None,
             Err(short @ (Error::NotConverged { .. } | Error::Failed { .. })) => {
@@ -254,7 +255,7 @@ pub(crate) fn norm_of<T: Real>(b: &[T], x: &[T]) -> Result<f64, Invalid> {
 
 // State of a solution in progress
 /// A solution in progress.
-struct Run<'a, T: Real> {
+struct SolverState<'a, T: Real> {
     solver: Solver,
     a: &'a dyn Operator<T>,
     preconditioner: Option<&'a dyn Operator<T>>,
@@ -266,7 +267,7 @@ struct Run<'a, T: Real> {
     watch: &'a mut dyn FnMut(usize, f64) -> Result<(), Error>,
 }
 
-impl<T: Real> Run<'_, T> {
+impl<T: Real> SolverState<'_, T> {
     // Sweep until the residual is true
     fn sweep_until_it_is_true(&mut self, b: &[T], x: &mut [T]) -> Result<(), Error> {
         let mut r = vec![T::zero(); b.len()];
@@ -391,7 +392,7 @@ fn scale<T: Real>(y: &mut [T], s: f64) {
 
 // Conjugate gradients from a residual
 /// Runs conjugate gradients from `x` with its residual `r`; Eqs. [conjugate direction](https://lenslet.github.io/lenslet/solvers.html#eq-conjugate-direction) and [conjugate steps](https://lenslet.github.io/lenslet/solvers.html#eq-conjugate-steps).
-fn descend<T: Real>(run: &mut Run<T>, x: &mut [T], r: &mut [T]) -> Result<(), Error> {
+fn descend<T: Real>(run: &mut SolverState<T>, x: &mut [T], r: &mut [T]) -> Result<(), Error> {
     let [mut z, mut product] = [(); 2].map(|()| vec![T::zero(); r.len()]);
     let target = run.target(r);
     run.precondition(r, &mut z);
@@ -422,7 +423,7 @@ struct Rotation {
 }
 
 /// Runs MINRES from `x` with its residual `r`; Eqs. [lanczos](https://lenslet.github.io/lenslet/solvers.html#eq-lanczos), [minres rotations](https://lenslet.github.io/lenslet/solvers.html#eq-minres-rotations), [minres residual](https://lenslet.github.io/lenslet/solvers.html#eq-minres-residual).
-fn minimise<T: Real>(run: &mut Run<T>, x: &mut [T], r: &mut [T]) -> Result<(), Error> {
+fn minimise<T: Real>(run: &mut SolverState<T>, x: &mut [T], r: &mut [T]) -> Result<(), Error> {
     let target = run.target(r);
     // Start the recurrence of Lanczos
     let [mut v_last, mut v, mut z, mut d_last, mut d, mut v_next, mut z_next] =

@@ -45,13 +45,13 @@ pub struct Block {
 ///
 /// A vector holds the unmasked numbers of all lattices of its side: lattice by lattice, each by rows.
 pub struct BlockToeplitz<T> {
-    inputs: Side,
-    outputs: Side,
+    inputs: LatticeSide,
+    outputs: LatticeSide,
     /// The blocks, (sublattices of outputs, inputs): index of the spectrum, and whether it is conjugate.
     terms: Array2<(usize, bool)>,
     /// Spectra divided by L², (L/2 + 1, spectra, lanes along y).
     spectra: Vec<Lanes<T>>,
-    transforms: Transforms<T>,
+    transforms: RowColumnTransforms<T>,
 }
 
 // Makers and answers of the operator
@@ -95,11 +95,11 @@ impl<T: Real> BlockToeplitz<T> {
     pub(crate) fn of(parts: &Parts) -> Self {
         let length = even_fast_length(parts.shape.least_length());
         Self {
-            inputs: Side::new(&parts.inputs, 1, length),
-            outputs: Side::new(&parts.outputs, parts.shape.step, length),
+            inputs: LatticeSide::new(&parts.inputs, 1, length),
+            outputs: LatticeSide::new(&parts.outputs, parts.shape.step, length),
             terms: parts.terms(),
             spectra: spectra(&parts.kernels, &parts.shape, length),
-            transforms: Transforms::new(length),
+            transforms: RowColumnTransforms::new(length),
         }
     }
 
@@ -161,8 +161,9 @@ impl<T: Real> Operator<T> for BlockToeplitz<T> {
 
     // Weigh spectra and masks
     fn bytes(&self) -> u64 {
-        let of_side =
-            |side: &Side| size_of_val(side.places.as_slice()) + size_of_val(side.rows.as_slice());
+        let of_side = |side: &LatticeSide| {
+            size_of_val(side.places.as_slice()) + size_of_val(side.rows.as_slice())
+        };
         let spectra = size_of_val(self.spectra.as_slice());
         (spectra + of_side(&self.inputs) + of_side(&self.outputs)) as u64
     }
@@ -170,11 +171,11 @@ impl<T: Real> Operator<T> for BlockToeplitz<T> {
 
 // Lattices of one side of the matrix
 /// The lattices of the inputs, or of the outputs.
-struct Side {
+struct LatticeSide {
     /// Sublattices along an axis, 1 for inputs.
     step: usize,
     /// The rows that have unmasked points, lattice by lattice.
-    rows: Vec<Row>,
+    rows: Vec<LatticeRow>,
     /// Which of the rows belong to each lattice.
     lattices: Vec<Range<usize>>,
     /// Where each number of a vector stands in the lines of its row.
@@ -183,7 +184,7 @@ struct Side {
 
 // Row of a masked lattice
 /// A row of a lattice that has unmasked points.
-struct Row {
+struct LatticeRow {
     /// Which sublattice along y it belongs to.
     residue: usize,
     /// Its number within the sublattice.
@@ -192,7 +193,7 @@ struct Row {
     start: usize,
 }
 
-impl Side {
+impl LatticeSide {
     // List the rows of masked lattices
     fn new(masks: &[Array2<bool>], step: usize, length: usize) -> Self {
         let (mut rows, mut lattices, mut places) = (Vec::new(), Vec::new(), Vec::new());
@@ -203,7 +204,7 @@ impl Side {
                 let used = row.iter().enumerate().filter(|&(_, &used)| used);
                 places.extend(used.map(|(x, _)| x % step * length + x / step));
                 if places.len() > start {
-                    rows.push(Row { residue: y % step, y: y / step, start });
+                    rows.push(LatticeRow { residue: y % step, y: y / step, start });
                 }
             }
             lattices.push(first..rows.len());
@@ -273,13 +274,13 @@ pub(crate) fn size_of_masks(name: &str, masks: &[Array2<bool>]) -> Result<usize,
 // What fixes the shape of a block
 /// What fixes the shape of a block: N, M and osf.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct BlockShape {
     pub(crate) lenslets: usize,
     pub(crate) points: usize,
     pub(crate) step: usize,
 }
 
-impl Shape {
+impl BlockShape {
     /// The least length of the transforms, [transform length](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-transform-length).
     pub(crate) fn least_length(&self) -> usize {
         self.lenslets + self.points.div_ceil(self.step) - 1
@@ -343,7 +344,7 @@ impl Shape {
 pub(crate) struct Parts<'a> {
     pub(crate) kernels: Vec<ArrayView2<'a, f64>>,
     pub(crate) blocks: Array2<Block>,
-    pub(crate) shape: Shape,
+    pub(crate) shape: BlockShape,
     pub(crate) outputs: Vec<Array2<bool>>,
     pub(crate) inputs: Vec<Array2<bool>>,
 }
@@ -357,7 +358,7 @@ impl<'a> Parts<'a> {
         outputs: Vec<Array2<bool>>,
         inputs: Vec<Array2<bool>>,
     ) -> Result<Self, Invalid> {
-        let shape = Shape::of_masks(oversampling, &outputs, &inputs)?;
+        let shape = BlockShape::of_masks(oversampling, &outputs, &inputs)?;
         shape.check(&kernels, &blocks, (outputs.len(), inputs.len()))?;
         Ok(Self { kernels, blocks, shape, outputs, inputs })
     }
@@ -404,7 +405,7 @@ impl<'a> Parts<'a> {
 
 // Plans of row and column transforms
 /// Transforms of rows (real) and columns (complex) of one length.
-struct Transforms<T> {
+struct RowColumnTransforms<T> {
     length: usize,
     row_forward: Arc<dyn RealToComplex<T>>,
     row_inverse: Arc<dyn ComplexToReal<T>>,
@@ -412,7 +413,7 @@ struct Transforms<T> {
     column_inverse: Arc<dyn Fft<T>>,
 }
 
-impl<T: Real> Transforms<T> {
+impl<T: Real> RowColumnTransforms<T> {
     fn new(length: usize) -> Self {
         let (row_forward, row_inverse) = T::plan_real(length);
         let (column_forward, column_inverse) = T::plan_complex(length);
@@ -453,7 +454,11 @@ impl<T: Real> Transforms<T> {
 
 // Spectra of all kernels
 /// The spectra of all kernels on all sublattices, in lanes.
-fn spectra<T: Real>(kernels: &[ArrayView2<f64>], shape: &Shape, length: usize) -> Vec<Lanes<T>> {
+fn spectra<T: Real>(
+    kernels: &[ArrayView2<f64>],
+    shape: &BlockShape,
+    length: usize,
+) -> Vec<Lanes<T>> {
     let (fields, groups) = (fields(kernels, shape, length), length.div_ceil(LANES));
     let column = fields.len() * groups;
     let mut spectra = vec![[T::zero(); 2 * LANES]; (length / 2 + 1) * column];
@@ -471,10 +476,10 @@ fn spectra<T: Real>(kernels: &[ArrayView2<f64>], shape: &Shape, length: usize) -
 /// The spectra of all kernels on all sublattices, divided by L², each by kx, then ky.
 pub(crate) fn fields(
     kernels: &[ArrayView2<f64>],
-    shape: &Shape,
+    shape: &BlockShape,
     length: usize,
 ) -> Vec<Vec<Complex<f64>>> {
-    let transforms = Transforms::<f64>::new(length);
+    let transforms = RowColumnTransforms::<f64>::new(length);
     let sublattices = shape.step * shape.step;
     let spectrum = |k: usize| {
         let (kernel, sublattice) = (&kernels[k / sublattices], k % sublattices);
@@ -497,7 +502,7 @@ fn into_lanes<T: Real>(values: impl Iterator<Item = Complex<T>>, lanes: &mut [La
 }
 
 // Transform a kernel on one sublattice
-impl Shape {
+impl BlockShape {
     /// Where T_r\[k\] of Eq. [polyphase](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-polyphase), periodic in k, is found in a kernel.
     pub(crate) fn lag(&self, k: usize, residue: usize, length: usize) -> Option<usize> {
         let last = (self.points - 1).checked_sub(residue)?;
@@ -514,7 +519,7 @@ impl Shape {
         &self,
         kernel: &ArrayView2<f64>,
         [of_y, of_x]: [usize; 2],
-        transforms: &Transforms<f64>,
+        transforms: &RowColumnTransforms<f64>,
     ) -> Vec<Complex<f64>> {
         let (length, half) = (transforms.length, transforms.half());
         let scale = (length as f64).powi(-2);
@@ -544,8 +549,8 @@ fn complex<T: Real>(numbers: &mut [T]) -> &mut [Complex<T>] {
 /// One product: from which side to which, and of how many vectors.
 struct Multiplication<'a, T> {
     operator: &'a BlockToeplitz<T>,
-    from: &'a Side,
-    to: &'a Side,
+    from: &'a LatticeSide,
+    to: &'a LatticeSide,
     transposed: bool,
     vectors: usize,
 }
@@ -560,7 +565,7 @@ impl<'a, T: Real> Multiplication<'a, T> {
         Self { operator, from, to, transposed, vectors }
     }
 
-    fn transforms(&self) -> &'a Transforms<T> {
+    fn transforms(&self) -> &'a RowColumnTransforms<T> {
         &self.operator.transforms
     }
 
@@ -568,8 +573,8 @@ impl<'a, T: Real> Multiplication<'a, T> {
     /// Numbers of scratch for the spectra of rows, the columns, and the tasks.
     fn room(&self) -> [usize; 3] {
         let half = self.transforms().half();
-        let lines = |side: &Side| self.vectors * side.rows.len() * side.step;
-        let tasks = |side: &Side| (self.vectors * side.rows.len()).div_ceil(ROWS);
+        let lines = |side: &LatticeSide| self.vectors * side.rows.len() * side.step;
+        let tasks = |side: &LatticeSide| (self.vectors * side.rows.len()).div_ceil(ROWS);
         let columns = half.div_ceil(COLUMNS);
         let of_rows = |side| tasks(side) * self.row_work(side);
         let work = (columns * self.column_work()).max(of_rows(self.from)).max(of_rows(self.to));
@@ -577,7 +582,7 @@ impl<'a, T: Real> Multiplication<'a, T> {
     }
 
     /// Numbers that a task on rows needs: the lines of one row, its spectrum, and scratch.
-    fn row_work(&self, side: &Side) -> usize {
+    fn row_work(&self, side: &LatticeSide) -> usize {
         let transforms = self.transforms();
         side.step * transforms.length + 2 * (transforms.half() + transforms.scratch())
     }

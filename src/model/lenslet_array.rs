@@ -193,7 +193,7 @@ impl LensletArray {
     /// ```
     pub fn valid(&self, pupil: Option<&Pupil>, validity: Validity) -> Array2<bool> {
         let mut valid = Array2::from_elem((self.lenslets, self.lenslets), false);
-        for Run { row, columns, .. } in self.runs(pupil, validity) {
+        for LensletRun { row, columns, .. } in self.runs(pupil, validity) {
             valid.slice_mut(s![row, columns]).fill(true);
         }
         valid
@@ -203,7 +203,7 @@ impl LensletArray {
 // Runs of lenslets that are lit alike
 /// Neighbouring lenslets of a row that are lit alike.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Run {
+pub(crate) struct LensletRun {
     pub(crate) row: usize,
     pub(crate) columns: Range<usize>,
     /// The lit fraction of each.
@@ -239,14 +239,14 @@ impl LensletArray {
         &self,
         pupil: Option<&Pupil>,
         validity: Validity,
-    ) -> impl Iterator<Item = Run> {
+    ) -> impl Iterator<Item = LensletRun> {
         let (array, pupil) = (*self, pupil.copied());
         let n = array.lenslets;
         let all = move |row| match &pupil {
             Some(pupil) => array.row(row, pupil),
-            None => vec![Run { row, columns: 0..n, lit: 1.0 }],
+            None => vec![LensletRun { row, columns: 0..n, lit: 1.0 }],
         };
-        let is_valid = move |run: &Run| match (&pupil, validity) {
+        let is_valid = move |run: &LensletRun| match (&pupil, validity) {
             (None, _) => true,
             (Some(_), Validity::LitFraction(threshold)) => run.lit >= threshold - 1e-12,
             (Some(pupil), Validity::Centre) => {
@@ -257,7 +257,7 @@ impl LensletArray {
     }
 
     /// All runs of a row, from its first column to the last.
-    fn row(&self, row: usize, pupil: &Pupil) -> Vec<Run> {
+    fn row(&self, row: usize, pupil: &Pupil) -> Vec<LensletRun> {
         let (n, parts) = (self.lenslets, self.parts(row, pupil));
         let (odd, middle) = (n % 2, n / 2);
         let mirrored = parts.iter().rev().map(|(part, lit)| {
@@ -270,10 +270,10 @@ impl LensletArray {
         for (columns, lit) in mirrored.chain(straight).filter(|(columns, _)| !columns.is_empty()) {
             let Some(lit) = lit else {
                 let lit = |i| pupil.lit_fraction([i, row].map(|k| self.centre(k)), self.pitch);
-                runs.extend(columns.map(|i| Run { row, columns: i..i + 1, lit: lit(i) }));
+                runs.extend(columns.map(|i| LensletRun { row, columns: i..i + 1, lit: lit(i) }));
                 continue;
             };
-            runs.push(Run { row, columns, lit });
+            runs.push(LensletRun { row, columns, lit });
         }
         runs
     }
@@ -507,7 +507,7 @@ mod tests {
                 assert_eq!(array.count_valid(Some(&pupil), rule), count);
                 assert_eq!(array.any_valid(Some(&pupil), rule), count > 0);
                 let mut order = Vec::new();
-                for Run { row, columns, lit } in array.runs(Some(&pupil), rule) {
+                for LensletRun { row, columns, lit } in array.runs(Some(&pupil), rule) {
                     for i in columns {
                         let centre = [i, row].map(|k| array.centre(k));
                         assert!((pupil.lit_fraction(centre, array.pitch()) - lit).abs() < 1e-14);

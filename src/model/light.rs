@@ -4,7 +4,7 @@
 use crate::{
     error::{Invalid, accept, positive},
     model::atmosphere::{Atmosphere, check_wavelength},
-    model::lenslet_array::{Pupil, Run, Validity},
+    model::lenslet_array::{LensletRun, Pupil, Validity},
     model::noise::Noise,
     model::sensor::Sensor,
     plausible::{self, Plausible, SENSOR_PIXEL},
@@ -161,7 +161,7 @@ impl Light {
         }
         if self.spot.is_none() {
             let (mut others, mut count) = (Vec::new(), 0);
-            for Run { row, columns, lit } in runs() {
+            for LensletRun { row, columns, lit } in runs() {
                 let photons = self.gathered(lit, [row, columns.start])?;
                 if lit != 1.0 {
                     others.extend(

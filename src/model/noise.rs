@@ -24,10 +24,10 @@ use std::ops::Range;
 /// # Ok::<(), lenslet::Invalid>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct Noise(Form);
+pub struct Noise(NoiseForm);
 
 #[derive(Debug, Clone, PartialEq)]
-enum Form {
+enum NoiseForm {
     /// The variance of every slope, rad².
     Uniform(f64),
     /// The variance of the slopes of most of so many valid lenslets, and of the others with their numbers, rad².
@@ -45,7 +45,7 @@ impl Noise {
     /// # Errors
     /// `Invalid` where it is negative, infinite or NaN.
     pub fn uniform(variance: f64) -> Result<Self, Invalid> {
-        not_negative("noise", variance).map(|variance| Self(Form::Uniform(variance)))
+        not_negative("noise", variance).map(|variance| Self(NoiseForm::Uniform(variance)))
     }
 
     // Take noise lenslet by lenslet
@@ -57,7 +57,7 @@ impl Noise {
         for (k, &variance) in variances.iter().enumerate() {
             not_negative(&format!("noise of lenslet {k}"), variance)?;
         }
-        Ok(Self(Form::Lenslets(variances)))
+        Ok(Self(NoiseForm::Lenslets(variances)))
     }
 
     // Take noise of most lenslets
@@ -74,7 +74,7 @@ impl Noise {
         for (k, other) in &others {
             not_negative(&format!("noise of lenslet {k}"), *other)?;
         }
-        Ok(Self(Form::Most { lenslets, variance, others }))
+        Ok(Self(NoiseForm::Most { lenslets, variance, others }))
     }
 
     // Take blocks that can be covariances
@@ -96,7 +96,7 @@ impl Noise {
             Ok([xx, 0.5 * (xy + yx), yy])
         };
         let blocks = blocks.iter().enumerate().map(take);
-        Ok(Self(Form::Blocks(blocks.collect::<Result<_, Invalid>>()?)))
+        Ok(Self(NoiseForm::Blocks(blocks.collect::<Result<_, Invalid>>()?)))
     }
 
     // Read noise from a file
@@ -130,10 +130,10 @@ impl Noise {
     /// counted where that matters.
     pub fn check_lenslets(&self, valid: impl FnOnce() -> usize) -> Result<(), Invalid> {
         let given = match &self.0 {
-            Form::Uniform(_) => return Ok(()),
-            Form::Most { lenslets, .. } => *lenslets,
-            Form::Lenslets(variances) => variances.len(),
-            Form::Blocks(blocks) => blocks.len(),
+            NoiseForm::Uniform(_) => return Ok(()),
+            NoiseForm::Most { lenslets, .. } => *lenslets,
+            NoiseForm::Lenslets(variances) => variances.len(),
+            NoiseForm::Blocks(blocks) => blocks.len(),
         };
         let valid = valid();
         let value = format!("noise of {given} lenslets");
@@ -145,33 +145,33 @@ impl Noise {
     /// Elements xx, xy and yy of the block of valid lenslet `k` \[rad²\]; panics beyond the last.
     pub fn block(&self, k: usize) -> [f64; 3] {
         match &self.0 {
-            Form::Uniform(variance) => [*variance, 0.0, *variance],
-            Form::Most { lenslets, variance, others } => {
+            NoiseForm::Uniform(variance) => [*variance, 0.0, *variance],
+            NoiseForm::Most { lenslets, variance, others } => {
                 assert!(k < *lenslets, "lenslet {k} of {lenslets}");
                 let place = others.binary_search_by_key(&k, |(other, _)| *other);
                 let variance = place.map_or(*variance, |place| others[place].1);
                 [variance, 0.0, variance]
             }
-            Form::Lenslets(variances) => [variances[k], 0.0, variances[k]],
-            Form::Blocks(blocks) => blocks[k],
+            NoiseForm::Lenslets(variances) => [variances[k], 0.0, variances[k]],
+            NoiseForm::Blocks(blocks) => blocks[k],
         }
     }
 
     /// Whether the noise of the x slope of some lenslet tells anything of that of its y slope.
     pub fn is_correlated(&self) -> bool {
-        matches!(&self.0, Form::Blocks(blocks) if blocks.iter().any(|[_, xy, _]| *xy != 0.0))
+        matches!(&self.0, NoiseForm::Blocks(blocks) if blocks.iter().any(|[_, xy, _]| *xy != 0.0))
     }
 
     /// The largest variance of a slope \[rad²\].
     #[cfg(feature = "files")]
     pub(crate) fn largest(&self) -> f64 {
         match &self.0 {
-            Form::Uniform(variance) => *variance,
-            Form::Most { variance, others, .. } => {
+            NoiseForm::Uniform(variance) => *variance,
+            NoiseForm::Most { variance, others, .. } => {
                 others.iter().fold(*variance, |most, (_, other)| most.max(*other))
             }
-            Form::Lenslets(variances) => variances.iter().copied().fold(0.0, f64::max),
-            Form::Blocks(blocks) => {
+            NoiseForm::Lenslets(variances) => variances.iter().copied().fold(0.0, f64::max),
+            NoiseForm::Blocks(blocks) => {
                 blocks.iter().fold(0.0, |most, [xx, _, yy]| most.max(*xx).max(*yy))
             }
         }
@@ -180,20 +180,20 @@ impl Noise {
     // Mean and factors of noise
     /// Whether it is given as one variance for all slopes.
     pub fn is_uniform(&self) -> bool {
-        matches!(&self.0, Form::Uniform(_))
+        matches!(&self.0, NoiseForm::Uniform(_))
     }
 
     /// Mean variance of a slope \[rad²\], [mean noise](https://lenslet.github.io/lenslet/noise.html#eq-mean-noise).
     pub fn mean(&self) -> f64 {
         let mean = |sum: f64, lenslets: usize| sum / lenslets.max(1) as f64;
         match &self.0 {
-            Form::Uniform(variance) => *variance,
-            Form::Most { lenslets, variance, others } => {
+            NoiseForm::Uniform(variance) => *variance,
+            NoiseForm::Most { lenslets, variance, others } => {
                 let whole = variance * (lenslets - others.len()) as f64;
                 mean(whole + others.iter().map(|(_, other)| other).sum::<f64>(), *lenslets)
             }
-            Form::Lenslets(variances) => mean(variances.iter().sum(), variances.len()),
-            Form::Blocks(blocks) => {
+            NoiseForm::Lenslets(variances) => mean(variances.iter().sum(), variances.len()),
+            NoiseForm::Blocks(blocks) => {
                 mean(blocks.iter().map(|[xx, _, yy]| 0.5 * (xx + yy)).sum(), blocks.len())
             }
         }

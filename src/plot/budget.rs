@@ -4,7 +4,7 @@
 // What pictures of budgets stand on
 use crate::error::{Error, Invalid, accept};
 use crate::plot::{
-    Area, Axis, CURVE_COLOURS, Drawn, Figure, LETTERS, Picture, PictureFormat, Scale, TYPEFACE,
+    Area, CURVE_COLOURS, Drawn, Figure, LETTERS, Picture, PictureFormat, PlotAxis, Scale, TYPEFACE,
     colour, power_of_ten,
 };
 use crate::psf::{Budget, PointSpread};
@@ -126,7 +126,7 @@ impl Picture for Bars<'_> {
         let mut builder = ChartBuilder::on(area);
         builder.margin(28).x_label_area_size(70).y_label_area_size(150);
         builder.caption(self.title, (TYPEFACE, 40));
-        let y = Axis::default().scale(&(0.0..1.25 * most), 9);
+        let y = PlotAxis::default().scale(&(0.0..1.25 * most), 9);
         let mut chart = builder.build_cartesian_2d(x, y)?;
         let mut mesh = chart.configure_mesh();
         mesh.label_style((TYPEFACE, 30)).axis_desc_style((TYPEFACE, 32)).disable_x_mesh();

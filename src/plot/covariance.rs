@@ -6,7 +6,7 @@ use crate::error::{Error, Invalid, count, finite};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::plot::{
-    Area, Axis, BAR, ColourScale, Drawn, Figure, LETTERS, Picture, PictureFormat, TYPEFACE,
+    Area, BAR, ColourScale, Drawn, Figure, LETTERS, Picture, PictureFormat, PlotAxis, TYPEFACE,
     paint_bar, paint_levels, power_of_ten, short_name, ticks, title_width,
 };
 use crate::turbulence::slope::SlopeCovariance;
@@ -186,13 +186,18 @@ pub fn plot_covariance(
 
 // Choose curves for slopes
 /// The cuts through a map of slopes, by its component: of one pair (`lone`) along both axes.
-fn curves(name: &str, [a, b]: [usize; 2], all: bool, lone: bool) -> Vec<(String, Along, bool)> {
+fn curves(
+    name: &str,
+    [a, b]: [usize; 2],
+    all: bool,
+    lone: bool,
+) -> Vec<(String, PlotDirection, bool)> {
     let cut = |along, words: &str| (format!("{name} {words}"), along, all && a == 1);
     match (a == b, lone) {
-        (true, true) => vec![cut(Along::X, "along x"), cut(Along::Y, "along y")],
-        (true, false) if a == 0 || !all => vec![cut(Along::X, "along x")],
+        (true, true) => vec![cut(PlotDirection::X, "along x"), cut(PlotDirection::Y, "along y")],
+        (true, false) if a == 0 || !all => vec![cut(PlotDirection::X, "along x")],
         (false, true) if all => vec![],
-        (false, true) => vec![cut(Along::Diagonal, "along the diagonal")],
+        (false, true) => vec![cut(PlotDirection::Diagonal, "along the diagonal")],
         _ => vec![],
     }
 }
@@ -295,7 +300,7 @@ fn wavefront_view(
                 let lit = lit_lags(&points, &valid[q], problem.grid().oversampling);
                 for &a in &axes {
                     let field = darken(covariance.lattices()[k].slice(s![t, q, a, .., ..]), &lit)?;
-                    let (axis, along) = [("x", Along::X), ("y", Along::Y)][a];
+                    let (axis, along) = [("x", PlotDirection::X), ("y", PlotDirection::Y)][a];
                     let pair = if lone { String::new() } else { format!("{t},{q} ") };
                     let layer =
                         if problem.is_layered() { format!(", layer {k}") } else { String::new() };
@@ -357,11 +362,11 @@ struct Map {
     /// Axis 0 along y, centred on no displacement; NaN where it is dark.
     field: Array2<f64>,
     /// Curves through the middle: name, direction, and whether it is dashed.
-    cuts: Vec<(String, Along, bool)>,
+    cuts: Vec<(String, PlotDirection, bool)>,
 }
 
 #[derive(Clone, Copy)]
-enum Along {
+enum PlotDirection {
     X,
     Y,
     Diagonal,
@@ -449,7 +454,7 @@ impl CovarianceMaps {
         let around = area.clone().shrink((x - left, y), (side + left, side + below));
         let reach = 0.5 * self.lags() as f64 * self.step;
         let most = if side < 300 { 3 } else { 5 };
-        let axis = || Axis::default().scale(&(-reach..reach), most);
+        let axis = || PlotAxis::default().scale(&(-reach..reach), most);
         let mut builder = ChartBuilder::on(&around);
         builder.x_label_area_size(below).y_label_area_size(left);
         let mut chart = builder.build_cartesian_2d(axis(), axis())?;
@@ -483,12 +488,12 @@ impl CovarianceMaps {
             self.maps.iter().flat_map(|map| map.cuts.iter().map(move |cut| (&map.field, cut)));
         all.take(7).fold(figure, |figure, (field, (name, along, dashed))| {
             let (lags, middle) = (field.nrows(), field.nrows() / 2);
-            let stretch = if matches!(along, Along::Diagonal) { 2f64.sqrt() } else { 1.0 };
+            let stretch = if matches!(along, PlotDirection::Diagonal) { 2f64.sqrt() } else { 1.0 };
             let lag = |k: usize| stretch * (k as f64 - 0.5 * (lags - 1) as f64) * self.step;
             let value = |k: usize| match along {
-                Along::X => field[[middle, k]],
-                Along::Y => field[[k, middle]],
-                Along::Diagonal => field[[k, k]],
+                PlotDirection::X => field[[middle, k]],
+                PlotDirection::Y => field[[k, middle]],
+                PlotDirection::Diagonal => field[[k, k]],
             };
             let points = (0..lags).map(|k| (lag(k), value(k) / unit));
             let lit: Vec<_> = points.filter(|(_, value)| !value.is_nan()).collect();

@@ -4,8 +4,8 @@
 // What pictures of fields stand on
 use crate::error::{Error, Invalid, accept, positive};
 use crate::plot::{
-    Area, Axis, BAR, Drawn, LETTERS, Picture, PictureFormat, SEQUENTIAL, TITLE, TYPEFACE, paint,
-    paint_bar_of, title_width,
+    Area, BAR, Drawn, LETTERS, Picture, PictureFormat, PlotAxis, SEQUENTIAL, TITLE, TYPEFACE,
+    paint, paint_bar_of, title_width,
 };
 use ndarray::Array2;
 use plotters::prelude::*;
@@ -80,7 +80,7 @@ impl FieldPicture {
         let (x, y) = Self::corner(k % self.columns(), k / self.columns());
         area.draw_text(title, &(TYPEFACE, LETTERS).into_text_style(area), (x, y - 38))?;
         let around = area.clone().shrink((x - 130, y), (SIDE + 130, SIDE + 90));
-        let axis = || Axis::default().scale(&(-half..half), 5);
+        let axis = || PlotAxis::default().scale(&(-half..half), 5);
         let mut builder = ChartBuilder::on(&around);
         builder.x_label_area_size(90).y_label_area_size(130);
         let mut chart = builder.build_cartesian_2d(axis(), axis())?;
@@ -110,7 +110,7 @@ impl FieldPicture {
         }
         // Draw the scale of a map
         let bar = area.clone().shrink((x + SIDE + 20, y), (BAR, SIDE));
-        paint_bar_of(&bar, &SEQUENTIAL, Axis::default().scale(&(least..most), 6), title)
+        paint_bar_of(&bar, &SEQUENTIAL, PlotAxis::default().scale(&(least..most), 6), title)
     }
 }
 

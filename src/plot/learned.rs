@@ -5,8 +5,8 @@
 use crate::error::Error;
 use crate::model::system::System;
 use crate::plot::{
-    Area, Axis as PanelAxis, BAR, ColourScale, Drawn, Figure, LETTERS, Picture, PictureFormat,
-    TITLE, TYPEFACE, paint_bar, paint_levels, power_of_ten, ticks,
+    Area, BAR, ColourScale, Drawn, Figure, LETTERS, Picture, PictureFormat, PlotAxis, TITLE,
+    TYPEFACE, paint_bar, paint_levels, power_of_ten, ticks,
 };
 use crate::profiling::covariance_maps::MapPair;
 use crate::profiling::fit::{FitWarning, Learned, Parameter};
@@ -41,7 +41,7 @@ pub fn plot_learned(
     let difference = &measured - &fitted;
     let figures = [profile(learned, start), cut(learned, start, pair)];
     let maps = [("measured", measured), ("fitted", fitted), ("difference", difference)];
-    Panels { title, figures, maps, step: pair.pitch }.encode(format)
+    LearnedPanels { title, figures, maps, step: pair.pitch }.encode(format)
 }
 
 // A profile with its errors
@@ -156,7 +156,7 @@ fn trace(pair: &MapPair, all: ArrayView1<f64>) -> Array2<f64> {
 }
 
 // Lay out what was learned
-struct Panels<'a> {
+struct LearnedPanels<'a> {
     title: &'a str,
     figures: [Figure; 2],
     maps: [(&'static str, Array2<f64>); 3],
@@ -169,7 +169,7 @@ const SIDE: i32 = 420;
 const STEP: i32 = 450;
 const CURVES: (i32, i32) = (1640, 720);
 
-impl Picture for Panels<'_> {
+impl Picture for LearnedPanels<'_> {
     fn size(&self) -> (u32, u32) {
         (1680, (100 + 2 * CURVES.1 + SIDE + 190) as u32)
     }
@@ -191,7 +191,7 @@ impl Picture for Panels<'_> {
             let start = if k == 0 { 120 } else { 0 };
             let around = area.clone().shrink((left - start, top), (SIDE + start, SIDE + 96));
             let reach = 0.5 * map.nrows() as f64 * self.step;
-            let axis = || PanelAxis::default().scale(&(-reach..reach), 5);
+            let axis = || PlotAxis::default().scale(&(-reach..reach), 5);
             let mut builder = ChartBuilder::on(&around);
             builder.x_label_area_size(96).y_label_area_size(start);
             let mut chart = builder.build_cartesian_2d(axis(), axis())?;

@@ -4,8 +4,8 @@
 // What maps stand on
 use crate::error::{Error, Invalid, positive};
 use crate::plot::{
-    Area, Axis, BAR, Drawn, LETTERS, Picture, PictureFormat, SEQUENTIAL, STATIONS, Scale, TITLE,
-    TYPEFACE, number, paint, paint_bar_of, title_width,
+    Area, BAR, Drawn, LETTERS, Picture, PictureFormat, PlotAxis, SEQUENTIAL, STATIONS, Scale,
+    TITLE, TYPEFACE, number, paint, paint_bar_of, title_width,
 };
 use ndarray::Array2;
 use plotters::prelude::*;
@@ -147,7 +147,7 @@ impl Maps<'_> {
         let below = if k + self.columns() >= self.maps.len() { 90 } else { 0 };
         let around = area.clone().shrink((x - left, y), (side + left, side + below));
         let reach = 0.5 * points as f64 * self.step;
-        let axis = || Axis::default().scale(&(-reach..reach), 5);
+        let axis = || PlotAxis::default().scale(&(-reach..reach), 5);
         let mut builder = ChartBuilder::on(&around);
         builder.x_label_area_size(below).y_label_area_size(left);
         let mut chart = builder.build_cartesian_2d(axis(), axis())?;

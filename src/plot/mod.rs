@@ -137,8 +137,8 @@ fn failed(reason: impl std::fmt::Display) -> Error {
 #[derive(Debug, Clone, Default)]
 pub struct Figure {
     title: String,
-    x: Axis,
-    y: Axis,
+    x: PlotAxis,
+    y: PlotAxis,
     curves: Vec<(String, Style, Vec<[f64; 4]>)>,
 }
 
@@ -165,33 +165,33 @@ impl Figure {
     // Describe the axes of a figure
     /// Names the quantity along the horizontal axis, with its unit.
     pub fn x_label(self, label: &str) -> Self {
-        Self { x: Axis { label: label.into(), ..self.x }, ..self }
+        Self { x: PlotAxis { label: label.into(), ..self.x }, ..self }
     }
 
     /// Names the quantity along the vertical axis, with its unit.
     pub fn y_label(self, label: &str) -> Self {
-        Self { y: Axis { label: label.into(), ..self.y }, ..self }
+        Self { y: PlotAxis { label: label.into(), ..self.y }, ..self }
     }
 
     /// Makes the horizontal axis logarithmic; what is not positive is then left out.
     pub fn log_x(self) -> Self {
-        Self { x: Axis { log: true, ..self.x }, ..self }
+        Self { x: PlotAxis { log: true, ..self.x }, ..self }
     }
 
     /// Makes the vertical axis logarithmic; what is not positive is then left out.
     pub fn log_y(self) -> Self {
-        Self { y: Axis { log: true, ..self.y }, ..self }
+        Self { y: PlotAxis { log: true, ..self.y }, ..self }
     }
 
     // Fix the ends of axes
     /// Fixes the ends of the horizontal axis; points beyond are left out.
     pub fn x_range(self, low: f64, high: f64) -> Self {
-        Self { x: Axis { range: Some([low, high]), ..self.x }, ..self }
+        Self { x: PlotAxis { range: Some([low, high]), ..self.x }, ..self }
     }
 
     /// Fixes the ends of the vertical axis; points beyond are left out.
     pub fn y_range(self, low: f64, high: f64) -> Self {
-        Self { y: Axis { range: Some([low, high]), ..self.y }, ..self }
+        Self { y: PlotAxis { range: Some([low, high]), ..self.y }, ..self }
     }
 
     // Add curves and points
@@ -266,14 +266,14 @@ impl Figure {
 // Axes, their ticks and labels
 // Axis of a panel
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Axis {
+pub(crate) struct PlotAxis {
     label: String,
     log: bool,
     range: Option<[f64; 2]>,
 }
 
 // Place numbers along an axis
-impl Axis {
+impl PlotAxis {
     /// Where a number lies on the panel; not finite where it has no place.
     fn place(&self, x: f64) -> f64 {
         if self.log { x.log10() } else { x }
@@ -699,7 +699,7 @@ pub(crate) mod tests {
             }
         }
         assert!(ColourScale::Log.level(1e-3) > 0.2 && ColourScale::Root.level(0.01) == 0.1);
-        let middle = Axis::default().scale(&(-0.05..0.05), 5).ticks;
+        let middle = PlotAxis::default().scale(&(-0.05..0.05), 5).ticks;
         assert!(middle.iter().any(|tick| *tick == (0.0, "0".into())), "{middle:?}");
     }
 

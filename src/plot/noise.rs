@@ -6,7 +6,7 @@ use crate::error::{Error, Invalid, accept};
 use crate::model::noise::GuideStar;
 use crate::model::system::System;
 use crate::plot::{
-    Area, Axis, Drawn, LETTERS, Picture, PictureFormat, TITLE, TYPEFACE, colour, number,
+    Area, Drawn, LETTERS, Picture, PictureFormat, PlotAxis, TITLE, TYPEFACE, colour, number,
     title_width,
 };
 use crate::units::ARCSEC;
@@ -39,7 +39,7 @@ pub fn plot_noise(
     format: PictureFormat,
 ) -> Result<Vec<u8>, Error> {
     let panel = Ellipses::new(star, valid, launch, String::new())?;
-    Panels { title, panels: vec![panel] }.encode(format)
+    NoisePanels { title, panels: vec![panel] }.encode(format)
 }
 /// Draws the noise of all guide stars of a system that have any, side by side under a title.
 ///
@@ -64,7 +64,7 @@ pub fn plot_noise_of_stars(
     let noisy = stars.filter(|(_, (star, _))| star.noise.mean() > 0.0);
     let panels = noisy
         .map(|(q, (star, valid))| Ellipses::new(star, &valid, None, format!("guide star {q}")));
-    Panels { title, panels: panels.collect::<Result<_, _>>()? }.encode(format)
+    NoisePanels { title, panels: panels.collect::<Result<_, _>>()? }.encode(format)
 }
 
 /// Refuses a system without any noise.
@@ -135,7 +135,7 @@ impl Ellipses<'_> {
         let [x, y] = [x, y].map(|[low, high]| 0.5 * (low + high));
         // Set up the panel of noise
         let side = area.dim_in_pixel().0;
-        let axis = |middle: f64| Axis::default().scale(&(middle - half..middle + half), 7);
+        let axis = |middle: f64| PlotAxis::default().scale(&(middle - half..middle + half), 7);
         let panel = area.clone().shrink((0, 0), (side, side));
         let mut builder = ChartBuilder::on(&panel);
         builder.margin(16).x_label_area_size(100).y_label_area_size(120);
@@ -169,12 +169,12 @@ impl Ellipses<'_> {
 }
 
 /// Panels of stars side by side under one title.
-struct Panels<'a> {
+struct NoisePanels<'a> {
     title: &'a str,
     panels: Vec<Ellipses<'a>>,
 }
 
-impl Panels<'_> {
+impl NoisePanels<'_> {
     /// Columns, and pixels along the side of a panel.
     fn layout(&self) -> (usize, i32) {
         match self.panels.len() {
@@ -189,7 +189,7 @@ impl Panels<'_> {
 const ABOVE: i32 = 80;
 const KEY: i32 = 90;
 
-impl Picture for Panels<'_> {
+impl Picture for NoisePanels<'_> {
     fn size(&self) -> (u32, u32) {
         let (columns, side) = self.layout();
         let rows = self.panels.len().div_ceil(columns) as i32;

@@ -4,8 +4,8 @@
 // What pictures of stars stand on
 use crate::error::{Error, Invalid, accept};
 use crate::plot::{
-    Area, Axis, BAR, Drawn, LETTERS, LIGHT, Picture, PictureFormat, Scale, TITLE, TYPEFACE, paint,
-    paint_bar_of, power_of_ten, title_width,
+    Area, BAR, Drawn, LETTERS, LIGHT, Picture, PictureFormat, PlotAxis, Scale, TITLE, TYPEFACE,
+    paint, paint_bar_of, power_of_ten, title_width,
 };
 use crate::psf::PointSpread;
 use crate::units::ARCSEC;
@@ -70,7 +70,7 @@ impl Stars<'_> {
         let around = area.clone().shrink((x - 130, y), (SIDE + 130, SIDE + 90));
         let (pixels, side) = (image.pixels(), image.pixel / ARCSEC);
         let first = -((pixels / 2) as f64 + 0.5) * side;
-        let axis = || Axis::default().scale(&(first..first + pixels as f64 * side), 5);
+        let axis = || PlotAxis::default().scale(&(first..first + pixels as f64 * side), 5);
         let mut builder = ChartBuilder::on(&around);
         builder.x_label_area_size(90).y_label_area_size(130);
         let mut chart = builder.build_cartesian_2d(axis(), axis())?;

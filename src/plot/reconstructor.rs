@@ -36,11 +36,11 @@ pub fn plot_reconstructor(
     scale: ColourScale,
     format: PictureFormat,
 ) -> Result<Vec<u8>, Error> {
-    Blocks::new(matrix, system, title, scale)?.encode(format)
+    MatrixBlocks::new(matrix, system, title, scale)?.encode(format)
 }
 
 // Blocks of a reconstructor
-struct Blocks<'a> {
+struct MatrixBlocks<'a> {
     title: &'a str,
     scale: ColourScale,
     /// Rows and columns of the matrix.
@@ -59,7 +59,7 @@ const MOST: usize = 1400;
 /// The least height of the bar of colours, pixels.
 const BAR_HEIGHT: i32 = 360;
 
-impl<'a> Blocks<'a> {
+impl<'a> MatrixBlocks<'a> {
     // Settle the blocks of a matrix
     fn new(
         matrix: &ArrayView2<f64>,
@@ -97,7 +97,7 @@ impl<'a> Blocks<'a> {
 }
 
 // Lay out the blocks of sensors
-impl Blocks<'_> {
+impl MatrixBlocks<'_> {
     /// Pixels along rows and columns of the image: its height and its width.
     fn sides(&self) -> [i32; 2] {
         let longer = self.shape[0].max(self.shape[1]);
@@ -127,7 +127,7 @@ impl Blocks<'_> {
 }
 
 // Draw the blocks of sensors
-impl Picture for Blocks<'_> {
+impl Picture for MatrixBlocks<'_> {
     fn size(&self) -> (u32, u32) {
         let [height, width] = self.sides();
         let right = (Self::CORNER.0 + width + 50 + BAR) as u32;
@@ -299,7 +299,8 @@ mod tests {
     fn an_entry_is_seen_in_its_block() {
         let (system, mut matrix) = (system(), Array2::zeros((10, 26)));
         matrix[[7, 21]] = -0.25;
-        let blocks = Blocks::new(&matrix.view(), &system, "one", ColourScale::Linear).unwrap();
+        let blocks =
+            MatrixBlocks::new(&matrix.view(), &system, "one", ColourScale::Linear).unwrap();
         assert_eq!((&blocks.starts, blocks.largest), (&vec![0, 18, 26], 0.25));
         assert_eq!(blocks.borders(1)[1..4], [(9, false), (18, true), (22, false)]);
         let png = blocks.encode(PictureFormat::Png).unwrap();
@@ -313,11 +314,11 @@ mod tests {
         // A wide matrix is reduced, and keeps its largest entries.
         let mut wide = Array2::zeros((4, 9000));
         wide[[2, 4321]] = -3.0;
-        let reduced = Blocks::reduce(&wide.view(), [4, 100]);
+        let reduced = MatrixBlocks::reduce(&wide.view(), [4, 100]);
         assert!(reduced[[2, 48]] == -3.0 && reduced.sum() == -3.0);
         let other = Array2::zeros((10, 25));
         for bad in [other, matrix.mapv(|_| f64::NAN)] {
-            assert!(Blocks::new(&bad.view(), &system, "", ColourScale::Root).is_err());
+            assert!(MatrixBlocks::new(&bad.view(), &system, "", ColourScale::Root).is_err());
         }
     }
 

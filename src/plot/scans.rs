@@ -7,8 +7,8 @@ use crate::error::{Error, accept, not_negative};
 use crate::numerics::real::Real;
 use crate::plot::field::ends;
 use crate::plot::{
-    Area, Axis, BAR, Drawn, LETTERS, LIGHT, Picture, PictureFormat, Scale, TITLE, TYPEFACE, number,
-    paint, paint_bar_of, paint_colours, power_of_ten, title_width,
+    Area, BAR, Drawn, LETTERS, LIGHT, Picture, PictureFormat, PlotAxis, Scale, TITLE, TYPEFACE,
+    number, paint, paint_bar_of, paint_colours, power_of_ten, title_width,
 };
 use crate::specimen::{Element, Specimen};
 use ndarray::{Array2, ArrayD, ArrayViewD, Axis as Along, Dimension, Ix2, IxDyn, s};
@@ -325,7 +325,7 @@ impl Scans<'_, '_> {
             Shown::Image(values) => {
                 let [least, most] = ends(values);
                 paint(&inside, &GREY, |x, y| (at(values, [x, y]) - least) / (most - least))?;
-                let scale = Axis::default().scale(&(least..most), 5);
+                let scale = PlotAxis::default().scale(&(least..most), 5);
                 paint_bar_of(&bar, &GREY, scale, &panel.quantity)?;
             }
             Shown::Field([along_x, along_y]) => {

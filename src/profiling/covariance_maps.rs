@@ -256,7 +256,7 @@ impl SlopeMaps {
     ///
     /// # Errors
     /// `Invalid` for another number of slopes than the system has, a number that is not finite, fewer than two frames, or a star whose slopes never change;
-    /// `Memory` where the maps do not fit; `Cancelled`.
+    /// `CorrelationTime` where the maps do not fit; `Cancelled`.
     ///
     /// ```
     /// use lenslet::{watch::unwatched, model::System, estimation::Simulation, profiling::SlopeMaps};
@@ -288,11 +288,11 @@ impl SlopeMaps {
         slopes.rows_mut().into_iter().for_each(|mut frame| {
             layout.modes.remove(frame.as_slice_mut().unwrap_or_else(|| unreachable!("a row")));
         });
-        let memory = Memory::of(&normalised(&layout, &slopes)?);
+        let memory = CorrelationTime::of(&normalised(&layout, &slopes)?);
         let slopes = slopes.reversed_axes().as_standard_layout().into_owned();
         let values = Self::products(&layout, &slopes, memory.frames);
         let scatter = Self::scatter(&layout, &slopes, memory.frames, watch)?;
-        let Memory { frames: memory, independent, echo } = memory;
+        let CorrelationTime { frames: memory, independent, echo } = memory;
         Ok(Self { layout, values, scatter, frames, independent, memory, echo })
     }
 
@@ -372,7 +372,7 @@ fn shift_of(realisation: usize, frames: usize, memory: usize) -> usize {
 
 // Memory of the air
 /// How long slopes are correlated.
-struct Memory {
+struct CorrelationTime {
     /// Frames.
     frames: usize,
     /// F_eff of Eq. [effective frames](https://lenslet.github.io/lenslet/measured-maps.html#eq-effective-frames).
@@ -381,7 +381,7 @@ struct Memory {
     echo: f64,
 }
 
-impl Memory {
+impl CorrelationTime {
     /// The memory of slopes (frames, n), each star's in units of its own.
     fn of(slopes: &Array2<f64>) -> Self {
         let frames = slopes.nrows();

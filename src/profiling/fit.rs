@@ -2,6 +2,7 @@
 //! Turbulence profiles, and where sensors look, learned from measured slopes.
 
 // What learning stands on
+use crate::data::DataSet;
 use crate::device::{CostKind, Engine, Workers, gather};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::estimate::check_slopes;
@@ -335,13 +336,13 @@ impl Geometry {
 
 // How a map changes with a turn
 /// The map of a layer of strength 1, and how it changes if that was told with it.
-struct Unit {
+struct LayerMap {
     map: Array1<f64>,
-    slopes: Option<Slopes>,
+    slopes: Option<TurnedMapChange>,
 }
 
 /// How the map of two turned sensors changes.
-struct Slopes {
+struct TurnedMapChange {
     /// With a displacement of the second on the layer, along x and along y of the pupil; per metre.
     moved: [Array1<f64>; 2],
     /// With the rotation of either; per radian.
@@ -357,7 +358,7 @@ impl Geometry {
         sensors: [Sensor; 2],
         pair: &MapPair,
         tables: &PhaseTables,
-    ) -> Result<Unit, Error> {
+    ) -> Result<LayerMap, Error> {
         let Displaced { covariance, slopes } = self.turned(layer, sensors, pair, tables)?;
         let gamma = sensors.map(|sensor| sensor.source.cone_factor(layer.altitude));
         let turned = [0, 1].map(|turned| {
@@ -371,7 +372,7 @@ impl Geometry {
         let axes = sensors[0].axes();
         let moved = [0, 1].map(|k| &along[0] * axes[0][k] + &along[1] * axes[1][k]);
         let map = self.layout.average(pair, covariance);
-        Ok(Unit { map, slopes: Some(Slopes { moved, turned }) })
+        Ok(LayerMap { map, slopes: Some(TurnedMapChange { moved, turned }) })
     }
 
     // Derivative by a turn on a lattice
@@ -444,15 +445,15 @@ fn are_turned([first, second]: [Sensor; 2]) -> bool {
 
 // Derivatives of the maps
 /// The model of a fit: the maps of its current state, compared with the measured ones.
-struct Model<'a> {
+struct FitModel<'a> {
     geometry: &'a Geometry,
     parameters: &'a [Parameter],
     bounds: &'a [[f64; 2]],
     measured: &'a Array1<f64>,
-    weights: &'a Weights,
+    weights: &'a MapWeights,
     /// The state that was evaluated last, with the maps of its layers, by pairs, all for strength 1.
     state: FitState,
-    units: Vec<Vec<Unit>>,
+    units: Vec<Vec<LayerMap>>,
     /// The maps of each star's noise, xx, xy and yy, with the star's own pair.
     noise: Vec<(usize, [Array1<f64>; 3])>,
     tables: PhaseTables,
@@ -461,7 +462,7 @@ struct Model<'a> {
 
 // A map that is wanted
 /// A map that is to be computed: of a layer and sensors, for a pair.
-struct Wanted {
+struct WantedMap {
     layer: Layer,
     sensors: [Sensor; 2],
     pair: usize,
@@ -479,11 +480,11 @@ enum What {
     Turning(usize),
 }
 
-impl Model<'_> {
+impl FitModel<'_> {
     // Compute many maps at once
-    fn compute(&self, wanted: Vec<Wanted>) -> Result<Vec<Unit>, Error> {
-        let map = |geometry: &&Geometry, wanted: Wanted| {
-            let Wanted { layer, sensors, pair, what } = wanted;
+    fn compute(&self, wanted: Vec<WantedMap>) -> Result<Vec<LayerMap>, Error> {
+        let map = |geometry: &&Geometry, wanted: WantedMap| {
+            let WantedMap { layer, sensors, pair, what } = wanted;
             let pair = &geometry.layout.pairs()[pair];
             let map = match what {
                 What::Slopes if are_turned(sensors) && are_turned_little(sensors) => {
@@ -492,7 +493,7 @@ impl Model<'_> {
                 What::Turning(turned) => geometry.turning_map(&layer, sensors, pair, turned)?,
                 _ => geometry.unit_map(&layer, sensors, pair, &self.tables)?,
             };
-            Ok(Unit { map, slopes: None })
+            Ok(LayerMap { map, slopes: None })
         };
         gather(Workers::cores(&self.geometry), wanted, &CancelOnly(self.watch), map)
     }
@@ -512,7 +513,7 @@ impl Model<'_> {
             let pairs = self.geometry.layout.pairs();
             let of_layer = |layer: &Layer| {
                 let pairs = pairs.iter().enumerate();
-                let wanted = |(pair, stars): (usize, &MapPair)| Wanted {
+                let wanted = |(pair, stars): (usize, &MapPair)| WantedMap {
                     layer: *layer,
                     sensors: stars.stars.map(|star| state.sensors[star]),
                     pair,
@@ -549,7 +550,7 @@ impl Model<'_> {
 
     // Want maps for a derivative
     /// The maps that a step of a number changes, each with its layer and with the derivative's factor.
-    fn changed(&self, key: Parameter, step: f64) -> Vec<(usize, f64, Wanted)> {
+    fn changed(&self, key: Parameter, step: f64) -> Vec<(usize, f64, WantedMap)> {
         let mut moved = self.state.clone();
         moved.set(key, self.state.get(key) + step);
         let mut changed = Vec::new();
@@ -575,7 +576,7 @@ impl Model<'_> {
                     _ => (sensors, step, What::Map),
                 };
                 if matters {
-                    let wanted = Wanted { layer: *layer, sensors, pair, what };
+                    let wanted = WantedMap { layer: *layer, sensors, pair, what };
                     changed.push((l, layer.fraction / step, wanted));
                 }
             }
@@ -586,7 +587,7 @@ impl Model<'_> {
     // Slopes that are known
     /// The derivative of the map of a layer and a pair by a parameter, where it came with the map.
     fn slope(&self, key: Parameter, l: usize, pair: usize) -> Option<Array1<f64>> {
-        let Slopes { moved, turned } = self.units[l][pair].slopes.as_ref()?;
+        let TurnedMapChange { moved, turned } = self.units[l][pair].slopes.as_ref()?;
         let stars = self.geometry.layout.pairs()[pair].stars;
         let sources = stars.map(|star| &self.state.sensors[star].source);
         let along = |[x, y]: [f64; 2]| &moved[0] * x + &moved[1] * y;
@@ -608,7 +609,7 @@ impl Model<'_> {
 }
 
 // Residuals and derivatives of a fit state
-impl Residuals for Model<'_> {
+impl Residuals for FitModel<'_> {
     fn residuals(&mut self, parameters: &[f64]) -> Result<Array1<f64>, Error> {
         self.look_at(parameters)?;
         Ok(self.weights.apply(&(self.maps() - self.measured)))
@@ -871,7 +872,7 @@ impl LearnPlan {
         let (layout, start) = (self.geometry.layout.clone(), &self.start);
         let bounds = self.bounds();
         let none = Array1::zeros(layout.len());
-        let weights = Weights::of_elements(none.clone());
+        let weights = MapWeights::of_elements(none.clone());
         let mut model = self.model(&none, &weights, &bounds, watch);
         let parameters: Vec<f64> = self.parameters.iter().map(|key| start.get(*key)).collect();
         model.look_at(&parameters)?;
@@ -885,16 +886,16 @@ impl LearnPlan {
     fn model<'a>(
         &'a self,
         measured: &'a Array1<f64>,
-        weights: &'a Weights,
+        weights: &'a MapWeights,
         bounds: &'a [[f64; 2]],
         watch: &'a dyn Watch,
-    ) -> Model<'a> {
+    ) -> FitModel<'a> {
         let geometry = &self.geometry;
         let own = geometry.layout.pairs().iter().enumerate().filter(|(_, pair)| pair.is_own());
         let maps = |pair: &MapPair| [0, 1, 2].map(|k| geometry.noise_map(pair, k));
         let noise = own.map(|(k, pair)| (k, maps(pair))).collect();
         let (parameters, state) = (&self.parameters[..], self.start.clone());
-        Model {
+        FitModel {
             geometry,
             parameters,
             bounds,
@@ -1007,7 +1008,7 @@ impl LearnPlan {
         let fits = maps.values.len() == self.geometry.layout.len();
         accept(fits, "maps", maps.values.len(), &expected)?;
         watch.stage(FIT, "steps");
-        let (weights, bounds) = (Weights::of(&maps)?, self.bounds());
+        let (weights, bounds) = (MapWeights::of(&maps)?, self.bounds());
         let weighted = weights.apply(&maps.values);
         let mut model = self.model(&maps.values, &weights, &bounds, watch);
         let start: Vec<f64> = self.parameters.iter().map(|key| self.start.get(*key)).collect();
@@ -1028,7 +1029,7 @@ impl LearnPlan {
 
 // Weights of maps
 /// The weights of the elements of maps.
-struct Weights {
+struct MapWeights {
     /// √ω
     elements: Array1<f64>,
     /// The elements of each pair and axes.
@@ -1037,7 +1038,7 @@ struct Weights {
     tilts: f64,
 }
 
-impl Weights {
+impl MapWeights {
     fn of(maps: &SlopeMaps) -> Result<Self, Invalid> {
         let lags = |pair: &MapPair| pair.lags() * pair.lags();
         let axes = |pair: &MapPair, a: usize| {
@@ -1144,7 +1145,7 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(fitted: &Fitted, maps: &SlopeMaps, weights: &Weights) -> Result<Self, Error> {
+    fn of(fitted: &Fitted, maps: &SlopeMaps, weights: &MapWeights) -> Result<Self, Error> {
         let normal = Normal::new(&fitted.jacobian, &fitted.held)?;
         let [none, few] = [Normal::ROUNDING, HARDLY].map(|share| normal.blind(share));
         let blind = [none.clone(), few[none.len()..].to_vec()];
@@ -1318,6 +1319,27 @@ pub struct Learned {
 }
 
 impl Learned {
+    /// The learned profile as a data set: a value and its standard error, which is NaN where the slopes do not determine the value.
+    pub fn to_data_set(&self) -> DataSet<'_> {
+        let mut data = DataSet::default();
+        let mut add = |name: &str, unit: &str, dimension: &str, all: &[(f64, Option<f64>)]| {
+            let values = all.iter().map(|(value, _)| *value).collect::<Array1<f64>>();
+            data.add(name, values).unit(unit).dimensions(dimension);
+            let errors = all.iter().map(|(_, error)| error.unwrap_or(f64::NAN));
+            let error = data.add(&format!("{name}_error"), errors.collect::<Array1<f64>>());
+            error.unit(unit).dimensions(dimension).long_name("standard error");
+        };
+        add("fried_parameter", "m", "one", &[self.fried_parameter]);
+        add("fraction", "", "layer", &self.fractions);
+        add("noise", "rad2", "star", &self.noise);
+        let values: Vec<_> = self.values.iter().map(|one| (one.value, one.error)).collect();
+        add("value", "", "parameter", &values);
+        let names: Vec<_> = self.values.iter().map(|one| one.parameter.to_string()).collect();
+        data.add_text("parameters", names.join(", ")).long_name("names of the values, SI units");
+        data.add("fitted_maps", self.fitted.view()).unit("rad2").dimensions("sample");
+        data
+    }
+
     // Gather what was learned
     fn new(
         plan: &LearnPlan,
@@ -1573,7 +1595,7 @@ mod tests {
                 [ParameterGroup::Altitudes, ParameterGroup::Shifts, ParameterGroup::Rotations];
             let plan = plan(&rest, &fit);
             let (bounds, none) = (plan.bounds(), Array1::zeros(plan.geometry.layout.len()));
-            let weights = Weights::of_elements(none.clone() + 1.0);
+            let weights = MapWeights::of_elements(none.clone() + 1.0);
             let mut model = plan.model(&none, &weights, &bounds, &unwatched);
             let at: Vec<f64> = plan.parameters.iter().map(|key| plan.start.get(*key)).collect();
             let jacobian = model.jacobian(&at).unwrap();

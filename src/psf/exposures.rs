@@ -18,14 +18,14 @@ use std::borrow::Cow;
 
 // Strokes here or there
 /// A covariance of strokes, m², (a, a).
-pub(crate) enum Strokes<'s> {
+pub(crate) enum StrokeCovariance<'s> {
     /// In the memory of the host.
     OnHost(Cow<'s, Array2<f64>>),
     /// By rows in that of the engine's first device.
     OnDevice(Buffer<f64>),
 }
 
-impl Strokes<'_> {
+impl StrokeCovariance<'_> {
     /// The covariance of the strokes of so many actuators, m², (a, a), in the memory of the host.
     fn here(&self, actuators: usize) -> Result<Cow<'_, Array2<f64>>, Error> {
         match self {
@@ -55,7 +55,7 @@ trait DeviceCamera {
     /// Begins with what all wavefronts have in common.
     fn begin(&mut self) -> Result<(), Error>;
     /// Adds errors of strokes, as if they were stationary.
-    fn add_strokes(&mut self, strokes: &Strokes) -> Result<(), Error>;
+    fn add_strokes(&mut self, strokes: &StrokeCovariance) -> Result<(), Error>;
     /// Adds an error by its structure function, (n, n), m².
     fn add_structure(&mut self, structure: &Array2<f64>) -> Result<(), Error>;
     /// The variance over the pupil of what was added last, m².
@@ -198,14 +198,14 @@ impl Exposures<'_> {
     /// `Invalid` where the covariance is not that of the actuators or not finite, or boxes do not fit into the field in which the pupil is
     /// sampled; what a device says.
     pub fn of(&mut self, strokes: &Array2<f64>) -> Result<Vec<Exposure>, Error> {
-        let strokes = Strokes::OnHost(Cow::Borrowed(strokes));
+        let strokes = StrokeCovariance::OnHost(Cow::Borrowed(strokes));
         Ok(self.by_cause(&[("strokes", strokes)], true)?.1)
     }
 
     /// The budget and the exposures of errors by their causes; where not `whole`, images have their middle alone.
     pub(crate) fn by_cause(
         &mut self,
-        own: &[(&str, Strokes)],
+        own: &[(&str, StrokeCovariance)],
         whole: bool,
     ) -> Result<(Budget, Vec<Exposure>), Error> {
         if self.there.is_some() {
@@ -221,7 +221,7 @@ impl Exposures<'_> {
 
     // Find a structure function on cores
     /// The structure function of errors of strokes, in the memory of the host.
-    fn structure(&self, strokes: &Strokes) -> Result<Array2<f64>, Error> {
+    fn structure(&self, strokes: &StrokeCovariance) -> Result<Array2<f64>, Error> {
         let (Some(actuators), Some(found)) = (&self.actuators, &self.found) else {
             return Err(
                 Invalid::new("covariance of strokes", "some", "none, without a mirror").into()
@@ -240,7 +240,7 @@ impl Exposures<'_> {
 
     // Expose by a device
     /// Adds errors of strokes to what the device exposes.
-    fn add_on_device(&mut self, strokes: &Strokes) -> Result<(), Error> {
+    fn add_on_device(&mut self, strokes: &StrokeCovariance) -> Result<(), Error> {
         if let Some(StructureFunctionSource::Stationary(_)) = self.found {
             self.actuators.as_ref().map_or(Ok(()), |actuators| strokes.check(actuators))?;
             return self.there.as_mut().map_or(Ok(()), |there| there.add_strokes(strokes));
@@ -252,7 +252,7 @@ impl Exposures<'_> {
     /// As on cores, by the device.
     fn expose_on_device(
         &mut self,
-        own: &[(&str, Strokes)],
+        own: &[(&str, StrokeCovariance)],
         whole: bool,
     ) -> Result<(Budget, Vec<Exposure>), Error> {
         let mut budget = Budget::default();
@@ -292,7 +292,7 @@ impl Exposures<'_> {
 
     // Look for a number that is none
     /// Refuses strokes of which something became no number, with the place in their covariance.
-    fn refuse_none(&self, number: f64, strokes: &Strokes) -> Result<(), Error> {
+    fn refuse_none(&self, number: f64, strokes: &StrokeCovariance) -> Result<(), Error> {
         if number.is_finite() {
             return Ok(());
         }
@@ -346,11 +346,14 @@ impl Exposures<'_> {
     /// # Errors
     /// As [`of`](Self::of).
     pub fn images(&mut self, strokes: &Array2<f64>) -> Result<Vec<PointSpread>, Error> {
-        self.images_of(&Strokes::OnHost(Cow::Borrowed(strokes)))
+        self.images_of(&StrokeCovariance::OnHost(Cow::Borrowed(strokes)))
     }
 
     /// The images of strokes whose covariance is on the host or on a device, one for each wavelength.
-    pub(crate) fn images_of(&mut self, strokes: &Strokes) -> Result<Vec<PointSpread>, Error> {
+    pub(crate) fn images_of(
+        &mut self,
+        strokes: &StrokeCovariance,
+    ) -> Result<Vec<PointSpread>, Error> {
         if self.there.is_none() {
             let whole = &self.common + &self.structure(strokes)?;
             let transfers = self.telescope.through(&whole, &self.image.wavelengths)?;
@@ -414,7 +417,7 @@ mod tests {
                 );
                 assert_eq!(seen[k].ensquared.len(), 1);
             }
-            let causes = [("one", Strokes::OnHost(Cow::Borrowed(&strokes)))];
+            let causes = [("one", StrokeCovariance::OnHost(Cow::Borrowed(&strokes)))];
             let (budget, middles) = made.by_cause(&causes, false).unwrap();
             let variance = telescope.variance(&found).unwrap();
             assert!((budget.terms()[0].variance / variance - 1.0).abs() < 1e-12);

@@ -3,6 +3,7 @@
 
 // Imports of the simulated loop
 use crate::correction::{Correction, Projector};
+use crate::data::DataSet;
 use crate::device::{Engine, Workers, gather};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::simulation::{
@@ -21,7 +22,7 @@ use crate::psf::residual::{sample_step, sampled_aperture, shapes_towards};
 use crate::psf::transforms::Plane;
 use crate::tomography::reconstructor::ReconstructorPlan;
 use crate::watch::{CancelOnly, Watch, unwatched};
-use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
+use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, Zip, s};
 use num_complex::Complex64;
 use std::f64::consts::PI;
 
@@ -307,8 +308,8 @@ impl LoopSimulation {
     pub fn realisation(&self, seed: u64) -> Result<Vec<LoopFrame>, Error> {
         let mut turbulence = self.simulation.turbulence(seed);
         let (frames, sets) = (self.control.settling(), self.commands.len());
-        let mut loops: Vec<Strokes> =
-            (0..sets + 2 * self.targets).map(|_| Strokes::new(&self.control)).collect();
+        let mut loops: Vec<StrokeHistory> =
+            (0..sets + 2 * self.targets).map(|_| StrokeHistory::new(&self.control)).collect();
         for k in 0..frames {
             let noise = Array1::from(turbulence.noise());
             let seen = self.exposure(&turbulence, k as f64);
@@ -319,7 +320,7 @@ impl LoopSimulation {
                 strokes.follow(&wanted, false);
             }
         }
-        let held: Vec<&Array1<f64>> = loops.iter().map(Strokes::held).collect();
+        let held: Vec<&Array1<f64>> = loops.iter().map(StrokeHistory::held).collect();
         self.measure_residuals(&turbulence, (frames - 1) as f64 + self.control.delay, &held)
     }
 
@@ -365,7 +366,7 @@ impl ControlLoop {
         if self.kind == LoopKind::Open {
             return 1;
         }
-        let (mut pushed, mut last) = (Strokes::new(self), 0);
+        let (mut pushed, mut last) = (StrokeHistory::new(self), 0);
         for k in 0..MOST_FRAMES {
             let push = if k == 0 { 1.0 } else { 0.0 };
             pushed.follow(&Array1::from_elem(1, push), k == 0);
@@ -388,13 +389,13 @@ const AT_ONCE: ControlLoop =
 const MOST_FRAMES: usize = 400;
 
 /// The strokes of a loop, the newest last.
-struct Strokes<'a> {
+struct StrokeHistory<'a> {
     control: &'a ControlLoop,
     rows: Vec<Array1<f64>>,
 }
 
 // Follow what is wanted of strokes
-impl<'a> Strokes<'a> {
+impl<'a> StrokeHistory<'a> {
     fn new(control: &'a ControlLoop) -> Self {
         Self { control, rows: Vec::new() }
     }
@@ -575,6 +576,22 @@ pub struct Simulated {
     pub error: [f64; 2],
     /// Strehl ratio at each wavelength.
     pub strehl: Vec<[f64; 2]>,
+}
+
+// Residuals of loops as a data set
+impl Simulated {
+    /// The residuals of `all` targets as a data set: `error` (target, part) and `strehl` (target, wavelength, part), of which part 0 is the mean
+    /// and part 1 its standard error.
+    pub fn to_data_set(all: &[Self]) -> DataSet<'static> {
+        let waves = all.first().map_or(0, |one| one.strehl.len());
+        let errors = Array2::from_shape_fn((all.len(), 2), |(t, part)| all[t].error[part]);
+        let strehl = |(t, w, part): (usize, usize, usize)| all[t].strehl[w][part];
+        let mut data = DataSet::default();
+        data.add("error", errors).unit("m").dimensions("target, mean and standard error");
+        let strehl = data.add("strehl", Array3::from_shape_fn((all.len(), waves, 2), strehl));
+        strehl.dimensions("target, wavelength, mean and standard error");
+        data
+    }
 }
 
 impl LoopSimulation {

@@ -13,9 +13,7 @@ pub(crate) mod budget;
 pub use budget::{Budget, BudgetTerm};
 pub(crate) mod options;
 pub use options::{CameraOptions, ErrorTerm, Exposure, StructureFunctionModel};
-#[cfg(feature = "files")]
 pub(crate) mod files;
-#[cfg(feature = "files")]
 pub use files::Images;
 pub(crate) mod field;
 pub use field::Field;

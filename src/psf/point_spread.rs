@@ -290,7 +290,7 @@ impl Quarter {
     pub(super) fn width(&self) -> Result<Width, Error> {
         let mut reach = 1.2 * self.field / self.even.nrows() as f64;
         while reach < 0.5 * self.field {
-            let patch = Patch(self.sums(STEPS + 1, reach / STEPS as f64));
+            let patch = QuarterPatch(self.sums(STEPS + 1, reach / STEPS as f64));
             let angle = |k: usize| PI * k as f64 / DIRECTIONS as f64;
             let radii: Option<Vec<f64>> =
                 (0..DIRECTIONS).map(|k| patch.half_maximum(angle(k))).collect();
@@ -307,9 +307,9 @@ impl Quarter {
 
 // Look for half the maximum
 /// The sums of a quarter around the star.
-struct Patch([Array2<f64>; 2]);
+struct QuarterPatch([Array2<f64>; 2]);
 
-impl Patch {
+impl QuarterPatch {
     /// How many steps from the star the image has half its maximum, if it does on this patch.
     fn half_maximum(&self, angle: f64) -> Option<f64> {
         let (sin, cos) = angle.sin_cos();

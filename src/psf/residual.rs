@@ -24,7 +24,7 @@ use crate::psf::transforms::Plane;
 use crate::tomography::covariance_matrix::truth_covariance;
 use crate::tomography::noise_error;
 use crate::tomography::reconstructor::ReconstructorPlan;
-use crate::tomography::reconstructor::command::Sum;
+use crate::tomography::reconstructor::command::StrokeSum;
 use crate::watch::{Watch, WithinStage, check};
 use ndarray::{Array1, Array2, Axis, Zip};
 use num_complex::Complex64;
@@ -184,7 +184,7 @@ impl Fit {
 
 // Strokes of a command in the loop
 /// A command with the covariances of its strokes, (a, a), m².
-struct Moments {
+struct CommandMoments {
     /// K, (a, n).
     rows: Array2<f64>,
     /// V of Eq. [residual moments](https://lenslet.github.io/lenslet/residual-wavefront.html#eq-residual-moments).
@@ -206,7 +206,7 @@ fn moments_of(
     (correction, weights, low): (&Correction, &LoopWeights, &LowTurbulence),
     (commands, alone): (Vec<Array2<f64>>, &[Array2<f64>]),
     (engine, watch): (&Engine, &dyn Watch),
-) -> Result<(Vec<Moments>, Vec<Array2<f64>>), Error> {
+) -> Result<(Vec<CommandMoments>, Vec<Array2<f64>>), Error> {
     let system = correction.system();
     let slopes = LoopCovariances::new(system, weights, engine, watch)?;
     let present: Vec<_> = commands.iter().map(|rows| through(rows, &slopes.present)).collect();
@@ -226,7 +226,14 @@ fn moments_of(
             None => (present.clone(), Array2::zeros(present.dim())),
             Some([crossed, filtered]) => (filtered.clone(), present + filtered - crossed),
         };
-        Moments { strokes: filtered + &noise, fine: present - &coarse, coarse, late, noise, rows }
+        CommandMoments {
+            strokes: filtered + &noise,
+            fine: present - &coarse,
+            coarse,
+            late,
+            noise,
+            rows,
+        }
     };
     let alone = alone.iter().map(|rows| through(rows, &low)).collect();
     Ok((commands.into_iter().enumerate().map(join).collect(), alone))
@@ -244,23 +251,23 @@ pub(crate) struct ResidualOptions<'a> {
 }
 
 /// A command of the mirrors, for some directions.
-struct Shape {
+struct CommandShape {
     /// Numbers of the directions that it is for, with weights.
     chosen: Vec<(usize, f64)>,
-    moments: Moments,
+    moments: CommandMoments,
     /// Tomographic variance where it is for, m², if that is wanted; the weighted mean over its directions, each behind a mirror of its own.
     own: Option<f64>,
 }
 
 /// The residual wavefronts of the targets of a correction.
-pub(crate) struct Residuals<'a> {
+pub(crate) struct ResidualWavefronts<'a> {
     correction: &'a Correction,
     weights: LoopWeights,
     points: Points,
     low: LowTurbulence<'a>,
     fit: Fit,
     wavefronts: WavefrontsInLoop<'a>,
-    shapes: Vec<Shape>,
+    shapes: Vec<CommandShape>,
 }
 
 /// Points whose covariances with all slopes are there at a time.
@@ -271,7 +278,7 @@ const SOME: usize = 1024;
 const STEPS: usize = 4;
 
 // Pose the residual wavefronts
-impl<'a> Residuals<'a> {
+impl<'a> ResidualWavefronts<'a> {
     /// Those behind the mirrors of a correction, whose strokes follow from the plan of a reconstructor of its system.
     ///
     /// # Errors
@@ -320,7 +327,7 @@ impl<'a> Residuals<'a> {
         let own = correction.own_sums(&chosen, asked);
         let sums = correction.sums(&chosen, to.0)?;
         let alone = |t: &usize| vec![(*t, onto)];
-        let sums: Vec<Sum> = sums.iter().map(viewed).chain(own.iter().map(alone)).collect();
+        let sums: Vec<StrokeSum> = sums.iter().map(viewed).chain(own.iter().map(alone)).collect();
         let commands = plan.commands(&sums, truth, to)?;
         let mut commands: Vec<_> = commands.into_iter().map(|command| command.rows).collect();
         let alone = commands.split_off(chosen.len());
@@ -345,7 +352,7 @@ impl<'a> Residuals<'a> {
                 };
                 (sum, whole) = (sum + weight * error, whole + weight);
             }
-            self.shapes.push(Shape { chosen, moments, own: apart.then_some(sum / whole) });
+            self.shapes.push(CommandShape { chosen, moments, own: apart.then_some(sum / whole) });
         }
         Ok(self)
     }
@@ -382,7 +389,7 @@ pub(crate) struct Residual {
 /// The term of what the others have in common.
 const COVARIANCE: &str = "covariance";
 
-impl Residuals<'_> {
+impl ResidualWavefronts<'_> {
     /// The residual wavefront of a target, for a camera with the displacements of `telescope`.
     ///
     /// # Errors
@@ -434,11 +441,11 @@ impl Residuals<'_> {
     fn terms(
         &self,
         t: usize,
-        (shape, shapes): (&Shape, &Array2<f64>),
+        (shape, shapes): (&CommandShape, &Array2<f64>),
         whole: f64,
         watch: &dyn Watch,
     ) -> Result<Vec<(&'static str, f64)>, Error> {
-        let Shape { chosen, moments, own } = shape;
+        let CommandShape { chosen, moments, own } = shape;
         let for_it = chosen.len() == 1 && chosen[0].0 == t && self.correction.is_in_pupil();
         let tomography = match own.filter(|_| for_it) {
             Some(own) => own,
@@ -559,7 +566,7 @@ fn cubic(map: &Array2<f64>, [y, x]: [f64; 2]) -> f64 {
     (0..4).map(|j| down[j as usize] * row(j)).sum()
 }
 
-impl Residuals<'_> {
+impl ResidualWavefronts<'_> {
     // Time of residual wavefronts
     /// Seconds that a thread takes for residual wavefronts, by the built-in rates.
     pub(crate) fn seconds(correction: &Correction, control: Option<&ControlLoop>) -> f64 {
@@ -641,7 +648,8 @@ mod tests {
         let (image, cores) = (CameraOptions::default(), Engine::default());
         let control = control.as_ref();
         let wanted = ResidualOptions { image: &image, control, mirrors: 1, apart: true };
-        let residuals = Residuals::new(&correction, &plan, &wanted, (&cores, &unwatched)).unwrap();
+        let residuals =
+            ResidualWavefronts::new(&correction, &plan, &wanted, (&cores, &unwatched)).unwrap();
         let telescope = residuals.points.telescope.clone();
         residuals.of(0, &telescope, &unwatched).unwrap().terms
     }

@@ -86,13 +86,13 @@ fn distinct(values: &[f64], tolerance: f64) -> (Vec<f64>, Vec<usize>) {
 }
 
 /// Along one axis: the coordinates of the separations, and for each pair of actuators' coordinates which one is theirs.
-struct Along {
+struct SeparationAxis {
     separations: Vec<f64>,
     between: Array2<usize>,
     place: Vec<usize>,
 }
 
-impl Along {
+impl SeparationAxis {
     fn of(coordinates: &[f64], pitch: f64) -> Self {
         let (known, place) = distinct(coordinates, 1e-4 * pitch);
         let count = known.len();
@@ -104,7 +104,7 @@ impl Along {
     }
 }
 /// The cosine or the sine.
-type Wave = fn(f64) -> f64;
+type Harmonic = fn(f64) -> f64;
 
 // Structure function of stationary strokes
 impl Actuators<'_> {
@@ -191,7 +191,7 @@ impl Stationary {
 // Spectrum of the separations
 /// The separations of actuators along y and along x, and how many pairs have each two of them.
 struct Separations {
-    axes: [Along; 2],
+    axes: [SeparationAxis; 2],
     counts: Array2<f64>,
     /// Area of a cell of the grid of actuators, m².
     cell: f64,
@@ -201,7 +201,7 @@ impl Separations {
     fn of(actuators: &Actuators) -> Result<Self, Invalid> {
         let axes = [1, 0].map(|axis| {
             let along: Vec<f64> = actuators.positions.iter().map(|place| place[axis]).collect();
-            Along::of(&along, actuators.pitch)
+            SeparationAxis::of(&along, actuators.pitch)
         });
         let [y, x] = axes.each_ref().map(|along| along.separations.len());
         let expected = "a regular grid of actuators, where pairs have separations in common";
@@ -235,7 +235,7 @@ impl Separations {
 
     // Transform the separations
     /// A wave of the frequencies of a plane of n points with this step, along the separations of an axis, (`count`, separations).
-    fn waves(&self, axis: usize, [n, count]: [usize; 2], step: f64, wave: Wave) -> Array2<f64> {
+    fn waves(&self, axis: usize, [n, count]: [usize; 2], step: f64, wave: Harmonic) -> Array2<f64> {
         let separations = &self.axes[axis].separations;
         Array2::from_shape_fn((count, separations.len()), |(k, l)| {
             let signed = if 2 * k > n { k as f64 - n as f64 } else { k as f64 };
@@ -245,7 +245,7 @@ impl Separations {
 
     /// Σ Γ(Δ) cos(2π f·Δ) for the frequencies of a plane of n × n points with this step, (n/2 + 1, n), at \[f_x, f_y\].
     fn transform(&self, means: &Array2<f64>, n: usize, step: f64) -> Array2<f64> {
-        let both = |wave: Wave| {
+        let both = |wave: Harmonic| {
             let along_x = self.waves(1, [n, n / 2 + 1], step, wave);
             along_x.dot(&means.t()).dot(&self.waves(0, [n, n], step, wave).t())
         };
@@ -522,7 +522,7 @@ impl Actuators<'_> {
         let felt = Felt::of(self, aperture);
         let expected = "at most 50000 lit squares for a sum over their pairs";
         accept(felt.squares.len() <= 50_000, "samples", felt.squares.len(), expected)?;
-        let pairs = Pairs::of(felt, strokes, points);
+        let pairs = SquarePairs::of(felt, strokes, points);
         let mut found = Vec::with_capacity(wavelengths.len());
         for &wavelength in wavelengths {
             let phase = 2.0 * PI / length("wavelength", wavelength)?;
@@ -537,7 +537,7 @@ impl Actuators<'_> {
 // Sum over pairs of squares
 /// What a sum over pairs of lit squares stands on.
 #[cfg(feature = "factorise")]
-struct Pairs<'a> {
+struct SquarePairs<'a> {
     felt: Felt,
     strokes: &'a Array2<f64>,
     /// Variance of each square, m².
@@ -546,7 +546,7 @@ struct Pairs<'a> {
 }
 
 #[cfg(feature = "factorise")]
-impl<'a> Pairs<'a> {
+impl<'a> SquarePairs<'a> {
     fn of(felt: Felt, strokes: &'a Array2<f64>, points: usize) -> Self {
         let mut pairs = Self { felt, strokes, variances: Vec::new(), points };
         let squares = (0..pairs.felt.squares.len()).into_par_iter();

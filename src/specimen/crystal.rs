@@ -14,8 +14,8 @@ use std::sync::OnceLock;
 /// A crystal: a cell with any angles that repeats in all directions, and the atoms in it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Crystal {
-    lattice: Matrix,
-    inverse: Matrix,
+    lattice: Matrix3,
+    inverse: Matrix3,
     atoms: Vec<Atom>,
 }
 
@@ -175,8 +175,7 @@ impl Crystal {
             Invalid::new("tile", format!("{tile:?}"), format!("a smaller specimen: {error}"))
         };
         refuse_beyond_memory(tiled.bytes(), || "the specimen".into()).map_err(refused)?;
-        tiled.specimen();
-        Ok(tiled.whole.into_inner().unwrap_or_else(|| unreachable!("the specimen was made")))
+        Ok(tiled.with_all_atoms())
     }
 
     /// The specimen of `tile` cells along its x, y and z, for electrons along `beam`; its atoms are made when they are needed.
@@ -230,20 +229,23 @@ impl Crystal {
 impl TiledSpecimen {
     /// The specimen with all its atoms, made at the first call.
     pub fn specimen(&self) -> &Specimen {
-        self.whole.get_or_init(|| {
-            let (cell, tile) = (self.cell, self.tile);
-            let mut copies = Vec::with_capacity(self.count());
-            for z in 0..tile[2] {
-                for y in 0..tile[1] {
-                    for x in 0..tile[0] {
-                        let shift = [x as f64 * cell[0], y as f64 * cell[1], z as f64 * cell[2]];
-                        let moved = |a: &Atom| Atom { position: plus(a.position, shift), ..*a };
-                        copies.extend(self.atoms.iter().map(moved));
-                    }
+        self.whole.get_or_init(|| self.with_all_atoms())
+    }
+
+    /// Makes the specimen with all its atoms.
+    fn with_all_atoms(&self) -> Specimen {
+        let (cell, tile) = (self.cell, self.tile);
+        let mut copies = Vec::with_capacity(self.count());
+        for z in 0..tile[2] {
+            for y in 0..tile[1] {
+                for x in 0..tile[0] {
+                    let shift = [x as f64 * cell[0], y as f64 * cell[1], z as f64 * cell[2]];
+                    let moved = |a: &Atom| Atom { position: plus(a.position, shift), ..*a };
+                    copies.extend(self.atoms.iter().map(moved));
                 }
             }
-            Specimen::checked(self.cell(), copies)
-        })
+        }
+        Specimen::checked(self.cell(), copies)
     }
 
     // Numbers of a tiled specimen
@@ -477,7 +479,7 @@ impl Crystal {
 
 // Rows and their products
 /// Three rows.
-pub(crate) type Matrix = [[f64; 3]; 3];
+pub(crate) type Matrix3 = [[f64; 3]; 3];
 
 /// The sum of two rows.
 pub(crate) fn plus(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
@@ -505,24 +507,24 @@ pub(crate) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
 }
 
 /// A row times a matrix.
-pub(crate) fn times(row: [f64; 3], matrix: &Matrix) -> [f64; 3] {
+pub(crate) fn times(row: [f64; 3], matrix: &Matrix3) -> [f64; 3] {
     [0, 1, 2].map(|k| row[0] * matrix[0][k] + row[1] * matrix[1][k] + row[2] * matrix[2][k])
 }
 
 /// The volume between three rows, negative where they are left-handed.
-pub(crate) fn determinant(rows: &Matrix) -> f64 {
+pub(crate) fn determinant(rows: &Matrix3) -> f64 {
     dot(rows[0], cross(rows[1], rows[2]))
 }
 
 /// The matrix that undoes another.
-pub(crate) fn inverse(rows: &Matrix) -> Matrix {
+pub(crate) fn inverse(rows: &Matrix3) -> Matrix3 {
     let volume = determinant(rows);
     let columns = [cross(rows[1], rows[2]), cross(rows[2], rows[0]), cross(rows[0], rows[1])];
     [0, 1, 2].map(|k| [columns[0][k] / volume, columns[1][k] / volume, columns[2][k] / volume])
 }
 
 /// The largest cosine between two of three rows: 0 where all angles are right.
-pub(crate) fn skewness(rows: &Matrix) -> f64 {
+pub(crate) fn skewness(rows: &Matrix3) -> f64 {
     let cosine = |j: usize, k: usize| (dot(rows[j], rows[k]) / norm(rows[j]) / norm(rows[k])).abs();
     cosine(0, 1).max(cosine(1, 2)).max(cosine(2, 0))
 }

@@ -3,17 +3,17 @@
 
 // What space groups stand on
 use crate::files::spanned_toml::edits;
-use crate::specimen::crystal::{Matrix, determinant, dot, inverse, minus, norm, plus, times};
+use crate::specimen::crystal::{Matrix3, determinant, dot, inverse, minus, norm, plus, times};
 
 // An operation of symmetry
 /// An operation of symmetry, [symmetry operation](https://lenslet.github.io/lenslet/space-groups.html#eq-symmetry-operation).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Operation {
-    pub(crate) turn: Matrix,
+pub(crate) struct SymmetryOperation {
+    pub(crate) turn: Matrix3,
     pub(crate) shift: [f64; 3],
 }
 
-impl Operation {
+impl SymmetryOperation {
     pub(crate) const IDENTITY: Self =
         Self { turn: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], shift: [0.0; 3] };
 
@@ -82,7 +82,7 @@ fn read_fraction(text: &str) -> Option<f64> {
 /// Shifts are multiples of the inverse of this number.
 const PARTS: f64 = 144.0;
 
-impl Operation {
+impl SymmetryOperation {
     /// The operation that applies `first` and then this one, its shift from 0 to 1.
     fn after(&self, first: &Self) -> Self {
         let columns = [0, 1, 2].map(|k| first.turn.map(|row| row[k]));
@@ -106,15 +106,15 @@ impl Operation {
 }
 
 /// Whether two lists hold the same operations.
-pub(crate) fn same_operations(a: &[Operation], b: &[Operation]) -> bool {
-    let within = |a: &[Operation], b: &[Operation]| {
+pub(crate) fn same_operations(a: &[SymmetryOperation], b: &[SymmetryOperation]) -> bool {
+    let within = |a: &[SymmetryOperation], b: &[SymmetryOperation]| {
         a.iter().all(|one| b.iter().any(|other| one.is_like(other)))
     };
     a.len() == b.len() && within(a, b) && within(b, a)
 }
 
 /// Whether the products of operations are among them, the identity too.
-pub(crate) fn is_group(operations: &[Operation]) -> bool {
+pub(crate) fn is_group(operations: &[SymmetryOperation]) -> bool {
     generated(operations).is_some_and(|group| same_operations(&group, operations))
 }
 
@@ -125,8 +125,8 @@ const MOST: usize = 192;
 const LARGEST: f64 = 12.0;
 
 /// All products of `generators`, the identity first, if they are a space group.
-fn generated(generators: &[Operation]) -> Option<Vec<Operation>> {
-    let mut group = vec![Operation::IDENTITY];
+fn generated(generators: &[SymmetryOperation]) -> Option<Vec<SymmetryOperation>> {
+    let mut group = vec![SymmetryOperation::IDENTITY];
     let mut next = 0;
     while next < group.len() {
         for generator in generators {
@@ -146,7 +146,7 @@ fn generated(generators: &[Operation]) -> Option<Vec<Operation>> {
 
 // Operations of a Hall symbol
 /// The operations of a group by its Hall symbol, the identity first, if it is one.
-pub(crate) fn hall_operations(symbol: &str) -> Option<Vec<Operation>> {
+pub(crate) fn hall_operations(symbol: &str) -> Option<Vec<SymmetryOperation>> {
     let symbol = symbol.replace('_', " ");
     let (words, change) = match symbol.split_once('(') {
         Some((words, change)) => (words, Some(change.trim_end().strip_suffix(')')?)),
@@ -154,9 +154,9 @@ pub(crate) fn hall_operations(symbol: &str) -> Option<Vec<Operation>> {
     };
     let mut words = words.split_whitespace();
     let mut generators = centring(words.next()?)?;
-    let mut before: Option<Word> = None;
+    let mut before: Option<HallRotation> = None;
     for word in words {
-        let read = Word::read(word, before)?;
+        let read = HallRotation::read(word, before)?;
         generators.push(read.operation()?);
         before = Some(read);
     }
@@ -168,7 +168,7 @@ pub(crate) fn hall_operations(symbol: &str) -> Option<Vec<Operation>> {
 
 // Centring of a cell
 /// The inversion and the shifts by which the first word of a Hall symbol centres the cell.
-fn centring(word: &str) -> Option<Vec<Operation>> {
+fn centring(word: &str) -> Option<Vec<SymmetryOperation>> {
     const HALF: f64 = 0.5;
     const T: f64 = 1.0 / 3.0;
     const U: f64 = 2.0 / 3.0;
@@ -189,18 +189,21 @@ fn centring(word: &str) -> Option<Vec<Operation>> {
         "T" => &[[T, U, T]],
         _ => return None,
     };
-    let shifted = shifts.iter().map(|&shift| Operation { shift, ..Operation::IDENTITY });
+    let shifted =
+        shifts.iter().map(|&shift| SymmetryOperation { shift, ..SymmetryOperation::IDENTITY });
     Some(inverted.then_some(INVERSION).into_iter().chain(shifted).collect())
 }
 
 /// The inversion at the origin.
-const INVERSION: Operation =
-    Operation { turn: [[-1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]], shift: [0.0; 3] };
+const INVERSION: SymmetryOperation = SymmetryOperation {
+    turn: [[-1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]],
+    shift: [0.0; 3],
+};
 
 // A rotation in a Hall symbol
 /// A rotation in a Hall symbol.
 #[derive(Debug, Clone, Copy)]
-struct Word {
+struct HallRotation {
     /// N of a rotation by 360°/N.
     fold: usize,
     inverted: bool,
@@ -212,7 +215,7 @@ struct Word {
 }
 
 // Read a rotation of a Hall symbol
-impl Word {
+impl HallRotation {
     /// Reads a word after the word `before`.
     fn read(text: &str, before: Option<Self>) -> Option<Self> {
         let (inverted, text) = match text.strip_prefix('-') {
@@ -242,7 +245,7 @@ impl Word {
     // Add a shift of a Hall symbol
     /// Adds the shift that a letter or a digit means, if it is one.
     fn add(&mut self, letter: char) -> Option<()> {
-        let [a, b, c] = Operation::IDENTITY.turn;
+        let [a, b, c] = SymmetryOperation::IDENTITY.turn;
         let (part, direction) = match letter {
             'a' => (0.5, a),
             'b' => (0.5, b),
@@ -264,10 +267,10 @@ impl Word {
 
     // Matrix of a rotation of a Hall symbol
     /// The operation that the word means, if its axis suits its N.
-    fn operation(&self) -> Option<Operation> {
+    fn operation(&self) -> Option<SymmetryOperation> {
         let z = [0.0, 0.0, 1.0];
         let about_c = match (self.fold, self.axis) {
-            (1, _) => Operation::IDENTITY.turn,
+            (1, _) => SymmetryOperation::IDENTITY.turn,
             (2, 'x' | 'y' | 'z') => [[-1.0, 0.0, 0.0], [0.0, -1.0, 0.0], z],
             (3, 'x' | 'y' | 'z') => [[0.0, -1.0, 0.0], [1.0, -1.0, 0.0], z],
             (4, 'x' | 'y' | 'z') => [[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], z],
@@ -280,29 +283,37 @@ impl Word {
         let back = |k: usize| (k + 2 - self.side) % 3;
         let sign = if self.inverted { -1.0 } else { 1.0 };
         let turn = [0, 1, 2].map(|i| [0, 1, 2].map(|j| sign * about_c[back(i)][back(j)]));
-        Some(Operation { turn, shift: self.shift })
+        Some(SymmetryOperation { turn, shift: self.shift })
     }
 }
 
 // Change the basis of operations
 /// Reads a change of basis: a shift of the origin in twelfths, or an operation in letters.
-fn change_of_basis(text: &str) -> Option<Operation> {
+fn change_of_basis(text: &str) -> Option<SymmetryOperation> {
     if text.contains(',') {
-        return Operation::read_sums(text);
+        return SymmetryOperation::read_sums(text);
     }
     let numbers: Vec<i8> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
     let whole = numbers.len() == text.split_whitespace().count();
     let numbers: [i8; 3] = numbers.try_into().ok().filter(|_| whole)?;
-    Some(Operation { shift: numbers.map(|x| f64::from(x) / 12.0), ..Operation::IDENTITY })
+    Some(SymmetryOperation {
+        shift: numbers.map(|x| f64::from(x) / 12.0),
+        ..SymmetryOperation::IDENTITY
+    })
 }
 
 /// Generators in another basis, with the sides of the old cell, if all of them map the new lattice to itself.
-fn rebased(generators: &[Operation], change: &Operation) -> Option<Vec<Operation>> {
+fn rebased(
+    generators: &[SymmetryOperation],
+    change: &SymmetryOperation,
+) -> Option<Vec<SymmetryOperation>> {
     let turn = inverse(&change.turn);
-    let back = Operation { turn, shift: turn.map(|row| -dot(row, change.shift)) };
-    let sides = Operation::IDENTITY.turn.map(|shift| Operation { shift, ..Operation::IDENTITY });
+    let back = SymmetryOperation { turn, shift: turn.map(|row| -dot(row, change.shift)) };
+    let sides = SymmetryOperation::IDENTITY
+        .turn
+        .map(|shift| SymmetryOperation { shift, ..SymmetryOperation::IDENTITY });
     // Whole sides are shifts here: composition would reduce them to none.
-    let moved = |one: &Operation| Operation {
+    let moved = |one: &SymmetryOperation| SymmetryOperation {
         turn: product(&product(&change.turn, &one.turn), &turn),
         shift: change.of(one.of(back.shift)),
     };
@@ -316,7 +327,7 @@ fn rebased(generators: &[Operation], change: &Operation) -> Option<Vec<Operation
 }
 
 /// The product of two matrices.
-fn product(a: &Matrix, b: &Matrix) -> Matrix {
+fn product(a: &Matrix3, b: &Matrix3) -> Matrix3 {
     a.map(|row| times(row, b))
 }
 
@@ -351,7 +362,7 @@ impl Setting {
     }
 
     /// The operations of the group in this setting.
-    pub(crate) fn operations(&self) -> Vec<Operation> {
+    pub(crate) fn operations(&self) -> Vec<SymmetryOperation> {
         hall_operations(self.hall).unwrap_or_default()
     }
 
@@ -384,7 +395,7 @@ impl Setting {
 }
 
 /// The settings that have these operations.
-pub(crate) fn settings_of_operations(operations: &[Operation]) -> Vec<Setting> {
+pub(crate) fn settings_of_operations(operations: &[SymmetryOperation]) -> Vec<Setting> {
     settings().filter(|one| same_operations(&one.operations(), operations)).collect()
 }
 
@@ -460,9 +471,9 @@ pub(crate) fn nearest_symbols(symbol: &str) -> Vec<&'static str> {
 
 // Check that operations preserve a cell
 /// Whether operations preserve the lengths and angles of a cell.
-pub(crate) fn preserve(operations: &[Operation], lattice: &Matrix) -> bool {
+pub(crate) fn preserve(operations: &[SymmetryOperation], lattice: &Matrix3) -> bool {
     let metric = lattice.map(|a| lattice.map(|b| dot(a, b)));
-    let columns = |turn: &Matrix| [0, 1, 2].map(|k| turn.map(|row| row[k]));
+    let columns = |turn: &Matrix3| [0, 1, 2].map(|k| turn.map(|row| row[k]));
     operations.iter().all(|operation| {
         let image = columns(&operation.turn);
         let turned = image.map(|a| image.map(|b| dot(times(a, &metric), b)));
@@ -485,11 +496,11 @@ mod tests {
     // Operations of symmetry are read
     #[test]
     fn operations_are_read_or_refused() {
-        let read = |text: &str| Operation::read(text);
+        let read = |text: &str| SymmetryOperation::read(text);
         let operation = read("-y, x-y , z+1/3").unwrap();
         assert_eq!(operation.of([0.1, 0.25, 0.5]), [-0.25, 0.1 - 0.25, 0.5 + 1.0 / 3.0]);
         assert_eq!(read("1/2-X,0.5+Y,-.5+z").unwrap().of([0.5; 3]), [0.0, 1.0, 0.0]);
-        assert_eq!(read("x,y,1*z"), Some(Operation::IDENTITY));
+        assert_eq!(read("x,y,1*z"), Some(SymmetryOperation::IDENTITY));
         for bad in [
             "",
             "x,y",
@@ -599,7 +610,7 @@ mod tests {
         // A primitive cell of a centred lattice, and back
         assert_eq!(group("C 2y (x-y,x+y,z)").unwrap().len(), 2);
         assert_eq!(group("P 2 (1/2x,y,z)").unwrap().len(), 4);
-        assert_eq!(group("P 1").unwrap(), [Operation::IDENTITY]);
+        assert_eq!(group("P 1").unwrap(), [SymmetryOperation::IDENTITY]);
         for bad in [
             "",
             "-",

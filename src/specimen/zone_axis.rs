@@ -5,7 +5,7 @@
 use crate::error::{Invalid, accept};
 use crate::specimen::atoms::Atom;
 use crate::specimen::crystal::{
-    Crystal, Matrix, cross, determinant, dot, inverse, minus, norm, plus, skewness, times,
+    Crystal, Matrix3, cross, determinant, dot, inverse, minus, norm, plus, skewness, times,
 };
 use std::collections::HashMap;
 
@@ -61,7 +61,7 @@ const TOLERANCE: f64 = 1e-4;
 const EQUAL: f64 = 1e-8;
 
 /// The distance \[Å\] between two places in units of the sides of `lattice`, modulo those sides.
-fn apart(a: [f64; 3], b: [f64; 3], lattice: &Matrix) -> f64 {
+fn apart(a: [f64; 3], b: [f64; 3], lattice: &Matrix3) -> f64 {
     norm(times(minus(a, b).map(|x| x - x.round()), lattice))
 }
 
@@ -103,7 +103,7 @@ impl Bins {
 // A basis of all lattice vectors
 impl Crystal {
     /// The sides of a primitive cell, in units of the sides of the file's, and how many atoms are merged by it.
-    fn primitive(&self) -> (Matrix, usize) {
+    fn primitive(&self) -> (Matrix3, usize) {
         let (translations, merged) = self.translations();
         let count = translations.len() as f64;
         let sides = [[count, 0.0, 0.0], [0.0, count, 0.0], [0.0, 0.0, count]];
@@ -136,7 +136,7 @@ impl Crystal {
 
 // Lattice vectors across an axis
 /// Lattice vectors no longer than `radius` \[Å\] whose cosine with `axis` is at most `strain`, one of each with its opposite, the shortest first.
-fn across(basis: &Matrix, axis: [f64; 3], radius: f64, strain: f64) -> Vec<[f64; 3]> {
+fn across(basis: &Matrix3, axis: [f64; 3], radius: f64, strain: f64) -> Vec<[f64; 3]> {
     let dual = inverse(basis);
     let bound = |k: usize| (radius * norm([dual[0][k], dual[1][k], dual[2][k]])) as i64;
     let range = |k: usize| -bound(k)..=bound(k);
@@ -197,7 +197,7 @@ fn smallest_pair(
 // Search wider until nothing smaller can come
 /// The right-angled pair of lattice vectors across `axis` with the smallest area, no longer than [`widest`] tells.
 fn pair_across(
-    basis: &Matrix,
+    basis: &Matrix3,
     axis: [f64; 3],
     strain: f64,
     order: &dyn Fn([f64; 3]) -> [f64; 3],
@@ -219,7 +219,7 @@ fn pair_across(
 }
 
 /// Where the search gives up \[Å\].
-fn widest(basis: &Matrix) -> f64 {
+fn widest(basis: &Matrix3) -> f64 {
     let dual = inverse(basis);
     let density: f64 = (0..3).map(|k| norm([dual[0][k], dual[1][k], dual[2][k]])).product();
     let longest = basis.map(norm).into_iter().fold(0.0, f64::max);
@@ -277,7 +277,7 @@ impl Crystal {
 
     // Fill the cell that was cut
     /// The cell of the sides `rows` \[Å\], filled with this crystal's atoms and laid upright.
-    fn filled(&self, rows: &Matrix, zone: [i64; 3]) -> Result<Crystal, Invalid> {
+    fn filled(&self, rows: &Matrix3, zone: [i64; 3]) -> Result<Crystal, Invalid> {
         let (back, lengths) = (inverse(rows), rows.map(norm));
         let upright = [[lengths[0], 0.0, 0.0], [0.0, lengths[1], 0.0], [0.0, 0.0, lengths[2]]];
         let mut found: Vec<Atom> = Vec::new();
@@ -312,7 +312,7 @@ impl Crystal {
 
     // Cells about the cell that is cut
     /// The cells of this crystal, by their places in units of the sides, that a cell of the sides `rows` may touch.
-    fn cells_about(&self, rows: &Matrix) -> Vec<[f64; 3]> {
+    fn cells_about(&self, rows: &Matrix3) -> Vec<[f64; 3]> {
         let corners: Vec<[f64; 3]> = (0..8)
             .map(|k| [k & 1, k >> 1 & 1, k >> 2 & 1].map(f64::from))
             .map(|corner| self.fractional(times(corner, rows)))
@@ -341,7 +341,7 @@ impl Crystal {
 
 // The shortest vector along an axis
 /// The shortest lattice vector \[Å\] along `zone`.
-fn along(primitive: &Matrix, basis: &Matrix, zone: [i64; 3]) -> [f64; 3] {
+fn along(primitive: &Matrix3, basis: &Matrix3, zone: [i64; 3]) -> [f64; 3] {
     let whole =
         times(zone.map(|index| index as f64), &inverse(primitive)).map(|x| x.round() as i64);
     let factor = whole.into_iter().fold(0, gcd);
@@ -360,7 +360,7 @@ fn upward(vector: [f64; 3]) -> [f64; 3] {
 
 // Say which strain would do
 /// Says that there are no right angles across an axis, and which strain finds some within 40 Å.
-fn no_pair(basis: &Matrix, axis: [f64; 3], zone: [i64; 3]) -> Invalid {
+fn no_pair(basis: &Matrix3, axis: [f64; 3], zone: [i64; 3]) -> Invalid {
     let vectors = across(basis, axis, widest(basis).min(40.0), 0.1);
     let mut least = f64::INFINITY;
     for (k, &a) in vectors.iter().enumerate() {

@@ -2,6 +2,7 @@
 //! The error of the wavefront that an error of slopes means: a map over the pupil, and its mean.
 
 // What the wavefront error stands on
+use crate::data::DataSet;
 use crate::device::Engine;
 use crate::error::{Error, Invalid};
 use crate::estimation::inversion::MatrixRates;
@@ -11,7 +12,8 @@ use crate::model::system::System;
 use crate::plan::Stage;
 use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::reconstructor::{Reconstruction, ReconstructorPlan};
-use ndarray::{Array1, Array2, Array3, ArrayView2};
+use crate::turbulence::arrays::{describe_system, slope_table};
+use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2};
 
 // Error of a wavefront
 /// The error of a wavefront, from the error of the slopes of a truth sensor.
@@ -51,7 +53,7 @@ impl WavefrontError {
         array: &LensletArray,
         valid: &Array2<bool>,
     ) -> Result<Self, Error> {
-        let corners = Corners::of(array, valid);
+        let corners = LensletCorners::of(array, valid);
         let slopes = 2 * corners.cells.len();
         if errors.dim() != (slopes, slopes) || slopes == 0 {
             let expected = format!("({slopes}, {slopes}), x and y of {} lenslets", slopes / 2);
@@ -66,6 +68,40 @@ impl WavefrontError {
 
 // Errors of all targets of a system
 impl Reconstruction {
+    // Reconstruction as a data set
+    /// The reconstruction as a data set, with the `errors` of its [wavefronts](Self::wavefront_errors) and what is needed to use it.
+    pub fn to_data_set(&self, system: &System, errors: &[WavefrontError]) -> DataSet<'_> {
+        let mut data = DataSet::default();
+        if let Some(reconstructor) = &self.reconstructor {
+            let about = "slopes of a truth sensor per measured slope";
+            let variable = data.add_result("reconstructor", reconstructor.view());
+            variable.dimensions("target, truth slope, slope").long_name(about);
+        }
+        let about = "covariance of the error of the truth sensor's slopes";
+        let variable = data.add_result("error_covariance", self.error_covariance.view());
+        variable.unit("rad2").dimensions("target, truth slope, truth slope").long_name(about);
+        let about = "variance of the wavefront at the corners of the truth sensor's lenslets";
+        add_errors(&mut data, errors, about);
+        if let Some(covariances) = &self.covariances {
+            for (name, matrix) in [
+                ("c_mm", &covariances.measurements),
+                ("c_tm", &covariances.truth_measurements),
+                ("c_tt", &covariances.truth),
+            ] {
+                data.add_result(name, matrix.view()).unit("rad2").dimensions("slope, slope");
+            }
+        }
+        if let Some((values, _)) = &self.spectrum {
+            let eigenvalues = data.add("eigenvalues", ArrayView1::from(values)).unit("rad2");
+            eigenvalues.long_name("of the measurements, ascending");
+        }
+        describe_system(&mut data, system);
+        let valid = data.add("truth_valid", truth_valid(system)).dimensions("y, x");
+        valid.long_name("lenslets of the truth sensor");
+        data.add_table("slope_table", slope_table(system));
+        data
+    }
+
     /// The error of the wavefront of each target of the system that was reconstructed.
     ///
     /// # Errors
@@ -86,6 +122,22 @@ impl Reconstruction {
     }
 }
 
+// Maps of errors in a data set
+/// Adds the maps of the errors of some targets to a data set.
+pub(crate) fn add_errors(data: &mut DataSet, errors: &[WavefrontError], about: &str) {
+    let (rows, columns) = errors[0].variance.dim();
+    let maps = |map: fn(&WavefrontError) -> &Array2<f64>| {
+        Array3::from_shape_fn((errors.len(), rows, columns), |(t, j, i)| map(&errors[t])[[j, i]])
+    };
+    let entry = data.add("error_map", maps(|error| &error.variance));
+    entry.unit("m2").dimensions("target, y, x").long_name(about);
+    let entry = data.add("error_map_without_tilt", maps(|error| &error.variance_without_tilt));
+    entry.unit("m2").dimensions("target, y, x").long_name(about);
+    let rms = |(t, k): (usize, usize)| [errors[t].rms, errors[t].rms_without_tilt][k];
+    let rms = Array2::from_shape_fn((errors.len(), 2), rms);
+    data.add("error_rms", rms).unit("m").dimensions("target, with tilt and without");
+}
+
 fn errors_of(errors: &Array3<f64>, system: &System) -> Result<Vec<WavefrontError>, Error> {
     let (truth, valid) = (system.truth_sensor(), truth_valid(system));
     errors.outer_iter().map(|error| WavefrontError::of(&error, truth, &valid)).collect()
@@ -104,7 +156,7 @@ impl ReconstructorPlan {
 
 // Corners of the valid lenslets
 /// The corners of valid lenslets, in the order in which they come up.
-struct Corners {
+struct LensletCorners {
     /// Lenslets along an axis, and their side in metres.
     lenslets: usize,
     side: f64,
@@ -116,7 +168,7 @@ struct Corners {
     area: Array1<f64>,
 }
 
-impl Corners {
+impl LensletCorners {
     fn of(array: &LensletArray, valid: &Array2<bool>) -> Self {
         let lenslets = array.lenslets();
         let (mut numbers, mut places) =
@@ -180,7 +232,7 @@ const SIGNS: [[f64; 4]; 3] =
 /// ε: how little waffle counts against slopes.
 const WAFFLE: f64 = 1e-7;
 
-impl Corners {
+impl LensletCorners {
     /// N' times 4d², (p, p).
     fn normal(&self) -> Array2<f64> {
         let p = self.places.len();
@@ -204,7 +256,7 @@ impl Corners {
 }
 
 // Integrate a covariance of slopes
-impl Corners {
+impl LensletCorners {
     /// C_ww of Eq. [wavefront error](https://lenslet.github.io/lenslet/tomographic-error.html#eq-wavefront-error), (p, p), m².
     fn integrate(&self, errors: &ArrayView2<f64>) -> Result<Array2<f64>, Error> {
         let singular = |error| Error::Failed {
@@ -257,7 +309,7 @@ pub(crate) fn without_modes(
 }
 
 // Map the error of a wavefront
-impl Corners {
+impl LensletCorners {
     /// Piston and tilts at the corners.
     fn modes(&self) -> Vec<Array1<f64>> {
         let along = |axis: usize| -> Array1<f64> {
@@ -329,7 +381,7 @@ mod tests {
         let errors = Array2::from_shape_fn((n, n), |(k, l)| 1e-14 * s[k] * s[l]);
         let found = WavefrontError::of(&errors.view(), &array, &valid).unwrap();
         // Compare with the parabola itself
-        let corners = Corners::of(&array, &valid);
+        let corners = LensletCorners::of(&array, &valid);
         let at = |place: &[usize; 2]| {
             let [y, x] = place.map(|k| 0.4 * (k as f64 - 3.5));
             [1.0, x, y, x * x + 2.0 * y * y + x]
@@ -367,7 +419,7 @@ mod tests {
         let array = LensletArray::new(5, 1.0).unwrap();
         let mut valid = Array2::from_elem((5, 5), false);
         [[0, 0], [0, 1], [1, 1], [3, 3], [4, 4], [4, 0]].iter().for_each(|&at| valid[at] = true);
-        assert_eq!(Corners::of(&array, &valid).parts().len(), 3);
+        assert_eq!(LensletCorners::of(&array, &valid).parts().len(), 3);
         let errors = Array2::from_diag(&Array1::from_elem(12, 1e-14));
         let error = WavefrontError::of(&errors.view(), &array, &valid).unwrap();
         assert!(error.rms > error.rms_without_tilt && error.rms_without_tilt > 0.0);

@@ -4,6 +4,7 @@
 mod gpu;
 
 // What errors at points stand on
+use crate::data::DataSet;
 use crate::device::{CostKind, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::estimate::{EstimateOptions, EstimatorCpu, Model, PosedEstimate};
@@ -18,8 +19,9 @@ use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::plan::{Description, Memory, Plan, Stage};
-use crate::tomography::error::{WavefrontError, piston_and_tilts, without_modes};
+use crate::tomography::error::{WavefrontError, add_errors, piston_and_tilts, without_modes};
 use crate::tomography::reconstructor::ReconstructorOptions;
+use crate::turbulence::arrays::describe_system;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::plan::{Form, WAVEFRONTS};
 use crate::watch::{Watch, check};
@@ -147,6 +149,16 @@ pub struct PointErrors {
     pub interpolation_error: f64,
 }
 
+impl PointErrors {
+    /// The errors as a data set, with a description of the `system`.
+    pub fn to_data_set(&self, system: &System) -> DataSet<'_> {
+        let mut data = DataSet::default();
+        add_errors(&mut data, &self.errors, "variance of the wavefront's error at its points");
+        describe_system(&mut data, system);
+        data
+    }
+}
+
 impl PointErrorsPlan {
     // Plan errors at points
     /// Plans the errors of a system's wavefronts at the points of its grid. No error is wrong by more than the tolerance of the
@@ -249,14 +261,14 @@ struct Answers {
 
 // Strips of points
 /// Points side by side in all rows of a target's grid.
-struct Strip {
+struct PointStrip {
     target: usize,
     start: usize,
     width: usize,
     rows: usize,
 }
 
-impl Strip {
+impl PointStrip {
     /// The first point of a row, among those of all targets.
     fn first(&self, row: usize) -> usize {
         (self.target * self.rows + row) * self.rows + self.start
@@ -275,18 +287,18 @@ impl Strip {
 
 impl Job<'_> {
     /// Strips of points, at most so wide.
-    fn strips(&self, most: usize) -> Vec<Strip> {
+    fn strips(&self, most: usize) -> Vec<PointStrip> {
         let across = self.lit.area.len().isqrt();
         let width = across.div_ceil(across.div_ceil(most));
         let strip = |k: usize| {
             let (target, start) = (k / across.div_ceil(width), k % across.div_ceil(width) * width);
-            Strip { target, start, width: width.min(across - start), rows: across }
+            PointStrip { target, start, width: width.min(across - start), rows: across }
         };
         (0..self.before.len() * across.div_ceil(width)).map(strip).collect()
     }
 
     /// Variances of the points of a strip in a row, before anything is measured.
-    fn wholes(&self, strip: &Strip, row: usize) -> &[f64] {
+    fn wholes(&self, strip: &PointStrip, row: usize) -> &[f64] {
         let variances = self.before[strip.target].variance.as_slice().unwrap_or_default();
         let first = row * strip.rows + strip.start;
         &variances[first..first + strip.width]

@@ -4,7 +4,7 @@
 // What parallel footprints stand on
 use crate::numerics::quadrature::{Rule, gauss_trapezium};
 use crate::numerics::radial_table::RadialTable;
-use crate::turbulence::edges::{Edge, Lattice, Panels};
+use crate::turbulence::edges::{EdgeIntegrals, EdgeLattice, EdgePanels};
 use crate::turbulence::phase::{VonKarman, hessian};
 use rayon::prelude::*;
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
@@ -89,9 +89,9 @@ pub(crate) struct FootprintAverage {
     /// Rules for the trapezium, in the order of `REACH`.
     rules: [Rule; REACH.len()],
     /// What is tabulated of displacements that are not near.
-    table: Option<Table>,
+    table: Option<DistantTable>,
     /// What is tabulated of corners, for those that are.
-    corners: Option<Table>,
+    corners: Option<DistantTable>,
 }
 
 impl FootprintAverage {
@@ -159,12 +159,12 @@ impl FootprintAverage {
     fn by_edges(&self, x: f64, y: f64) -> [f64; 3] {
         let side = self.half_width - self.half_flat;
         let lines = |centre: f64| self.lines(centre).to_vec();
-        let panels = Panels::new(0.0, self.phase.outer_scale, side);
+        let panels = EdgePanels::new(0.0, self.phase.outer_scale, side);
         let phase = |t| self.phase.fall_and_half_mean(t);
-        let lattice = Lattice::new(&panels, phase, [lines(x), lines(y)]);
+        let lattice = EdgeLattice::new(&panels, phase, [lines(x), lines(y)]);
         let (v, h) = (&lattice.vertical, &lattice.horizontal);
-        let trapezium = |[first, middle, last]: [Edge; 3]| {
-            Lattice::triangle(side, first, last) + side * middle.fall
+        let trapezium = |[first, middle, last]: [EdgeIntegrals; 3]| {
+            EdgeLattice::triangle(side, first, last) + side * middle.fall
         };
         let along_y = |i: usize| trapezium([0, 1, 2].map(|j| v[[j, i]]));
         let along_x = |j: usize| trapezium([0, 1, 2].map(|i| h[[j, i]]));
@@ -193,10 +193,10 @@ impl FootprintAverage {
 
     // Tabulate an average for many pairs
     /// The average with a table, if there are panels for it, and with the table of its `corners`, if there is one.
-    pub(crate) fn tabulated(self, grid: Option<PanelGrid>, corners: Option<&Table>) -> Self {
+    pub(crate) fn tabulated(self, grid: Option<PanelGrid>, corners: Option<&DistantTable>) -> Self {
         let [share] = self.over_squares([1.0]);
         let corners = corners.map(|table| table.times(share));
-        let table = grid.map(|grid| Table::new(&self, grid));
+        let table = grid.map(|grid| DistantTable::new(&self, grid));
         Self { table, corners, ..self }
     }
 }
@@ -232,7 +232,7 @@ const GROWTH: f64 = 0.4;
 pub(crate) struct PanelGrid(Vec<f64>);
 
 /// c over displacements that are not near, by polynomials on panels.
-pub(crate) struct Table {
+pub(crate) struct DistantTable {
     grid: PanelGrid,
     /// By panel of |y| and power of its place, then by panel of |x| and power of its place: xx, xy, yy, and 0; rad² m⁻².
     coefficients: Vec<[f64; 4]>,
@@ -240,7 +240,7 @@ pub(crate) struct Table {
 
 /// A coordinate of a displacement in the table: the panel, the place on it and the coordinate's sign.
 #[derive(Clone, Copy)]
-struct Place {
+struct PanelCoordinate {
     panel: usize,
     z: f64,
     sign: f64,
@@ -265,10 +265,10 @@ impl PanelGrid {
         self.0.len() - 1
     }
 
-    fn place(&self, x: f64) -> Place {
+    fn place(&self, x: f64) -> PanelCoordinate {
         let panel = self.0[1..].partition_point(|end| *end <= x.abs()).min(self.panels() - 1);
         let [from, to] = [self.0[panel], self.0[panel + 1]];
-        Place { panel, z: (2.0 * x.abs() - from - to) / (to - from), sign: x.signum() }
+        PanelCoordinate { panel, z: (2.0 * x.abs() - from - to) / (to - from), sign: x.signum() }
     }
 
     /// The nodes of all panels, ascending.
@@ -308,7 +308,7 @@ impl PanelGrid {
     }
 }
 
-impl Table {
+impl DistantTable {
     // Fill the table of displacements
     fn new(average: &FootprintAverage, grid: PanelGrid) -> Self {
         let nodes = grid.nodes();
@@ -343,7 +343,7 @@ impl Table {
         let (side, wide) = extremes(sides)?;
         let grid = PanelGrid::of_corners(side.min(phase.outer_scale), (NEAR + 1.0) * wide);
         let lines = [vec![0.0], grid.nodes()].concat();
-        let sums = Corners::integrate(phase, [side, wide], [&lines, &lines]);
+        let sums = CornerFunctions::integrate(phase, [side, wide], [&lines, &lines]);
         let values =
             sums.chunks_exact(lines.len()).skip(1).flat_map(|row| row[1..].iter().copied());
         Some(Self::through(grid, values.collect()))
@@ -357,7 +357,7 @@ impl Table {
 
     /// The function where lines cross, by line of y, then of x.
     pub(crate) fn crossings(&self, [x, y]: [&[f64]; 2]) -> Vec<[f64; 4]> {
-        let places: Vec<Place> = x.iter().map(|&x| self.grid.place(x)).collect();
+        let places: Vec<PanelCoordinate> = x.iter().map(|&x| self.grid.place(x)).collect();
         let mut panels: Vec<usize> = places.iter().map(|place| place.panel).collect();
         panels.sort_unstable();
         panels.dedup();
@@ -376,7 +376,7 @@ impl Table {
         let grid = Self::grid_of_edges(phase, side);
         let lines = [vec![0.0], grid.nodes()].concat();
         let (n, constant) = (lines.len(), phase.fall_alone((0.5 * phase.reach).powi(2)));
-        let along = Corners::along((phase, constant), side, [&lines, &lines]);
+        let along = CornerFunctions::along((phase, constant), side, [&lines, &lines]);
         let value = |k: usize| {
             let (j, i) = (1 + k / (n - 1), 1 + k % (n - 1));
             [along[i * n + j][0] / lines[j], 0.0, along[j * n + i][0] / lines[i], 0.0]
@@ -402,7 +402,7 @@ impl Table {
         line: &mut Vec<[f64; 4]>,
     ) {
         let n = NODES * self.grid.panels();
-        let Place { panel, z, sign } = self.grid.place(y);
+        let PanelCoordinate { panel, z, sign } = self.grid.place(y);
         let scale = [strength, sign * strength, strength, 0.0];
         let powers = &self.coefficients[panel * NODES * n..][..NODES * n];
         line.resize(n, [0.0; 4]);
@@ -417,7 +417,7 @@ impl Table {
 
     /// xx, xy and yy at a place on such a line.
     #[inline(always)]
-    fn on_line(line: &[[f64; 4]], Place { panel, z, sign }: Place) -> [f64; 4] {
+    fn on_line(line: &[[f64; 4]], PanelCoordinate { panel, z, sign }: PanelCoordinate) -> [f64; 4] {
         let polynomial = &line[panel * NODES..][..NODES];
         let mut sum = [0.0; 4];
         for coefficient in polynomial.iter().rev() {
@@ -482,7 +482,7 @@ fn extremes(sides: &[[f64; 2]]) -> Option<(f64, f64)> {
 
 // Corners of nearby footprints
 /// The corner functions of [corner functions](https://lenslet.github.io/lenslet/parallel-footprints.html#eq-corner-functions) where lines parallel to the axes cross.
-struct Corners {
+struct CornerFunctions {
     /// Coordinates of the lines, ascending; metres.
     x: Vec<f64>,
     y: Vec<f64>,
@@ -492,7 +492,7 @@ struct Corners {
     slack: f64,
 }
 
-impl Corners {
+impl CornerFunctions {
     // Sort the lines of displacements
     /// The corners of footprints at all displacements of `x` and `y`, metres.
     fn new(average: &FootprintAverage, [x, y]: [&[f64]; 2]) -> Self {
@@ -550,7 +550,7 @@ impl Corners {
         side: f64,
         [across, crossed]: [&[f64]; 2],
     ) -> Vec<[f64; 2]> {
-        let panels = Panels::new(0.0, phase.outer_scale, side);
+        let panels = EdgePanels::new(0.0, phase.outer_scale, side);
         let pair = |t| {
             let (fall, half_mean) = phase.fall_and_half_mean(t);
             [fall - constant, half_mean - 0.5 * constant]
@@ -606,18 +606,18 @@ pub(crate) struct FootprintPair<'a> {
 }
 
 /// A view of a band of the first sensor's rows, and the row of pairs that is at work.
-struct Band<'a> {
+struct RowBand<'a> {
     view: &'a FootprintPair<'a>,
     /// By number along x in the first and in the second sensor: the displacement, its place if there is a table, and its four corners
     /// if it is near and there are some.
-    x: Vec<(f64, Option<Place>, Option<[usize; 4]>)>,
-    corners: Option<Corners>,
+    x: Vec<(f64, Option<PanelCoordinate>, Option<[usize; 4]>)>,
+    corners: Option<CornerFunctions>,
     /// Polynomials and sums over corners along the row.
     line: Vec<[f64; 4]>,
     corner_line: Vec<[f64; 4]>,
 }
 
-impl<'a> Band<'a> {
+impl<'a> RowBand<'a> {
     // Prepare a band of rows
     /// A view for the rows of the first sensor with the numbers `rows`.
     fn new(view: &'a FootprintPair<'a>, rows: &[usize]) -> Self {
@@ -632,7 +632,7 @@ impl<'a> Band<'a> {
         let rows: Vec<f64> = rows.iter().map(|&j| first[1][j]).collect();
         let (near_x, near_y) = (nearby(&x), nearby(&displacements(&rows, &second[1])));
         let wanted = corners_serve(average.sides()) && !near_x.is_empty() && !near_y.is_empty();
-        let corners = wanted.then(|| Corners::new(average, [&near_x, &near_y]));
+        let corners = wanted.then(|| CornerFunctions::new(average, [&near_x, &near_y]));
         let of_pair = |x: f64| {
             let near = corners.as_ref().filter(|_| x.abs() < near);
             let numbers = near.map(|corners| corners.numbers(&corners.x, average.lines(x)));
@@ -665,7 +665,7 @@ impl<'a> Band<'a> {
                     four(corners.map(|corner| self.corner_line[corner]))
                 }
                 (Some(place), _) if !is_near || x.abs() >= near => {
-                    Table::on_line(&self.line, place)
+                    DistantTable::on_line(&self.line, place)
                 }
                 _ => {
                     let [xx, xy, yy] = average.at(x, y).map(|value| strength * value);
@@ -689,7 +689,7 @@ pub(crate) fn band_covariances(
 ) {
     let in_row = |one: &[usize; 2], other: &[usize; 2]| one[0] == other[0];
     let rows: Vec<usize> = firsts.chunk_by(in_row).map(|row| row[0][0]).collect();
-    let mut bands: Vec<Band> = views.iter().map(|view| Band::new(view, &rows)).collect();
+    let mut bands: Vec<RowBand> = views.iter().map(|view| RowBand::new(view, &rows)).collect();
     let mut order: Vec<usize> = (0..seconds.len()).collect();
     order.sort_by_key(|&k| seconds[k]);
     let (mut sums, mut start) = (Vec::new(), 0);
@@ -901,7 +901,7 @@ pub(crate) mod tests {
                 places.push([-within, other * within]);
             }
         }
-        let corners = Table::of_corners(phase, &[sides]);
+        let corners = DistantTable::of_corners(phase, &[sides]);
         let average = average.tabulated(Some(grid), corners.as_ref());
         let rule = gauss_trapezium(14, average.half_flat / wide);
         for (computed, &[x, y]) in at(&average, &places).into_iter().zip(&places) {

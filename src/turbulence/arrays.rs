@@ -1,5 +1,5 @@
 // Tangled from book/src/results.md: edit there, or here and run cargo tangle stitch.
-//! The covariances of a system as named arrays for a file.
+//! The covariances of a system as a data set.
 
 use crate::data::{DataSet, Table};
 use crate::model::lenslet_array::SlopeOrder;
@@ -9,28 +9,32 @@ use crate::model::system::System;
 use crate::turbulence::blocks::{
     CrossBlocks, between_name, few_name, slopes_name, wavefront_few_name, wavefront_name,
 };
-use crate::turbulence::plan::{Covariances, SlopeSlope, WavefrontSlopes, lattice_name};
+use crate::turbulence::plan::{
+    Covariances, GroupWavefrontSlopes, SlopeSlope, WavefrontSlopes, lattice_name,
+};
 use crate::turbulence::slope::SlopeCovariance;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, Array4, arr1};
 
 // Arrays of a covariance
-/// The covariances of a system, with what is needed to use them, as arrays for a file.
-pub fn covariance_arrays<'a>(covariances: &'a Covariances, system: &System) -> DataSet<'a> {
-    let mut arrays = DataSet::default();
-    add_slopes(&mut arrays, &covariances.slope_slope);
-    if let Some(wavefront) = &covariances.wavefront_slope {
-        add_wavefront(&mut arrays, wavefront);
+impl Covariances {
+    /// The covariances of a system as a data set, with what is needed to use them: lenslets, pitches, directions and the order of the slopes.
+    pub fn to_data_set(&self, system: &System) -> DataSet<'_> {
+        let mut arrays = DataSet::default();
+        add_slopes(&mut arrays, &self.slope_slope);
+        if let Some(wavefront) = &self.wavefront_slope {
+            add_wavefront(&mut arrays, wavefront);
+        }
+        if let Some(values) = &self.wavefront_wavefront {
+            let about = "covariance of the wavefronts of target t and target u";
+            let variable = arrays.add_result("wavefront_wavefront", values.view()).unit("m2");
+            variable.dimensions("target t, target u, y, x").long_name(about);
+        }
+        describe_system(&mut arrays, system);
+        let about = "star, axis, lenslet and place of each slope of a vector";
+        arrays.add_table("slope_table", slope_table(system)).long_name(about);
+        arrays
     }
-    if let Some(values) = &covariances.wavefront_wavefront {
-        let about = "covariance of the wavefronts of target t and target u";
-        let entry = arrays.add_result("wavefront_wavefront", values.view());
-        entry.unit("m2").dimensions("target t, target u, y, x").long_name(about);
-    }
-    describe_system(&mut arrays, system);
-    let about = "star, axis, lenslet and place of each slope of a vector";
-    arrays.add_table("slope_table", slope_table(system)).long_name(about);
-    arrays
 }
 
 // Add slopes in their form
@@ -90,15 +94,14 @@ fn add_wavefront<'a>(arrays: &mut DataSet<'a>, wavefront: &'a WavefrontSlopes) {
         WavefrontSlopes::Blocks(sets) => {
             for (set, of_set) in sets.iter().enumerate() {
                 match of_set {
-                    WavefrontSlopes::Toeplitz(problem, covariance) => {
+                    GroupWavefrontSlopes::Toeplitz(problem, covariance) => {
                         let (of_set, name) =
                             (format!("_{set}"), |k| wavefront_name(problem.is_layered(), set, k));
                         add_lattices(arrays, (problem, covariance), &of_set, name);
                     }
-                    WavefrontSlopes::Dense(values) => {
+                    GroupWavefrontSlopes::Dense(values) => {
                         add_points(arrays, &wavefront_few_name(set), values);
                     }
-                    WavefrontSlopes::Blocks(_) => unreachable!("a set has no sets"),
                 }
             }
         }

@@ -6,7 +6,7 @@ pub mod gpu;
 pub(crate) mod lags;
 
 // What pairs without a lattice stand on
-use crate::device::{Workers, dispatch, gather, refuse_beyond_memory, threads};
+use crate::device::{Workers, dispatch, gather, lock, refuse_beyond_memory, threads};
 use crate::error::{Error, accept, count, length};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::SlopeOrder;
@@ -15,11 +15,11 @@ use crate::model::source::{ConeGradient, Source};
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::turbulence::aligned_footprints::corners_serve;
 use crate::turbulence::aligned_footprints::{
-    FootprintAverage, FootprintPair, PanelGrid, Table, TabulatedPhase, band_covariances,
+    DistantTable, FootprintAverage, FootprintPair, PanelGrid, TabulatedPhase, band_covariances,
 };
 use crate::turbulence::direct::slope::pair_covariances;
 use crate::turbulence::disc::DiscAverage;
-use crate::turbulence::edges::Panels;
+use crate::turbulence::edges::EdgePanels;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::rotated_footprints::{Turn, TurnedSquares};
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem, check_outer_scales};
@@ -27,7 +27,7 @@ use crate::watch::{CancelOnly, Watch, unwatched};
 use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 // Average over two turned footprints
 /// Rings, with the distance in half widths from which they suffice, the farthest first; nearer than all, edges serve.
@@ -56,7 +56,7 @@ impl TurnedAverage {
         let (phase, distance) = (&self.phase, x.hypot(y) / self.half_width);
         let Some(rule) = RINGS.iter().position(|&(_, from)| distance >= from) else {
             let [one, two] = self.squares.sides;
-            let panels = Panels::new(0.0, phase.outer_scale, one.min(two));
+            let panels = EdgePanels::new(0.0, phase.outer_scale, one.min(two));
             let functions = (|t| phase.fall_alone(t), |t| phase.half_mean_alone(t));
             return self.squares.by_edges(&panels, functions, [x, y]);
         };
@@ -128,7 +128,7 @@ fn own_coordinates(axes: [[f64; 2]; 2], [x, y]: [f64; 2]) -> [f64; 2] {
 }
 
 // Layer with the footprints of all stars
-struct SeenLayer {
+struct SensorLayer {
     altitude: f64,
     /// (λ/2π)² r0^(−5/3) f: a covariance for r0 = 1 m in rad² times this is one of wavefronts in m².
     strength: f64,
@@ -136,7 +136,7 @@ struct SeenLayer {
     footprints: Vec<Footprints>,
 }
 
-impl SeenLayer {
+impl SensorLayer {
     // What two sensors have on a layer
     /// The sides of their footprints, metres.
     fn sides(&self, pair: [usize; 2]) -> [f64; 2] {
@@ -162,7 +162,7 @@ pub(crate) struct PhaseTables(Mutex<Vec<Arc<TabulatedPhase>>>);
 impl PhaseTables {
     /// A table for footprints of at least `side`, out to the distance `reach`; metres.
     fn get(&self, outer_scale: f64, side: f64, reach: f64) -> Arc<TabulatedPhase> {
-        let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = lock(&self.0);
         if let Some(known) = tables.iter().find(|known| known.serves(outer_scale, side, reach)) {
             return Arc::clone(known);
         }
@@ -193,7 +193,7 @@ fn see_layers(
     gradient: ConeGradient,
     extent: impl Fn(f64) -> f64,
     kept: Option<&PhaseTables>,
-) -> Vec<SeenLayer> {
+) -> Vec<SensorLayer> {
     let footprints = place_footprints(atmosphere, stars, gradient);
     // Make a table for each outer scale
     let table = |outer_scale: f64| {
@@ -218,7 +218,7 @@ fn see_layers(
     let wavefront = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
         * atmosphere.fried_parameter().powf(-5.0 / 3.0);
     let seen = atmosphere.layers().iter().zip(phases).zip(footprints);
-    seen.map(|((layer, phase), footprints)| SeenLayer {
+    seen.map(|((layer, phase), footprints)| SensorLayer {
         altitude: layer.altitude,
         strength: wavefront * layer.fraction,
         phase,
@@ -250,7 +250,7 @@ fn slope_order(
 
 // Block of the slope covariance matrix
 /// The covariance of the slopes of two stars.
-enum Block<'a> {
+enum StarPairBlock<'a> {
     /// Of two stars that share a lattice, by their numbers in the group.
     Shared(&'a SlopeCovariance, [usize; 2]),
     /// Of two stars with parallel footprints, as each layer is seen; and the quarter turns of the second against the first.
@@ -260,11 +260,11 @@ enum Block<'a> {
     Turned(Vec<(f64, TurnedAverage, [&'a Footprints; 2])>, Turn),
 }
 
-impl<'a> Block<'a> {
+impl<'a> StarPairBlock<'a> {
     // Choose how a block is computed
     fn new(
         (groups, shared): (&Groups, &'a [Option<SlopeCovariance>]),
-        (layers, averages): (&'a [SeenLayer], &'a [Vec<FootprintAverage>]),
+        (layers, averages): (&'a [SensorLayer], &'a [Vec<FootprintAverage>]),
         [p, q]: [usize; 2],
     ) -> Self {
         let ((group, first), (other, second)) = (groups.place(p), groups.place(q));
@@ -281,7 +281,11 @@ impl<'a> Block<'a> {
     }
 
     /// The block of two sensors that are turned against each other.
-    fn turned(layers: impl Iterator<Item = &'a SeenLayer>, [p, q]: [usize; 2], turn: Turn) -> Self {
+    fn turned(
+        layers: impl Iterator<Item = &'a SensorLayer>,
+        [p, q]: [usize; 2],
+        turn: Turn,
+    ) -> Self {
         let turned = layers.map(|layer| {
             let squares =
                 TurnedSquares { sides: layer.sides([p, q]), cos: turn.cos, sin: turn.sin };
@@ -294,7 +298,7 @@ impl<'a> Block<'a> {
     // See a layer with parallel footprints
     /// A layer as two sensors with parallel footprints see it, given the layer's averages, of which one is theirs.
     fn view(
-        (layer, averages): (&'a SeenLayer, &'a Vec<FootprintAverage>),
+        (layer, averages): (&'a SensorLayer, &'a Vec<FootprintAverage>),
         [p, q]: [usize; 2],
         turn: Turn,
     ) -> Option<FootprintPair<'a>> {
@@ -529,8 +533,8 @@ fn any_slopes(
         shared.push(both(members).then(|| covariance(members)).transpose()?);
     }
     let averages = prepare_averages(&layers, wanted, watch)?;
-    let block = |pair| Block::new((&groups, &shared), (&layers, &averages), pair);
-    fill_slopes(slopes, block, Block::fill, watch)
+    let block = |pair| StarPairBlock::new((&groups, &shared), (&layers, &averages), pair);
+    fill_slopes(slopes, block, StarPairBlock::fill, watch)
 }
 
 // Averages that all pairs of sensors share
@@ -596,7 +600,7 @@ impl WantedAverage {
 // Prepare averages with their tables
 /// The averages of each layer that are wanted of it.
 fn prepare_averages(
-    layers: &[SeenLayer],
+    layers: &[SensorLayer],
     wanted: Vec<Vec<WantedAverage>>,
     watch: &dyn Watch,
 ) -> Result<Vec<Vec<FootprintAverage>>, Error> {
@@ -635,10 +639,10 @@ impl Sharing {
 
 /// The tables of corners of all averages that want a table.
 fn tables_of_corners(
-    layers: &[SeenLayer],
+    layers: &[SensorLayer],
     wanted: &[Vec<WantedAverage>],
     watch: &dyn Watch,
-) -> Result<Vec<(Sharing, Option<Table>)>, Error> {
+) -> Result<Vec<(Sharing, Option<DistantTable>)>, Error> {
     let sum = |wanted: &WantedAverage| wanted.sides[0] + wanted.sides[1];
     let mut all: Vec<&WantedAverage> =
         wanted.iter().flatten().filter(|wanted| wanted.grid().is_some()).collect();
@@ -654,7 +658,7 @@ fn tables_of_corners(
     let prepare = |_: &(), sharing: Sharing| {
         let mut phases = layers.iter().map(|layer| &layer.phase);
         let phase = phases.find(|phase| phase.outer_scale == sharing.outer_scale);
-        let table = phase.and_then(|phase| Table::of_corners(phase, &sharing.sides));
+        let table = phase.and_then(|phase| DistantTable::of_corners(phase, &sharing.sides));
         Ok((sharing, table))
     };
     gather(Workers::cores(&()), shared, &CancelOnly(watch), prepare)
@@ -864,10 +868,12 @@ impl RadialPhase {
     }
 
     /// Panels for the edges of a footprint of `side` metres.
-    fn panels(&self, side: f64) -> Panels {
+    fn panels(&self, side: f64) -> EdgePanels {
         match self {
-            Self::Point(phase) => Panels::new(0.0, phase.outer_scale, side),
-            Self::Disc(average, outer_scale) => Panels::new(average.radius(), *outer_scale, side),
+            Self::Point(phase) => EdgePanels::new(0.0, phase.outer_scale, side),
+            Self::Disc(average, outer_scale) => {
+                EdgePanels::new(average.radius(), *outer_scale, side)
+            }
         }
     }
 }
@@ -905,7 +911,7 @@ const CROSSINGS: usize = 1 << 16;
 /// Adds the covariances of the phase at the `points` of a row, times `strength`, to the slopes of the lenslets against each of
 /// them, from the table of edges.
 fn add_row(
-    (table, strength): (&Table, f64),
+    (table, strength): (&DistantTable, f64),
     (star, lenslets): (&Footprints, &[[usize; 2]]),
     points: &[[f64; 2]],
     slopes: &mut [&mut [f64]],
@@ -930,11 +936,11 @@ fn add_row(
 // Choose tables of edges
 /// For each layer the table of edges that it shares with others of its outer scale, where so many `points` need enough of them.
 fn tables_of_edges(
-    layers: &[SeenLayer],
+    layers: &[SensorLayer],
     phases: &[RadialPhase],
     points: usize,
-) -> Vec<Option<Arc<Table>>> {
-    let mut tables: Vec<(f64, Option<Arc<Table>>)> = Vec::new();
+) -> Vec<Option<Arc<DistantTable>>> {
+    let mut tables: Vec<(f64, Option<Arc<DistantTable>>)> = Vec::new();
     let table = |outer_scale: f64| {
         let sharing = || layers.iter().filter(|layer| layer.phase.outer_scale == outer_scale);
         let stars =
@@ -943,8 +949,8 @@ fn tables_of_edges(
             stars().map(|star| points * (star.centres[0].len() + 1).pow(2)).sum::<usize>();
         let side = stars().map(|star| star.side).fold(f64::INFINITY, f64::min);
         let phase = &sharing().next()?.phase;
-        let enough = crossings > 2 * Table::values_of_edges(phase, side);
-        enough.then(|| Arc::new(Table::of_edges(phase, side)))
+        let enough = crossings > 2 * DistantTable::values_of_edges(phase, side);
+        enough.then(|| Arc::new(DistantTable::of_edges(phase, side)))
     };
     for (layer, phase) in layers.iter().zip(phases) {
         let outer_scale = layer.phase.outer_scale;
@@ -953,7 +959,7 @@ fn tables_of_edges(
             tables.push((outer_scale, table(outer_scale)));
         }
     }
-    let find = |(layer, phase): (&SeenLayer, &RadialPhase)| {
+    let find = |(layer, phase): (&SensorLayer, &RadialPhase)| {
         let own = tables.iter().find(|(known, _)| *known == layer.phase.outer_scale);
         own.filter(|_| matches!(phase, RadialPhase::Point(_))).and_then(|(_, table)| table.clone())
     };
@@ -1014,7 +1020,7 @@ pub(crate) struct Motion {
     pub(crate) weight: f64,
 }
 
-impl SeenLayer {
+impl SensorLayer {
     /// The layer with displaced footprints of all sensors from the number `first` on.
     fn moved(&self, motion: &Motion, first: usize) -> Self {
         let moved = |(k, star): (usize, &Footprints)| {
@@ -1064,7 +1070,7 @@ pub(crate) fn wavefront_slope_moving(
     let layers = see_layers(atmosphere, stars, gradient, extent, None);
     let layers: Vec<_> =
         motions.iter().map(|motion| layers[motion.layer].moved(motion, 0)).collect();
-    let see = |layer: &SeenLayer| {
+    let see = |layer: &SensorLayer| {
         let phase = &layer.phase;
         let radius = grid.disc_at(layer.altitude, phase.outer_scale, pitch);
         if radius == 0.0 {
@@ -1138,7 +1144,7 @@ pub(crate) fn moving_cross_covariance(
             }
         }
         let averages = prepare_averages(&layers, wanted, watch)?;
-        let moving: Vec<(usize, SeenLayer)> = motions
+        let moving: Vec<(usize, SensorLayer)> = motions
             .iter()
             .map(|motion| (motion.layer, layers[motion.layer].moved(motion, slopes[1].first)))
             .collect();
@@ -1152,28 +1158,33 @@ pub(crate) fn moving_cross_covariance(
 enum MovingBlock<'a> {
     /// Of sensors that share a lattice: xx, xy and yy by the displacement of lenslets in rows and columns, and lenslets across.
     Lattice(Array2<[f64; 3]>, usize),
-    Pairs(Block<'a>),
+    Pairs(StarPairBlock<'a>),
 }
 
 impl<'a> MovingBlock<'a> {
     fn new(
         sensors: &[Sensor],
-        (layers, averages): (&'a [(usize, SeenLayer)], &'a [Vec<FootprintAverage>]),
+        (layers, averages): (&'a [(usize, SensorLayer)], &'a [Vec<FootprintAverage>]),
         [p, q]: [usize; 2],
     ) -> Self {
         let Some((_, first)) = layers.first() else {
-            return Self::Pairs(Block::Parallel(Vec::new(), Turn::by(0.0)));
+            return Self::Pairs(StarPairBlock::Parallel(Vec::new(), Turn::by(0.0)));
         };
         let turn = first.turn([p, q]);
         if turn.sin != 0.0 {
-            return Self::Pairs(Block::turned(layers.iter().map(|(_, layer)| layer), [p, q], turn));
+            return Self::Pairs(StarPairBlock::turned(
+                layers.iter().map(|(_, layer)| layer),
+                [p, q],
+                turn,
+            ));
         }
-        let view =
-            |(k, layer): &'a (usize, SeenLayer)| Block::view((layer, &averages[*k]), [p, q], turn);
+        let view = |(k, layer): &'a (usize, SensorLayer)| {
+            StarPairBlock::view((layer, &averages[*k]), [p, q], turn)
+        };
         let views: Vec<FootprintPair> = layers.iter().filter_map(view).collect();
         match sensors[p].shares_lattice_with(&sensors[q]) {
             true => Self::on_lattice(&views, sensors[p].array.lenslets()),
-            false => Self::Pairs(Block::Parallel(views, turn)),
+            false => Self::Pairs(StarPairBlock::Parallel(views, turn)),
         }
     }
 

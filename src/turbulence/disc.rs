@@ -116,8 +116,8 @@ impl DiscAverage {
     /// The segments that a device looks up, of twenty numbers: those of the fall, and those of its slope.
     pub(crate) fn stretches(&self) -> [Vec<[f64; COEFFICIENTS + 4]>; 2] {
         let row = |slope: bool| {
-            move |(&end, segment): (&f64, &Segment)| {
-                let Segment { centre, half, coefficients } = segment;
+            move |(&end, segment): (&f64, &DiscSegment)| {
+                let DiscSegment { centre, half, coefficients } = segment;
                 let mut row = [0.0; COEFFICIENTS + 4];
                 row[..3].copy_from_slice(&[end, *centre, 1.0 / half]);
                 for (k, c) in row[3..].iter_mut().enumerate() {
@@ -205,12 +205,12 @@ const COEFFICIENTS: usize = 16;
 struct FallTable {
     /// Where the segments end, ascending.
     ends: Vec<f64>,
-    segments: Vec<Segment>,
+    segments: Vec<DiscSegment>,
 }
 
 /// The function as a polynomial in (r − centre) / half.
 #[derive(Debug, Clone)]
-struct Segment {
+struct DiscSegment {
     centre: f64,
     half: f64,
     coefficients: [f64; COEFFICIENTS + 1],
@@ -261,7 +261,7 @@ impl FallTable {
             coefficients[0] = 0.0;
             let at_start = coefficients.iter().rev().fold(0.0, |sum, c| c - sum);
             coefficients[0] = value - at_start;
-            table.segments.push(Segment { centre, half, coefficients });
+            table.segments.push(DiscSegment { centre, half, coefficients });
             table.ends.push(to);
             (from, value) = (to, table.value_and_slope(to).0);
             ends.pop();
@@ -275,7 +275,7 @@ impl FallTable {
     fn value_and_slope(&self, r: f64) -> (f64, f64) {
         debug_assert!(r >= 0.0);
         let number = self.ends.partition_point(|&end| end < r).min(self.segments.len() - 1);
-        let Segment { centre, half, coefficients } = &self.segments[number];
+        let DiscSegment { centre, half, coefficients } = &self.segments[number];
         let u = (r - centre) / half;
         let (mut value, mut slope) = (coefficients[COEFFICIENTS], 0.0);
         for c in coefficients[..COEFFICIENTS].iter().rev() {

@@ -116,7 +116,7 @@ impl SensorLattice {
 
 // Layer that all sensors see
 /// A layer as all sensors see it.
-struct SeenLayer {
+struct MidpointLayer {
     /// (λ/2π)² r0^(−5/3) f, m².
     strength: f64,
     fall: Arc<Fall>,
@@ -124,11 +124,11 @@ struct SeenLayer {
 }
 
 /// All layers with turbulence, as the sensors see them.
-fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<SeenLayer> {
+fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<MidpointLayer> {
     let wavefront = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
         * atmosphere.fried_parameter().powf(-5.0 / 3.0);
     let layers = || atmosphere.layers().iter().filter(|layer| layer.fraction > 0.0);
-    let mut seen: Vec<SeenLayer> = Vec::new();
+    let mut seen: Vec<MidpointLayer> = Vec::new();
     for layer in layers() {
         // Find or make the table of a layer
         let known = seen.iter().find(|seen| seen.fall.outer_scale == layer.outer_scale);
@@ -146,7 +146,7 @@ fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<SeenLayer> {
         let fall = known.map_or_else(table, |seen| Arc::clone(&seen.fall));
         let views =
             sensors.iter().map(|sensor| SensorLattice::new(sensor, layer.altitude)).collect();
-        seen.push(SeenLayer { strength: wavefront * layer.fraction, fall, views });
+        seen.push(MidpointLayer { strength: wavefront * layer.fraction, fall, views });
     }
     seen
 }
@@ -183,16 +183,16 @@ impl Displacements {
 
 // Block by the formula of four points
 /// The covariances of the slopes of two sensors.
-struct Block<'a> {
+struct MidpointBlock<'a> {
     /// Of layers where both share a lattice, rad².
     shared: Displacements,
     /// Of the other layers: the strength, rad² per rad², the fall, and what both sensors see.
     apart: Vec<(f64, &'a Fall, [&'a SensorLattice; 2])>,
 }
 
-impl<'a> Block<'a> {
+impl<'a> MidpointBlock<'a> {
     // Part layers by their lattices
-    fn new(sensors: &[Sensor], layers: &'a [SeenLayer], [p, q]: [usize; 2]) -> Self {
+    fn new(sensors: &[Sensor], layers: &'a [MidpointLayer], [p, q]: [usize; 2]) -> Self {
         let sides = sensors[p].side() * sensors[q].side();
         let terms = layers.iter().map(|layer| {
             (layer.strength / sides, &*layer.fall, [&layer.views[p], &layer.views[q]])
@@ -226,10 +226,10 @@ impl<'a> Block<'a> {
         }
         let mut seen = Vec::new();
         for (strength, fall, [one, two]) in &self.apart {
-            let first = Edges::new(one, firsts);
+            let first = EdgeMidpoints::new(one, firsts);
             for start in (0..others.len()).step_by(TILE) {
                 let tile = start..others.len().min(start + TILE);
-                let second = Edges::new(two, &others[tile.clone()]);
+                let second = EdgeMidpoints::new(two, &others[tile.clone()]);
                 see_edges(fall, [&first, &second], &mut seen);
                 // Add what ends of edges see
                 let count = second.of.len();
@@ -254,14 +254,14 @@ impl<'a> Block<'a> {
 
 // Edges that lenslets have in common
 /// Midpoints of the edges of some lenslets on a layer.
-struct Edges {
+struct EdgeMidpoints {
     /// Each midpoint once, metres.
     points: Vec<[f64; 2]>,
     /// The numbers of the midpoints of each lenslet: left, right, below and above.
     of: Vec<[usize; 4]>,
 }
 
-impl Edges {
+impl EdgeMidpoints {
     /// Those of some lenslets, which come row by row.
     fn new(view: &SensorLattice, lenslets: &[[usize; 2]]) -> Self {
         let mut edges = Self { points: Vec::new(), of: Vec::with_capacity(lenslets.len()) };
@@ -300,7 +300,7 @@ const TILE: usize = 256;
 
 /// From each midpoint of the first lenslets, the differences of S between the left and the right ends of all others, then between their
 /// lower and upper ones, rad².
-fn see_edges(fall: &Fall, [first, second]: [&Edges; 2], seen: &mut Vec<f64>) {
+fn see_edges(fall: &Fall, [first, second]: [&EdgeMidpoints; 2], seen: &mut Vec<f64>) {
     let (count, mut falls) = (second.of.len(), vec![0.0; second.points.len()]);
     seen.resize(2 * count * first.points.len(), 0.0);
     for (&[x, y], seen) in first.points.iter().zip(seen.chunks_mut(2 * count)) {
@@ -377,8 +377,8 @@ fn fill(
     let lags = |one: u64| lenslets(slopes[1]).map(move |other| 4 * (one + other).pow(2));
     check_slope_memory(slopes, lenslets(slopes[0]).flat_map(lags).sum())?;
     let layers = see_layers(atmosphere, sensors);
-    let block = |pair| Block::new(sensors, &layers, pair);
-    fill_slopes(slopes, block, Block::fill, watch)
+    let block = |pair| MidpointBlock::new(sensors, &layers, pair);
+    fill_slopes(slopes, block, MidpointBlock::fill, watch)
 }
 
 // Tests of the formula of four points

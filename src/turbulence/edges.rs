@@ -12,13 +12,13 @@ const FINEST: f64 = 1.0 / 65_536.0;
 
 /// How edges are cut into panels for a function of distance that is smooth but for a circle around the origin.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Panels {
+pub(crate) struct EdgePanels {
     circle: f64,
     outer_scale: f64,
     finest: f64,
 }
 
-impl Panels {
+impl EdgePanels {
     /// Panels for a function singular at the distance `circle` that bends within `outer_scale`, on edges of some `side`; metres.
     pub(crate) fn new(circle: f64, outer_scale: f64, side: f64) -> Self {
         Self { circle, outer_scale, finest: FINEST * side.min(outer_scale) }
@@ -98,7 +98,7 @@ static RULES: LazyLock<[(f64, Rule); 6]> = LazyLock::new(|| {
 // Integrals along one edge
 /// Integrals along an edge, u running from its start.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Edge {
+pub(crate) struct EdgeIntegrals {
     /// ∫ S du.
     pub(crate) fall: f64,
     /// ∫ u S du.
@@ -113,10 +113,10 @@ const NODES: usize = 10;
 
 static PANEL: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(NODES));
 
-impl Edge {
-    /// Integrates `phase`, the functions S and M of squared distance, along an edge; see [`Panels::along`].
+impl EdgeIntegrals {
+    /// Integrates `phase`, the functions S and M of squared distance, along an edge; see [`EdgePanels::along`].
     pub(crate) fn integrate(
-        panels: &Panels,
+        panels: &EdgePanels,
         phase: &impl Fn(f64) -> (f64, f64),
         across: f64,
         ends: [f64; 2],
@@ -139,25 +139,25 @@ impl Edge {
 
 // Lattice of edges around the lags
 /// The edges between the crossings of vertical and horizontal lines.
-pub(crate) struct Lattice {
+pub(crate) struct EdgeLattice {
     /// Coordinates of the lines, ascending; metres.
     x: Vec<f64>,
     y: Vec<f64>,
     /// Edges parallel to y: cell row, line.
-    pub(crate) vertical: Array2<Edge>,
+    pub(crate) vertical: Array2<EdgeIntegrals>,
     /// Edges parallel to x: line, cell column.
-    pub(crate) horizontal: Array2<Edge>,
+    pub(crate) horizontal: Array2<EdgeIntegrals>,
 }
 
-impl Lattice {
+impl EdgeLattice {
     // Integrate along all edges of the lattice
     /// The lattice of the lines `x` and `y`, at least one each, for a phase whose S and M are given by squared distance.
     pub(crate) fn new(
-        panels: &Panels,
+        panels: &EdgePanels,
         phase: impl Fn(f64) -> (f64, f64),
         [x, y]: [Vec<f64>; 2],
     ) -> Self {
-        let edge = |across: f64, ends| Edge::integrate(panels, &phase, across.abs(), ends);
+        let edge = |across: f64, ends| EdgeIntegrals::integrate(panels, &phase, across.abs(), ends);
         let (lines, cells) = ((y.len(), x.len()), (y.len() - 1, x.len() - 1));
         let vertical =
             Array2::from_shape_fn((cells.0, lines.1), |(j, i)| edge(x[i], [y[j], y[j + 1]]));
@@ -168,7 +168,7 @@ impl Lattice {
 
     // Combine edges into triangles and cells
     /// E of Eq. [triangle integral](https://lenslet.github.io/lenslet/edge-integrals.html#eq-triangle-integral) over two edges of length `side`: the weight u rises on the first and falls on the second.
-    pub(crate) fn triangle(side: f64, rising: Edge, falling: Edge) -> f64 {
+    pub(crate) fn triangle(side: f64, rising: EdgeIntegrals, falling: EdgeIntegrals) -> f64 {
         rising.moment + side * falling.fall - falling.moment
     }
 
@@ -201,14 +201,14 @@ pub fn gradient_covariances(
     (ny, nx): (usize, usize),
 ) -> Array3<f64> {
     let lines = |first: f64, n| (0..n + 2).map(|k| first + (k as f64 - 1.0) * side).collect();
-    let panels = Panels::new(0.0, phase.outer_scale(), side);
+    let panels = EdgePanels::new(0.0, phase.outer_scale(), side);
     let fall_and_half_mean = |t: f64| phase.fall_and_half_mean(t.sqrt());
     let lattice =
-        Lattice::new(&panels, fall_and_half_mean, [lines(first[0], nx), lines(first[1], ny)]);
+        EdgeLattice::new(&panels, fall_and_half_mean, [lines(first[0], nx), lines(first[1], ny)]);
     // Take second and mixed differences
     let (v, h) = (&lattice.vertical, &lattice.horizontal);
-    let along_y = |j: usize, i: usize| Lattice::triangle(side, v[[j, i]], v[[j + 1, i]]);
-    let along_x = |j: usize, i: usize| Lattice::triangle(side, h[[j, i]], h[[j, i + 1]]);
+    let along_y = |j: usize, i: usize| EdgeLattice::triangle(side, v[[j, i]], v[[j + 1, i]]);
+    let along_x = |j: usize, i: usize| EdgeLattice::triangle(side, h[[j, i]], h[[j, i + 1]]);
     let cell = |j, i| lattice.cell(j, i);
     Array3::from_shape_fn((3, ny, nx), |(component, j, i)| {
         let difference = match component {

@@ -23,10 +23,9 @@ pub use blocks::{CrossBlocks, LatticeGroups};
 pub(crate) mod cost_model;
 pub(crate) mod plan;
 pub use plan::{
-    CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeCovariancePlan, SlopeSlope,
-    WavefrontCovariancePlan, WavefrontSlopes, slope_problem, wavefront_problem,
+    CovarianceOptions, CovariancePlan, Covariances, Form, GroupWavefrontSlopes, Method,
+    SlopeCovariancePlan, SlopeSlope, WavefrontCovariancePlan, WavefrontSlopes, slope_problem,
+    wavefront_problem,
 };
-#[cfg(feature = "files")]
 pub(crate) mod arrays;
-#[cfg(feature = "files")]
-pub use arrays::{covariance_arrays, slope_table};
+pub use arrays::slope_table;

@@ -488,10 +488,19 @@ pub enum SlopeSlope {
 pub enum WavefrontSlopes {
     /// Compressed, lattice by lattice.
     Toeplitz(WavefrontProblem, WavefrontSlope),
-    /// For each set of stars.
-    Blocks(Vec<WavefrontSlopes>),
+    /// For each group of stars.
+    Blocks(Vec<GroupWavefrontSlopes>),
     /// (T, M, M, n): points of each target's grid, and slopes in the order of
     /// [`SlopeOrder`], m rad.
+    Dense(Array4<f64>),
+}
+
+/// A wavefront–slope covariance for one group of stars.
+#[derive(Debug, Clone)]
+pub enum GroupWavefrontSlopes {
+    /// Compressed, lattice by lattice, for stars that share a lattice.
+    Toeplitz(WavefrontProblem, WavefrontSlope),
+    /// (T, M, M, n) for stars without a lattice, as [`WavefrontSlopes::Dense`].
     Dense(Array4<f64>),
 }
 

@@ -3,7 +3,7 @@
 
 // What turned footprints stand on
 use crate::numerics::quadrature::{Rule, gauss_even, gauss_legendre};
-use crate::turbulence::edges::{Edge, Panels};
+use crate::turbulence::edges::{EdgeIntegrals, EdgePanels};
 use std::f64::consts::FRAC_PI_2;
 use std::sync::LazyLock;
 
@@ -64,7 +64,7 @@ impl TurnedSquares {
     /// first. `fall` and `half_mean` are S and M of squared distance.
     pub(crate) fn by_edges(
         &self,
-        panels: &Panels,
+        panels: &EdgePanels,
         (fall, half_mean): (impl Fn(f64) -> f64, impl Fn(f64) -> f64),
         at: [f64; 2],
     ) -> [[f64; 2]; 2] {
@@ -93,7 +93,13 @@ impl TurnedSquares {
 
     // Strips of nearly parallel edges
     /// Σ e f W of the component along the first coordinate of `at`, for edges that run along the second; Eq. [edge pair](https://lenslet.github.io/lenslet/turned-footprints.html#eq-edge-pair).
-    fn strips(&self, panels: &Panels, fall: &impl Fn(f64) -> f64, at: [f64; 2], sin: f64) -> f64 {
+    fn strips(
+        &self,
+        panels: &EdgePanels,
+        fall: &impl Fn(f64) -> f64,
+        at: [f64; 2],
+        sin: f64,
+    ) -> f64 {
         let ([one, two], mut sum) = (self.sides, 0.0);
         for first in [-0.5, 0.5] {
             for second in [-0.5, 0.5] {
@@ -109,7 +115,7 @@ impl TurnedSquares {
     /// W of two edges by lines along their strip; `across` and `along` are h₀ and z₀ of Eq. [strip](https://lenslet.github.io/lenslet/turned-footprints.html#eq-strip).
     fn strip(
         &self,
-        panels: &Panels,
+        panels: &EdgePanels,
         fall: &impl Fn(f64) -> f64,
         [across, along]: [f64; 2],
         sin: f64,
@@ -193,7 +199,7 @@ impl TurnedSquares {
 // Sum over edges and corners
 /// U of Eq. [corner sums](https://lenslet.github.io/lenslet/turned-footprints.html#eq-corner-sums): corners of one square, as [`corners`] has them, against the edges of another of `side` at the origin.
 fn corner_sums(
-    panels: &Panels,
+    panels: &EdgePanels,
     half_mean: &impl Fn(f64) -> f64,
     side: f64,
     corners: [[f64; 2]; 4],
@@ -205,7 +211,8 @@ fn corner_sums(
             for edge in [-0.5, 0.5] {
                 let across = point[axis] - edge * side;
                 let integrand = |t| (half_mean(t), 0.0);
-                let integral = Edge::integrate(panels, &integrand, across.abs(), ends).fall;
+                let integral =
+                    EdgeIntegrals::integrate(panels, &integrand, across.abs(), ends).fall;
                 *sum += 2.0 * sign * edge * across * integral;
             }
         }
@@ -225,7 +232,7 @@ fn corners(side: f64) -> [[f64; 2]; 4] {
 static LINES: LazyLock<[Rule; 2]> = LazyLock::new(|| [1, 4].map(gauss_legendre));
 /// The mean of weight × S along the line from p to q, for a weight that changes linearly between two values; m rad².
 fn mean_along(
-    panels: &Panels,
+    panels: &EdgePanels,
     fall: &impl Fn(f64) -> f64,
     [p, q]: [[f64; 2]; 2],
     [first, last]: [f64; 2],
@@ -236,7 +243,8 @@ fn mean_along(
     }
     let [x, y] = [0, 1].map(|axis| (q[axis] - p[axis]) / length);
     let (start, across) = (p[0] * x + p[1] * y, (p[0] * y - p[1] * x).abs());
-    let edge = Edge::integrate(panels, &|t| (fall(t), 0.0), across, [start, start + length]);
+    let edge =
+        EdgeIntegrals::integrate(panels, &|t| (fall(t), 0.0), across, [start, start + length]);
     (first * edge.fall + (last - first) / length * edge.moment) / length
 }
 
@@ -284,7 +292,7 @@ mod tests {
         }
 
         fn by_edges(&self, outer_scale: f64, pair: &TurnedSquares, at: [f64; 2]) -> [[f64; 2]; 2] {
-            let panels = Panels::new(0.0, outer_scale, pair.sides[0].min(pair.sides[1]));
+            let panels = EdgePanels::new(0.0, outer_scale, pair.sides[0].min(pair.sides[1]));
             pair.by_edges(&panels, (|t| self.at(0, t), |t| self.at(1, t)), at)
         }
     }

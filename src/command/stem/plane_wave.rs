@@ -22,7 +22,7 @@ use std::time::Instant;
 
 // What is asked of images by command
 /// What is asked of images of a plane wave.
-pub struct Asked<'a> {
+pub struct ImageRequest<'a> {
     /// The sample file, or what stands in its place.
     pub sample: String,
     /// The file to write; none for a plan alone.
@@ -42,7 +42,7 @@ pub struct Asked<'a> {
 // Image a plane wave
 /// Takes the images that the arguments ask for; returns what to print.
 pub fn image(
-    asked: &Asked,
+    asked: &ImageRequest,
     file: &SampleFile,
     engine: Engine,
     format: Option<Format>,
@@ -60,7 +60,7 @@ pub fn image(
     let plot = asked.picture.map(|(path, _)| path);
     let taken = planned.run(&terminal, [Some(output), plot].into_iter().flatten())?;
     terminal.writes(output);
-    let mut signals = plan.signals(&taken, asked.waves, engine.precision())?;
+    let mut signals = taken.to_data_set(&plan, asked.waves, engine.precision())?;
     if asked.potential {
         plan.keep_potential(&mut signals, engine.precision())?;
     }
@@ -85,7 +85,7 @@ pub fn image(
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     let seconds = start.elapsed().as_secs_f64();
-    Ok(told((asked, output, &summary), &taken, &engine, seconds))
+    Ok(report((asked, output, &summary), &taken, &engine, seconds))
 }
 
 // Tell of images of a plane wave
@@ -98,8 +98,8 @@ fn focus(defoci: &[f64]) -> Vec<(String, String)> {
 }
 
 /// What is said of the images.
-fn told(
-    (asked, output, sample): (&Asked, &Path, &SampleSummary),
+fn report(
+    (asked, output, sample): (&ImageRequest, &Path, &SampleSummary),
     taken: &HrtemImages,
     engine: &Engine,
     seconds: f64,

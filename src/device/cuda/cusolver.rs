@@ -12,18 +12,18 @@ use std::ptr::null_mut;
 
 // Handle of cuSOLVER
 /// A handle of cuSOLVER on a stream, and the parameters of its 64-bit functions.
-pub(super) struct Solver {
+pub(super) struct CusolverHandle {
     handle: sys::cusolverDnHandle_t,
     parameters: sys::cusolverDnParams_t,
     stream: CUstream,
 }
 
 // SAFETY: any thread may use these handles; only the thread that holds the lock of the stream does.
-unsafe impl Send for Solver {}
+unsafe impl Send for CusolverHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Solver {}
+unsafe impl Sync for CusolverHandle {}
 
-impl Drop for Solver {
+impl Drop for CusolverHandle {
     fn drop(&mut self) {
         // SAFETY: both were made with this structure and belong to it; a null handle only gives an error status, which is ignored.
         unsafe {
@@ -35,7 +35,7 @@ impl Drop for Solver {
 
 // Open cuSOLVER on a stream
 /// The result of a call of cuSOLVER, with its status as an error.
-fn told<T, E: Debug>(call: &'static str, status: Result<T, E>) -> Result<T, Error> {
+fn check_status<T, E: Debug>(call: &'static str, status: Result<T, E>) -> Result<T, Error> {
     status.map_err(|error| Error::Cuda {
         call,
         device: String::new(),
@@ -43,17 +43,17 @@ fn told<T, E: Debug>(call: &'static str, status: Result<T, E>) -> Result<T, Erro
     })
 }
 
-impl Solver {
+impl CusolverHandle {
     /// A handle on a stream. The library must be present.
     pub fn open(stream: CUstream) -> Result<Self, Error> {
         let mut solver = Self { handle: null_mut(), parameters: null_mut(), stream };
         // SAFETY: each call writes one handle, which is destroyed with `solver`; the stream is of the current context.
         unsafe {
-            told("cusolverDnCreate", sys::cusolverDnCreate(&mut solver.handle).result())?;
+            check_status("cusolverDnCreate", sys::cusolverDnCreate(&mut solver.handle).result())?;
             let made = sys::cusolverDnCreateParams(&mut solver.parameters);
-            told("cusolverDnCreateParams", made.result())?;
+            check_status("cusolverDnCreateParams", made.result())?;
             let set = sys::cusolverDnSetStream(solver.handle, stream.cast());
-            told("cusolverDnSetStream", set.result())?;
+            check_status("cusolverDnSetStream", set.result())?;
         }
         Ok(solver)
     }
@@ -67,11 +67,11 @@ impl Solver {
         work: impl FnOnce([*mut c_void; 2], [usize; 2]) -> cusolverStatus_t,
     ) -> Result<(), Error> {
         let (mut device, mut host) = (0, 0);
-        told(calls[0], ask(&mut device, &mut host).result())?;
+        check_status(calls[0], ask(&mut device, &mut host).result())?;
         let mut on_host = vec![0u8; host];
         // SAFETY: the stream is that of this handle; the memory is freed below, in the order of the stream.
         let lent = unsafe { driver::malloc_async(self.stream, device.max(1)) };
-        let lent = told("cuMemAllocAsync", lent)?;
+        let lent = check_status("cuMemAllocAsync", lent)?;
         let memory = [lent as usize as *mut c_void, on_host.as_mut_ptr().cast()];
         let status = work(memory, [device, host]);
         // SAFETY: allocated above on this stream, and freed once.
@@ -79,9 +79,9 @@ impl Solver {
         // SAFETY: as above.
         let done =
             if host > 0 { unsafe { driver::stream::synchronize(self.stream) } } else { Ok(()) };
-        told(calls[1], status.result())?;
-        told("cuMemFreeAsync", freed)?;
-        told("cuStreamSynchronize", done)
+        check_status(calls[1], status.result())?;
+        check_status("cuMemFreeAsync", freed)?;
+        check_status("cuStreamSynchronize", done)
     }
 
     // Take Cholesky's factor on CUDA

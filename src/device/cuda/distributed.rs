@@ -3,7 +3,7 @@
 
 // What several devices stand on
 use super::probe::{Library as Known, require};
-use crate::device::backend::{Collective, Dealt};
+use crate::device::backend::{Collective, DistributedMatrix};
 use crate::error::Error;
 use cudarc::driver::{result as driver, sys};
 use libloading::Library;
@@ -252,7 +252,7 @@ impl Libraries {
 }
 
 /// The error of a call of cuSOLVERMp's, if it is one.
-fn told(call: &'static str, status: i32) -> Result<(), Error> {
+fn check_status(call: &'static str, status: i32) -> Result<(), Error> {
     let reason = || format!("status {status}");
     if status == 0 {
         Ok(())
@@ -292,11 +292,11 @@ impl CudaRank {
                 (libraries.nccl.ncclCommInitRank)(&mut made.communicator, ranks, known, rank);
             libraries.nccl_says("ncclCommInitRank", joined)?;
             let created = (libraries.solver.cusolverMpCreate)(&mut made.handle, device, stream);
-            told("cusolverMpCreate", created)?;
+            check_status("cusolverMpCreate", created)?;
             let (by_columns, joined) = (0, made.communicator);
             let create = libraries.solver.cusolverMpCreateDeviceGrid;
             let created = create(made.handle, &mut made.grid, joined, ranks, 1, by_columns);
-            told("cusolverMpCreateDeviceGrid", created)?;
+            check_status("cusolverMpCreateDeviceGrid", created)?;
         }
         Ok(made)
     }
@@ -345,7 +345,11 @@ struct Described<'a> {
 // Make a descriptor
 impl CudaRank {
     /// Describes `columns` columns, as the library counts, of a matrix whose rows are dealt out; the columns are in blocks of `wide`.
-    fn describe(&self, of: &Dealt, [columns, wide]: [usize; 2]) -> Result<Described<'_>, Error> {
+    fn describe(
+        &self,
+        of: &DistributedMatrix,
+        [columns, wide]: [usize; 2],
+    ) -> Result<Described<'_>, Error> {
         let mut described = Described { rank: self, descriptor: null_mut() };
         let [rows, columns, block, wide, count] =
             [of.order, columns, of.block, wide, of.count].map(|size| size as i64);
@@ -353,7 +357,7 @@ impl CudaRank {
         let (to, grid) = (&mut described.descriptor, self.grid);
         // SAFETY: writes one descriptor, which is given back below.
         let status = unsafe { create(to, grid, kind, rows, columns, block, wide, 0, 0, count) };
-        told("cusolverMpCreateMatrixDesc", status)?;
+        check_status("cusolverMpCreateMatrixDesc", status)?;
         Ok(described)
     }
 }
@@ -393,7 +397,7 @@ impl CudaRank {
         work: &dyn Fn([Pointer; 2], [usize; 2]) -> i32,
     ) -> Result<(), Error> {
         let (mut device, mut host, stream) = (0, 0, stream as usize as Stream);
-        told(calls[0], ask(&mut device, &mut host))?;
+        check_status(calls[0], ask(&mut device, &mut host))?;
         let mut on_host = vec![0u8; host.max(1)];
         // SAFETY: given back below, when all work of the stream is done.
         let lent = driven("cuMemAlloc", unsafe { driver::malloc_sync(device.max(1)) })?;
@@ -405,7 +409,7 @@ impl CudaRank {
         // SAFETY: allocated above, and given back once.
         let freed = unsafe { driver::free_sync(lent) };
         driven("cuStreamSynchronize", ready)?;
-        told(calls[1], status)?;
+        check_status(calls[1], status)?;
         driven(calls[1], done)?;
         driven("cuMemFree", freed)
     }
@@ -414,7 +418,7 @@ impl CudaRank {
 // Work of a rank
 impl Collective for CudaRank {
     // Factorise on several devices
-    fn cholesky(&self, stream: u64, of: &Dealt, report: u64) -> Result<(), Error> {
+    fn cholesky(&self, stream: u64, of: &DistributedMatrix, report: u64) -> Result<(), Error> {
         self.enter()?;
         let (solver, handle) = (&self.libraries.solver, self.handle);
         let (described, kind) = (self.describe(of, [of.order, of.block])?, kind(of.double));
@@ -436,7 +440,7 @@ impl Collective for CudaRank {
     fn solve(
         &self,
         stream: u64,
-        of: &Dealt,
+        of: &DistributedMatrix,
         [rows, count]: [u64; 2],
         report: u64,
     ) -> Result<(), Error> {
@@ -468,7 +472,7 @@ impl Collective for CudaRank {
     fn eigenvectors(
         &self,
         stream: u64,
-        of: &Dealt,
+        of: &DistributedMatrix,
         found: [u64; 2],
         report: u64,
     ) -> Result<(), Error> {

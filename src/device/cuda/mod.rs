@@ -8,19 +8,21 @@ pub(crate) mod distributed;
 pub mod probe;
 
 // Imports of the CUDA backend
-use self::cusolver::Solver;
+use self::cusolver::CusolverHandle;
 use self::probe::{CudaDevice, Library, probe, require, require_function};
 use super::Device;
 use super::backend::{
-    Backend, Collective, Handle, Kind, Operation, Pages, Product, Transforms, Triangular,
+    Backend, Collective, Handle, MatrixProduct, Operation, Pages, TransformBatch, TransformKind,
+    Triangular,
 };
+use super::dispatch::lock;
 use super::gpu::{Gpu, KernelSource, Shape};
 use crate::error::Error;
 use cudarc::driver::{DriverError, result as driver, sys};
 use cudarc::{cublas, cufft};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 // Open the devices of a name
 /// Opens the devices of a name: all of the machine for `cuda`, one for `cuda:K`.
@@ -56,21 +58,15 @@ struct Cuda {
     /// Handles of cuBLAS by their stream.
     blas: Mutex<HashMap<u64, usize>>,
     /// Handles of cuSOLVER by their stream.
-    solvers: Mutex<HashMap<u64, Arc<Solver>>>,
+    solvers: Mutex<HashMap<u64, Arc<CusolverHandle>>>,
     /// Kind of transform of each plan of cuFFT, and whether it is in double precision.
-    plans: Mutex<HashMap<u64, (Kind, bool)>>,
+    plans: Mutex<HashMap<u64, (TransformKind, bool)>>,
 }
 
 // SAFETY: the driver's functions may be called from any thread with these handles.
 unsafe impl Send for Cuda {}
 // SAFETY: as above; the maps have locks of their own.
 unsafe impl Sync for Cuda {}
-
-// Lock maps of a backend
-/// Locks a map of the backend, also after a thread panicked with it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 // Open a device and its context
 impl Cuda {
@@ -247,7 +243,7 @@ impl Backend for Cuda {
         let start = self.call("cuMemHostAlloc", start)?.cast::<u8>();
         // SAFETY: the bytes were just allocated.
         unsafe { start.write_bytes(0, bytes) };
-        Ok(Box::new(Pinned { context: self.context, start, bytes }))
+        Ok(Box::new(PinnedMemory { context: self.context, start, bytes }))
     }
 
     // Streams and events of CUDA
@@ -484,17 +480,17 @@ impl Backend for Cuda {
     }
 
     // Plan transforms by cuFFT
-    fn plan(&self, stream: u64, transforms: &Transforms) -> Result<u64, Error> {
+    fn plan(&self, stream: u64, transforms: &TransformBatch) -> Result<u64, Error> {
         use cufft::{result, sys::cufftType};
         self.enter()?;
         self.require(require(Library::Cufft))?;
         let kind = match (transforms.kind, transforms.double) {
-            (Kind::Forward | Kind::Inverse, true) => cufftType::CUFFT_Z2Z,
-            (Kind::Forward | Kind::Inverse, false) => cufftType::CUFFT_C2C,
-            (Kind::FromReal, true) => cufftType::CUFFT_D2Z,
-            (Kind::FromReal, false) => cufftType::CUFFT_R2C,
-            (Kind::ToReal, true) => cufftType::CUFFT_Z2D,
-            (Kind::ToReal, false) => cufftType::CUFFT_C2R,
+            (TransformKind::Forward | TransformKind::Inverse, true) => cufftType::CUFFT_Z2Z,
+            (TransformKind::Forward | TransformKind::Inverse, false) => cufftType::CUFFT_C2C,
+            (TransformKind::FromReal, true) => cufftType::CUFFT_D2Z,
+            (TransformKind::FromReal, false) => cufftType::CUFFT_R2C,
+            (TransformKind::ToReal, true) => cufftType::CUFFT_Z2D,
+            (TransformKind::ToReal, false) => cufftType::CUFFT_C2R,
         };
         let plan = self.library("cufftCreate", result::create())?;
         let made = self.make_plan(plan, stream, transforms, kind);
@@ -562,19 +558,19 @@ impl Backend for Cuda {
 
 // Pinned pages of CUDA
 /// Pinned memory. Its owner also keeps the backend alive, and therefore the context.
-struct Pinned {
+struct PinnedMemory {
     context: sys::CUcontext,
     start: *mut u8,
     bytes: usize,
 }
 
 // SAFETY: plain bytes, and a handle that any thread may use.
-unsafe impl Send for Pinned {}
+unsafe impl Send for PinnedMemory {}
 // SAFETY: as above; bytes are changed through an exclusive reference only.
-unsafe impl Sync for Pinned {}
+unsafe impl Sync for PinnedMemory {}
 
 // Methods of pinned pages
-impl Pages for Pinned {
+impl Pages for PinnedMemory {
     fn address(&self) -> u64 {
         self.start as usize as u64
     }
@@ -590,7 +586,7 @@ impl Pages for Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedMemory {
     fn drop(&mut self) {
         // SAFETY: allocated by `pin`, and no copy is pending; the status cannot be reported here.
         let _ = unsafe {
@@ -625,7 +621,7 @@ impl Cuda {
         &self,
         plan: cufft::sys::cufftHandle,
         stream: u64,
-        transforms: &Transforms,
+        transforms: &TransformBatch,
         kind: cufft::sys::cufftType,
     ) -> Result<(), Error> {
         use cufft::result;
@@ -647,23 +643,23 @@ impl Cuda {
     fn transform(&self, plan: u64, [from, to]: [u64; 2]) -> Result<(), Error> {
         use cufft::result;
         let known = lock(&self.plans).get(&plan).copied();
-        let (kind, double) = known.unwrap_or((Kind::Inverse, true));
-        let direction = if kind == Kind::Inverse { 1 } else { -1 };
+        let (kind, double) = known.unwrap_or((TransformKind::Inverse, true));
+        let direction = if kind == TransformKind::Inverse { 1 } else { -1 };
         let plan = plan as cufft::sys::cufftHandle;
         let [from, to] = [from, to].map(|address| address as usize as *mut c_void);
         // SAFETY: the plan was made by this backend, and `Gpu::transform` has checked the number of fields.
         let status = unsafe {
             match (kind, double) {
-                (Kind::Forward | Kind::Inverse, true) => {
+                (TransformKind::Forward | TransformKind::Inverse, true) => {
                     result::exec_z2z(plan, from.cast(), to.cast(), direction)
                 }
-                (Kind::Forward | Kind::Inverse, false) => {
+                (TransformKind::Forward | TransformKind::Inverse, false) => {
                     result::exec_c2c(plan, from.cast(), to.cast(), direction)
                 }
-                (Kind::FromReal, true) => result::exec_d2z(plan, from.cast(), to.cast()),
-                (Kind::FromReal, false) => result::exec_r2c(plan, from.cast(), to.cast()),
-                (Kind::ToReal, true) => result::exec_z2d(plan, from.cast(), to.cast()),
-                (Kind::ToReal, false) => result::exec_c2r(plan, from.cast(), to.cast()),
+                (TransformKind::FromReal, true) => result::exec_d2z(plan, from.cast(), to.cast()),
+                (TransformKind::FromReal, false) => result::exec_r2c(plan, from.cast(), to.cast()),
+                (TransformKind::ToReal, true) => result::exec_z2d(plan, from.cast(), to.cast()),
+                (TransformKind::ToReal, false) => result::exec_c2r(plan, from.cast(), to.cast()),
             }
         };
         self.library("cufftExec", status)
@@ -706,9 +702,9 @@ impl Cuda {
     }
 
     // Multiply matrices by cuBLAS
-    fn multiply(&self, stream: u64, product: &Product) -> Result<(), Error> {
+    fn multiply(&self, stream: u64, product: &MatrixProduct) -> Result<(), Error> {
         use cublas::sys::{self, cublasOperation_t};
-        let Product { double, transposed: [is_at, is_bt], factors, a, b, c, .. } = *product;
+        let MatrixProduct { double, transposed: [is_at, is_bt], factors, a, b, c, .. } = *product;
         let [rows, columns] = product.shape.map(|size| size as i64);
         let inner = product.inner as i64;
         let (row_a, row_b) =
@@ -745,13 +741,13 @@ impl Cuda {
 
     // Find the handle of cuSOLVER
     /// The handle of cuSOLVER on a stream.
-    fn solver(&self, stream: u64) -> Result<Arc<Solver>, Error> {
+    fn solver(&self, stream: u64) -> Result<Arc<CusolverHandle>, Error> {
         let mut solvers = lock(&self.solvers);
         if let Some(solver) = solvers.get(&stream) {
             return Ok(Arc::clone(solver));
         }
         self.require(require(Library::Cusolver))?;
-        let opened = Solver::open(stream_of(stream)).map_err(|error| self.named(error))?;
+        let opened = CusolverHandle::open(stream_of(stream)).map_err(|error| self.named(error))?;
         let solver = Arc::new(opened);
         solvers.insert(stream, Arc::clone(&solver));
         Ok(solver)
@@ -832,16 +828,14 @@ impl Cuda {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::gpu::cuda_devices;
+    use crate::device::gpu::kernels::kernels;
 
     #[test]
     fn errors_bear_the_name_of_the_call() {
         assert!(matches!(open(Device::Cpu), Err(Error::Device { .. })));
         assert!(matches!(open(Device::Cuda(Some(9999))), Err(Error::Device { .. })));
-        let devices = match open(Device::Cuda(None)) {
-            Ok(devices) => devices,
-            Err(reason) => return eprintln!("skipped on a graphics processor: {reason}"),
-        };
-        for gpu in devices {
+        for gpu in cuda_devices() {
             // Record while another thread works
             std::thread::scope(|scope| {
                 let other = scope.spawn(|| {
@@ -857,6 +851,88 @@ mod tests {
             let error = gpu.zeros::<f64>(1 << 44).err().map(|error| error.to_string());
             let error = error.unwrap_or_default();
             assert!(error.contains("cuMemAlloc") && error.contains(gpu.name()), "{error}");
+        }
+    }
+
+    // Kernels that overlap
+    /// The first kernel lets the second begin, and waits for its sign for some cycles; the second gives it, and waits for the first.
+    const OVERLAPPING: KernelSource = KernelSource {
+        name: "overlapping.cu",
+        text: r#"
+    #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    #define WAIT asm volatile("griddepcontrol.wait;" ::: "memory")
+    #define RELEASE asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+    #else
+    #define WAIT
+    #define RELEASE
+    #endif
+    extern "C" __global__ void first(const double *x, double *y, int *sign, int *seen, int n, int cycles) {
+    RELEASE;
+    if (threadIdx.x == 0) {
+        const long long start = clock64();
+        int found = 0;
+        while (found == 0 && clock64() - start < cycles) found = atomicAdd(sign, 0);
+        *seen = found;
+    }
+    __syncthreads();
+    for (int k = threadIdx.x; k < n; k += blockDim.x) y[k] = x[k] + 1;
+    }
+    extern "C" __global__ void second(const double *y, double *z, int *sign, int n) {
+    if (threadIdx.x == 0) atomicExch(sign, 1);
+    WAIT;
+    for (int k = threadIdx.x; k < n; k += blockDim.x) z[k] = 2 * y[k];
+    }
+    "#,
+        headers: &[],
+    };
+
+    kernels! {
+        /// Kernels that overlap.
+        struct Overlapping in OVERLAPPING {
+            /// y = x + 1, when the second kernel has begun or some cycles are over.
+            first: First<T> { x: [T] as "double", y: [f64], sign: [i32], seen: [i32], n: usize, cycles: usize }
+            /// z = 2 y.
+            second: Second { y: [f64], z: [f64], sign: [i32], n: usize }
+        }
+    }
+
+    // Launch a kernel early
+    #[test]
+    fn a_kernel_launched_early_begins_early_and_waits() {
+        let driver = probe().driver.ok();
+        for (device, gpu) in driver.iter().flat_map(|driver| &driver.devices).zip(cuda_devices()) {
+            let version = driver.as_ref().map_or((0, 0), |driver| driver.version);
+            let is_early = device.compute_capability >= (9, 0) && version >= EARLY;
+            let kernels = Overlapping::<f64>::load(&gpu, &[]).unwrap();
+            let n = 1000;
+            let (x, y) = (gpu.zeros::<f64>(n).unwrap(), gpu.zeros::<f64>(n).unwrap());
+            let (z, shape) = (gpu.zeros::<f64>(n).unwrap(), Shape::over(64, 64, [1, 1]));
+            let (sign, seen) = (gpu.zeros::<i32>(1).unwrap(), gpu.zeros::<i32>(1).unwrap());
+            let queue = || {
+                let (y, sign) = (y.view(..), sign.view(..));
+                sign.clear()?;
+                let (seen, cycles) = (seen.view(..), 100_000_000);
+                gpu.launch(
+                    &kernels.first,
+                    shape,
+                    First { x: x.view(..), y, sign, seen, n, cycles },
+                )?;
+                gpu.launch_early(&kernels.second, shape, Second { y, z: z.view(..), sign, n })
+            };
+            // Hold early launches to their results
+            for round in 0..5 {
+                let values: Vec<f64> = (0..n).map(|k| f64::from(round) + k as f64).collect();
+                x.write(&values).unwrap();
+                queue().unwrap();
+                let doubled: Vec<f64> = values.iter().map(|x| 2.0 * (x + 1.0)).collect();
+                assert_eq!(z.read().unwrap(), doubled);
+                assert_eq!(seen.read().unwrap(), [i32::from(is_early)], "{}", gpu.name());
+                // A recording launches early too, and waits as well.
+                let graph = gpu.record(queue).unwrap();
+                z.clear().unwrap();
+                gpu.replay(&graph).unwrap();
+                assert_eq!(z.read().unwrap(), doubled);
+            }
         }
     }
 }

@@ -1,11 +1,12 @@
 // Tangled from book/src/kernel-builds.md: edit there, or here and run cargo tangle stitch.
 //! A backend for tests that computes nothing, and records the programs that it is asked to load.
 
-use crate::device::backend::{Backend, Handle, Operation, Pages, Transforms};
+use crate::device::backend::{Backend, Handle, Operation, Pages, TransformBatch};
+use crate::device::dispatch::lock;
 use crate::device::gpu::{Gpu, KernelSource, Shape};
 use crate::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A source with its compiler options.
 pub(crate) type Request = (KernelSource, Vec<String>);
@@ -20,7 +21,7 @@ pub(crate) fn requests(
     let collector = Collector::default();
     let noted = Arc::clone(&collector.noted);
     work(&Gpu::new(collector)?)?;
-    Ok(noted.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    Ok(lock(&noted).clone())
 }
 
 // Backend that computes nothing
@@ -39,7 +40,7 @@ impl Collector {
 impl Backend for Collector {
     fn load(&self, source: &KernelSource, options: &[String]) -> Result<u64, Error> {
         let request = (*source, options.to_vec());
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = lock(&self.noted);
         if !noted.contains(&request) {
             noted.push(request);
         }
@@ -89,7 +90,7 @@ impl Backend for Collector {
         Ok(())
     }
 
-    fn plan(&self, _stream: u64, _transforms: &Transforms) -> Result<u64, Error> {
+    fn plan(&self, _stream: u64, _transforms: &TransformBatch) -> Result<u64, Error> {
         self.new_handle()
     }
 

@@ -9,8 +9,10 @@ mod translation;
 // Imports of the emulator
 use self::translation::{compiler, library};
 use super::backend::{
-    Backend, Collective, Handle, Kind, Operation, Pages, Product, Symmetric, Transforms, Triangular,
+    Backend, Collective, Handle, MatrixProduct, Operation, Pages, Symmetric, TransformBatch,
+    TransformKind, Triangular,
 };
+use super::dispatch::lock;
 use super::gpu::{KernelSource, Shape};
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -20,25 +22,20 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 use std::time::Instant;
 use std::{env, slice};
 
 // Programs of this process
 /// The file of a library, or the reason why there is none; and the library as loaded for each set.
-struct Program {
+struct LibraryFile {
     key: (KernelSource, Vec<String>),
     file: OnceLock<Result<PathBuf, String>>,
     loaded: Mutex<BTreeMap<usize, &'static Library>>,
 }
 
 /// All programs of this process; a handle is an index of the list.
-static PROGRAMS: Mutex<Vec<&'static Program>> = Mutex::new(Vec::new());
-
-/// Locks, also after a test failed with the lock.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static PROGRAMS: Mutex<Vec<&'static LibraryFile>> = Mutex::new(Vec::new());
 
 // Load a program once
 fn load(source: &KernelSource, options: &[String]) -> Result<usize, Error> {
@@ -47,7 +44,7 @@ fn load(source: &KernelSource, options: &[String]) -> Result<usize, Error> {
     let known = programs.iter().position(|program| program.key == key);
     let place = known.unwrap_or_else(|| {
         let (file, loaded) = (OnceLock::new(), Mutex::default());
-        programs.push(Box::leak(Box::new(Program { key, file, loaded })));
+        programs.push(Box::leak(Box::new(LibraryFile { key, file, loaded })));
         programs.len() - 1
     });
     let program = programs[place];
@@ -55,7 +52,7 @@ fn load(source: &KernelSource, options: &[String]) -> Result<usize, Error> {
     program.file().map(|_| place)
 }
 
-impl Program {
+impl LibraryFile {
     /// The file of its library, compiled by the first caller.
     fn file(&self) -> Result<&Path, Error> {
         let made = self.file.get_or_init(|| library(&self.key.0, &self.key.1));
@@ -190,8 +187,8 @@ struct State {
     /// Streams, each with its recording while it records.
     streams: HashMap<u64, Option<Vec<Work>>>,
     marks: HashMap<u64, Instant>,
-    kernels: Vec<Kernel>,
-    plans: HashMap<u64, Transforms>,
+    kernels: Vec<LoadedKernel>,
+    plans: HashMap<u64, TransformBatch>,
     graphs: HashMap<u64, Vec<Work>>,
     handles: u64,
 }
@@ -286,7 +283,16 @@ impl State {
                 let shape = [rows, 1];
                 let (transposed, factors) = ([false; 2], [1.0, 0.0]);
                 let (a, b, c) = (matrix, x, y);
-                self.multiply(&Product { double, shape, inner, transposed, factors, a, b, c })?;
+                self.multiply(&MatrixProduct {
+                    double,
+                    shape,
+                    inner,
+                    transposed,
+                    factors,
+                    a,
+                    b,
+                    c,
+                })?;
             }
             Operation::Multiply(ref product) => self.multiply(product)?,
             // Factorise a matrix
@@ -343,7 +349,7 @@ struct Launch {
 }
 
 /// A kernel with its entry point.
-struct Kernel {
+struct LoadedKernel {
     name: String,
     entry: unsafe extern "C" fn(&Launch) -> *const std::ffi::c_char,
 }
@@ -387,24 +393,24 @@ impl State {
     }
 
     // Transform fields of one precision
-    fn transformed<T: Real>(&self, plan: &Transforms, from: u64, to: u64) -> Result<(), Error> {
+    fn transformed<T: Real>(&self, plan: &TransformBatch, from: u64, to: u64) -> Result<(), Error> {
         let [numbers, results] = plan.numbers();
         let half = plan.lengths.last().map_or(1, |last| last / 2 + 1);
         let mut fields: Vec<Complex<T>> = match plan.kind {
-            Kind::FromReal => {
+            TransformKind::FromReal => {
                 let values = self.values::<T>("transform", from, numbers)?;
                 values.iter().map(|&value| Complex::from(value)).collect()
             }
-            Kind::ToReal => whole(self.values("transform", from, numbers)?, plan),
+            TransformKind::ToReal => whole(self.values("transform", from, numbers)?, plan),
             _ => self.values("transform", from, numbers)?.to_vec(),
         };
         along_axes(&mut fields, plan);
         match plan.kind {
-            Kind::ToReal => {
+            TransformKind::ToReal => {
                 let there = self.values::<T>("transform", to, results)?;
                 there.iter_mut().zip(&fields).for_each(|(to, from)| *to = from.re);
             }
-            Kind::FromReal => {
+            TransformKind::FromReal => {
                 let there = self.values::<Complex<T>>("transform", to, results)?;
                 let last = plan.lengths.last().map_or(1, |&last| last);
                 let kept = fields.chunks_exact(last).flat_map(|row| &row[..half]);
@@ -416,7 +422,7 @@ impl State {
     }
 
     // Multiply by a plain sum
-    fn multiply(&self, product: &Product) -> Result<(), Error> {
+    fn multiply(&self, product: &MatrixProduct) -> Result<(), Error> {
         if product.double {
             self.multiplied::<f64>(product)
         } else {
@@ -425,7 +431,7 @@ impl State {
     }
 
     // Sum a product plainly
-    fn multiplied<T: Real>(&self, product: &Product) -> Result<(), Error> {
+    fn multiplied<T: Real>(&self, product: &MatrixProduct) -> Result<(), Error> {
         let ([rows, columns], inner) = (product.shape, product.inner);
         let [alpha, beta] = product.factors.map(T::of);
         let a: &[T] = self.values("multiply", product.a, rows * inner)?;
@@ -489,11 +495,11 @@ impl State {
 
 // Transform along every axis
 /// Transforms of all fields, along all axes.
-fn along_axes<T: Real>(fields: &mut [Complex<T>], plan: &Transforms) {
+fn along_axes<T: Real>(fields: &mut [Complex<T>], plan: &TransformBatch) {
     let mut stride = 1;
     for &length in plan.lengths.iter().rev() {
         let (forward, inverse) = T::plan_complex(length);
-        let is_inverse = matches!(plan.kind, Kind::Inverse | Kind::ToReal);
+        let is_inverse = matches!(plan.kind, TransformKind::Inverse | TransformKind::ToReal);
         let fft = if is_inverse { inverse } else { forward };
         for slab in fields.chunks_exact_mut(length * stride) {
             for first in 0..stride {
@@ -508,7 +514,7 @@ fn along_axes<T: Real>(fields: &mut [Complex<T>], plan: &Transforms) {
 
 // Complete half of a spectrum
 /// Whole spectra of real fields, from the first half along the last axis.
-fn whole<T: Real>(halves: &[Complex<T>], plan: &Transforms) -> Vec<Complex<T>> {
+fn whole<T: Real>(halves: &[Complex<T>], plan: &TransformBatch) -> Vec<Complex<T>> {
     let last = plan.lengths.last().map_or(1, |&last| last);
     let rows: usize = plan.lengths.iter().product::<usize>() / last;
     let half = last / 2 + 1;
@@ -634,7 +640,7 @@ impl Backend for Emulator {
         // SAFETY: the macro that makes these entry points gives them this type.
         let entry = unsafe { library.get(symbol.as_bytes()) };
         let entry = *entry.map_err(|error| failed("kernel", error))?;
-        state.kernels.push(Kernel { name: name.into(), entry });
+        state.kernels.push(LoadedKernel { name: name.into(), entry });
         Ok(state.kernels.len() as u64 - 1)
     }
 
@@ -649,7 +655,7 @@ impl Backend for Emulator {
     }
 
     // Operations and recordings of the emulator
-    fn plan(&self, _stream: u64, transforms: &Transforms) -> Result<u64, Error> {
+    fn plan(&self, _stream: u64, transforms: &TransformBatch) -> Result<u64, Error> {
         let mut state = self.enter();
         let handle = state.new_handle();
         state.plans.insert(handle, transforms.clone());
@@ -723,7 +729,7 @@ impl Pages for Allocation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::{Argument, Gpu};
+    use crate::device::gpu::{Argument, Gpu, KernelArguments};
 
     fn gpu() -> Option<Gpu> {
         Emulator::for_tests().map(|emulator| Gpu::new(emulator).unwrap())
@@ -748,6 +754,16 @@ mod tests {
             "{said}"
         );
         assert!(!run(true).0);
+    }
+
+    // Arguments without names
+    /// Arguments of any kernel of a test.
+    impl KernelArguments for &[Argument<'_>] {
+        type Kernel = ();
+
+        fn list(&self) -> impl AsRef<[Argument<'_>]> {
+            self
+        }
     }
 
     // Tests of CUDA's words

@@ -3,7 +3,7 @@
 
 // Imports of emulated ranks
 use super::{State, failed, lock, no_eigenvectors};
-use crate::device::backend::{Collective, Dealt, Operation, Symmetric, Triangular};
+use crate::device::backend::{Collective, DistributedMatrix, Operation, Symmetric, Triangular};
 use crate::device::collective::BlockCyclic;
 use crate::error::Error;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 // Table for exchanges of ranks
 /// Exchange of bytes between the ranks of one identifier, in rounds.
-pub(super) struct Table {
+pub(super) struct ByteExchange {
     round: Mutex<Round>,
     full: Condvar,
     ranks: usize,
@@ -27,7 +27,7 @@ struct Round {
 }
 
 /// All tables of this process by their identifiers.
-static TABLES: Mutex<Option<HashMap<Vec<u8>, Arc<Table>>>> = Mutex::new(None);
+static TABLES: Mutex<Option<HashMap<Vec<u8>, Arc<ByteExchange>>>> = Mutex::new(None);
 
 /// An unused identifier.
 pub(super) fn identifier() -> Vec<u8> {
@@ -36,7 +36,7 @@ pub(super) fn identifier() -> Vec<u8> {
 }
 
 // Exchange bytes between ranks
-impl Table {
+impl ByteExchange {
     /// Contributes the bytes of a rank, and returns those of all ranks.
     fn exchange(&self, rank: usize, bytes: Vec<u8>) -> Result<Arc<Vec<Vec<u8>>>, Error> {
         let mut round = lock(&self.round);
@@ -62,7 +62,7 @@ impl Table {
 /// An emulated device as one rank of several.
 pub(super) struct EmulatedRank {
     state: Arc<Mutex<State>>,
-    table: Arc<Table>,
+    table: Arc<ByteExchange>,
     place: [usize; 2],
 }
 
@@ -77,7 +77,7 @@ impl EmulatedRank {
         let mut tables = lock(&TABLES);
         let new = || {
             let (round, full) = Default::default();
-            Arc::new(Table { round, full, ranks: place[1] })
+            Arc::new(ByteExchange { round, full, ranks: place[1] })
         };
         let known = tables.get_or_insert_default().entry(identifier.to_vec());
         let table = Arc::clone(known.or_insert_with(new));
@@ -101,14 +101,14 @@ impl EmulatedRank {
 
     // Gather whole rows from ranks
     /// All columns of some rows at a new address.
-    fn gathered(&self, of: &Dealt, [address, rows]: [u64; 2]) -> Result<u64, Error> {
+    fn gathered(&self, of: &DistributedMatrix, [address, rows]: [u64; 2]) -> Result<u64, Error> {
         let size = size(of.double);
         let parts = self.all([address, rows * (of.count * size) as u64])?;
         let mut state = lock(&self.state);
         let whole = state.allocate(rows as usize * of.order * size)?;
         let to = state.values::<u8>("gather", whole, rows as usize * of.order * size)?;
         for (rank, part) in parts.iter().enumerate() {
-            let deal = self.deal(of).of(rank);
+            let deal = self.layout(of).of(rank);
             let count = deal.count() * size;
             for (row, part) in part.chunks_exact(count).enumerate() {
                 for (k, tile) in deal.tiles().enumerate() {
@@ -123,13 +123,18 @@ impl EmulatedRank {
 
     // Distribute whole rows
     /// Copies this rank's columns of whole rows, and frees the rows.
-    fn dealt(&self, of: &Dealt, whole: u64, [address, rows]: [u64; 2]) -> Result<(), Error> {
+    fn scattered(
+        &self,
+        of: &DistributedMatrix,
+        whole: u64,
+        [address, rows]: [u64; 2],
+    ) -> Result<(), Error> {
         let (size, mut state) = (size(of.double), lock(&self.state));
         let from = state.values::<u8>("deal", whole, rows as usize * of.order * size)?;
         let to = state.values::<u8>("deal", address, rows as usize * of.count * size)?;
         let mut next = to.chunks_exact_mut(size);
         for row in from.chunks_exact(of.order * size) {
-            for column in self.deal(of).tiles().flatten() {
+            for column in self.layout(of).tiles().flatten() {
                 let number = &row[column * size..(column + 1) * size];
                 next.next().into_iter().for_each(|to| to.copy_from_slice(number));
             }
@@ -138,7 +143,7 @@ impl EmulatedRank {
         Ok(())
     }
 
-    fn deal(&self, of: &Dealt) -> BlockCyclic {
+    fn layout(&self, of: &DistributedMatrix) -> BlockCyclic {
         let deal = BlockCyclic::new(of.order, self.place);
         assert_eq!((deal.block(), deal.count()), (of.block, of.count), "one way to deal");
         deal
@@ -152,33 +157,45 @@ fn size(double: bool) -> usize {
 
 // Collective operations of emulated ranks
 impl Collective for EmulatedRank {
-    fn cholesky(&self, _stream: u64, of: &Dealt, report: u64) -> Result<(), Error> {
+    fn cholesky(&self, _stream: u64, of: &DistributedMatrix, report: u64) -> Result<(), Error> {
         let rows = [of.matrix, of.order as u64];
         let matrix = self.gathered(of, rows)?;
-        let Dealt { double, order, .. } = *of;
+        let DistributedMatrix { double, order, .. } = *of;
         let whole = Symmetric { double, order, matrix, report };
         lock(&self.state).operate(&Operation::Cholesky(whole))?;
-        self.dealt(of, matrix, rows)
+        self.scattered(of, matrix, rows)
     }
 
     // Solve among emulated ranks
-    fn solve(&self, _stream: u64, of: &Dealt, rows: [u64; 2], report: u64) -> Result<(), Error> {
+    fn solve(
+        &self,
+        _stream: u64,
+        of: &DistributedMatrix,
+        rows: [u64; 2],
+        report: u64,
+    ) -> Result<(), Error> {
         let factor = self.gathered(of, [of.matrix, of.order as u64])?;
         let whole = self.gathered(of, rows)?;
         let mut state = lock(&self.state);
         state.values::<i32>("solve", report, 1)?[0] = 0;
         for transposed in [false, true] {
-            let Dealt { double, order, .. } = *of;
+            let DistributedMatrix { double, order, .. } = *of;
             let (count, rows) = (rows[1] as usize, whole);
             let work = Triangular { double, order, factor, count, rows, transposed };
             state.operate(&Operation::SolveTriangular(work))?;
         }
         state.memory.remove(&factor);
         drop(state);
-        self.dealt(of, whole, rows)
+        self.scattered(of, whole, rows)
     }
 
-    fn eigenvectors(&self, _: u64, _: &Dealt, _: [u64; 2], _: u64) -> Result<(), Error> {
+    fn eigenvectors(
+        &self,
+        _: u64,
+        _: &DistributedMatrix,
+        _: [u64; 2],
+        _: u64,
+    ) -> Result<(), Error> {
         Err(no_eigenvectors())
     }
 

@@ -3,7 +3,7 @@
 
 // Imports of a rank
 use super::{Buffer, BufferView, Gpu, Precision};
-use crate::device::backend::{Collective, Dealt};
+use crate::device::backend::{Collective, DistributedMatrix};
 use crate::device::collective::BlockCyclic;
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -58,12 +58,16 @@ impl Rank {
 
     // Describe a matrix in block-cyclic layout
     /// A matrix in block-cyclic layout, of which the buffer has this rank's columns.
-    fn dealt<T: Real>(&self, matrix: &Buffer<T>, deal: &BlockCyclic) -> Result<Dealt, Error> {
+    fn distributed<T: Real>(
+        &self,
+        matrix: &Buffer<T>,
+        deal: &BlockCyclic,
+    ) -> Result<DistributedMatrix, Error> {
         self.gpu.own("buffer", &matrix.memory.device)?;
         assert_eq!(*deal, deal.of(self.place[0]), "a deal is that of the rank");
         let numbers = deal.columns().saturating_mul(deal.count());
         assert_eq!(matrix.len, numbers, "a matrix fits its deal");
-        Ok(Dealt {
+        Ok(DistributedMatrix {
             double: T::PRECISION == Precision::F64,
             order: deal.columns(),
             block: deal.block(),
@@ -106,7 +110,7 @@ impl Rank {
         matrix: &Buffer<T>,
         deal: &BlockCyclic,
     ) -> Result<Option<usize>, Error> {
-        let of = self.dealt(matrix, deal)?;
+        let of = self.distributed(matrix, deal)?;
         let report = self.reported(|stream, report| self.group.cholesky(stream, &of, report))?;
         Ok(usize::try_from(report).ok().and_then(|number| number.checked_sub(1)))
     }
@@ -118,15 +122,15 @@ impl Rank {
         deal: &BlockCyclic,
         rows: &Buffer<T>,
     ) -> Result<(), Error> {
-        let of = self.dealt(factor, deal)?;
+        let of = self.distributed(factor, deal)?;
         let count = rows.len / of.count;
         assert_eq!(rows.len, count * of.count, "rows fit their deal");
         let call =
             |stream, report| self.group.solve(stream, &of, [rows.address, count as u64], report);
-        self.told("the solution of linear equations", self.reported(call)?)
+        self.check_report("the solution of linear equations", self.reported(call)?)
     }
 
-    fn told(&self, what: &str, report: i32) -> Result<(), Error> {
+    fn check_report(&self, what: &str, report: i32) -> Result<(), Error> {
         if report == 0 {
             return Ok(());
         }
@@ -142,12 +146,12 @@ impl Rank {
         matrix: &Buffer<T>,
         deal: &BlockCyclic,
     ) -> Result<(Vec<T>, Buffer<T>), Error> {
-        let of = self.dealt(matrix, deal)?;
+        let of = self.distributed(matrix, deal)?;
         let (values, vectors) = (self.gpu.zeros::<T>(of.order)?, self.gpu.zeros::<T>(matrix.len)?);
         let found = [values.address, vectors.address];
         let call = |stream, report| self.group.eigenvectors(stream, &of, found, report);
         let report = self.reported(call)?;
-        self.told(&format!("the decomposition of {0} × {0} numbers", of.order), report)?;
+        self.check_report(&format!("the decomposition of {0} × {0} numbers", of.order), report)?;
         Ok((values.read()?, vectors))
     }
 

@@ -2,8 +2,9 @@
 //! Detectors on a device.
 
 // What detectors on a device stand on
-use super::{Area, Detectors};
-use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, Kernel, KernelSource, Shape};
+use super::{AnnulusArea, Detectors};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Shape};
 use crate::device::headers::{BLOCK_SUM, REAL};
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -14,6 +15,22 @@ const SOURCE: KernelSource = KernelSource {
     text: include_str!("../../../kernels/electrons/detectors.cu"),
     headers: &[REAL, BLOCK_SUM],
 };
+
+kernels! {
+    /// Kernels of detectors.
+    struct DetectorKernels in SOURCE {
+        /// Adds up frequencies in long lists, a block for each.
+        add_lists: AddLists<T> {
+            spectra: [Complex<T>] as "real", starts: [u32], places: [u32], weights: [f64], readings: [f64],
+            frequencies: usize, lists: usize, bins: usize,
+        }
+        /// Adds up frequencies in short lists, a thread for each.
+        add_bins: AddBins<T> {
+            spectra: [Complex<T>] as "real", starts: [u32], places: [u32], weights: [f64], readings: [f64],
+            frequencies: usize, lists: usize, bins: usize,
+        }
+    }
+}
 
 // Lists of what detectors add
 /// For each number in a row, the frequencies that it adds up.
@@ -47,8 +64,8 @@ impl Detectors {
         lists.add((0..areas.ring_of.len() as u32).map(|k| (k, 1.0)));
         for area in &areas.annuli {
             match area {
-                Area::Rings(range) => lists.add(alike(&rings[range.clone()].concat())),
-                Area::Frequencies(list) => lists.add(alike(list)),
+                AnnulusArea::Rings(range) => lists.add(alike(&rings[range.clone()].concat())),
+                AnnulusArea::Frequencies(list) => lists.add(alike(list)),
             }
         }
         areas.segmented.iter().flatten().for_each(|sector| lists.add(alike(sector)));
@@ -77,9 +94,8 @@ impl Detectors {
 
 // Detectors on a device
 /// Detectors on a device.
-pub(crate) struct DetectorsGpu {
-    add: Kernel,
-    add_bins: Kernel,
+pub(crate) struct DetectorsGpu<T> {
+    kernels: DetectorKernels<T>,
     starts: Buffer<u32>,
     places: Buffer<u32>,
     weights: Buffer<f64>,
@@ -88,18 +104,16 @@ pub(crate) struct DetectorsGpu {
     frequencies: usize,
 }
 
-impl DetectorsGpu {
+impl<T: Real> DetectorsGpu<T> {
     /// Detectors for spectra of numbers of type `T`.
     ///
     /// # Errors
     /// Those of the device.
-    pub(crate) fn new<T: Real>(gpu: &Gpu, detectors: &Detectors) -> Result<Self, Error> {
-        let (program, lists) = (gpu.program::<T>(&SOURCE, &[])?, detectors.lists());
-        let layout = detectors.layout();
+    pub(crate) fn new(gpu: &Gpu, detectors: &Detectors) -> Result<Self, Error> {
+        let (lists, layout) = (detectors.lists(), detectors.layout());
         debug_assert_eq!(lists.starts.len() - 1, layout.values());
         Ok(Self {
-            add: program.kernel("add_lists")?,
-            add_bins: program.kernel("add_bins")?,
+            kernels: DetectorKernels::load(gpu, &[])?,
             starts: gpu.upload(&lists.starts)?,
             places: gpu.upload(&lists.places)?,
             weights: gpu.upload(&lists.weights)?,
@@ -119,21 +133,23 @@ impl DetectorsGpu {
     ///
     /// # Errors
     /// Those of the device.
-    pub(crate) fn read<'a, T: Real>(
-        &'a self,
+    pub(crate) fn read(
+        &self,
         queue: &Gpu,
-        spectra: BufferView<'a, Complex<T>>,
+        spectra: BufferView<Complex<T>>,
         count: usize,
-        readings: BufferView<'a, f64>,
+        readings: BufferView<f64>,
     ) -> Result<(), Error> {
-        let lists: [Argument; 4] =
-            [spectra.into(), (&self.starts).into(), (&self.places).into(), (&self.weights).into()];
-        let sizes: [Argument; 4] =
-            [readings.into(), self.frequencies.into(), self.long.into(), self.bins.into()];
-        let arguments = [&lists[..], &sizes].concat();
-        let blocks = Shape { grid: [self.long, count, 1], block: 128, shared: 0 };
-        queue.launch(&self.add, blocks, &arguments)?;
-        queue.launch(&self.add_bins, Shape::over(self.bins, 128, [count, 1]), &arguments)
+        let (starts, places) = (self.starts.view(..), self.places.view(..));
+        let (weights, frequencies) = (self.weights.view(..), self.frequencies);
+        let (lists, bins) = (self.long, self.bins);
+        let blocks = Shape { grid: [lists, count, 1], block: 128, shared: 0 };
+        let arguments =
+            AddLists { spectra, starts, places, weights, readings, frequencies, lists, bins };
+        queue.launch(&self.kernels.add_lists, blocks, arguments)?;
+        let arguments =
+            AddBins { spectra, starts, places, weights, readings, frequencies, lists, bins };
+        queue.launch(&self.kernels.add_bins, Shape::over(bins, 128, [count, 1]), arguments)
     }
 }
 
@@ -167,7 +183,7 @@ mod tests {
             let turn = |k: usize| Complex::from_polar(1.0 + (k * k) as f64 % 3.7, k as f64);
             let spectra: Vec<_> = (0..3 * 20 * 28).map(turn).collect();
             for gpu in test_backends() {
-                let there = DetectorsGpu::new::<f64>(&gpu, &detectors).unwrap();
+                let there = DetectorsGpu::<f64>::new(&gpu, &detectors).unwrap();
                 let readings = gpu.zeros(3 * there.values()).unwrap();
                 let uploaded = gpu.upload(&spectra).unwrap();
                 there.read(&gpu, uploaded.view(..), 3, readings.view(..)).unwrap();

@@ -89,33 +89,33 @@ impl SampleFile {
 }
 
 // Signals of many micrographs
-impl HrtemPlan {
-    /// The images as calibrated signals: `image` (defocus, thickness, x, y), where phonons have been averaged `standard_error_image` of the same shape, and if exit waves are wanted, `wave` (thickness, x, y), complex. There is
+impl HrtemImages {
+    /// The images of a `plan` as a data set with coordinates: `image` (defocus, thickness, x, y), where phonons have been averaged `standard_error_image` of the same shape, and if exit waves are wanted, `wave` (thickness, x, y), complex. There is
     /// an axis of `defocus` or of `thickness` only where there are several. Numbers are in the precision of the engine.
     ///
     /// # Errors
     /// `Invalid` where images are not of this plan; `NotFinite` where one is no number.
-    pub fn signals(
+    pub fn to_data_set(
         &self,
-        taken: &HrtemImages,
+        plan: &HrtemPlan,
         waves: bool,
         precision: Precision,
     ) -> Result<DataSet<'static>, Error> {
-        let (options, errors) = (self.options(), taken.standard_error());
+        let (options, errors) = (plan.options(), self.standard_error());
         let shape = (options.defoci.len(), options.ends.len());
-        let found = (taken.mean.len_of(Axis(0)), taken.mean.len_of(Axis(1)));
+        let found = (self.mean.len_of(Axis(0)), self.mean.len_of(Axis(1)));
         accept(found == shape, "images", found, &format!("{shape:?} images"))?;
         let mut signals = DataSet::default();
         let all = series(&options.defoci, &options.ends, &options.slicing)?;
         let planes = series(&[], &options.ends, &options.slicing)?;
-        signals.insert(self.stack("image", taken.mean.view().into_dyn(), &all, precision)?)?;
+        signals.insert(plan.stack("image", self.mean.view().into_dyn(), &all, precision)?)?;
         if let Some(errors) = &errors {
             let errors = errors.view().into_dyn();
-            signals.insert(self.stack("standard_error_image", errors, &all, precision)?)?;
+            signals.insert(plan.stack("standard_error_image", errors, &all, precision)?)?;
         }
         if waves {
-            let exits = taken.exits.view().into_dyn();
-            signals.insert(self.stack("wave", exits, &planes, precision)?)?;
+            let exits = self.exits.view().into_dyn();
+            signals.insert(plan.stack("wave", exits, &planes, precision)?)?;
         }
         note_series(&mut signals, &all)?;
         let (beam_energy, lens) = (options.lens.beam.energy_kev(), &options.lens);
@@ -123,7 +123,9 @@ impl HrtemPlan {
         Instrument { beam_energy, convergence_angle, scanned: false }.add_to(&mut signals)?;
         Ok(signals)
     }
+}
 
+impl HrtemPlan {
     // An image as a signal
     /// Images or waves (…, y, x) as a signal with x before y, with the axes of the series of which they are.
     fn stack<S: Element + Narrowed>(
@@ -201,7 +203,7 @@ mod tests {
         let tilt = tilted.hrtem().unwrap().options().tilt;
         assert_eq!(tilt, [-1e3 * f64::tan(0.1), 3.0 + 1e3 * f64::tan(0.02)]);
         let taken = plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap();
-        let signals = plan.signals(&taken, true, Precision::F64).unwrap();
+        let signals = taken.to_data_set(&plan, true, Precision::F64).unwrap();
         let names: Vec<_> = signals.iter().map(|signal| signal.name().to_string()).collect();
         assert_eq!(names.join(" "), "image standard_error_image wave");
         let image = signals.iter().next().unwrap();
@@ -214,14 +216,14 @@ mod tests {
         };
         assert_eq!(image.shape(), [2, 2, 48, 32]);
         assert_eq!(image[[1, 0, 5, 7]], taken.mean[[1, 0, 7, 5]]);
-        let single = plan.signals(&taken, true, Precision::F32).unwrap();
+        let single = taken.to_data_set(&plan, true, Precision::F32).unwrap();
         let wave = single.iter().last().unwrap();
         assert!(matches!(wave.array(), Some(TypedArray::C32(wave)) if wave.shape() == [2, 48, 32]));
-        assert_eq!(plan.signals(&taken, false, Precision::F32).unwrap().iter().count(), 2);
+        assert_eq!(taken.to_data_set(&plan, false, Precision::F32).unwrap().iter().count(), 2);
         let one = WAVE.replace("[0.0, -400.0]", "-400.0").replace("[2.8]", "[]");
         let plan = SampleFile::from_toml(&one, "book/systems/small.toml").unwrap().hrtem().unwrap();
         let taken = plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap();
-        let signals = plan.signals(&taken, true, Precision::F64).unwrap();
+        let signals = taken.to_data_set(&plan, true, Precision::F64).unwrap();
         assert!(signals.iter().all(|signal| signal.shape() == [48, 32]));
     }
 

@@ -2,9 +2,8 @@
 //! Waves through slices on a device.
 
 // What slices on a device stand on
-use crate::device::gpu::{
-    Argument, Buffer, BufferView, Gpu, Kernel, KernelSource, Pinned, Program, Shape,
-};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Pinned, Shape};
 use crate::device::headers::REAL;
 use crate::electrons::{Transmission, WaveGrid};
 use crate::error::Error;
@@ -19,22 +18,47 @@ const SOURCE: KernelSource = KernelSource {
     headers: &[REAL, LOOPS, SHORT_TRANSFORMS],
 };
 
+kernels! {
+    /// Kernels of waves and slices.
+    struct MultisliceKernels in SOURCE {
+        /// Multiplies waves by a transmission, between transforms of their rows.
+        transmit: Transmit<T> {
+            waves: [Complex<T>], transmission: [Complex<T>], roots: [Complex<T>], ny: usize,
+        }
+        /// Propagates waves through the free space behind a slice, between transforms of their columns.
+        propagate: Propagate<T> {
+            waves: [Complex<T>], along_x: [Complex<T>], along_y: [Complex<T>], roots: [Complex<T>],
+            nx: usize,
+        }
+        /// Begins waves with the spectrum of a probe.
+        begin_probes: BeginProbes<T> {
+            waves: [Complex<T>], spectrum: [Complex<T>], places: [[f64; 2]], roots: [Complex<T>], nx: usize,
+        }
+        /// Begins waves with plane waves.
+        begin_beams: BeginBeams<T> {
+            waves: [Complex<T>], beams: [[i32; 2]] as "int", roots: [Complex<T>], nx: usize,
+        }
+        /// Spectra of waves.
+        look: TransformWaves<T> {
+            waves: [Complex<T>], spectra: [Complex<T>], roots: [Complex<T>], nx: usize,
+        }
+    }
+}
+
 // The passes of a slice
 /// What takes waves through slices on a device.
 pub(crate) struct PassesGpu<T> {
     points: [usize; 2],
-    rows: Side<T>,
-    columns: Side<T>,
-    transmit: Kernel,
-    propagate: Kernel,
-    begin: Kernel,
-    begin_beams: Kernel,
-    transform_waves: Kernel,
+    rows: PlaneSide<T>,
+    columns: PlaneSide<T>,
+    /// For transforms of the rows, and of the columns.
+    row_kernels: MultisliceKernels<T>,
+    column_kernels: MultisliceKernels<T>,
     propagator: [Buffer<Complex<T>>; 2],
 }
 
 /// Transforms along one side of a plane, of which a block makes some at a time.
-pub(crate) struct Side<T> {
+pub(crate) struct PlaneSide<T> {
     together: usize,
     threads: usize,
     shared: usize,
@@ -42,17 +66,16 @@ pub(crate) struct Side<T> {
 }
 
 // Shape of the blocks of a side
-impl<T: Real> Side<T> {
-    /// Transforms of so many points, some of them in a block, and the program of a `source` that makes them; none where there are no radices for the length.
+impl<T: Real> PlaneSide<T> {
+    /// Transforms of so many points, some of them in a block, and the sizes of kernels that make them; none where there are no radices for the length.
     ///
     /// # Errors
     /// Those of the device.
     pub(crate) fn new(
         gpu: &Gpu,
-        source: &KernelSource,
         points: usize,
         columns: bool,
-    ) -> Result<Option<(Self, Program)>, Error> {
+    ) -> Result<Option<(Self, Vec<(&'static str, usize)>)>, Error> {
         let Some(radices) = Radices::exactly(points) else { return Ok(None) };
         let number = size_of::<Complex<T>>();
         let alone = radices.threads_alone();
@@ -64,10 +87,10 @@ impl<T: Real> Side<T> {
         let Some(together) = (1..=wanted).rev().find(fits) else { return Ok(None) };
         let threads = (together * alone).next_multiple_of(32);
         let sizes = [("ROWS", together), ("TEAM", threads)];
-        let program = gpu.program::<T>(source, &[&radices.sizes()[..], &sizes].concat())?;
+        let sizes = [&radices.sizes()[..], &sizes].concat();
         let shared = together * radices.room(together, number).work * number;
         let roots = gpu.upload(&radices.roots::<T>())?;
-        Ok(Some((Self { together, threads, shared, roots }, program)))
+        Ok(Some((Self { together, threads, shared, roots }, sizes)))
     }
 
     /// Blocks for so many transforms of each of so many waves.
@@ -89,10 +112,10 @@ impl<T: Real> PassesGpu<T> {
         [along_x, along_y]: &[Vec<Complex<f64>>; 2],
     ) -> Result<Option<Self>, Error> {
         let points = grid.points();
-        let Some((rows, across)) = Side::new(gpu, &SOURCE, points[0], false)? else {
+        let Some((rows, across)) = PlaneSide::new(gpu, points[0], false)? else {
             return Ok(None);
         };
-        let Some((columns, down)) = Side::new(gpu, &SOURCE, points[1], true)? else {
+        let Some((columns, down)) = PlaneSide::new(gpu, points[1], true)? else {
             return Ok(None);
         };
         let along_x: Vec<_> = along_x.iter().copied().map(T::of_complex).collect();
@@ -104,11 +127,8 @@ impl<T: Real> PassesGpu<T> {
             points,
             rows,
             columns,
-            transmit: across.kernel("transmit")?,
-            propagate: down.kernel("propagate")?,
-            begin: down.kernel("begin_probes")?,
-            begin_beams: down.kernel("begin_beams")?,
-            transform_waves: down.kernel("look")?,
+            row_kernels: MultisliceKernels::load(gpu, &across)?,
+            column_kernels: MultisliceKernels::load(gpu, &down)?,
             propagator: [gpu.upload(&along_x)?, gpu.upload(&all_y)?],
         }))
     }
@@ -118,34 +138,33 @@ impl<T: Real> PassesGpu<T> {
     ///
     /// # Errors
     /// Those of the device.
-    pub(crate) fn begin<'a>(
+    pub(crate) fn begin(
         &self,
         queue: &Gpu,
-        waves: BufferView<'a, Complex<T>>,
+        waves: BufferView<Complex<T>>,
         spectrum: &Buffer<Complex<T>>,
-        places: BufferView<'a, [f64; 2]>,
+        places: BufferView<[f64; 2]>,
     ) -> Result<(), Error> {
-        let nx = self.points[0] / 2;
-        let arguments: [Argument; 5] =
-            [waves.into(), spectrum.into(), places.into(), (&self.columns.roots).into(), nx.into()];
-        queue.launch(&self.begin, self.columns.shape(nx, places.len()), &arguments)
+        let (nx, roots) = (self.points[0] / 2, self.columns.roots.view(..));
+        let shape = self.columns.shape(nx, places.len());
+        let arguments = BeginProbes { waves, spectrum: spectrum.view(..), places, roots, nx };
+        queue.launch(&self.column_kernels.begin_probes, shape, arguments)
     }
 
     /// Begins `waves` (w, N_y, N_x/2) with plane waves of places x, y among the kept frequencies, (w, 2).
     ///
     /// # Errors
     /// Those of the device.
-    pub(crate) fn begin_beams<'a>(
+    pub(crate) fn begin_beams(
         &self,
         queue: &Gpu,
-        waves: BufferView<'a, Complex<T>>,
-        beams: BufferView<'a, [i32; 2]>,
+        waves: BufferView<Complex<T>>,
+        beams: BufferView<[i32; 2]>,
     ) -> Result<(), Error> {
         let [nx, ny] = self.points;
-        let arguments: [Argument; 4] =
-            [waves.into(), beams.into(), (&self.columns.roots).into(), (nx / 2).into()];
         let shape = Shape::over(nx / 2 * ny, 256, [beams.len(), 1]);
-        queue.launch(&self.begin_beams, shape, &arguments)
+        let arguments = BeginBeams { waves, beams, roots: self.columns.roots.view(..), nx: nx / 2 };
+        queue.launch(&self.column_kernels.begin_beams, shape, arguments)
     }
 
     // Waves through slices on a device
@@ -153,39 +172,36 @@ impl<T: Real> PassesGpu<T> {
     ///
     /// # Errors
     /// Those of the device.
-    pub(crate) fn pass<'a>(
+    pub(crate) fn pass(
         &self,
         queue: &Gpu,
-        waves: BufferView<'a, Complex<T>>,
+        waves: BufferView<Complex<T>>,
         count: usize,
-        transmission: BufferView<'a, Complex<T>>,
+        transmission: BufferView<Complex<T>>,
     ) -> Result<(), Error> {
-        let [nx, ny] = self.points;
-        let arguments: [Argument; 4] =
-            [waves.into(), transmission.into(), (&self.rows.roots).into(), ny.into()];
-        queue.launch(&self.transmit, self.rows.shape(ny, count), &arguments)?;
-        let [along_x, along_y] = &self.propagator;
-        let roots = &self.columns.roots;
-        let arguments: [Argument; 5] =
-            [waves.into(), along_x.into(), along_y.into(), roots.into(), (nx / 2).into()];
-        queue.launch(&self.propagate, self.columns.shape(nx / 2, count), &arguments)
+        let [nx, ny] = [self.points[0] / 2, self.points[1]];
+        let [roots, of_columns] = [&self.rows, &self.columns].map(|side| side.roots.view(..));
+        let arguments = Transmit { waves, transmission, roots, ny };
+        queue.launch(&self.row_kernels.transmit, self.rows.shape(ny, count), arguments)?;
+        let [along_x, along_y] = self.propagator.each_ref().map(|factors| factors.view(..));
+        let arguments = Propagate { waves, along_x, along_y, roots: of_columns, nx };
+        queue.launch(&self.column_kernels.propagate, self.columns.shape(nx, count), arguments)
     }
 
     /// Spectra (w, N_y/2, N_x/2) of `count` waves.
     ///
     /// # Errors
     /// Those of the device.
-    pub(crate) fn transform_waves<'a>(
+    pub(crate) fn transform_waves(
         &self,
         queue: &Gpu,
-        waves: BufferView<'a, Complex<T>>,
+        waves: BufferView<Complex<T>>,
         count: usize,
-        spectra: BufferView<'a, Complex<T>>,
+        spectra: BufferView<Complex<T>>,
     ) -> Result<(), Error> {
-        let nx = self.points[0] / 2;
-        let arguments: [Argument; 4] =
-            [waves.into(), spectra.into(), (&self.columns.roots).into(), nx.into()];
-        queue.launch(&self.transform_waves, self.columns.shape(nx, count), &arguments)
+        let (nx, roots) = (self.points[0] / 2, self.columns.roots.view(..));
+        let arguments = TransformWaves { waves, spectra, roots, nx };
+        queue.launch(&self.column_kernels.look, self.columns.shape(nx, count), arguments)
     }
 }
 

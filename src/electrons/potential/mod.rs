@@ -39,13 +39,13 @@ pub enum PotentialModel {
 pub struct Potential {
     grid: WaveGrid,
     slicing: Slicing,
-    form: Form,
+    form: PotentialForm,
     /// For each slice, the first that is like it.
     alike: Vec<usize>,
 }
 
 /// What each model prepares.
-enum Form {
+enum PotentialForm {
     Lookup(Lookup),
     Projected(Projected),
     Sliced(Sliced),
@@ -109,19 +109,21 @@ impl Potential {
         let kinds = elements.iter().map(|&e| factors.of(e)).collect::<Result<Vec<_>, _>>()?;
         let sites = sites(specimen, &elements);
         if model == PotentialModel::Sliced {
-            let form = Form::Sliced(Sliced::new(grid, kinds, &slicing, sites));
+            let form = PotentialForm::Sliced(Sliced::new(grid, kinds, &slicing, sites));
             return Ok(Self { grid, slicing, form, alike: (0..slicing.count()).collect() });
         }
         if model == PotentialModel::Sampled {
             let sampled = Sampled::new(grid, &kinds, &slicing, &sites, [bound, planes as f64])?;
             let alike = first_alike(sampled.contents());
-            return Ok(Self { grid, slicing, form: Form::Sampled(sampled), alike });
+            return Ok(Self { grid, slicing, form: PotentialForm::Sampled(sampled), alike });
         }
         let slices = by_slice(&slicing, sites);
         let alike = first_alike(slices.iter().map(|sites| atoms_of_slice(sites)));
         let form = match model {
-            PotentialModel::Lookup => Form::Lookup(Lookup::new(&grid, &kinds, slices, bound)?),
-            _ => Form::Projected(Projected::new(grid, &kinds, slices)),
+            PotentialModel::Lookup => {
+                PotentialForm::Lookup(Lookup::new(&grid, &kinds, slices, bound)?)
+            }
+            _ => PotentialForm::Projected(Projected::new(grid, &kinds, slices)),
         };
         Ok(Self { grid, slicing, form, alike })
     }
@@ -232,10 +234,10 @@ impl Potential {
     /// Where there is no slice `k`.
     pub fn slice(&self, k: usize) -> Array2<f64> {
         match &self.form {
-            Form::Lookup(form) => form.slice(&self.grid, k),
-            Form::Projected(form) => form.slice(k),
-            Form::Sliced(form) => form.slice(k),
-            Form::Sampled(form) => form.slice(k),
+            PotentialForm::Lookup(form) => form.slice(&self.grid, k),
+            PotentialForm::Projected(form) => form.slice(k),
+            PotentialForm::Sliced(form) => form.slice(k),
+            PotentialForm::Sampled(form) => form.slice(k),
         }
     }
 

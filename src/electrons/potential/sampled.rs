@@ -109,7 +109,7 @@ fn moved_cosines(half: usize, offset: f64) -> Array2<f64> {
 // Planes of an atom in a slice
 /// Consecutive planes of an atom in a slice.
 #[derive(Debug, Clone, Copy)]
-struct Share {
+struct PlaneShare {
     kind: usize,
     /// The first plane and the one behind the last, counted from the nucleus downwards; negative above it.
     planes: [i64; 2],
@@ -120,7 +120,7 @@ struct Share {
     weight: f64,
 }
 
-impl Share {
+impl PlaneShare {
     /// What makes its values, but for the weight and the pixel.
     fn shape(&self) -> (usize, [i64; 2], [u64; 2]) {
         (self.kind, self.planes, self.offset.map(f64::to_bits))
@@ -142,7 +142,7 @@ pub(super) struct Sampled {
     half: [usize; 2],
     /// Of each element, see [`AtomBox::spectra`].
     spectra: Vec<Array3<f64>>,
-    slices: Vec<Vec<Share>>,
+    slices: Vec<Vec<PlaneShare>>,
 }
 
 impl Sampled {
@@ -162,19 +162,19 @@ impl Sampled {
             boxed.share_out(slicing, site, &mut slices);
         }
         for slice in &mut slices {
-            slice.sort_by_key(Share::bits);
+            slice.sort_by_key(PlaneShare::bits);
         }
         Ok(Self { grid, half: boxed.half, spectra, slices })
     }
 
     /// The contents of each slice.
     pub(super) fn contents(&self) -> impl Iterator<Item = Vec<[u64; 8]>> {
-        self.slices.iter().map(|shares| shares.iter().map(Share::bits).collect())
+        self.slices.iter().map(|shares| shares.iter().map(PlaneShare::bits).collect())
     }
 
     // Values of consecutive planes
     /// The values \[V Å\] of a share, (2 `half_y` + 1, 2 `half_x` + 1).
-    fn values(&self, share: &Share) -> Array2<f64> {
+    fn values(&self, share: &PlaneShare) -> Array2<f64> {
         let sum = |m: i64| self.spectra[share.kind].index_axis(Axis(0), m.unsigned_abs() as usize);
         let [first, end] = share.planes;
         let spectrum = match (first >= 0, end <= 0) {
@@ -220,7 +220,7 @@ impl Sampled {
 impl AtomBox {
     // Share an atom out among slices
     /// Adds an atom's planes to the slices to which they belong.
-    fn share_out(&self, slicing: &Slicing, site: &Site, slices: &mut [Vec<Share>]) {
+    fn share_out(&self, slicing: &Slicing, site: &Site, slices: &mut [Vec<PlaneShare>]) {
         let places = [0, 1].map(|axis| site.place[axis] / self.pixel[axis]);
         let fine = |x: f64| (x * 2f64.powi(40)).round() / 2f64.powi(40);
         let (pixel, offset) = (
@@ -238,7 +238,7 @@ impl AtomBox {
                 if slice_of(middle) == slice { low = middle + 1 } else { high = middle }
             }
             let (kind, weight) = (site.kind, site.weight);
-            slices[slice].push(Share { kind, planes: [first, low], pixel, offset, weight });
+            slices[slice].push(PlaneShare { kind, planes: [first, low], pixel, offset, weight });
             first = low;
         }
     }

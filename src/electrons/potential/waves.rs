@@ -3,6 +3,7 @@
 
 // What potentials by waves stand on
 use super::sites::Site;
+use crate::device::lock;
 use crate::electrons::wave_grid::WaveGrid;
 use crate::numerics::fft::FftPlans;
 use crate::numerics::radial_table::fit_polynomial;
@@ -14,7 +15,7 @@ use realfft::ComplexToReal;
 use rustfft::Fft;
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 // Cosines and sines of a place
 /// Adds the cosines of 2π k x/L and then the sines, for k from 0 up, `weight` times; x is `place` \[Å\] along `axis`.
@@ -78,16 +79,16 @@ fn lines(sites: &[Site], axis: usize) -> BTreeMap<u64, Vec<(f64, f64)>> {
 
 // Spectrum of a potential
 /// What potentials become waves by: the grid, and plans of its transforms.
-struct Waves {
+struct PotentialTransforms {
     grid: WaveGrid,
     along_y: Arc<dyn Fft<f64>>,
     along_x: Arc<dyn ComplexToReal<f64>>,
 }
 
 /// Coefficients of waves, (k_x, k_y): k_x from 0 to N_x/2 and all k_y.
-type Spectrum = Array2<Complex<f64>>;
+type PotentialSpectrum = Array2<Complex<f64>>;
 
-impl Waves {
+impl PotentialTransforms {
     fn new(grid: WaveGrid) -> Self {
         let [x, y] = grid.points();
         let along_y = f64::plan_complex_inverse(y);
@@ -96,7 +97,7 @@ impl Waves {
     }
 
     /// A spectrum without waves.
-    fn nothing(&self) -> Spectrum {
+    fn nothing(&self) -> PotentialSpectrum {
         let [x, y] = self.grid.points();
         Array2::zeros((x / 2 + 1, y))
     }
@@ -105,7 +106,7 @@ impl Waves {
     /// Adds atoms by their structure. `form` fills a row with what each frequency is multiplied by, for an index along x, from index 0 along y, and says how much of it: the rest is zero. None is negative.
     fn add(
         &self,
-        spectrum: &mut Spectrum,
+        spectrum: &mut PotentialSpectrum,
         atoms: &StructureFactor,
         mut form: impl FnMut(usize, &mut [f64]) -> usize,
     ) {
@@ -123,7 +124,7 @@ impl Waves {
 
     // Turn a spectrum into a potential
     /// The potential of a spectrum, (y, x).
-    fn potential(&self, mut spectrum: Spectrum) -> Array2<f64> {
+    fn potential(&self, mut spectrum: PotentialSpectrum) -> Array2<f64> {
         let ([x, y], half) = (self.grid.points(), spectrum.nrows());
         let mut potential = vec![0.0; x * y];
         let columns = spectrum.as_slice_mut().unwrap_or_default();
@@ -183,7 +184,12 @@ fn on_quarter<T>(grid: &WaveGrid, f: impl Fn(f64) -> T) -> Array2<T> {
 }
 
 /// Adds flat atoms to a spectrum, element by element; Eq. [potential waves](https://lenslet.github.io/lenslet/potential-waves.html#eq-potential-waves).
-fn add_flat(waves: &Waves, forms: &[Array2<f64>], sites: &[Site], spectrum: &mut Spectrum) {
+fn add_flat(
+    waves: &PotentialTransforms,
+    forms: &[Array2<f64>],
+    sites: &[Site],
+    spectrum: &mut PotentialSpectrum,
+) {
     let highest = waves.grid.points().map(|points| points / 2);
     for (kind, form) in forms.iter().enumerate() {
         let alike: Vec<Site> = sites.iter().filter(|site| site.kind == kind).copied().collect();
@@ -200,7 +206,7 @@ fn add_flat(waves: &Waves, forms: &[Array2<f64>], sites: &[Site], spectrum: &mut
 // Flat atoms between pixels
 /// Potentials of atoms that are flat and lie where they are.
 pub(super) struct Projected {
-    waves: Waves,
+    waves: PotentialTransforms,
     forms: Vec<Array2<f64>>,
     slices: Vec<Vec<Site>>,
 }
@@ -208,7 +214,7 @@ pub(super) struct Projected {
 impl Projected {
     pub(super) fn new(grid: WaveGrid, kinds: &[&ScatteringFactor], slices: Vec<Vec<Site>>) -> Self {
         let forms = kinds.par_iter().map(|factor| form(&grid, |q| factor.at(q))).collect();
-        Self { waves: Waves::new(grid), forms, slices }
+        Self { waves: PotentialTransforms::new(grid), forms, slices }
     }
 
     /// The potential of a slice \[V Å\], (y, x).
@@ -225,7 +231,7 @@ const COEFFICIENTS: usize = 8;
 const PIECE: f64 = 0.12;
 
 /// Polynomials of a function of q, piece by piece.
-type Table = Vec<[f64; COEFFICIENTS]>;
+type PiecewisePolynomials = Vec<[f64; COEFFICIENTS]>;
 
 /// The frequencies of a grid on that axis.
 struct Radii {
@@ -248,7 +254,7 @@ impl Radii {
 
     // Tabulate and look up a radial function
     /// Polynomials of a function of q, piece by piece, up to the frequency `highest`.
-    fn table(&self, highest: f64, f: impl Fn(f64) -> f64) -> Table {
+    fn table(&self, highest: f64, f: impl Fn(f64) -> f64) -> PiecewisePolynomials {
         let (last, _) = self.places.last().copied().unwrap_or_default();
         let pieces = last.min(((highest / self.unit).asinh() / PIECE) as usize) + 1;
         let at = |u: f64| f(self.unit * (PIECE * u).sinh());
@@ -272,7 +278,7 @@ impl Radii {
 // Deep atoms across slices
 /// Potentials of atoms as deep as they are.
 pub(super) struct Sliced {
-    waves: Waves,
+    waves: PotentialTransforms,
     kinds: Vec<&'static ScatteringFactor>,
     forms: Vec<Array2<f64>>,
     radii: Radii,
@@ -281,7 +287,7 @@ pub(super) struct Sliced {
     /// Heights of the cuts between slices \[Å\], and how many atoms lie above each.
     cuts: Vec<(f64, usize)>,
     /// Flows through cuts that one of their two slices has asked for.
-    known: Mutex<BTreeMap<usize, Arc<OnceLock<Spectrum>>>>,
+    known: Mutex<BTreeMap<usize, Arc<OnceLock<PotentialSpectrum>>>>,
 }
 
 // Prepare deep atoms
@@ -298,7 +304,7 @@ impl Sliced {
         let upper_face = |k: usize| slicing.bounds(k)[1];
         let above = |cut: f64| sites.partition_point(|site| site.place[2] > cut);
         let cuts = (1..slicing.count()).map(upper_face).map(|cut| (cut, above(cut))).collect();
-        let (waves, known) = (Waves::new(grid), Mutex::default());
+        let (waves, known) = (PotentialTransforms::new(grid), Mutex::default());
         Self { waves, kinds, forms, radii, sites, cuts, known }
     }
 }
@@ -323,8 +329,8 @@ impl Sliced {
 
     // Places of flows
     /// The place of the flow through a cut: the one that the slice on its other side has left, or a new one.
-    fn shared(&self, cut: usize) -> Arc<OnceLock<Spectrum>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    fn shared(&self, cut: usize) -> Arc<OnceLock<PotentialSpectrum>> {
+        let mut known = lock(&self.known);
         known.remove(&cut).unwrap_or_else(|| {
             let flow = Arc::new(OnceLock::new());
             if known.len() < 4 * rayon::current_num_threads() {
@@ -336,7 +342,7 @@ impl Sliced {
 
     // Flow through a cut
     /// The flow down through a cut, Eq. [flow through cut](https://lenslet.github.io/lenslet/potential-waves.html#eq-flow-through-cut).
-    fn flow(&self, cut: usize) -> Spectrum {
+    fn flow(&self, cut: usize) -> PotentialSpectrum {
         let (cut, above) = self.cuts[cut];
         let mut flow = self.waves.nothing();
         let (upper, lower) = self.sites.split_at(above);
@@ -373,20 +379,21 @@ impl Sliced {
     }
 
     /// C U(q, z)/(L_x L_y) of an element, with a sign.
-    fn table(&self, kind: usize, z: f64, sign: f64) -> Table {
+    fn table(&self, kind: usize, z: f64, sign: f64) -> PiecewisePolynomials {
         let (factor, scale) = (self.kinds[kind], sign * volts(&self.waves.grid));
         let beyond = factor.beyond(z);
         let table = |reach| self.radii.table(reach, |q| scale * beyond(q));
-        factor.highest_beyond(z).map_or_else(Table::new, table)
+        factor.highest_beyond(z).map_or_else(PiecewisePolynomials::new, table)
     }
 
     // Flow from an octave
     /// Adds the flow from an octave of atoms.
-    fn add_octave(&self, flow: &mut Spectrum, octave: &Octave, sign: f64) {
+    fn add_octave(&self, flow: &mut PotentialSpectrum, octave: &Octave, sign: f64) {
         let kind = octave[0].1.kind;
         let (distances, shares) = stand_ins(octave);
         let Some(highest) = self.highest(kind, distances[0]) else { return };
-        let tables: Vec<Table> = distances.iter().map(|z| self.table(kind, *z, sign)).collect();
+        let tables: Vec<PiecewisePolynomials> =
+            distances.iter().map(|z| self.table(kind, *z, sign)).collect();
         // Waves of scattered atoms
         let [x, y] = [highest[0] + 1, (highest[1] + 1).next_multiple_of(LANES)];
         let waves = |axis: usize, frequencies: usize| {

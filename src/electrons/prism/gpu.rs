@@ -3,9 +3,10 @@
 
 // What windows on a device stand on
 use super::{Prism, SMatrix};
-use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
-use crate::electrons::multislice::gpu::Side;
+use crate::electrons::multislice::gpu::PlaneSide;
 use crate::electrons::{ProbeWave, WaveGrid};
 use crate::error::Error;
 use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
@@ -21,13 +22,42 @@ const SOURCE: KernelSource = KernelSource {
     headers: &[REAL, LOOPS, SHORT_TRANSFORMS],
 };
 
+kernels! {
+    /// Kernels of beams and windows.
+    struct PrismKernels in SOURCE {
+        /// Weights of beams in probes.
+        weigh_beams: WeighBeams<T> {
+            weights: [Complex<T>], probe: [Complex<T>], beams: [i32], places: [[f64; 2]], count: usize,
+        }
+        /// Sums of beams in windows.
+        sum_beams: SumBeams<T> {
+            sums: [Complex<T>], planes: [Complex<T>], weights: [Complex<T>], firsts: [[i32; 2]] as "int",
+            count: usize, nx: usize, ny: usize, wide_x: usize, wide_y: usize,
+        }
+        /// Transforms the rows of windows.
+        transform_rows: TransformRows<T> {
+            sums: [Complex<T>], roots: [Complex<T>], count: usize,
+        }
+        /// Transforms the columns of windows.
+        transform_columns: TransformColumns<T> {
+            sums: [Complex<T>], roots: [Complex<T>], nx: usize,
+        }
+        /// Transforms the rows of beams back.
+        back_along_rows: BackAlongRows<T> {
+            planes: [Complex<T>], factors: [Complex<T>], roots: [Complex<T>], count: usize,
+        }
+        /// Transforms the columns of beams back.
+        back_along_columns: BackAlongColumns<T> {
+            planes: [Complex<T>], factors: [Complex<T>], roots: [Complex<T>], nx: usize,
+        }
+    }
+}
+
 // The windows of a device
 /// What makes spectra of probes out of beams on a device.
 pub(crate) struct WindowsGpu<T> {
-    weigh: Kernel,
-    sum: Kernel,
-    rows: (Side<T>, Kernel),
-    columns: (Side<T>, Kernel),
+    rows: (PlaneSide<T>, PrismKernels<T>),
+    columns: (PlaneSide<T>, PrismKernels<T>),
     /// Pixels of a window, x and y.
     wide: [usize; 2],
 }
@@ -39,17 +69,15 @@ impl<T: Real> WindowsGpu<T> {
     /// Those of the device.
     pub(crate) fn new(gpu: &Gpu, window: &WaveGrid) -> Result<Option<Self>, Error> {
         let wide = window.points().map(|points| points / 2);
-        let Some((rows, across)) = Side::new(gpu, &SOURCE, wide[0], false)? else {
+        let Some((rows, across)) = PlaneSide::new(gpu, wide[0], false)? else {
             return Ok(None);
         };
-        let Some((columns, down)) = Side::new(gpu, &SOURCE, wide[1], true)? else {
+        let Some((columns, down)) = PlaneSide::new(gpu, wide[1], true)? else {
             return Ok(None);
         };
         Ok(Some(Self {
-            weigh: across.kernel("weigh_beams")?,
-            sum: across.kernel("sum_beams")?,
-            rows: (rows, across.kernel("transform_rows")?),
-            columns: (columns, down.kernel("transform_columns")?),
+            rows: (rows, PrismKernels::load(gpu, &across)?),
+            columns: (columns, PrismKernels::load(gpu, &down)?),
             wide,
         }))
     }
@@ -59,42 +87,42 @@ impl<T: Real> WindowsGpu<T> {
     ///
     /// # Errors
     /// Those of the device.
-    pub(crate) fn sum<'a>(
+    pub(crate) fn sum(
         &self,
         queue: &Gpu,
         beams: &BeamsGpu<T>,
         d: usize,
-        [places, firsts]: [Argument<'a>; 2],
-        [weights, sums]: [BufferView<'a, Complex<T>>; 2],
-        count: usize,
+        (places, firsts): (BufferView<[f64; 2]>, BufferView<[i32; 2]>),
+        [weights, sums]: [BufferView<Complex<T>>; 2],
+        probes: usize,
     ) -> Result<(), Error> {
-        let ([wx, wy], [nx, ny]) = (self.wide, beams.pixels);
-        let (probe, indices) = (&beams.probes[d], &beams.indices);
-        let arguments: [Argument; 5] =
-            [weights.into(), probe.into(), indices.into(), places, beams.count.into()];
-        queue.launch(&self.weigh, Shape::over(beams.count, 64, [count, 1]), &arguments)?;
-        let sizes = [beams.count, nx, ny, wx, wy].map(Argument::from);
-        let arrays: [Argument; 4] = [sums.into(), (&beams.planes).into(), weights.into(), firsts];
-        let arguments = [&arrays[..], &sizes].concat();
-        queue.launch(&self.sum, Shape::over(wx * wy, 128, [count, 1]), &arguments)
+        let ([wide_x, wide_y], [nx, ny], count) = (self.wide, beams.pixels, beams.count);
+        let kernels = &self.rows.1;
+        let (probe, indices) = (beams.probes[d].view(..), beams.indices.view(..));
+        let arguments = WeighBeams { weights, probe, beams: indices, places, count };
+        queue.launch(&kernels.weigh_beams, Shape::over(count, 64, [probes, 1]), arguments)?;
+        let planes = beams.planes.view(..);
+        let arguments = SumBeams { sums, planes, weights, firsts, count, nx, ny, wide_x, wide_y };
+        let shape = Shape::over(wide_x * wide_y, 128, [probes, 1]);
+        queue.launch(&kernels.sum_beams, shape, arguments)
     }
 
     /// Transforms the sums of `count` probes, in place.
     ///
     /// # Errors
     /// Those of the device.
-    pub(crate) fn transform<'a>(
+    pub(crate) fn transform(
         &self,
         queue: &Gpu,
-        sums: BufferView<'a, Complex<T>>,
+        sums: BufferView<Complex<T>>,
         count: usize,
     ) -> Result<(), Error> {
         let ([wx, wy], (rows, along_x), (columns, along_y)) =
             (self.wide, &self.rows, &self.columns);
-        let arguments: [Argument; 3] = [sums.into(), (&rows.roots).into(), (count * wy).into()];
-        queue.launch(along_x, rows.shape(count * wy, 1), &arguments)?;
-        let arguments: [Argument; 3] = [sums.into(), (&columns.roots).into(), wx.into()];
-        queue.launch(along_y, columns.shape(wx, count), &arguments)
+        let arguments = TransformRows { sums, roots: rows.roots.view(..), count: count * wy };
+        queue.launch(&along_x.transform_rows, rows.shape(count * wy, 1), arguments)?;
+        let arguments = TransformColumns { sums, roots: columns.roots.view(..), nx: wx };
+        queue.launch(&along_y.transform_columns, columns.shape(wx, count), arguments)
     }
 }
 
@@ -167,8 +195,8 @@ impl<T: Real> BeamsGpu<T> {
 // Planes of beams on a device
 /// What turns spectra of beams into planes on a device.
 pub(crate) struct PlanesGpu<T> {
-    rows: (Side<T>, Kernel, Buffer<Complex<T>>),
-    columns: (Side<T>, Kernel, Buffer<Complex<T>>),
+    rows: (PlaneSide<T>, PrismKernels<T>, Buffer<Complex<T>>),
+    columns: (PlaneSide<T>, PrismKernels<T>, Buffer<Complex<T>>),
 }
 
 impl<T: Real> PlanesGpu<T> {
@@ -182,14 +210,14 @@ impl<T: Real> PlanesGpu<T> {
         [along_x, along_y]: &[Vec<Complex<f64>>; 2],
     ) -> Result<Option<Self>, Error> {
         let [nx, ny] = grid.points().map(|points| points / 2);
-        let Some((rows, across)) = Side::new(gpu, &SOURCE, nx, false)? else { return Ok(None) };
-        let Some((columns, down)) = Side::new(gpu, &SOURCE, ny, true)? else { return Ok(None) };
+        let Some((rows, across)) = PlaneSide::new(gpu, nx, false)? else { return Ok(None) };
+        let Some((columns, down)) = PlaneSide::new(gpu, ny, true)? else { return Ok(None) };
         let upload = |factors: &[Complex<f64>]| {
             gpu.upload(&factors.iter().copied().map(T::of_complex).collect::<Vec<_>>())
         };
         Ok(Some(Self {
-            rows: (rows, across.kernel("back_along_rows")?, upload(along_x)?),
-            columns: (columns, down.kernel("back_along_columns")?, upload(along_y)?),
+            rows: (rows, PrismKernels::load(gpu, &across)?, upload(along_x)?),
+            columns: (columns, PrismKernels::load(gpu, &down)?, upload(along_y)?),
         }))
     }
 
@@ -204,13 +232,13 @@ impl<T: Real> PlanesGpu<T> {
         count: usize,
     ) -> Result<(), Error> {
         let ((rows, along_x, x), (columns, along_y, y)) = (&self.rows, &self.columns);
-        let (lines, wide) = (count * y.len(), x.len());
-        let arguments: [Argument; 4] =
-            [planes.into(), x.into(), (&rows.roots).into(), lines.into()];
-        queue.launch(along_x, rows.shape(lines, 1), &arguments)?;
-        let arguments: [Argument; 4] =
-            [planes.into(), y.into(), (&columns.roots).into(), wide.into()];
-        queue.launch(along_y, columns.shape(wide, count), &arguments)
+        let (lines, nx, planes) = (count * y.len(), x.len(), planes.view(..));
+        let (factors, roots) = (x.view(..), rows.roots.view(..));
+        let arguments = BackAlongRows { planes, factors, roots, count: lines };
+        queue.launch(&along_x.back_along_rows, rows.shape(lines, 1), arguments)?;
+        let (factors, roots) = (y.view(..), columns.roots.view(..));
+        let arguments = BackAlongColumns { planes, factors, roots, nx };
+        queue.launch(&along_y.back_along_columns, columns.shape(nx, count), arguments)
     }
 }
 
@@ -233,10 +261,7 @@ mod tests {
             let windows = WindowsGpu::<f64>::new(&gpu, &window).unwrap().unwrap();
             let lengths = window.lengths();
             let places = PLACES.map(|[x, y]| [x / lengths[0], y / lengths[1]]);
-            let firsts: Vec<i32> = PLACES
-                .iter()
-                .flat_map(|place| matrix.prism.first_pixel(*place).map(|k| k as i32))
-                .collect();
+            let firsts = PLACES.map(|place| matrix.prism.first_pixel(place).map(|k| k as i32));
             let (places, firsts) = (gpu.upload(&places).unwrap(), gpu.upload(&firsts).unwrap());
             let half = matrix.prism.beams() / 2;
             let mut whole = vec![Complex::default(); 3 * wx * wy];
@@ -245,7 +270,7 @@ mod tests {
                 let beams = BeamsGpu::new(&gpu, &matrix, which.clone(), probes).unwrap();
                 let weights = gpu.zeros(3 * which.len()).unwrap();
                 let sums = gpu.zeros(3 * wx * wy).unwrap();
-                let at = [Argument::from(&places), Argument::from(&firsts)];
+                let at = (places.view(..), firsts.view(..));
                 let room = [weights.view(..), sums.view(..)];
                 windows.sum(&gpu, &beams, 0, at, room, 3).unwrap();
                 let some: Vec<Complex<f64>> = sums.read().unwrap();

@@ -3,8 +3,8 @@
 
 // What scans on devices stand on
 use super::{Follower, Slices, StemPlan, Waves};
-use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, Pinned};
-use crate::device::{Engine, dispatch_in_runs};
+use crate::device::gpu::{Buffer, BufferView, Gpu, Pinned};
+use crate::device::{Engine, dispatch_in_runs, lock};
 use crate::electrons::detector::gpu::DetectorsGpu;
 use crate::electrons::multislice::gpu::{PassesGpu, Passing};
 use crate::electrons::prism::gpu::{BeamsGpu, PlanesGpu, WindowsGpu};
@@ -15,7 +15,7 @@ use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, Array3};
 use num_complex::Complex;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 // Room for waves on a device
 /// Queues of a device.
@@ -77,18 +77,18 @@ fn even(waves: usize, queues: usize, most: usize) -> usize {
 
 // Readings that come back
 /// What is read of the waves of a batch.
-struct Readings {
-    detectors: Arc<DetectorsGpu>,
+struct Readings<T> {
+    detectors: Arc<DetectorsGpu<T>>,
     /// (wave of a probe, probe, value), of as many probes as a batch has.
     there: Buffer<f64>,
     here: Pinned<f64>,
 }
 
-impl Readings {
+impl<T: Real> Readings<T> {
     /// Room for so many waves of each of `batch` probes.
     fn new(
         queue: &Gpu,
-        detectors: &Arc<DetectorsGpu>,
+        detectors: &Arc<DetectorsGpu<T>>,
         waves: usize,
         batch: usize,
     ) -> Result<Self, Error> {
@@ -98,7 +98,7 @@ impl Readings {
     }
 
     /// Reads spectra of `count` probes, wave `wave` of each.
-    fn read<T: Real>(
+    fn read(
         &self,
         queue: &Gpu,
         spectra: &Buffer<Complex<T>>,
@@ -143,7 +143,7 @@ struct Workspace<T> {
     beams: Buffer<[i32; 2]>,
     waves: Buffer<Complex<T>>,
     spectra: Buffer<Complex<T>>,
-    readings: Readings,
+    readings: Readings<T>,
     /// A slice that comes, and one that is used.
     passing: Vec<Passing<T>>,
 }
@@ -190,7 +190,7 @@ impl StemPlan {
                 let wave = probe.on_axis().mapv(T::of_complex);
                 gpu.upload(&wave.into_iter().collect::<Vec<_>>())
             };
-            let detectors = Arc::new(DetectorsGpu::new::<T>(gpu, &self.detectors)?);
+            let detectors = Arc::new(DetectorsGpu::<T>::new(gpu, &self.detectors)?);
             let spectra = self.probes().iter().map(spectrum).collect::<Result<Vec<_>, _>>()?;
             let (passes, spectra) = (Arc::new(passes), Arc::new(spectra));
             for k in 0..QUEUES {
@@ -325,8 +325,7 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
         places: &[[f64; 2]],
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
-        let (mut room, count) =
-            (self.room.lock().unwrap_or_else(PoisonError::into_inner), places.len());
+        let (mut room, count) = (lock(&self.room), places.len());
         let [width, height] = self.plan.options.grid.lengths();
         let in_cells: Vec<_> = places.iter().map(|[x, y]| [x / width, y / height]).collect();
         room.places.view(..count).on(&self.queue)?.write(&in_cells)?;
@@ -349,8 +348,7 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
         which: Range<usize>,
         watch: &dyn Watch,
     ) -> Result<Vec<Array3<Complex<T>>>, Error> {
-        let (mut room, count) =
-            (self.room.lock().unwrap_or_else(PoisonError::into_inner), which.len());
+        let (mut room, count) = (lock(&self.room), which.len());
         self.begin_beams(&room, prism, which)?;
         let ([nx, ny], mut all) = (self.plan.options.grid.points().map(|n| n / 2), Vec::new());
         self.follow(slices, &mut room, count, watch, |_, room| {
@@ -372,7 +370,7 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
         planes: &[Buffer<Complex<T>>],
         watch: &dyn Watch,
     ) -> Result<bool, Error> {
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut room = lock(&self.room);
         let plane = self.plan.kept();
         self.begin_beams(&room, prism, which.clone())?;
         self.follow(slices, &mut room, which.len(), watch, |e, room| {
@@ -389,7 +387,7 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
 
 // Windows that devices sum
 /// Some beams of all ends on a device, and room for a batch of probes.
-struct Share<T> {
+struct BeamShare<T> {
     queue: Gpu,
     windows: Arc<WindowsGpu<T>>,
     beams: Arc<Vec<BeamsGpu<T>>>,
@@ -403,8 +401,8 @@ struct Share<T> {
 struct DeviceWindows<'a, T> {
     plan: &'a StemPlan,
     prism: Prism,
-    shares: Vec<Share<T>>,
-    readings: Mutex<Readings>,
+    shares: Vec<BeamShare<T>>,
+    readings: Mutex<Readings<T>>,
     batch: usize,
     queues: usize,
 }
@@ -544,10 +542,10 @@ impl StemPlan {
         windows: &Arc<WindowsGpu<T>>,
         beams: &Arc<Vec<BeamsGpu<T>>>,
         count: usize,
-    ) -> Result<Share<T>, Error> {
+    ) -> Result<BeamShare<T>, Error> {
         let window: usize = self.waves.points().iter().map(|points| points / 2).product();
         let batch = self.summed::<T>();
-        Ok(Share {
+        Ok(BeamShare {
             windows: Arc::clone(windows),
             beams: Arc::clone(beams),
             places: queue.zeros(batch)?,
@@ -561,12 +559,12 @@ impl StemPlan {
     /// What sums the shares of beams, one of so many `queues`.
     fn windows_of<'a, T: Real>(
         &'a self,
-        shares: Vec<Share<T>>,
+        shares: Vec<BeamShare<T>>,
         prism: &Prism,
         queues: usize,
     ) -> Result<DeviceWindows<'a, T>, Error> {
         let (batch, queue) = (self.summed::<T>(), &shares[0].queue);
-        let detectors = Arc::new(DetectorsGpu::new::<T>(queue, &self.detectors)?);
+        let detectors = Arc::new(DetectorsGpu::<T>::new(queue, &self.detectors)?);
         let waves = self.probes().len() * self.options.ends.len();
         let readings = Mutex::new(Readings::new(queue, &detectors, waves, batch)?);
         Ok(DeviceWindows { plan: self, prism: prism.clone(), shares, readings, batch, queues })
@@ -580,7 +578,7 @@ impl<T: Real> Waves for DeviceWindows<'_, T> {
     }
 
     fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error> {
-        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readings = lock(&self.readings);
         let (count, [width, height]) = (places.len(), self.plan.waves.lengths());
         let in_cells: Vec<_> = places.iter().map(|[x, y]| [x / width, y / height]).collect();
         let first = |place: &[f64; 2]| self.prism.first_pixel(*place).map(|k| k as i32);
@@ -607,7 +605,7 @@ impl<T: Real> DeviceWindows<'_, T> {
     /// Sums the beams behind end `e` of `count` probes of defocus `d`, on the first device.
     fn sum(&self, d: usize, e: usize, count: usize) -> Result<(), Error> {
         for share in &self.shares {
-            let at = [Argument::from(&share.places), Argument::from(&share.firsts)];
+            let at = (share.places.view(..), share.firsts.view(..));
             let room = [share.weights.view(..), share.sums.view(..)];
             share.windows.sum(&share.queue, &share.beams[e], d, at, room, count)?;
         }

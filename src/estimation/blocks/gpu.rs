@@ -5,20 +5,20 @@
 use crate::device::gpu::{Buffer, Gpu};
 use crate::error::Error;
 use crate::estimation::blocks::{
-    Measured, few_with_many, few_with_noise, lying, many_and_few, seen_by_few,
+    MeasuredCovariance, few_with_many, few_with_noise, lying, many_and_few, seen_by_few,
 };
 use crate::estimation::circulant::Group;
 use crate::estimation::circulant::gpu::CirculantGpu;
 use crate::linear::blocks::gpu::FewRows;
 use crate::linear::elimination::gpu::EliminationGpu;
 use crate::linear::operator::Pairs;
-use crate::linear::operator::gpu::modes::{Mode, WithModesGpu};
+use crate::linear::operator::gpu::modes::{RowMode, WithModesGpu};
 use crate::linear::operator::gpu::{DeviceOperator, WithPairsGpu, check_lengths};
 use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::linear::toeplitz::Parts;
-use crate::linear::toeplitz::gpu::lattices::Matrix;
+use crate::linear::toeplitz::gpu::lattices::ProductMatrix;
 use crate::linear::toeplitz::gpu::transforms::Choices;
-use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Product, Tuning};
+use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, ToeplitzProduct, Tuning};
 use crate::model::noise::SlopeNoise;
 use crate::model::removed_modes::RemovedModes;
 use crate::numerics::real::Real;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// The covariance of all slopes in blocks with variances on its diagonal, rad², on a device.
 pub(crate) struct SlopesInBlocksGpu<T> {
     gpu: Gpu,
-    lattices: Vec<Product<T>>,
+    lattices: Vec<ToeplitzProduct<T>>,
     variances: Buffer<T>,
     few: Option<FewRows<T>>,
     between: Vec<FewRows<T>>,
@@ -56,7 +56,7 @@ impl<T: Real> SlopesInBlocksGpu<T> {
         let lattice = |(set, group): (usize, &Group)| {
             let at: Vec<usize> = sets.places(set).into_iter().flatten().collect();
             let parts = Parts::slopes(group.covariance, group.valid)?;
-            Product::new(&Matrix::new(gpu, &parts, true, Some(&at)), tuning)
+            ToeplitzProduct::new(&ProductMatrix::new(gpu, &parts, true, Some(&at)), tuning)
         };
         let lattices = groups.iter().enumerate().map(lattice).collect::<Result<_, Error>>()?;
         let few = sets.few().zip(rectangles.few.as_ref()).map(|(set, few)| {
@@ -99,7 +99,7 @@ impl<T: Real> DeviceOperator<T> for SlopesInBlocksGpu<T> {
     }
 
     fn bytes(&self) -> u64 {
-        let lattices = self.lattices.iter().map(Product::bytes).sum::<u64>();
+        let lattices = self.lattices.iter().map(ToeplitzProduct::bytes).sum::<u64>();
         let dense = self.few.iter().chain(&self.between).map(FewRows::bytes).sum::<u64>();
         lattices + dense + self.variances.bytes()
     }
@@ -120,7 +120,7 @@ impl<T: Real> DeviceOperator<T> for SlopesInBlocksGpu<T> {
 /// The preconditioner of [`eliminated`](crate::estimation::blocks::eliminated), on a device.
 pub(crate) fn eliminated_on<T: Real>(
     gpu: &Gpu,
-    measured: &Measured,
+    measured: &MeasuredCovariance,
     rectangles: &CrossBlocks,
     tuning: Tuning,
 ) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
@@ -152,12 +152,12 @@ fn places_of_stars(sets: &LatticeGroups) -> Vec<Range<usize>> {
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 pub(crate) fn systems_on<T: Real>(
     gpu: &Gpu,
-    measured: &Measured,
+    measured: &MeasuredCovariance,
     systems: usize,
 ) -> Result<SideBySide<T>, Error> {
     let transforms = Choices { vectors: Some(systems), ..Choices::default() };
     let tuning = Tuning { direct: Some(false), transforms };
-    let Measured { groups, valid, noise, removed, .. } = *measured;
+    let MeasuredCovariance { groups, valid, noise, removed, .. } = *measured;
     if let Some(rectangles) = measured.rectangles {
         let variances = &noise.variances;
         let slopes = SlopesInBlocksGpu::new(gpu, groups, rectangles, variances, tuning)?;
@@ -194,7 +194,7 @@ pub(crate) fn with_noise<T: Real>(
     }
     if !noise.common.is_empty() {
         let ones = |slopes: &Range<usize>| (slopes.start, vec![1.0; slopes.len()]);
-        let (modes, weights): (Vec<Mode>, Vec<f64>) =
+        let (modes, weights): (Vec<RowMode>, Vec<f64>) =
             noise.common.iter().map(|(slopes, variance)| (ones(slopes), *variance)).unzip();
         operator = Arc::new(WithModesGpu::in_common(operator, rows, &modes, &weights)?);
     }
@@ -214,6 +214,6 @@ pub(crate) fn without<T: Real>(
 }
 
 /// Modes as vectors over some rows.
-pub(crate) fn modes_of(removed: &RemovedModes) -> Vec<Mode> {
+pub(crate) fn modes_of(removed: &RemovedModes) -> Vec<RowMode> {
     removed.iter().map(|mode| (mode.first, mode.shape.clone())).collect()
 }

@@ -2,13 +2,14 @@
 //! Conjugate gradients with kernels between the transforms of two operators on the same lattices.
 
 // What kernels between transforms stand on
-use crate::device::gpu::{Argument, Buffer, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::estimation::circulant::gpu::CirculantGpu;
 use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{
-    self as solver, DONE, Method, SCALARS, SIZES, SolverGpu, SolverWorkspace, THREADS,
+    self as solver, DONE, SCALARS, SIZES, SolverGpu, SolverMethod, SolverWorkspace, THREADS,
 };
 use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
@@ -16,6 +17,7 @@ use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
 use crate::linear::toeplitz::gpu::short_transforms::SHORT_TRANSFORMS;
 use crate::linear::toeplitz::gpu::transforms::{Around, ROW_SPECTRA};
 use crate::numerics::real::Real;
+use num_complex::Complex;
 use std::sync::Arc;
 
 const SOURCE: KernelSource = KernelSource {
@@ -23,6 +25,31 @@ const SOURCE: KernelSource = KernelSource {
     text: include_str!("../../../kernels/estimation/iteration.cu"),
     headers: &[REAL, LOOPS, SHORT_TRANSFORMS, ROW_SPECTRA, solver::HEADER],
 };
+
+// Kernels between the transforms
+kernels! {
+    /// Kernels of conjugate gradients between the transforms of two operators.
+    struct BetweenKernels in SOURCE {
+        /// Restores the rows of z and transforms them for A; r·z.
+        exchange_rows: ExchangeRows<T> {
+            last: [f64] as "State", now: [f64] as "State", columns: [Complex<T>], places: [[i32; 2]],
+            roots: [Complex<T>], r: [T], z: [T], parts: [f64], lines: [Complex<T>], n: usize,
+        }
+        /// Restores the rows of w; w·z.
+        finish_rows: FinishRows<T> {
+            now: [f64] as "State", columns: [Complex<T>], places: [[i32; 2]], roots: [Complex<T>],
+            noise: [T], z: [T], w: [T], parts: [f64], n: usize,
+        }
+        /// Takes a step, and transforms the rows of the residual for P.
+        step_rows: StepRows<T> {
+            now: [f64] as "State", next: [f64] as "State", parts: [f64], squares: [f64],
+            places: [[i32; 2]], roots: [Complex<T>], z: [T], w: [T], p: [T], s: [T], x: [T], r: [T],
+            lines: [Complex<T>], n: usize,
+        }
+        /// Judges the last residual.
+        judge_rows: JudgeRows { state: [f64] as "State", squares: [f64], blocks: usize }
+    }
+}
 
 // Make a solver between the transforms
 impl<T: Real> SolverGpu<T> {
@@ -61,10 +88,7 @@ struct Between<T> {
     noise: Arc<Buffer<T>>,
     /// z, and of conjugate gradients p and s.
     vectors: [Buffer<T>; 3],
-    exchange: Kernel,
-    finish: Kernel,
-    step: Kernel,
-    judge: Kernel,
+    kernels: BetweenKernels<T>,
     shape: Shape,
     /// Numbers of a vector.
     length: usize,
@@ -103,15 +127,11 @@ impl<T: Real> Between<T> {
         let (gpu, (grid, numbers)) = (work.a.gpu(), a.blocks());
         let block = numbers.next_multiple_of(32).min(THREADS);
         let sizes = [&a.sizes(block)[..], &SIZES].concat();
-        let program = gpu.program::<T>(&SOURCE, &sizes)?;
         let blocks: usize = grid.iter().product();
         Ok(Self {
             length: work.x.len() / grid[2],
             vectors: [work.vector()?, work.vector()?, work.vector()?],
-            exchange: program.kernel("exchange_rows")?,
-            finish: program.kernel("finish_rows")?,
-            step: program.kernel("step_rows")?,
-            judge: program.kernel("judge_rows")?,
+            kernels: BetweenKernels::load(gpu, &sizes)?,
             shape: Shape { grid, block, shared: a.shared() },
             parts: gpu.zeros(2 * blocks)?,
             squares: gpu.zeros(2 * blocks)?,
@@ -123,7 +143,7 @@ impl<T: Real> Between<T> {
 }
 
 // Method between the transforms
-impl<T: Real> Method<T> for Between<T> {
+impl<T: Real> SolverMethod<T> for Between<T> {
     fn solver(&self) -> Solver {
         Solver::ConjugateGradients
     }
@@ -134,31 +154,33 @@ impl<T: Real> Method<T> for Between<T> {
 
     // Queue an iteration between the transforms
     fn iterate(&self, work: &SolverWorkspace<T>) -> Result<(), Error> {
-        let launch = |kernel: &Kernel, arguments: &[&[Argument]]| {
-            let length = self.length.into();
-            work.a.gpu().launch(kernel, self.shape, &[&arguments.concat()[..], &[length]].concat())
-        };
-        let [now, last] = work.states.each_ref().map(Argument::from);
-        let [parts, squares] = [&self.parts, &self.squares].map(Argument::from);
-        let (tables, [lines, columns]) = (self.a.tables(), self.a.lines_and_columns());
+        let (gpu, kernels, n) = (work.a.gpu(), &self.kernels, self.length);
+        let [now, last] = work.states.each_ref().map(|state| state.view(..));
+        let [parts, squares] = [&self.parts, &self.squares].map(|numbers| numbers.view(..));
+        let ((places, roots), [lines, columns]) = (self.a.tables(), self.a.lines_and_columns());
         let [lines_of_p, columns_of_p] = self.p.lines_and_columns();
-        let ([z, p, s], w) = (&self.vectors, &work.product);
+        let [z, p, s] = self.vectors.each_ref().map(|vector| vector.view(..));
+        let [w, x, r] = [&work.product, &work.x, &work.r].map(|vector| vector.view(..));
         self.p.mix_columns(work.states[1].view(DONE..), SCALARS)?;
-        let vectors = [&work.r, z].map(Argument::from);
-        launch(&self.exchange, &[&[last, now, columns_of_p], &tables, &vectors, &[parts, lines]])?;
+        let exchange =
+            ExchangeRows { last, now, columns: columns_of_p, places, roots, r, z, parts, lines, n };
+        gpu.launch(&kernels.exchange_rows, self.shape, exchange)?;
         self.a.mix_columns(work.states[0].view(DONE..), SCALARS)?;
-        let vectors = [&*self.noise, z, w].map(Argument::from);
-        launch(&self.finish, &[&[now, columns], &tables, &vectors, &[parts]])?;
-        let vectors = [z, w, p, s, &work.x, &work.r].map(Argument::from);
-        let numbers = [now, last, parts, squares];
-        launch(&self.step, &[&numbers, &tables, &vectors, &[lines_of_p]])
+        let noise = self.noise.view(..);
+        let finish = FinishRows { now, columns, places, roots, noise, z, w, parts, n };
+        gpu.launch(&kernels.finish_rows, self.shape, finish)?;
+        let (next, lines) = (last, lines_of_p);
+        let step =
+            StepRows { now, next, parts, squares, places, roots, z, w, p, s, x, r, lines, n };
+        gpu.launch(&kernels.step_rows, self.shape, step)
     }
 
     fn judge(&self, work: &SolverWorkspace<T>) -> Result<(), Error> {
         let blocks = self.shape.grid[0] * self.shape.grid[1];
         let shape = Shape { grid: [1, 1, self.shape.grid[2]], shared: 0, ..self.shape };
-        let arguments = [(&work.states[1]).into(), (&self.squares).into(), blocks.into()];
-        work.a.gpu().launch(&self.judge, shape, &arguments)
+        let (state, squares) = (work.states[1].view(..), self.squares.view(..));
+        let arguments = JudgeRows { state, squares, blocks };
+        work.a.gpu().launch(&self.kernels.judge_rows, shape, arguments)
     }
 }
 

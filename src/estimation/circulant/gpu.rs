@@ -6,9 +6,9 @@ use crate::device::gpu::{Buffer, Gpu};
 use crate::error::Error;
 use crate::estimation::circulant::{Group, inverse_kernels, parts_of, places};
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
-use crate::linear::toeplitz::gpu::lattices::Matrix;
+use crate::linear::toeplitz::gpu::lattices::ProductMatrix;
 use crate::linear::toeplitz::gpu::transforms::Around;
-use crate::linear::toeplitz::gpu::{Product, Tuning};
+use crate::linear::toeplitz::gpu::{ToeplitzProduct, Tuning};
 use crate::numerics::real::Real;
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use std::ops::Range;
 /// The preconditioner of [`Circulant`](crate::estimation::circulant::Circulant), on a device.
 pub(crate) struct CirculantGpu<T> {
     gpu: Gpu,
-    parts: Vec<Product<T>>,
+    parts: Vec<ToeplitzProduct<T>>,
     length: usize,
 }
 
@@ -49,7 +49,7 @@ impl<T: Real> CirculantGpu<T> {
             let parts = parts_of(&kernels, group.valid)?;
             let at: Vec<usize> =
                 group.stars.iter().flat_map(|&star| places[star].clone()).collect();
-            Product::new(&Matrix::new(gpu, &parts, true, Some(&at)), tuning)
+            ToeplitzProduct::new(&ProductMatrix::new(gpu, &parts, true, Some(&at)), tuning)
         };
         let parts = groups.iter().map(part).collect::<Result<_, Error>>()?;
         let length = length * tuning.transforms.vectors.unwrap_or(1);
@@ -88,7 +88,7 @@ impl<T: Real> DeviceOperator<T> for CirculantGpu<T> {
     }
 
     fn bytes(&self) -> u64 {
-        self.parts.iter().map(Product::bytes).sum()
+        self.parts.iter().map(ToeplitzProduct::bytes).sum()
     }
 }
 

@@ -3,9 +3,9 @@
 
 // What the estimate on a device stands on
 use crate::device::gpu::{Buffer, Gpu};
-use crate::device::{Workers, gather};
+use crate::device::{Workers, gather, lock};
 use crate::error::{Error, Invalid};
-use crate::estimation::blocks::Measured;
+use crate::estimation::blocks::MeasuredCovariance;
 use crate::estimation::blocks::gpu::{
     SlopesInBlocksGpu, eliminated_on, is_diagonal, modes_of, with_noise, without,
 };
@@ -29,12 +29,12 @@ use crate::model::removed_modes::RemovedModes;
 use crate::numerics::real::Real;
 use crate::turbulence::blocks::CrossBlocks;
 use crate::turbulence::plan::{
-    SlopeCovariancePlan, WavefrontCovariancePlan, WavefrontSlopes, dense_bytes,
+    GroupWavefrontSlopes, SlopeCovariancePlan, WavefrontCovariancePlan, dense_bytes,
 };
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use crate::watch::{Watch, check};
 use ndarray::{Array2, ArrayView2, s};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 // All layers in one product
 /// Ξ of all layers, layer by layer and target by target, Eq. [stacked layers](https://lenslet.github.io/lenslet/estimate-gpu.html#eq-stacked-layers).
@@ -80,7 +80,7 @@ pub(crate) struct EstimatorGpu<T> {
     /// Ξ.
     wavefront: Arc<dyn DeviceOperator<T>>,
     removed: RemovedModes,
-    run: Mutex<Run<T>>,
+    run: Mutex<FrameState<T>>,
     options: EstimateOptions,
     targets: usize,
     points: usize,
@@ -88,7 +88,7 @@ pub(crate) struct EstimatorGpu<T> {
 }
 
 /// What changes from frame to frame.
-struct Run<T> {
+struct FrameState<T> {
     solver: SolverGpu<T>,
     slopes: Buffer<T>,
     wavefronts: Buffer<T>,
@@ -118,7 +118,7 @@ impl<T: Real> EstimatorGpu<T> {
             (solver, _, _) if !options.preconditioned => SolverGpu::new(solver, a, None)?,
             (solver, _, Matrices::Blocks(rectangles, _)) => {
                 let (valid, noise) = (&model.valid[..], &model.noise);
-                let known = Measured {
+                let known = MeasuredCovariance {
                     groups: &groups,
                     rectangles: Some(rectangles),
                     valid,
@@ -134,7 +134,7 @@ impl<T: Real> EstimatorGpu<T> {
             (solver, _, _) => SolverGpu::new(solver, a, Some(circulant()?))?,
         };
         let (slopes, wavefronts) = (gpu.zeros(measured.rows())?, gpu.zeros(wavefront.rows())?);
-        let run = Mutex::new(Run { solver, slopes, wavefronts });
+        let run = Mutex::new(FrameState { solver, slopes, wavefronts });
         Ok(Self {
             measured,
             wavefront,
@@ -177,8 +177,8 @@ impl<T: Real> EstimatorGpu<T> {
         from: Start,
         watch: &dyn Watch,
     ) -> Result<FrameEstimate<T>, Error> {
-        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
-        let Run { solver, slopes: there, wavefronts } = &mut *run;
+        let mut run = lock(&self.run);
+        let FrameState { solver, slopes: there, wavefronts } = &mut *run;
         let slopes: Vec<T> = slopes.iter().map(|&slope| T::of(slope * unit.recip())).collect();
         there.write(&slopes)?;
         let stop = self.options.stop_at(slopes.len());
@@ -256,7 +256,7 @@ fn through_layers<T: Real>(
 fn operators_in_blocks<T: Real>(
     gpu: &Gpu,
     model: &Model,
-    (rectangles, wavefronts): (&CrossBlocks, &[WavefrontSlopes]),
+    (rectangles, wavefronts): (&CrossBlocks, &[GroupWavefrontSlopes]),
     interpolation: Interpolation,
 ) -> Result<Operators<T>, Error> {
     let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
@@ -268,16 +268,15 @@ fn operators_in_blocks<T: Real>(
     let (sets, mut given) = (&rectangles.sets, Vec::new());
     for (k, wavefront) in wavefronts.iter().enumerate() {
         let operator = match wavefront {
-            WavefrontSlopes::Toeplitz(problem, covariance) => {
+            GroupWavefrontSlopes::Toeplitz(problem, covariance) => {
                 let of_set = (problem, covariance, interpolation);
                 Given::Operator(through_layers(gpu, of_set, &sets.pick(k, &model.valid))?)
             }
-            WavefrontSlopes::Dense(values) => {
+            GroupWavefrontSlopes::Dense(values) => {
                 let matrix = values.view().into_shape_with_order((rows, sets.slopes(k)));
                 let matrix = matrix.unwrap_or_else(|_| unreachable!("same length"));
                 Given::Transposed(matrix.reversed_axes())
             }
-            WavefrontSlopes::Blocks(_) => unreachable!("a set has no sets"),
         };
         given.push((operator, sets.places(k)));
     }

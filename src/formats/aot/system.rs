@@ -12,7 +12,7 @@ use crate::model::removed_modes::{Focus, TipTilt};
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::units::{ARCSEC, DEGREE};
-use ndarray::{Array2, Array3, ArrayView2, ArrayView3, Axis, ShapeBuilder, arr2};
+use ndarray::{Array1, Array2, Array3, ArrayView2, ArrayView3, Axis, ShapeBuilder, arr2};
 use std::path::Path;
 
 // Begin telemetry with a system
@@ -89,8 +89,7 @@ impl Telemetry<'_> {
                 3 => layer.wind_speed,
                 _ => bearing(layer.wind_direction / DEGREE),
             });
-            let values = Array2::from_shape_vec((1, air.layers().len()), layers.collect());
-            let values = values.unwrap_or_else(|_| unreachable!("one for each layer"));
+            let values = Array1::from_iter(layers).insert_axis(Axis(0));
             self.images.add(name, values).unit(unit).dimensions("instant, layer");
         }
     }
@@ -868,7 +867,7 @@ pub fn read_slopes(path: &Path, system: &System) -> Result<Array2<f64>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::aot::Row;
+    use crate::formats::aot::AotRow;
     use crate::numerics::Precision;
     use std::fs::File;
 
@@ -1064,7 +1063,7 @@ mod tests {
     #[test]
     fn telemetry_of_no_system_is_refused() -> Checked {
         let (system, folder) = (system(), tempfile::tempdir()?);
-        type Change = fn(&mut Row) -> &mut Row;
+        type Change = fn(&mut AotRow) -> &mut AotRow;
         let cases: [(&str, usize, Change, &str); 10] = [
             // Telemetry that makes no sense
             ("AOT_TELESCOPES", 0, |row| row.number("ELEVATION", 0.0), "[0].ELEVATION = 0"),

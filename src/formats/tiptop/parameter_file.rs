@@ -18,7 +18,7 @@ pub enum Literal {
 // File of sections and keys
 /// A key with its value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct ParameterEntry {
     pub key: String,
     pub line: usize,
     /// The value as it stands in the file, on one line.
@@ -32,7 +32,7 @@ pub struct Section {
     file: String,
     pub name: String,
     line: usize,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ParameterEntry>,
 }
 
 /// A comment: its line, and its text without the sign that begins it.
@@ -142,7 +142,7 @@ impl ParameterFile {
             let path = format!("{}.{key}", section.name);
             return Err(self.bad(line, &path, Some(&written), LITERAL));
         };
-        section.entries.push(Entry { key, line, written, value });
+        section.entries.push(ParameterEntry { key, line, written, value });
         Ok(())
     }
 
@@ -208,7 +208,7 @@ const DEEPEST: usize = 8;
 impl Literal {
     /// The literal that a text is, if it is one; several with commas between them are a list.
     fn parse(text: &str) -> Option<Self> {
-        let (mut items, comma) = Rest(text).items(None, 0)?;
+        let (mut items, comma) = UnreadText(text).items(None, 0)?;
         match (items.len(), comma) {
             (0, _) => None,
             (1, false) => items.pop(),
@@ -219,9 +219,9 @@ impl Literal {
 
 // Rest of a text
 /// What is still to be read.
-struct Rest<'t>(&'t str);
+struct UnreadText<'t>(&'t str);
 
-impl<'t> Rest<'t> {
+impl<'t> UnreadText<'t> {
     // Read items with commas between
     /// Items up to the bracket that ends them, or to the end, and whether there was a comma.
     fn items(&mut self, end: Option<char>, depth: usize) -> Option<(Vec<Literal>, bool)> {
@@ -375,7 +375,7 @@ impl Section {
     // Complain about a section
     /// The complaint about the value of a key, or that it is missing.
     pub fn refuse(&self, key: &str, expected: &str) -> BadLine {
-        let Some(Entry { line, written, .. }) = self.entry(key) else {
+        let Some(ParameterEntry { line, written, .. }) = self.entry(key) else {
             return self.missing(key, expected);
         };
         let (file, key) = (self.file.clone(), format!("{}.{key}", self.name));
@@ -389,7 +389,7 @@ impl Section {
     }
 
     /// A key with its value.
-    pub fn entry(&self, key: &str) -> Option<&Entry> {
+    pub fn entry(&self, key: &str) -> Option<&ParameterEntry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 }

@@ -2,8 +2,9 @@
 //! Blocks between places of longer vectors, on a device.
 
 // What blocks on a device stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
-use crate::device::headers::REAL;
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
+use crate::device::headers::{BLOCK_SUM, REAL};
 use crate::error::{Error, accept};
 use crate::linear::operator::count;
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
@@ -13,11 +14,39 @@ use std::ops::Range;
 use std::slice::from_ref;
 use std::sync::Arc;
 
-pub(crate) const SOURCE: KernelSource = KernelSource {
+const SOURCE: KernelSource = KernelSource {
     name: "blocks.cu",
     text: include_str!("../../../kernels/linear/blocks.cu"),
-    headers: &[REAL],
+    headers: &[REAL, BLOCK_SUM],
 };
+
+// Kernels of blocks
+kernels! {
+    /// Kernels of blocks between places of longer vectors.
+    pub(crate) struct BlockKernels in SOURCE {
+        /// Sums of parts of A x.
+        sum_parts: SumParts<T> {
+            matrix: [T], x: [T], columns: [i32], sums: [T], width: usize, n: usize,
+        }
+        /// Adds sums of parts at the rows of y.
+        add_rows: AddRows<T> {
+            sums: [T], y: [T], rows: [i32], count: usize, parts: usize, begin: bool, n: usize,
+        }
+        /// Adds Aᵀ x at the columns of y.
+        add_columns: AddColumns<T> {
+            matrix: [T], x: [T], rows: [i32], base: [T], y: [T], columns: [i32], count: usize, width: usize,
+            begin: bool, minus: bool, from: usize, to: usize,
+        }
+        /// Solves for a few unknowns.
+        solve_few: SolveFew<T> {
+            inverse: [T], sums: [T], x: [T], rows: [i32], left: [T], y: [T], count: usize, parts: usize, n: usize,
+        }
+        /// Takes numbers from their places.
+        take: Take<T> { x: [T], places: [i32], to: [T], count: usize }
+        /// Puts numbers at their places.
+        put: Put<T> { from: [T], y: [T], places: [i32], count: usize, begin: bool, n: usize }
+    }
+}
 
 /// Threads in a block, as the kernels have it.
 const THREADS: usize = 256;
@@ -43,7 +72,7 @@ pub(crate) struct FewRows<T> {
     pub(crate) parts: usize,
     /// How many vectors stand one behind the other.
     pub(crate) vectors: usize,
-    kernels: [Kernel; 3],
+    pub(crate) kernels: BlockKernels<T>,
 }
 
 // Steps of a few rows
@@ -64,7 +93,6 @@ impl<T: Real> FewRows<T> {
         accept(places == shape, "places of a matrix", places, &format!("{shape:?}, its shape"))?;
         gpu.refuse_beyond_memory((matrix.len() * size_of::<T>()) as u64, "a matrix of a few rows")?;
         let elements: Vec<T> = matrix.iter().map(|&element| T::of(element)).collect();
-        let program = gpu.program::<T>(&SOURCE, &[])?;
         let parts = shape.1.div_ceil(PART).max(1);
         Ok(Self {
             matrix: gpu.upload(&elements)?,
@@ -74,11 +102,7 @@ impl<T: Real> FewRows<T> {
             sums: gpu.zeros(vectors * shape.0 * parts)?,
             parts,
             vectors,
-            kernels: [
-                program.kernel("sum_parts")?,
-                program.kernel("add_rows")?,
-                program.kernel("add_columns")?,
-            ],
+            kernels: BlockKernels::load(gpu, &[])?,
             gpu: gpu.clone(),
         })
     }
@@ -86,22 +110,33 @@ impl<T: Real> FewRows<T> {
     /// The sums of parts of A x for the numbers of x at the columns.
     pub(crate) fn sum(&self, x: &Buffer<T>) -> Result<(), Error> {
         let (rows, width) = self.shape;
-        let arguments = [&self.matrix, x].map(Argument::from);
-        let sizes = [width, x.len() / self.vectors].map(Argument::from);
-        let rest = [(&self.columns).into(), (&self.sums).into(), sizes[0], sizes[1]];
+        let arguments = SumParts {
+            matrix: self.matrix.view(..),
+            x: x.view(..),
+            columns: self.columns.view(..),
+            sums: self.sums.view(..),
+            width,
+            n: x.len() / self.vectors,
+        };
         let block = width.next_multiple_of(32).min(THREADS);
         let shape = Shape::over(self.parts * block, block, [rows, self.vectors]);
-        self.gpu.launch(&self.kernels[0], shape, &[&arguments[..], &rest].concat())
+        self.gpu.launch(&self.kernels.sum_parts, shape, arguments)
     }
 
     /// Puts A x at the rows of y, or adds it unless it is to `begin`.
     pub(crate) fn add_rows(&self, begin: bool, [x, y]: [&Buffer<T>; 2]) -> Result<(), Error> {
         self.sum(x)?;
-        let numbers = [self.shape.0, self.parts, usize::from(begin), y.len() / self.vectors];
-        let numbers = numbers.map(Argument::from);
-        let arguments = [(&self.sums).into(), y.into(), (&self.rows).into()];
+        let arguments = AddRows {
+            sums: self.sums.view(..),
+            y: y.view(..),
+            rows: self.rows.view(..),
+            count: self.shape.0,
+            parts: self.parts,
+            begin,
+            n: y.len() / self.vectors,
+        };
         let shape = Shape::over(self.shape.0, THREADS, [1, self.vectors]);
-        self.gpu.launch(&self.kernels[1], shape, &[&arguments[..], &numbers].concat())
+        self.gpu.launch(&self.kernels.add_rows, shape, arguments)
     }
     // Multiply the columns of a few rows
     /// Puts at the columns of y those of `base` and Aᵀ x, `begin`ning with nothing in place of the base, or `minus` Aᵀ x.
@@ -111,13 +146,14 @@ impl<T: Real> FewRows<T> {
         [x, base, y]: [&Buffer<T>; 3],
     ) -> Result<(), Error> {
         let (count, width) = self.shape;
-        let lengths = [x, y].map(|vectors| Argument::from(vectors.len() / self.vectors));
-        let flags = [count, width, usize::from(begin), usize::from(minus)].map(Argument::from);
-        let [matrix, rows, columns] =
-            [(&self.matrix).into(), (&self.rows).into(), (&self.columns).into()];
-        let arguments = [matrix, x.into(), rows, base.into(), y.into(), columns];
+        let [from, to] = [x, y].map(|vectors| vectors.len() / self.vectors);
+        let (matrix, rows) = (self.matrix.view(..), self.rows.view(..));
+        let [x, base, y] = [x, base, y].map(|vectors| vectors.view(..));
+        let columns = self.columns.view(..);
+        let arguments =
+            AddColumns { matrix, x, rows, base, y, columns, count, width, begin, minus, from, to };
         let shape = Shape::over(width, THREADS, [1, self.vectors]);
-        self.gpu.launch(&self.kernels[2], shape, &[&arguments[..], &flags, &lengths].concat())
+        self.gpu.launch(&self.kernels.add_columns, shape, arguments)
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -128,7 +164,7 @@ impl<T: Real> FewRows<T> {
 
 // An operator beside others
 /// An operator whose vectors go in at places of a longer vector.
-struct Beside<T> {
+struct EmbeddedOperator<T> {
     operator: Arc<dyn DeviceOperator<T>>,
     places: Buffer<i32>,
     taken: Buffer<T>,
@@ -136,7 +172,7 @@ struct Beside<T> {
 
 /// A term of operators side by side.
 enum Term<T> {
-    Operator(Beside<T>),
+    Operator(EmbeddedOperator<T>),
     /// The transpose of a few rows, which are the numbers that go in.
     Few(FewRows<T>),
 }
@@ -156,7 +192,7 @@ pub(crate) struct SideBySideGpu<T> {
     terms: Vec<Term<T>>,
     sum: Buffer<T>,
     all: Buffer<i32>,
-    kernels: [Kernel; 2],
+    kernels: BlockKernels<T>,
 }
 
 impl<T: Real> SideBySideGpu<T> {
@@ -186,12 +222,15 @@ impl<T: Real> SideBySideGpu<T> {
                         &format!("{expected:?}"),
                     )?;
                     let taken = gpu.zeros(operator.columns())?;
-                    Term::Operator(Beside { operator, places: upload(gpu, &places)?, taken })
+                    Term::Operator(EmbeddedOperator {
+                        operator,
+                        places: upload(gpu, &places)?,
+                        taken,
+                    })
                 }
             });
         }
-        let program = gpu.program::<T>(&SOURCE, &[])?;
-        let kernels = [program.kernel("take")?, program.kernel("put")?];
+        let kernels = BlockKernels::load(gpu, &[])?;
         let (sum, all) = (gpu.zeros(rows)?, upload(gpu, from_ref(&(0..rows)))?);
         Ok(Self { gpu: gpu.clone(), shape: (rows, columns), terms, sum, all, kernels })
     }
@@ -203,15 +242,16 @@ impl<T: Real> SideBySideGpu<T> {
         [from, y]: [&Buffer<T>; 2],
         places: &Buffer<i32>,
     ) -> Result<(), Error> {
-        let numbers = [places.len(), usize::from(begin), y.len()].map(Argument::from);
-        let arguments = [&[from.into(), y.into(), places.into()], &numbers[..]].concat();
-        self.gpu.launch(&self.kernels[1], Shape::over(places.len(), THREADS, [1, 1]), &arguments)
+        let ([from, y], count) = ([from, y].map(|vector| vector.view(..)), places.len());
+        let arguments = Put { from, y, places: places.view(..), count, begin, n: y.len() };
+        self.gpu.launch(&self.kernels.put, Shape::over(count, THREADS, [1, 1]), arguments)
     }
 
-    fn take(&self, x: &Buffer<T>, beside: &Beside<T>) -> Result<(), Error> {
-        let (places, taken) = (&beside.places, &beside.taken);
-        let arguments = [x.into(), places.into(), taken.into(), Argument::from(places.len())];
-        self.gpu.launch(&self.kernels[0], Shape::over(places.len(), THREADS, [1, 1]), &arguments)
+    fn take(&self, x: &Buffer<T>, beside: &EmbeddedOperator<T>) -> Result<(), Error> {
+        let (places, to) = (beside.places.view(..), beside.taken.view(..));
+        let count = places.len();
+        let arguments = Take { x: x.view(..), places, to, count };
+        self.gpu.launch(&self.kernels.take, Shape::over(count, THREADS, [1, 1]), arguments)
     }
 }
 
@@ -279,7 +319,7 @@ pub(crate) struct RowsAtPlaces<T> {
     gpu: Gpu,
     table: Buffer<T>,
     places: Buffer<i32>,
-    kernel: Kernel,
+    kernels: BlockKernels<T>,
 }
 
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))]
@@ -300,18 +340,18 @@ impl<T: Real> RowsAtPlaces<T> {
         gpu.refuse_beyond_memory((length * size_of::<T>()) as u64, "a table of rows")?;
         let mut values: Vec<T> = table.iter().map(|&value| T::of(value)).collect();
         values.resize(length, T::zero());
-        let kernel = gpu.program::<T>(&SOURCE, &[])?.kernel("put")?;
+        let kernels = BlockKernels::load(gpu, &[])?;
         let (table, places) = (gpu.upload(&values)?, upload(gpu, places)?);
-        Ok(Self { gpu: gpu.clone(), table, places, kernel })
+        Ok(Self { gpu: gpu.clone(), table, places, kernels })
     }
 
     /// Puts the rows from `first` on, one into each of so many vectors that stand one behind the other in y.
     pub(crate) fn put(&self, first: usize, vectors: usize, y: &Buffer<T>) -> Result<(), Error> {
         let count = self.places.len();
         let from = self.table.view(first * count..);
-        let numbers = [count, 1, y.len() / vectors].map(Argument::from);
-        let arguments = [&[from.into(), y.into(), (&self.places).into()], &numbers[..]].concat();
-        self.gpu.launch(&self.kernel, Shape::over(count, THREADS, [1, vectors]), &arguments)
+        let (places, n) = (self.places.view(..), y.len() / vectors);
+        let arguments = Put { from, y: y.view(..), places, count, begin: true, n };
+        self.gpu.launch(&self.kernels.put, Shape::over(count, THREADS, [1, vectors]), arguments)
     }
 }
 
@@ -320,7 +360,7 @@ impl<T: Real> RowsAtPlaces<T> {
 mod tests {
     use super::*;
     use crate::device::gpu::test_backends;
-    use crate::linear::blocks::{Block, Blocks};
+    use crate::linear::blocks::{Blocks, OperatorBlock};
     use crate::linear::matrix::{Dense, gpu::MatrixGpu};
     use crate::linear::operator::gpu::OnHost;
     use crate::linear::operator::{Operator, battery};
@@ -335,7 +375,7 @@ mod tests {
         };
         let matrices = [random(3, 1), random(2, 2), random(4, 3)];
         let places = [vec![1..3, 7..8], vec![0..1, 8..9], vec![3..5, 5..7]];
-        let block = |k: usize| Block {
+        let block = |k: usize| OperatorBlock {
             operator: Arc::new(Dense::new(matrices[k].clone())) as Arc<dyn Operator<f64>>,
             transposed: false,
             rows: vec![0..1, 1..rows],

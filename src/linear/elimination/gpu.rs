@@ -2,9 +2,9 @@
 //! A few unknowns eliminated beside many, on a device.
 
 // What the elimination on a device stands on
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape};
+use crate::device::gpu::{Buffer, Gpu, Shape};
 use crate::error::{Error, accept};
-use crate::linear::blocks::gpu::{FewRows, SOURCE};
+use crate::linear::blocks::gpu::{FewRows, SolveFew};
 use crate::linear::elimination::{check, invert, weighed};
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::numerics::real::Real;
@@ -26,7 +26,6 @@ pub(crate) struct EliminationGpu<T> {
     /// Room for the few, and for a vector of all.
     left: Buffer<T>,
     known: Buffer<T>,
-    solve: Kernel,
 }
 
 /// The most unknowns that one block of a device eliminates.
@@ -59,7 +58,6 @@ impl<T: Real> EliminationGpu<T> {
             zeros: gpu.zeros(small.len())?,
             left: gpu.zeros(vectors * small.nrows())?,
             known: gpu.zeros(inverse.rows())?,
-            solve: gpu.program::<T>(&SOURCE, &[])?.kernel("solve_few")?,
             inverse,
         })
     }
@@ -73,12 +71,20 @@ impl<T: Real> EliminationGpu<T> {
     ) -> Result<(), Error> {
         let few = &self.between;
         let count = self.left.len() / few.vectors;
-        let (sums, rows) = ((&few.sums).into(), (&few.rows).into());
-        let arguments = [matrix.into(), sums, x.into(), rows, (&self.left).into(), y.into()];
-        let numbers = [count, parts, x.len() / few.vectors].map(Argument::from);
+        let arguments = SolveFew {
+            inverse: matrix.view(..),
+            sums: few.sums.view(..),
+            x: x.view(..),
+            rows: few.rows.view(..),
+            left: self.left.view(..),
+            y: y.view(..),
+            count,
+            parts,
+            n: x.len() / few.vectors,
+        };
         let threads = count.next_multiple_of(32);
         let shape = Shape::over(threads, threads, [1, few.vectors]);
-        self.gpu().launch(&self.solve, shape, &[&arguments[..], &numbers].concat())
+        self.gpu().launch(&few.kernels.solve_few, shape, arguments)
     }
 }
 

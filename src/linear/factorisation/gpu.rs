@@ -3,7 +3,8 @@
 
 // What factorisations on a device stand on
 use super::{NotPositive, kept};
-use crate::device::gpu::{Buffer, BufferView, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -15,6 +16,14 @@ const SOURCE: KernelSource = KernelSource {
     text: include_str!("../../../kernels/linear/scale.cu"),
     headers: &[REAL],
 };
+
+kernels! {
+    /// Kernel of factorisations.
+    struct ScaleKernels in SOURCE {
+        /// Multiplies each row of a matrix by its factor.
+        scale_rows: ScaleRows<T> { matrix: [T], factors: [T], n: usize }
+    }
+}
 
 // Copy large matrices piece by piece
 /// Numbers that are rounded and copied at a time.
@@ -159,10 +168,10 @@ impl<T: Real> EigenGpu<T> {
             .iter()
             .map(|&value| if value > 0.0 { T::of(1.0 / value.sqrt()) } else { T::zero() });
         let factors = gpu.upload(&roots.collect::<Vec<T>>())?;
-        let kernel: Kernel = gpu.program::<T>(&SOURCE, &[])?.kernel("scale_rows")?;
-        let arguments = [(&vectors).into(), (&factors).into(), width.into()];
+        let kernels = ScaleKernels::load(gpu, &[])?;
+        let arguments = ScaleRows { matrix: vectors.view(..), factors: factors.view(..), n: width };
         let shape = Shape { grid: [values.len(), 1, 1], block: 256, shared: 0 };
-        gpu.launch(&kernel, shape, &arguments)?;
+        gpu.launch(&kernels.scale_rows, shape, arguments)?;
         Ok(Self { gpu: gpu.clone(), vectors, values, kept, width })
     }
 

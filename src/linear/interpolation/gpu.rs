@@ -1,7 +1,8 @@
 // Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Interpolation of layers' wavefronts to the pupil's grid, on a device.
 
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::{Error, Invalid, accept};
 use crate::linear::interpolation::ToPupil;
@@ -14,6 +15,27 @@ const SOURCE: KernelSource = KernelSource {
     text: include_str!("../../../kernels/linear/layers.cu"),
     headers: &[REAL],
 };
+
+kernels! {
+    /// Kernels of the interpolation of layers to the pupil.
+    struct LayerKernels in SOURCE {
+        /// Interpolates the wavefronts of layers at the points of the pupil.
+        gather_layers: GatherLayers<T> {
+            wavefronts: [T], pupil: [T], layers: [i32] as "Layer", first: [i32], weights: [T],
+            count: usize, points: usize, targets: usize,
+        }
+        /// Its transpose.
+        scatter_layers: ScatterLayers<T> {
+            pupil: [T], wavefronts: [T], layers: [i32] as "Layer", first: [i32], weights: [T],
+            points: usize, targets: usize,
+        }
+        /// Its transpose for pupils that are 1 at one point.
+        scatter_points: ScatterPoints<T> {
+            mean: [T], wavefronts: [T], layers: [i32] as "Layer", first: [i32], weights: [T],
+            from: usize, points: usize, targets: usize, length: usize,
+        }
+    }
+}
 
 /// Threads in a block.
 const THREADS: usize = 128;
@@ -29,8 +51,7 @@ pub struct LayersGpu<T> {
     targets: usize,
     points: usize,
     sizes: Vec<usize>,
-    kernels: [Kernel; 2],
-    one_by_one: Kernel,
+    kernels: LayerKernels<T>,
 }
 
 // Place layers and stencils on a device
@@ -60,13 +81,11 @@ impl<T: Real> LayersGpu<T> {
             }
         }
         // Put the stencils on the device
-        let program = gpu.program::<T>(&SOURCE, &[("WIDTH", width)])?;
         Ok(Self {
             layers: gpu.upload(&table)?,
             first: gpu.upload(&first)?,
             weights: gpu.upload(&weights)?,
-            kernels: [program.kernel("gather_layers")?, program.kernel("scatter_layers")?],
-            one_by_one: program.kernel("scatter_points")?,
+            kernels: LayerKernels::load(gpu, &[("WIDTH", width)])?,
             sizes: layers.iter().map(|layer| layer.layer_points).collect(),
             gpu: gpu.clone(),
             targets,
@@ -74,21 +93,11 @@ impl<T: Real> LayersGpu<T> {
         })
     }
 
-    // Launch over the points of layers or pupil
-    fn launch(&self, transposed: bool, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
-        let (rows, columns) = (self.rows(), self.columns());
-        let shape = if transposed { (columns, rows) } else { (rows, columns) };
-        check_lengths(x, y, shape)?;
+    // Launch over the points of the layers
+    /// A thread for each point of the largest layer, and so many blocks of them along z.
+    fn over_layers(&self, fields: usize) -> Shape {
         let largest = self.sizes.iter().max().map_or(0, |size| self.targets * size * size);
-        let shape = match transposed {
-            false => Shape::over(rows, THREADS, [1, 1]),
-            true => Shape::over(largest, THREADS, [self.sizes.len(), 1]),
-        };
-        let tables = [(&self.layers).into(), (&self.first).into(), (&self.weights).into()];
-        let sizes = [self.sizes.len(), self.points, self.targets].map(Argument::from);
-        let sizes = &sizes[usize::from(transposed)..];
-        let arguments = [&[x.into(), y.into()], &tables[..], sizes].concat();
-        self.gpu.launch(&self.kernels[usize::from(transposed)], shape, &arguments)
+        Shape::over(largest, THREADS, [self.sizes.len(), fields])
     }
 }
 
@@ -105,13 +114,20 @@ impl<T: Real> LayersGpu<T> {
         first: usize,
         fields: &Buffer<T>,
     ) -> Result<(), Error> {
-        let (length, tables) = (self.columns(), [&self.layers, &self.first].map(Argument::from));
-        let largest = self.sizes.iter().max().map_or(0, |size| self.targets * size * size);
-        let shape = Shape::over(largest, THREADS, [self.sizes.len(), fields.len() / length]);
-        let sizes = [first, self.points, self.targets, length].map(Argument::from);
-        let [layers, stencils] = tables;
-        let buffers = [mean.into(), fields.into(), layers, stencils, (&self.weights).into()];
-        self.gpu.launch(&self.one_by_one, shape, &[&buffers[..], &sizes].concat())
+        let length = self.columns();
+        let arguments = ScatterPoints {
+            mean: mean.view(..),
+            wavefronts: fields.view(..),
+            layers: self.layers.view(..),
+            first: self.first.view(..),
+            weights: self.weights.view(..),
+            from: first,
+            points: self.points,
+            targets: self.targets,
+            length,
+        };
+        let shape = self.over_layers(fields.len() / length);
+        self.gpu.launch(&self.kernels.scatter_points, shape, arguments)
     }
 }
 
@@ -130,11 +146,34 @@ impl<T: Real> DeviceOperator<T> for LayersGpu<T> {
     }
 
     fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
-        self.launch(false, x, y)
+        let rows = self.rows();
+        check_lengths(x, y, (rows, self.columns()))?;
+        let arguments = GatherLayers {
+            wavefronts: x.view(..),
+            pupil: y.view(..),
+            layers: self.layers.view(..),
+            first: self.first.view(..),
+            weights: self.weights.view(..),
+            count: self.sizes.len(),
+            points: self.points,
+            targets: self.targets,
+        };
+        let shape = Shape::over(rows, THREADS, [1, 1]);
+        self.gpu.launch(&self.kernels.gather_layers, shape, arguments)
     }
 
     fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
-        self.launch(true, x, y)
+        check_lengths(x, y, (self.columns(), self.rows()))?;
+        let arguments = ScatterLayers {
+            pupil: x.view(..),
+            wavefronts: y.view(..),
+            layers: self.layers.view(..),
+            first: self.first.view(..),
+            weights: self.weights.view(..),
+            points: self.points,
+            targets: self.targets,
+        };
+        self.gpu.launch(&self.kernels.scatter_layers, self.over_layers(1), arguments)
     }
 
     fn bytes(&self) -> u64 {

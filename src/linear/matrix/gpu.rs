@@ -1,7 +1,8 @@
 // Tangled from book/src/matrix-gpu.md: edit there, or here and run cargo tangle stitch.
 //! A dense matrix as an operator on a device.
 
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
@@ -14,6 +15,18 @@ const SOURCE: KernelSource = KernelSource {
     headers: &[REAL],
 };
 
+kernels! {
+    /// Kernels of a dense matrix.
+    struct MatrixKernels in SOURCE {
+        /// y = A x.
+        multiply_rows: MultiplyRows<T> { matrix: [T], x: [T], y: [T], rows: usize, columns: usize }
+        /// y = Aᵀ x.
+        multiply_columns: MultiplyColumns<T> {
+            matrix: [T], x: [T], y: [T], rows: usize, columns: usize,
+        }
+    }
+}
+
 /// Threads in a block.
 const THREADS: usize = 256;
 
@@ -23,8 +36,7 @@ pub struct MatrixGpu<T> {
     gpu: Gpu,
     elements: Buffer<T>,
     shape: (usize, usize),
-    by_rows: Kernel,
-    by_columns: Kernel,
+    kernels: MatrixKernels<T>,
 }
 
 // Copy a matrix to a device
@@ -36,13 +48,11 @@ impl<T: Real> MatrixGpu<T> {
     pub fn new(gpu: &Gpu, matrix: ArrayView2<f64>) -> Result<Self, Error> {
         let bytes = (matrix.len() * size_of::<T>()) as u64;
         gpu.refuse_beyond_memory(bytes, "a dense matrix")?;
-        let program = gpu.program::<T>(&SOURCE, &[])?;
         let elements: Vec<T> = matrix.iter().map(|&element| T::of(element)).collect();
         Ok(Self {
             elements: gpu.upload(&elements)?,
             shape: matrix.dim(),
-            by_rows: program.kernel("multiply_rows")?,
-            by_columns: program.kernel("multiply_columns")?,
+            kernels: MatrixKernels::load(gpu, &[])?,
             gpu: gpu.clone(),
         })
     }
@@ -69,28 +79,20 @@ impl<T: Real> DeviceOperator<T> for MatrixGpu<T> {
 
     fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         check_lengths(x, y, self.shape)?;
-        self.launch(&self.by_rows, 32 * self.shape.0, x, y)
+        let (rows, columns) = self.shape;
+        let [matrix, x, y] = [&self.elements, x, y].map(|buffer| buffer.view(..));
+        let arguments = MultiplyRows { matrix, x, y, rows, columns };
+        let shape = Shape::over(32 * rows, THREADS, [1, 1]);
+        self.gpu.launch(&self.kernels.multiply_rows, shape, arguments)
     }
 
     fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         check_lengths(x, y, (self.shape.1, self.shape.0))?;
-        self.launch(&self.by_columns, self.shape.1, x, y)
-    }
-}
-
-// Launch a product with a matrix
-impl<T: Real> MatrixGpu<T> {
-    fn launch(
-        &self,
-        kernel: &Kernel,
-        threads: usize,
-        x: &Buffer<T>,
-        y: &Buffer<T>,
-    ) -> Result<(), Error> {
         let (rows, columns) = self.shape;
-        let arguments = [&self.elements, x, y].map(Argument::from);
-        let arguments = [&arguments[..], &[rows, columns].map(Argument::from)].concat();
-        self.gpu.launch(kernel, Shape::over(threads, THREADS, [1, 1]), &arguments)
+        let [matrix, x, y] = [&self.elements, x, y].map(|buffer| buffer.view(..));
+        let arguments = MultiplyColumns { matrix, x, y, rows, columns };
+        let shape = Shape::over(columns, THREADS, [1, 1]);
+        self.gpu.launch(&self.kernels.multiply_columns, shape, arguments)
     }
 }
 

@@ -4,7 +4,8 @@
 pub(crate) mod modes;
 
 // What operators on a device stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::{Error, Invalid, accept};
 use crate::linear::operator::{Operator, Pairs, vectors};
@@ -130,12 +131,21 @@ const PAIRS: KernelSource = KernelSource {
     headers: &[REAL],
 };
 
+// Kernel of elements in pairs
+kernels! {
+    /// Kernel of elements in pairs.
+    struct PairKernels in PAIRS {
+        /// Adds elements in pairs times x to y.
+        add_pairs: AddPairs<T> { x: [T], y: [T], partners: [i32], elements: [T], rows: usize }
+    }
+}
+
 /// A square operator and elements in pairs, added up.
 pub struct WithPairsGpu<T> {
     operator: Arc<dyn DeviceOperator<T>>,
     partners: Buffer<i32>,
     elements: Buffer<T>,
-    kernel: Kernel,
+    kernels: PairKernels<T>,
 }
 
 impl<T: Real> WithPairsGpu<T> {
@@ -148,22 +158,18 @@ impl<T: Real> WithPairsGpu<T> {
         let gpu = operator.gpu();
         let partners: Vec<i32> = pairs.partners().iter().map(|&partner| partner as i32).collect();
         let elements: Vec<T> = pairs.elements().iter().map(|&element| T::of(element)).collect();
-        let kernel = gpu.program::<T>(&PAIRS, &[])?.kernel("add_pairs")?;
+        let kernels = PairKernels::load(gpu, &[])?;
         let (partners, elements) = (gpu.upload(&partners)?, gpu.upload(&elements)?);
-        Ok(Self { operator, partners, elements, kernel })
+        Ok(Self { operator, partners, elements, kernels })
     }
 
     // Add elements in pairs
     fn add(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         let rows = self.elements.len();
-        let arguments = [
-            x.into(),
-            y.into(),
-            (&self.partners).into(),
-            (&self.elements).into(),
-            Argument::from(rows),
-        ];
-        self.gpu().launch(&self.kernel, Shape::over(rows, 256, [1, x.len() / rows]), &arguments)
+        let shape = Shape::over(rows, 256, [1, x.len() / rows]);
+        let (partners, elements) = (self.partners.view(..), self.elements.view(..));
+        let arguments = AddPairs { x: x.view(..), y: y.view(..), partners, elements, rows };
+        self.gpu().launch(&self.kernels.add_pairs, shape, arguments)
     }
 }
 impl<T: Real> DeviceOperator<T> for WithPairsGpu<T> {

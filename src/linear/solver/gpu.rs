@@ -2,7 +2,8 @@
 //! Conjugate gradients and MINRES on a device, without the host in their loop.
 
 // What solving on a device stands on
-use crate::device::gpu::{Argument, Buffer, Graph, Header, Kernel, KernelSource, Program, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, Graph, Header, Kernel, KernelArguments, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::{Error, Invalid, accept, positive};
 use crate::linear::operator::gpu::DeviceOperator;
@@ -15,6 +16,62 @@ const SOURCE: KernelSource = KernelSource {
     text: include_str!("../../../kernels/linear/solver.cu"),
     headers: &[REAL, HEADER],
 };
+
+// Kernels of a solver
+kernels! {
+    /// Kernels of iterative solvers, by one method or another.
+    pub(crate) struct SolverKernels in SOURCE {
+        /// Queues the sums a·z and w·z in all blocks but the last, and the judgement in that.
+        look: Look<T> {
+            now: [f64] as "State", next: [f64] as "State", squares: [f64], a: [T], z: [T], w: [T],
+            parts: [f64], blocks: usize, n: usize,
+        }
+        /// Parts of the sum a·z.
+        along: Along<T> { a: [T], z: [T], parts: [f64], blocks: usize, n: usize }
+        /// The residual at the start of a sweep, and its square.
+        open_sweep: OpenSweep<T> {
+            b: [T], product: [T], r: [T], squares: [f64], blocks: usize, n: usize,
+        }
+        /// The state at the start of a sweep.
+        begin_sweep: BeginSweep {
+            now: [f64] as "State", next: [f64] as "State", squares: [f64], blocks: usize, first: bool,
+            tolerance: f64, limit: f64, epsilon: f64,
+        }
+        /// A step of conjugate gradients.
+        step_along: StepAlong<T> {
+            now: [f64] as "State", next: [f64] as "State", parts: [f64], z: [T], w: [T], p: [T], s: [T],
+            x: [T], r: [T], squares: [f64], blocks: usize, n: usize,
+        }
+        /// The states of systems side by side at their start.
+        begin_systems: BeginSystems<T> {
+            now: [f64] as "State", next: [f64] as "State", squares: [f64], asked: [f64], least: f64,
+            limit: f64, r: [T], x: [T], product: [T], blocks: usize, n: usize,
+        }
+        /// Products of right-hand sides with a few vectors.
+        multiply_few: MultiplyFew<T> { r: [T], few: [T], products: [f64], n: usize }
+        // Kernels of minimum residuals
+        /// Parts of the sum u·z of a vector and its preconditioned twin.
+        measure: Measure<T> {
+            now: [f64] as "State", u: [T], z_next: [T], parts: [f64], blocks: usize, n: usize,
+        }
+        /// The first vectors of Lanczos.
+        start_lanczos: StartLanczos<T> {
+            now: [f64] as "State", next: [f64] as "State", parts: [f64], r: [T], z_next: [T], v: [T],
+            v_last: [T], z: [T], d: [T], d_last: [T], blocks: usize, n: usize,
+        }
+        /// Makes a product orthogonal to the last two vectors of Lanczos.
+        orthogonalise: Orthogonalise<T> {
+            now: [f64] as "State", next: [f64] as "State", parts: [f64], v: [T], v_last: [T], u: [T],
+            squares: [f64], blocks: usize, n: usize,
+        }
+        /// Rotates the last column of the tridiagonal matrix, and takes a step.
+        turn_column: TurnColumn<T> {
+            now: [f64] as "State", next: [f64] as "State", parts: [f64], u: [T], z_next: [T], v: [T],
+            v_last: [T], z: [T], d: [T], d_last: [T], x: [T], r: [T], squares: [f64], blocks: usize,
+            n: usize,
+        }
+    }
+}
 
 // Solver for kernels that include it
 /// The state of a solution, and what kernels do with it.
@@ -35,7 +92,7 @@ const HISTORY: usize = 512;
 
 // What a method launches
 /// What a method launches, where methods differ.
-pub(crate) trait Method<T>: Send + Sync {
+pub(crate) trait SolverMethod<T>: Send + Sync {
     /// Its name to the user.
     fn solver(&self) -> Solver;
 
@@ -53,7 +110,7 @@ pub(crate) trait Method<T>: Send + Sync {
 /// Solves A x = b on a device for one operator, as [`Solver::solve`] does on the processor.
 pub struct SolverGpu<T> {
     work: SolverWorkspace<T>,
-    method: Box<dyn Method<T>>,
+    method: Box<dyn SolverMethod<T>>,
     /// One iteration, and [`MANY`] of them.
     graphs: [Graph; 2],
     /// Iterations that the last solution took.
@@ -92,8 +149,8 @@ impl<T: Real> SolverGpu<T> {
             Solver::Minres => Lanczos::<T>::VECTORS,
         };
         let work = SolverWorkspace::of_systems(a, own + usize::from(preconditioner.is_some()), 1)?;
-        let preconditioner = Preconditioner::new(&work, preconditioner)?;
-        let method: Box<dyn Method<T>> = match solver {
+        let preconditioner = PlacedPreconditioner::new(&work, preconditioner)?;
+        let method: Box<dyn SolverMethod<T>> = match solver {
             Solver::ConjugateGradients => Box::new(Descent::new(&work, preconditioner)?),
             Solver::Minres => Box::new(Lanczos::new(&work, preconditioner)?),
         };
@@ -102,7 +159,10 @@ impl<T: Real> SolverGpu<T> {
 
     // Record the iterations of a method
     /// A solver by a method, whose iterations are recorded here.
-    pub(crate) fn of(work: SolverWorkspace<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
+    pub(crate) fn of(
+        work: SolverWorkspace<T>,
+        method: Box<dyn SolverMethod<T>>,
+    ) -> Result<Self, Error> {
         method.iterate(&work)?;
         let gpu = work.a.gpu();
         let one = gpu.record(|| method.iterate(&work))?;
@@ -122,8 +182,9 @@ impl<T: Real> SolverGpu<T> {
     pub fn along(&self, b: &Buffer<T>) -> Result<f64, Error> {
         let work = &self.work;
         accept(b.len() == work.x.len(), "length of a vector", b.len(), "that of the solution")?;
-        let buffers = [b.into(), (&work.x).into(), (&work.parts).into()];
-        work.over_all(&work.along, &[&buffers])?;
+        let [a, z] = [b, &work.x].map(|vector| vector.view(..));
+        let (parts, blocks, n) = (work.parts.view(..), work.blocks, work.length());
+        work.over_all(&work.kernels.along, Along { a, z, parts, blocks, n })?;
         Ok(work.parts.read()?[..work.blocks].iter().sum())
     }
 
@@ -239,7 +300,7 @@ impl<T: Real> SolverGpu<T> {
         ahead: usize,
         b: &Buffer<T>,
         history: &mut Vec<f64>,
-    ) -> Result<Report, Error> {
+    ) -> Result<SolverStatus, Error> {
         let (work, ahead) = (&self.work, ahead.min(HISTORY - 1));
         let [one, many] = &self.graphs;
         (0..ahead / MANY).try_for_each(|_| work.a.gpu().replay(many))?;
@@ -247,7 +308,7 @@ impl<T: Real> SolverGpu<T> {
         self.method.judge(work)?;
         let mut numbers = [0.0; SCALARS + HISTORY];
         work.states[1].read_into(&mut numbers)?;
-        let report = Report::new(&numbers);
+        let report = SolverStatus::new(&numbers);
         let new = history.len()..=report.iterations;
         let new = new.map(|k| numbers[SCALARS + k % HISTORY]);
         history.extend(new.filter(|residual| residual.is_finite()));
@@ -256,7 +317,7 @@ impl<T: Real> SolverGpu<T> {
     }
 
     // Refuse what broke on the device
-    fn refuse(&self, report: &Report, b: &Buffer<T>) -> Result<(), Error> {
+    fn refuse(&self, report: &SolverStatus, b: &Buffer<T>) -> Result<(), Error> {
         let ((fault, value), solver) = (report.fault, self.method.solver());
         let at = report.iterations + 1;
         let positive = |operator, name| solver.positive(value, (operator, name), at).map(|_| ());
@@ -308,7 +369,7 @@ pub(crate) const SIZES: [(&str, usize); 2] = [("SCALARS", SCALARS), ("HISTORY", 
 
 // Report of the device
 /// What the host wants to know of a state.
-struct Report {
+struct SolverStatus {
     iterations: usize,
     done: bool,
     /// What broke, and its value.
@@ -322,7 +383,7 @@ struct Report {
     target: f64,
 }
 
-impl Report {
+impl SolverStatus {
     fn new(numbers: &[f64; SCALARS + HISTORY]) -> Self {
         let [iterations, done, fault, value, start, residual, norm, target, ..] = *numbers;
         let (iterations, fault) = (iterations as usize, (fault as usize, value));
@@ -357,11 +418,7 @@ pub(crate) struct SolverWorkspace<T> {
     pub(crate) blocks: usize,
     pub(crate) threads: usize,
     pub(crate) systems: usize,
-    pub(crate) program: Program,
-    look: Kernel,
-    along: Kernel,
-    open: Kernel,
-    begin: Kernel,
+    pub(crate) kernels: SolverKernels<T>,
 }
 
 // Work that all methods share
@@ -377,7 +434,7 @@ impl<T: Real> SolverWorkspace<T> {
         let (gpu, n) = (a.gpu().clone(), a.rows());
         let bytes = ((3 + vectors) * n * size_of::<T>() + (64 << 10)) as u64;
         gpu.refuse_beyond_memory(bytes, "the vectors of the solver")?;
-        let program = gpu.program::<T>(&SOURCE, &SIZES)?;
+        let kernels = SolverKernels::load(&gpu, &SIZES)?;
         let threads = (n / systems).next_multiple_of(32).min(THREADS);
         let blocks = (n / systems).div_ceil(THREADS).min(THREADS);
         Ok(Self {
@@ -387,15 +444,11 @@ impl<T: Real> SolverWorkspace<T> {
             states: [gpu.zeros(systems * SCALARS)?, gpu.zeros(systems * SCALARS + HISTORY)?],
             squares: gpu.zeros(3 * blocks * systems)?,
             parts: gpu.zeros(2 * blocks * systems)?,
-            look: program.kernel("look")?,
-            along: program.kernel("along")?,
-            open: program.kernel("open_sweep")?,
-            begin: program.kernel("begin_sweep")?,
             a,
             blocks,
             threads,
             systems,
-            program,
+            kernels,
         })
     }
 
@@ -411,25 +464,28 @@ impl<T: Real> SolverWorkspace<T> {
     }
 
     // Queue a launch over all numbers
-    /// Queues a kernel with these buffers, and with the number of blocks and of elements after them.
-    fn queue(&self, kernel: &Kernel, blocks: usize, buffers: &[Argument]) -> Result<(), Error> {
-        let shape = Shape { grid: [blocks, 1, self.systems], block: self.threads, shared: 0 };
-        let sizes = [self.blocks.into(), self.length().into()];
-        self.a.gpu().launch(kernel, shape, &[buffers, &sizes].concat())
+    /// So many blocks for each system.
+    fn shape(&self, blocks: usize) -> Shape {
+        Shape { grid: [blocks, 1, self.systems], block: self.threads, shared: 0 }
     }
 
     /// Queues a kernel that works on all numbers.
-    fn over_all(&self, kernel: &Kernel, buffers: &[&[Argument]]) -> Result<(), Error> {
-        self.queue(kernel, self.blocks, &buffers.concat())
+    fn over_all<A: KernelArguments>(
+        &self,
+        kernel: &Kernel<A::Kernel>,
+        arguments: A,
+    ) -> Result<(), Error> {
+        self.a.gpu().launch(kernel, self.shape(self.blocks), arguments)
     }
 
     /// Queues the sums a·z and w·z in all blocks but the last, and the judgement in that.
-    fn look(&self, blocks: usize, [a, z, w]: [&Buffer<T>; 3]) -> Result<(), Error> {
-        let [now, next] = &self.states;
-        let numbers = [now, next, &self.squares].map(Argument::from);
-        let vectors = [a, z, w].map(Argument::from);
-        let arguments = [&numbers[..], &vectors, &[(&self.parts).into()]].concat();
-        self.queue(&self.look, blocks, &arguments)
+    fn look(&self, blocks: usize, vectors: [&Buffer<T>; 3]) -> Result<(), Error> {
+        let [a, z, w] = vectors.map(|vector| vector.view(..));
+        let [now, next] = self.states.each_ref().map(|state| state.view(..));
+        let (squares, parts) = (self.squares.view(..), self.parts.view(..));
+        let arguments =
+            Look { now, next, squares, a, z, w, parts, blocks: self.blocks, n: self.length() };
+        self.a.gpu().launch(&self.kernels.look, self.shape(blocks), arguments)
     }
 
     // Sum and judge
@@ -454,23 +510,24 @@ impl<T: Real> SolverWorkspace<T> {
     }
     /// Queues the start of a sweep, the first one or another, from the product with the solution so far.
     fn begin(&self, b: &Buffer<T>, first: bool, stop: &Stop) -> Result<(), Error> {
-        let vectors = [b, &self.product, &self.r].map(Argument::from);
-        self.over_all(&self.open, &[&vectors, &[(&self.squares).into()]])?;
-        let [now, next] = &self.states;
-        let numbers = [now, next, &self.squares].map(Argument::from);
-        let counts = [self.blocks, usize::from(first)].map(Argument::from);
+        let [b, product, r] = [b, &self.product, &self.r].map(|vector| vector.view(..));
+        let (squares, blocks, n) = (self.squares.view(..), self.blocks, self.length());
+        let open = OpenSweep { b, product, r, squares, blocks, n };
+        self.over_all(&self.kernels.open_sweep, open)?;
+        let [now, next] = self.states.each_ref().map(|state| state.view(..));
         let epsilon = if size_of::<T>() == 8 { f64::EPSILON } else { f64::from(f32::EPSILON) };
-        let limits = [stop.tolerance, stop.iterations as f64, epsilon].map(Argument::from);
+        let (tolerance, limit) = (stop.tolerance, stop.iterations as f64);
+        let begin = BeginSweep { now, next, squares, blocks, first, tolerance, limit, epsilon };
         let shape = Shape { grid: [1; 3], block: self.threads, shared: 0 };
-        self.a.gpu().launch(&self.begin, shape, &[&numbers[..], &counts, &limits].concat())
+        self.a.gpu().launch(&self.kernels.begin_sweep, shape, begin)
     }
 }
 
 // Product of a preconditioner on a device
 /// P with the place of its products, or nothing where P is the identity.
-struct Preconditioner<T>(Option<(Arc<dyn DeviceOperator<T>>, Buffer<T>)>);
+struct PlacedPreconditioner<T>(Option<(Arc<dyn DeviceOperator<T>>, Buffer<T>)>);
 
-impl<T: Real> Preconditioner<T> {
+impl<T: Real> PlacedPreconditioner<T> {
     fn new(
         work: &SolverWorkspace<T>,
         p: Option<Arc<dyn DeviceOperator<T>>>,
@@ -490,23 +547,24 @@ impl<T: Real> Preconditioner<T> {
 
 // Conjugate gradients on a device
 struct Descent<T> {
-    preconditioner: Preconditioner<T>,
+    preconditioner: PlacedPreconditioner<T>,
     p: Buffer<T>,
     s: Buffer<T>,
-    step: Kernel,
 }
 
 impl<T: Real> Descent<T> {
     const VECTORS: usize = 2;
 
-    fn new(work: &SolverWorkspace<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
-        let step = work.program.kernel("step_along")?;
-        Ok(Self { preconditioner, p: work.vector()?, s: work.vector()?, step })
+    fn new(
+        work: &SolverWorkspace<T>,
+        preconditioner: PlacedPreconditioner<T>,
+    ) -> Result<Self, Error> {
+        Ok(Self { preconditioner, p: work.vector()?, s: work.vector()? })
     }
 }
 
 // Iterate by conjugate gradients
-impl<T: Real> Method<T> for Descent<T> {
+impl<T: Real> SolverMethod<T> for Descent<T> {
     fn solver(&self) -> Solver {
         Solver::ConjugateGradients
     }
@@ -521,10 +579,21 @@ impl<T: Real> Method<T> for Descent<T> {
         let z = self.preconditioner.apply(&work.r)?;
         work.a.apply(z, &work.product)?;
         work.sum([&work.r, z, &work.product])?;
-        let [first, second] = work.states.each_ref().map(Argument::from);
-        let vectors = [z, &work.product, &self.p, &self.s, &work.x, &work.r].map(Argument::from);
-        let (parts, squares) = ((&work.parts).into(), (&work.squares).into());
-        work.over_all(&self.step, &[&[second, first, parts], &vectors, &[squares]])
+        let arguments = StepAlong {
+            now: work.states[1].view(..),
+            next: work.states[0].view(..),
+            parts: work.parts.view(..),
+            z: z.view(..),
+            w: work.product.view(..),
+            p: self.p.view(..),
+            s: self.s.view(..),
+            x: work.x.view(..),
+            r: work.r.view(..),
+            squares: work.squares.view(..),
+            blocks: work.blocks,
+            n: work.length(),
+        };
+        work.over_all(&work.kernels.step_along, arguments)
     }
 
     fn judge(&self, work: &SolverWorkspace<T>) -> Result<(), Error> {
@@ -533,7 +602,7 @@ impl<T: Real> Method<T> for Descent<T> {
 }
 
 /// Room for systems, and the method that works there.
-pub(crate) type WithMethod<T> = (SolverWorkspace<T>, Box<dyn Method<T>>);
+pub(crate) type WithMethod<T> = (SolverWorkspace<T>, Box<dyn SolverMethod<T>>);
 
 /// Room for systems side by side with a preconditioner, and this method for them.
 pub(crate) fn descent<T: Real>(
@@ -543,31 +612,30 @@ pub(crate) fn descent<T: Real>(
 ) -> Result<WithMethod<T>, Error> {
     check_shapes(a.as_ref(), Some(preconditioner.as_ref()))?;
     let work = SolverWorkspace::of_systems(a, Descent::<T>::VECTORS + 1, systems)?;
-    let preconditioner = Preconditioner::new(&work, Some(preconditioner))?;
+    let preconditioner = PlacedPreconditioner::new(&work, Some(preconditioner))?;
     let method = Box::new(Descent::new(&work, preconditioner)?);
     Ok((work, method))
 }
 
 // Minimum residuals on a device
 struct Lanczos<T> {
-    preconditioner: Preconditioner<T>,
+    preconditioner: PlacedPreconditioner<T>,
     z: Buffer<T>,
     v: [Buffer<T>; 2],
     d: [Buffer<T>; 2],
     third: Buffer<f64>,
     lengths: Buffer<f64>,
-    measure: Kernel,
-    start: Kernel,
-    orthogonalise: Kernel,
-    turn: Kernel,
 }
 
 impl<T: Real> Lanczos<T> {
     const VECTORS: usize = 5;
 
     // Make room for the vectors of Lanczos
-    fn new(work: &SolverWorkspace<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
-        let (gpu, program) = (work.a.gpu(), &work.program);
+    fn new(
+        work: &SolverWorkspace<T>,
+        preconditioner: PlacedPreconditioner<T>,
+    ) -> Result<Self, Error> {
+        let gpu = work.a.gpu();
         Ok(Self {
             preconditioner,
             z: work.vector()?,
@@ -575,10 +643,6 @@ impl<T: Real> Lanczos<T> {
             d: [work.vector()?, work.vector()?],
             third: gpu.zeros(SCALARS)?,
             lengths: gpu.zeros(work.blocks)?,
-            measure: program.kernel("measure")?,
-            start: program.kernel("start_lanczos")?,
-            orthogonalise: program.kernel("orthogonalise")?,
-            turn: program.kernel("turn_column")?,
         })
     }
 
@@ -590,13 +654,15 @@ impl<T: Real> Lanczos<T> {
         state: &Buffer<f64>,
         pair: [&Buffer<T>; 2],
     ) -> Result<(), Error> {
-        let lengths = (&self.lengths).into();
-        work.over_all(&self.measure, &[&[state.into()], &pair.map(Argument::from), &[lengths]])
+        let [u, z_next] = pair.map(|vector| vector.view(..));
+        let (now, parts) = (state.view(..), self.lengths.view(..));
+        let arguments = Measure { now, u, z_next, parts, blocks: work.blocks, n: work.length() };
+        work.over_all(&work.kernels.measure, arguments)
     }
 }
 
 // Iterate by minimum residuals
-impl<T: Real> Method<T> for Lanczos<T> {
+impl<T: Real> SolverMethod<T> for Lanczos<T> {
     fn solver(&self) -> Solver {
         Solver::Minres
     }
@@ -606,28 +672,63 @@ impl<T: Real> Method<T> for Lanczos<T> {
         let next = self.preconditioner.apply(&work.r)?;
         let [first, second] = &work.states;
         self.measure(work, second, [&work.r, next])?;
-        let ([v, v_last], [d, d_last]) = (&self.v, &self.d);
-        let vectors = [&work.r, next, v, v_last, &self.z, d, d_last].map(Argument::from);
-        let numbers = [second, first, &self.lengths].map(Argument::from);
-        work.over_all(&self.start, &[&numbers, &vectors])
+        let arguments = StartLanczos {
+            now: second.view(..),
+            next: first.view(..),
+            parts: self.lengths.view(..),
+            r: work.r.view(..),
+            z_next: next.view(..),
+            v: self.v[0].view(..),
+            v_last: self.v[1].view(..),
+            z: self.z.view(..),
+            d: self.d[0].view(..),
+            d_last: self.d[1].view(..),
+            blocks: work.blocks,
+            n: work.length(),
+        };
+        work.over_all(&work.kernels.start_lanczos, arguments)
     }
 
     // Queue one iteration of minimum residuals
     fn iterate(&self, work: &SolverWorkspace<T>) -> Result<(), Error> {
-        let (z, u, [v, v_last], [d, d_last]) = (&self.z, &work.product, &self.v, &self.d);
-        let [first, second] = &work.states;
+        let (z, u) = (&self.z, &work.product);
         work.a.apply(z, u)?;
         work.sum([z, z, u])?;
-        let numbers = [second, &self.third, &work.parts].map(Argument::from);
-        let vectors = [v, v_last, u].map(Argument::from);
-        work.over_all(&self.orthogonalise, &[&numbers, &vectors, &[(&self.lengths).into()]])?;
+        let arguments = Orthogonalise {
+            now: work.states[1].view(..),
+            next: self.third.view(..),
+            parts: work.parts.view(..),
+            v: self.v[0].view(..),
+            v_last: self.v[1].view(..),
+            u: u.view(..),
+            squares: self.lengths.view(..),
+            blocks: work.blocks,
+            n: work.length(),
+        };
+        work.over_all(&work.kernels.orthogonalise, arguments)?;
         let next = self.preconditioner.apply(u)?;
         if self.preconditioner.0.is_some() {
             self.measure(work, &self.third, [u, next])?;
         }
-        let numbers = [&self.third, first, &self.lengths].map(Argument::from);
-        let vectors = [u, next, v, v_last, z, d, d_last, &work.x, &work.r].map(Argument::from);
-        work.over_all(&self.turn, &[&numbers, &vectors, &[(&work.squares).into()]])
+        // Queue the rotation of the last column
+        let arguments = TurnColumn {
+            now: self.third.view(..),
+            next: work.states[0].view(..),
+            parts: self.lengths.view(..),
+            u: u.view(..),
+            z_next: next.view(..),
+            v: self.v[0].view(..),
+            v_last: self.v[1].view(..),
+            z: z.view(..),
+            d: self.d[0].view(..),
+            d_last: self.d[1].view(..),
+            x: work.x.view(..),
+            r: work.r.view(..),
+            squares: work.squares.view(..),
+            blocks: work.blocks,
+            n: work.length(),
+        };
+        work.over_all(&work.kernels.turn_column, arguments)
     }
 
     fn judge(&self, work: &SolverWorkspace<T>) -> Result<(), Error> {

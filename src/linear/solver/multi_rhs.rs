@@ -85,7 +85,7 @@ fn aims(
     before: &mut Vec<f64>,
     (stop, epsilon): (&Stop, f64),
 ) -> Result<Vec<Option<f64>>, Error> {
-    let residual = |(row, norm): (Row, &f64)| {
+    let residual = |(row, norm): (VectorRow, &f64)| {
         if *norm > 0.0 { row.dot(&row).sqrt() / norm } else { 0.0 }
     };
     let residuals: Vec<f64> = left.outer_iter().zip(norms).map(residual).collect();
@@ -116,11 +116,11 @@ pub(crate) struct Step {
 }
 
 /// Whether a row is done, by its number and its last step.
-type Rule<'r> = dyn FnMut(usize, Step) -> bool + 'r;
+type StoppingRule<'r> = dyn FnMut(usize, Step) -> bool + 'r;
 
 impl MultiRhs<'_> {
     /// Runs conjugate gradients for these rows from their residuals, until the rule calls each of them done.
-    fn sweep(&mut self, mut rows: Vec<usize>, is_done: &mut Rule) -> Result<(), Error> {
+    fn sweep(&mut self, mut rows: Vec<usize>, is_done: &mut StoppingRule) -> Result<(), Error> {
         let (n, many) = (self.a.rows(), rows.len());
         let mut r: Vec<f64> = rows.iter().flat_map(|&k| self.left.row(k).to_vec()).collect();
         let [mut x, mut z, mut product] = [(); 3].map(|()| vec![0.0; many * n]);
@@ -200,8 +200,8 @@ pub(crate) struct ExplainedVariance {
 }
 
 impl ExplainedVariance {
-    /// What a device tells.
-    pub(crate) fn told(variance: f64, rest: f64, iterations: usize) -> Self {
+    /// One with these values, as a device computes them.
+    pub(crate) fn new(variance: f64, rest: f64, iterations: usize) -> Self {
         Self { variance, rest, iterations, ..Self::default() }
     }
 
@@ -244,7 +244,7 @@ pub(crate) fn explain_together(
     run.find_residuals(&b);
     // Count what the first guess explains
     let rows = b.outer_iter().zip(run.left.outer_iter()).zip(run.x.outer_iter());
-    let begin = |((b, left), x): ((Row, Row), Row)| {
+    let begin = |((b, left), x): ((VectorRow, VectorRow), VectorRow)| {
         let variance = b.iter().zip(&left).zip(&x).map(|((b, left), x)| (b + left) * x).sum();
         ExplainedVariance { variance, ..ExplainedVariance::default() }
     };
@@ -262,7 +262,7 @@ pub(crate) fn explain_together(
     Ok((found, run.x))
 }
 
-type Row<'a> = ndarray::ArrayView1<'a, f64>;
+type VectorRow<'a> = ndarray::ArrayView1<'a, f64>;
 
 // Refuse what is not explained
 impl ExplainedVariance {

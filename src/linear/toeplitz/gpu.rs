@@ -10,7 +10,7 @@ pub(crate) mod transforms;
 use crate::device::gpu::{Buffer, Gpu};
 use crate::error::{Error, Invalid};
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
-use crate::linear::toeplitz::gpu::lattices::Matrix;
+use crate::linear::toeplitz::gpu::lattices::ProductMatrix;
 use crate::linear::toeplitz::gpu::plain_sum::PlainSum;
 use crate::linear::toeplitz::gpu::transforms::{Around, Choices, Passes};
 use crate::linear::toeplitz::{Block, Parts};
@@ -31,14 +31,14 @@ pub(crate) struct Tuning {
 }
 
 /// A product in one of its forms.
-pub(crate) enum Product<T> {
+pub(crate) enum ToeplitzProduct<T> {
     Plain(Box<PlainSum<T>>),
     Transforms(Arc<Passes<T>>),
 }
 
-impl<T: Real> Product<T> {
+impl<T: Real> ToeplitzProduct<T> {
     // Choose the form of a product
-    pub(crate) fn new(matrix: &Matrix, tuning: Tuning) -> Result<Self, Error> {
+    pub(crate) fn new(matrix: &ProductMatrix, tuning: Tuning) -> Result<Self, Error> {
         let terms = matrix.terms.len() * (matrix.points.from * matrix.points.to).pow(2);
         let small = terms <= MOST_DIRECT && PlainSum::<T>::fits(matrix);
         Ok(match tuning.direct.unwrap_or(small) {
@@ -82,7 +82,7 @@ impl<T: Real> Product<T> {
 /// Eqs. [two real rows](https://lenslet.github.io/lenslet/transforms-gpu.html#eq-two-real-rows) and [three radices](https://lenslet.github.io/lenslet/short-transforms.html#eq-three-radices).
 pub struct BlockToeplitzGpu<T> {
     gpu: Gpu,
-    product: Product<T>,
+    product: ToeplitzProduct<T>,
     diagonal: Option<Arc<Buffer<T>>>,
     rows: usize,
     columns: usize,
@@ -147,8 +147,8 @@ impl<T: Real> BlockToeplitzGpu<T> {
         let vectors = tuning.transforms.vectors.unwrap_or(1);
         let inputs = at.map_or_else(|| left(&parts.inputs), |(_, length)| length);
         let [rows, columns] = [left(&parts.outputs), inputs].map(|n| vectors * n);
-        let matrix = Matrix::new(gpu, parts, symmetric, at.map(|(places, _)| places));
-        let product = Product::new(&matrix, tuning)?;
+        let matrix = ProductMatrix::new(gpu, parts, symmetric, at.map(|(places, _)| places));
+        let product = ToeplitzProduct::new(&matrix, tuning)?;
         Ok(Self { gpu: gpu.clone(), product, diagonal: None, rows, columns, vectors })
     }
 

@@ -2,7 +2,7 @@
 //! Exposures of covariances of strokes on a device.
 
 // What exposures on a device stand on
-use super::{DeviceCamera, ExposureInputs, Strokes, StructureFunctionSource};
+use super::{DeviceCamera, ExposureInputs, StrokeCovariance, StructureFunctionSource};
 use crate::device::Engine;
 use crate::device::gpu::{Buffer, Gpu, Pinned};
 use crate::error::Error;
@@ -28,11 +28,13 @@ impl<T: Real> DeviceCamera for ExposuresGpu<T> {
         self.camera.begin()
     }
 
-    fn add_strokes(&mut self, strokes: &Strokes) -> Result<(), Error> {
+    fn add_strokes(&mut self, strokes: &StrokeCovariance) -> Result<(), Error> {
         let Some(stationary) = &self.stationary else { return Ok(()) };
         match strokes {
-            Strokes::OnDevice(strokes) => stationary.queue(strokes.view(..), &self.structure)?,
-            Strokes::OnHost(strokes) => {
+            StrokeCovariance::OnDevice(strokes) => {
+                stationary.queue(strokes.view(..), &self.structure)?
+            }
+            StrokeCovariance::OnHost(strokes) => {
                 let brought = match self.brought.take() {
                     Some(brought) => brought,
                     None => Brought::new(&self.gpu, strokes.len())?,
@@ -199,13 +201,14 @@ mod tests {
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
                 // Hold exposures of one device to cores
                 let mut made = made(&engine);
-                let there = Strokes::OnDevice(gpu.upload(strokes.as_slice().unwrap()).unwrap());
+                let there =
+                    StrokeCovariance::OnDevice(gpu.upload(strokes.as_slice().unwrap()).unwrap());
                 let alone = made.images_of(&there).unwrap();
                 assert_eq!(alone, made.images(&strokes).unwrap(), "from the host or not");
                 for (alone, wanted) in alone.iter().zip(cores.images(&strokes).unwrap()) {
                     same_image(alone, &wanted, bound);
                 }
-                let of = |strokes| Strokes::OnHost(Cow::Owned(strokes));
+                let of = |strokes| StrokeCovariance::OnHost(Cow::Owned(strokes));
                 let causes =
                     [("one", of(strokes.clone())), ("two", of(0.3 * &strokes.t() + 1e-16))];
                 for whole in [true, false] {
@@ -274,7 +277,7 @@ mod tests {
                 assert_eq!(there.of(bad).unwrap_err().to_string(), refused, "{}", gpu.name());
                 assert_eq!(there.images(bad).unwrap_err().to_string(), refused, "{}", gpu.name());
             }
-            let few = Strokes::OnDevice(gpu.zeros(34 * 34).unwrap());
+            let few = StrokeCovariance::OnDevice(gpu.zeros(34 * 34).unwrap());
             assert!(there.images_of(&few).is_err());
             // A good one is exposed behind those that were refused.
             assert_eq!(there.images(&good).unwrap(), made(&engine).images(&good).unwrap());

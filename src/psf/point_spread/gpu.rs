@@ -3,7 +3,8 @@
 
 // What images on a device stand on
 use super::{Frame, PointSpread, Quarter, waves};
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Pinned, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, Gpu, KernelSource, Pinned, Shape};
 use crate::device::headers::{BLOCK_SUM, REAL};
 use crate::error::{Error, Invalid, accept, length};
 use crate::numerics::real::Real;
@@ -17,11 +18,25 @@ const SOURCE: KernelSource = KernelSource {
     headers: &[REAL, BLOCK_SUM],
 };
 
+kernels! {
+    /// Kernels of a camera.
+    struct CameraKernels in SOURCE {
+        /// Adds a structure function to the total.
+        add_structure: AddStructure<T> {
+            total: [T], rows: [f64], structure: [T], telescope: [T], side: usize,
+        }
+        /// Transfer functions at all wavelengths.
+        pass_light: PassLight<T> {
+            quarters: [T], telescope: [T], total: [T], scales: [T], side: usize,
+        }
+    }
+}
+
 // Camera on a device
 /// A camera behind a telescope, on a device.
 pub(crate) struct CameraGpu<T> {
     gpu: Gpu,
-    kernels: [Kernel; 2],
+    kernels: CameraKernels<T>,
     telescope: Buffer<T>,
     /// What all wavefronts have in common, and that with what was added, m².
     common: Buffer<T>,
@@ -79,15 +94,13 @@ impl<T: Real> CameraGpu<T> {
         let frames = frames(telescope, exposures, pixels)?;
         // Refuse a camera without room
         gpu.refuse_beyond_memory(room::<T>(side, count, exposures.len()), "images")?;
-        let program = gpu.program::<T>(&SOURCE, &[])?;
-        let [add, pass] = ["add_structure", "pass_light"].map(|name| program.kernel(name));
         let of = |map| gpu.upload(&quarter_of::<T>(map, side));
         let scale = |frame: &Frame| T::of(-0.5 * (2.0 * PI / frame.wavelength).powi(2));
         let waves: Vec<T> =
             frames.iter().flat_map(|frame| waves_of(frame, [count, side])).collect();
         Ok(Self {
             gpu: gpu.clone(),
-            kernels: [add?, pass?],
+            kernels: CameraKernels::load(gpu, &[])?,
             telescope: of(telescope.values())?,
             common: of(common)?,
             total: of(common)?,
@@ -139,15 +152,15 @@ impl<T: Real> CameraGpu<T> {
 
     /// Queues: the wavefront has an error with this structure function too, (2, side, side), m².
     pub(crate) fn add(&self, structure: &Buffer<T>) -> Result<(), Error> {
-        let arguments: [Argument; 5] = [
-            (&self.total).into(),
-            (&self.rows).into(),
-            structure.into(),
-            (&self.telescope).into(),
-            self.side.into(),
-        ];
+        let arguments = AddStructure {
+            total: self.total.view(..),
+            rows: self.rows.view(..),
+            structure: structure.view(..),
+            telescope: self.telescope.view(..),
+            side: self.side,
+        };
         let shape = Shape { grid: [self.side, 1, 1], block: 128, shared: 0 };
-        self.gpu.launch(&self.kernels[0], shape, &arguments)
+        self.gpu.launch(&self.kernels.add_structure, shape, arguments)
     }
 
     /// The variance over the pupil, without piston, of what was added last, m².
@@ -166,15 +179,15 @@ impl<T: Real> CameraGpu<T> {
     /// Queues the transfer of the wavefront at all wavelengths.
     pub(crate) fn pass(&self) -> Result<(), Error> {
         let side = self.side;
-        let arguments: [Argument; 5] = [
-            (&self.quarters).into(),
-            (&self.telescope).into(),
-            (&self.total).into(),
-            (&self.scales).into(),
-            side.into(),
-        ];
+        let arguments = PassLight {
+            quarters: self.quarters.view(..),
+            telescope: self.telescope.view(..),
+            total: self.total.view(..),
+            scales: self.scales.view(..),
+            side,
+        };
         let shape = Shape::over(side, 128, [side, self.frames.len()]);
-        self.gpu.launch(&self.kernels[1], shape, &arguments)
+        self.gpu.launch(&self.kernels.pass_light, shape, arguments)
     }
 
     /// Queues W Z Wᵗ for both parts of all wavelengths.

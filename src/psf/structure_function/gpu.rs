@@ -2,9 +2,10 @@
 //! Modes of a mirror on a device: their squares on the pupil, and their power in its frequencies.
 
 // What sums of modes on a device stand on
-use super::{DeviceModes, Felt, Separations, Stationary, Wave, root};
+use super::{DeviceModes, Felt, Harmonic, Separations, Stationary, root};
 use crate::device::Engine;
-use crate::device::gpu::{Argument, Buffer, BufferView, Fft, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, BufferView, Fft, Gpu, KernelSource, Shape};
 use crate::device::headers::{BLOCK_SUM, REAL};
 use crate::error::{Error, accept};
 use crate::linear::factorisation::gpu::upload_rows;
@@ -20,6 +21,23 @@ const SOURCE: KernelSource = KernelSource {
     headers: &[REAL],
 };
 
+kernels! {
+    /// Kernels of the modes of a mirror.
+    struct MirrorModeKernels in SOURCE {
+        /// Sets what is below the diagonal to zero.
+        keep_upper: KeepUpper<T> { matrix: [T], n: usize }
+        /// Modes on the pupil, and the sums of their squares.
+        lay_modes: LayModes<T> {
+            maps: [T], variances: [f64], roots: [T], near: [i32], heights: [T], light: [T], places: [i32],
+            count: usize, width: usize, actuators: usize, first: usize, modes: usize, area: usize,
+        }
+        /// Adds the powers of modes in their frequencies.
+        add_powers: AddPowers<T> {
+            spectra: [Complex<T>] as "Pair", powers: [f64], count: usize, batch: usize,
+        }
+    }
+}
+
 // Modes for either precision
 impl Felt {
     /// Sums on the first device of an engine, if it has one, for so many actuators that the squares feel.
@@ -31,8 +49,8 @@ impl Felt {
     ) -> Result<Option<Box<dyn DeviceModes>>, Error> {
         let Some(gpu) = engine.devices().first() else { return Ok(None) };
         Ok(Some(match engine.precision() {
-            Precision::F64 => Box::new(ModesGpu::<f64>::new(gpu, self, plane, actuators)?),
-            Precision::F32 => Box::new(ModesGpu::<f32>::new(gpu, self, plane, actuators)?),
+            Precision::F64 => Box::new(MirrorModesGpu::<f64>::new(gpu, self, plane, actuators)?),
+            Precision::F32 => Box::new(MirrorModesGpu::<f32>::new(gpu, self, plane, actuators)?),
         }))
     }
 }
@@ -43,9 +61,9 @@ const ROOM: usize = 1 << 31;
 const MOST: usize = 256;
 
 /// What a device needs to sum modes of one mirror on one pupil.
-struct ModesGpu<T> {
+struct MirrorModesGpu<T> {
     gpu: Gpu,
-    kernels: [Kernel; 3],
+    kernels: MirrorModeKernels<T>,
     /// Row and column of each lit square in the pupil, and its place in a map of the plane.
     squares: Vec<[usize; 2]>,
     places: Buffer<i32>,
@@ -64,7 +82,7 @@ struct ModesGpu<T> {
     side: usize,
 }
 
-impl<T: Real> ModesGpu<T> {
+impl<T: Real> MirrorModesGpu<T> {
     // Prepare modes on a device
     fn new(gpu: &Gpu, felt: &Felt, plane: &Plane, actuators: usize) -> Result<Self, Error> {
         let (points, count) = (plane.points(), felt.squares.len());
@@ -84,12 +102,9 @@ impl<T: Real> ModesGpu<T> {
                 heights[k * count + square] = T::of(*height);
             }
         }
-        let program = gpu.program::<T>(&SOURCE, &[])?;
-        let [one, two, three] =
-            ["keep_upper", "lay_modes", "add_powers"].map(|k| program.kernel(k));
         Ok(Self {
             gpu: gpu.clone(),
-            kernels: [one?, two?, three?],
+            kernels: MirrorModeKernels::load(gpu, &[])?,
             squares,
             places: gpu.upload(&places)?,
             light: gpu.upload(&light)?,
@@ -114,41 +129,42 @@ impl<T: Real> ModesGpu<T> {
         variances: &Buffer<f64>,
         powers: &Buffer<f64>,
     ) -> Result<(), Error> {
-        let [_, lay_modes, add_powers] = &self.kernels;
         let (n, modes) = (self.points, roots.len() / self.actuators);
         for first in (0..modes).step_by(self.batch) {
             let here = (modes - first).min(self.batch);
-            let arguments: [Argument; 13] = [
-                (&self.maps).into(),
-                variances.into(),
-                roots.into(),
-                (&self.near).into(),
-                (&self.heights).into(),
-                (&self.light).into(),
-                (&self.places).into(),
-                self.squares.len().into(),
-                self.width.into(),
-                self.actuators.into(),
-                first.into(),
-                here.into(),
-                (n * n).into(),
-            ];
-            self.gpu.launch(lay_modes, Shape::over(self.squares.len(), 128, [1, 1]), &arguments)?;
+            let arguments = LayModes {
+                maps: self.maps.view(..),
+                variances: variances.view(..),
+                roots: roots.view(..),
+                near: self.near.view(..),
+                heights: self.heights.view(..),
+                light: self.light.view(..),
+                places: self.places.view(..),
+                count: self.squares.len(),
+                width: self.width,
+                actuators: self.actuators,
+                first,
+                modes: here,
+                area: n * n,
+            };
+            let shape = Shape::over(self.squares.len(), 128, [1, 1]);
+            self.gpu.launch(&self.kernels.lay_modes, shape, arguments)?;
             self.gpu.transform(&self.fft, &self.maps, &self.spectra)?;
             let frequencies = n * (n / 2 + 1);
-            let arguments: [Argument; 4] =
-                [(&self.spectra).into(), powers.into(), frequencies.into(), here.into()];
-            self.gpu.launch(add_powers, Shape::over(frequencies, 256, [1, 1]), &arguments)?;
+            let (spectra, powers) = (self.spectra.view(..), powers.view(..));
+            let arguments = AddPowers { spectra, powers, count: frequencies, batch: here };
+            let shape = Shape::over(frequencies, 256, [1, 1]);
+            self.gpu.launch(&self.kernels.add_powers, shape, arguments)?;
         }
         Ok(())
     }
 }
 
-impl<T: Real> DeviceModes for ModesGpu<T> {
+impl<T: Real> DeviceModes for MirrorModesGpu<T> {
     // Sum modes on a device
     fn sums(&self, strokes: &Array2<f64>) -> Result<[Array2<f64>; 2], Error> {
         let (n, half) = (self.points, self.points / 2 + 1);
-        let (roots, unit) = roots_on_device::<T>(&self.gpu, &self.kernels[0], strokes)?;
+        let (roots, unit) = roots_on_device(&self.gpu, &self.kernels, strokes)?;
         let variances = self.gpu.zeros::<f64>(self.squares.len())?;
         let powers = self.gpu.zeros::<f64>(n * half)?;
         self.add_batches(&roots, &variances, &powers)?;
@@ -166,7 +182,7 @@ impl<T: Real> DeviceModes for ModesGpu<T> {
 /// that.
 fn roots_on_device<T: Real>(
     gpu: &Gpu,
-    keep_upper: &Kernel,
+    kernels: &MirrorModeKernels<T>,
     strokes: &Array2<f64>,
 ) -> Result<(Buffer<T>, f64), Error> {
     let (n, largest) = (strokes.nrows(), strokes.diag().fold(0.0, |m: f64, v| m.max(*v)));
@@ -176,7 +192,8 @@ fn roots_on_device<T: Real>(
     lifted.diag_mut().mapv_inplace(|value| value + least * largest);
     let matrix = upload_rows::<T>(gpu, &lifted, unit)?;
     if gpu.cholesky(&matrix, n)?.is_none() {
-        gpu.launch(keep_upper, Shape::over(n, 256, [n, 1]), &[(&matrix).into(), n.into()])?;
+        let arguments = KeepUpper { matrix: matrix.view(..), n };
+        gpu.launch(&kernels.keep_upper, Shape::over(n, 256, [n, 1]), arguments)?;
         return Ok((matrix, unit));
     }
     let rows = root(strokes)?.t().as_standard_layout().into_owned();
@@ -190,10 +207,24 @@ const STATIONARY: KernelSource = KernelSource {
     headers: &[REAL, BLOCK_SUM],
 };
 
+kernels! {
+    /// Kernels of stationary strokes.
+    struct StationaryKernels in STATIONARY {
+        /// Means over the pairs of each separation.
+        average_pairs: AveragePairs<T> { means: [T], strokes: [f64], pairs: [i32], starts: [i32] }
+        /// A spectrum from sums and weights.
+        weigh_frequencies: WeighFrequencies<T> {
+            spectrum: [Complex<T>] as "Pair", sums: [T], weights: [T], count: usize,
+        }
+        /// The structure function on quarters of the displacements.
+        lay_structure: LayStructure<T> { structure: [T], covariance: [T], side: usize, n: usize }
+    }
+}
+
 /// Structure functions of one mirror as if strokes were stationary, on a device.
 pub(crate) struct StationaryGpu<T> {
     gpu: Gpu,
-    kernels: [Kernel; 3],
+    kernels: StationaryKernels<T>,
     /// Where pairs lie in a covariance, separation after separation, and where those of each begin.
     pairs: Buffer<i32>,
     starts: Buffer<i32>,
@@ -226,15 +257,12 @@ impl<T: Real> StationaryGpu<T> {
         let numbers = y * x + 2 * (x * half + n * y + y * half) + n * (4 * half + n);
         let bytes = numbers * size_of::<T>() + 4 * (pairs.len() + starts.len());
         gpu.refuse_beyond_memory(bytes as u64, "the structure function of a mirror")?;
-        let program = gpu.program::<T>(&STATIONARY, &[])?;
-        let [one, two, three] =
-            ["average_pairs", "weigh_frequencies", "lay_structure"].map(|k| program.kernel(k));
         let scale = 1.0 / (n * n) as f64;
         let weights: Vec<T> = here.weights.t().iter().map(|weight| T::of(scale * weight)).collect();
         let [along_y, along_x] = waves_on_device(here);
         Ok(Self {
             gpu: gpu.clone(),
-            kernels: [one?, two?, three?],
+            kernels: StationaryKernels::load(gpu, &[])?,
             pairs: gpu.upload(&pairs)?,
             starts: gpu.upload(&starts)?,
             means: gpu.zeros(y * x)?,
@@ -261,30 +289,28 @@ impl<T: Real> StationaryGpu<T> {
         strokes: BufferView<f64>,
         structure: &Buffer<T>,
     ) -> Result<(), Error> {
-        let [average_pairs, weigh_frequencies, lay_structure] = &self.kernels;
         let ([y, x], n, half) = (self.separations, self.points, self.points / 2 + 1);
-        let arguments: [Argument; 4] =
-            [(&self.means).into(), strokes.into(), (&self.pairs).into(), (&self.starts).into()];
-        self.gpu.launch(
-            average_pairs,
-            Shape { grid: [y * x, 1, 1], block: 128, shared: 0 },
-            &arguments,
-        )?;
+        let (pairs, starts) = (self.pairs.view(..), self.starts.view(..));
+        let arguments = AveragePairs { means: self.means.view(..), strokes, pairs, starts };
+        let shape = Shape { grid: [y * x, 1, 1], block: 128, shared: 0 };
+        self.gpu.launch(&self.kernels.average_pairs, shape, arguments)?;
         let factors = [(self.means.view(..), false), (self.waves[0].view(..), false)];
         self.gpu.multiply_matrices(factors, [y, x, 2 * half], &self.once, [T::one(), T::zero()])?;
         let factors = [(self.waves[1].view(..), false), (self.once.view(..), false)];
         self.gpu.multiply_matrices(factors, [n, 2 * y, half], &self.sums, [T::one(), T::zero()])?;
-        let arguments: [Argument; 4] = [
-            (&self.spectrum).into(),
-            (&self.sums).into(),
-            (&self.weights).into(),
-            (n * half).into(),
-        ];
-        self.gpu.launch(weigh_frequencies, Shape::over(n * half, 256, [1, 1]), &arguments)?;
+        let arguments = WeighFrequencies {
+            spectrum: self.spectrum.view(..),
+            sums: self.sums.view(..),
+            weights: self.weights.view(..),
+            count: n * half,
+        };
+        let shape = Shape::over(n * half, 256, [1, 1]);
+        self.gpu.launch(&self.kernels.weigh_frequencies, shape, arguments)?;
         self.gpu.transform(&self.fft, &self.spectrum, &self.covariance)?;
-        let arguments: [Argument; 4] =
-            [structure.into(), (&self.covariance).into(), self.side.into(), n.into()];
-        self.gpu.launch(lay_structure, Shape::over(self.side, 128, [self.side, 1]), &arguments)
+        let (structure, covariance) = (structure.view(..), self.covariance.view(..));
+        let arguments = LayStructure { structure, covariance, side: self.side, n };
+        let shape = Shape::over(self.side, 128, [self.side, 1]);
+        self.gpu.launch(&self.kernels.lay_structure, shape, arguments)
     }
 }
 
@@ -316,7 +342,7 @@ fn by_separation(separations: &Separations) -> Result<(Vec<i32>, Vec<i32>), Erro
 fn waves_on_device<T: Real>(here: &Stationary) -> [Vec<T>; 2] {
     let (n, half) = (here.plane.points(), here.plane.points() / 2 + 1);
     let both = |axis: usize, count: usize| {
-        let of = |wave: Wave| here.separations.waves(axis, [n, count], here.step, wave);
+        let of = |wave: Harmonic| here.separations.waves(axis, [n, count], here.step, wave);
         [of(f64::cos), of(f64::sin)]
     };
     let [cosines, sines] = both(0, n);

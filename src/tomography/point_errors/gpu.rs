@@ -2,11 +2,11 @@
 //! Errors at points on devices.
 
 // What errors at points on devices stand on
-use super::{Answers, Job, PointErrorsPlan, Strip};
+use super::{Answers, Job, PointErrorsPlan, PointStrip};
 use crate::device::gpu::{Buffer, Gpu};
-use crate::device::{Workers, engine::Engine, gather};
+use crate::device::{Workers, engine::Engine, gather, lock};
 use crate::error::Error;
-use crate::estimation::blocks::Measured;
+use crate::estimation::blocks::MeasuredCovariance;
 use crate::estimation::blocks::gpu::{modes_of, systems_on};
 use crate::estimation::circulant::Group;
 use crate::estimation::estimate::gpu::{bytes_needed, stacked};
@@ -23,12 +23,12 @@ use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::linear::toeplitz::gpu::transforms::Choices;
 use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Tuning};
 use crate::numerics::real::{Precision, Real};
-use crate::turbulence::plan::{WavefrontCovariancePlan, WavefrontSlopes};
+use crate::turbulence::plan::{GroupWavefrontSlopes, WavefrontCovariancePlan};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use crate::watch::{Watch, check};
 use ndarray::{Array2, ArrayView2, ArrayView4, Axis, s};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 // Points that a device explains side by side
 /// Points that are explained side by side.
@@ -104,7 +104,7 @@ fn in_precision<T: Real>(
     let explainer = |gpu: &Gpu| Explainer::<T>::new(gpu, job, model, batch, watch).map(Mutex::new);
     let explainers = gpus.iter().map(explainer).collect::<Result<Vec<_>, Error>>()?;
     let found = gather(Workers::devices(&explainers), &strips, watch, |explainer, strip| {
-        let mut explainer = explainer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut explainer = lock(explainer);
         (0..strip.rows).map(|row| explainer.explain(job, strip, row, watch)).collect()
     })?;
     let mut answers = job.answers();
@@ -138,7 +138,7 @@ impl<T: Real> Explainer<T> {
     fn explain(
         &mut self,
         job: &Job,
-        strip: &Strip,
+        strip: &PointStrip,
         row: usize,
         watch: &dyn Watch,
     ) -> Result<(Vec<ExplainedVariance>, Vec<f64>), Error> {
@@ -172,7 +172,7 @@ impl<T: Real> Explainer<T> {
         };
         let (valid, noise) = (&model.valid[..], &model.noise);
         let removed = &model.removed;
-        let measured = Measured { groups: &groups, rectangles, valid, noise, removed };
+        let measured = MeasuredCovariance { groups: &groups, rectangles, valid, noise, removed };
         let (tilts, n) = (job.tilts(), noise.variances.len());
         let unseen = (!model.removed.is_empty())
             .then(|| ModesGpu::new(gpu, [n, batch], &modes_of(&model.removed)));
@@ -334,17 +334,16 @@ fn ways<T: Real>(
             Ok(vec![layered((problem, covariance), &model.valid, &all)?])
         }
         Matrices::Blocks(rectangles, wavefronts) => {
-            let of_set = |(k, wavefront): (usize, &WavefrontSlopes)| {
+            let of_set = |(k, wavefront): (usize, &GroupWavefrontSlopes)| {
                 let (sets, places) = (&rectangles.sets, rectangles.sets.places(k));
                 match wavefront {
-                    WavefrontSlopes::Toeplitz(problem, covariance) => {
+                    GroupWavefrontSlopes::Toeplitz(problem, covariance) => {
                         let at: Vec<usize> = places.into_iter().flatten().collect();
                         layered((problem, covariance), &sets.pick(k, &model.valid), &at)
                     }
-                    WavefrontSlopes::Dense(values) => {
+                    GroupWavefrontSlopes::Dense(values) => {
                         known(gpu, job, values.view(), (&places, batch))
                     }
-                    WavefrontSlopes::Blocks(_) => unreachable!("a set has no sets"),
                 }
             };
             wavefronts.iter().enumerate().map(of_set).collect()

@@ -19,7 +19,7 @@ use ndarray::{Array1, Array2, ArrayView2};
 // Command of some strokes
 /// What strokes are for measurements.
 #[derive(Debug, Clone)]
-pub(crate) struct Command {
+pub(crate) struct StrokeCommand {
     /// K of Eq. [weights first](https://lenslet.github.io/lenslet/many-targets.html#eq-weights-first), (a, n).
     pub(crate) rows: Array2<f64>,
     /// S of Eq. [variance of strokes](https://lenslet.github.io/lenslet/many-targets.html#eq-variance-of-strokes), (a, a).
@@ -27,11 +27,16 @@ pub(crate) struct Command {
 }
 
 /// Strokes as a sum over slopes of targets: numbers of targets with P, (a, m), each.
-pub(crate) type Sum<'s> = Vec<(usize, ArrayView2<'s, f64>)>;
+pub(crate) type StrokeSum<'s> = Vec<(usize, ArrayView2<'s, f64>)>;
 
 impl ReconstructorPlan {
     /// The sum of P C_tm over targets, (a, n), of which the covariances of one are there at a time.
-    fn weighed(&self, sum: &Sum, engine: &Engine, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+    fn weighed(
+        &self,
+        sum: &StrokeSum,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
         let mut all = None::<Array2<f64>>;
         watch.stage(TRUTH, LENSLETS);
         for (t, part) in sum {
@@ -69,10 +74,10 @@ impl ReconstructorPlan {
     /// As for [`run`](Self::run); `Invalid` where the method is by iterations, the truth is later, or sums are of other targets or slopes.
     pub(crate) fn commands(
         &self,
-        sums: &[Sum],
+        sums: &[StrokeSum],
         unit: f64,
         (engine, watch): (&Engine, &dyn Watch),
-    ) -> Result<Vec<Command>, Error> {
+    ) -> Result<Vec<StrokeCommand>, Error> {
         self.check_sums(sums)?;
         if let Some(gpu) = engine.devices().first() {
             return self.commands_on_device(sums, unit, (gpu, engine.precision()), watch);
@@ -88,7 +93,7 @@ impl ReconstructorPlan {
     }
 
     // Refuse sums that cannot be
-    fn check_sums(&self, sums: &[Sum]) -> Result<(), Invalid> {
+    fn check_sums(&self, sums: &[StrokeSum]) -> Result<(), Invalid> {
         let expected = "\"auto\", \"cholesky\" or \"eigen\" where targets share mirrors, as strokes are made of matrices";
         let good = self.method != Inversion::Iterative;
         accept(good, "reconstructor.method", self.method.name(), expected)?;
@@ -105,26 +110,26 @@ impl ReconstructorPlan {
 
 // Matrix of measurements taken apart
 /// C_mm taken apart by either method.
-enum Apart {
+enum FactorisedCovariance {
     Cholesky(Cholesky),
     /// With how many eigenvectors are kept, and the roots of their eigenvalues.
     Eigen(Eigen, usize, Array1<f64>),
 }
 
-impl Apart {
+impl FactorisedCovariance {
     /// The command of the sum of P C_tm, (a, n).
-    fn command(&self, mut rows: Array2<f64>) -> Command {
+    fn command(&self, mut rows: Array2<f64>) -> StrokeCommand {
         match self {
             Self::Cholesky(factor) => {
                 factor.halve(&mut rows);
                 let variance = times_transpose(&rows, &rows);
                 factor.finish(&mut rows);
-                Command { rows, variance }
+                StrokeCommand { rows, variance }
             }
             Self::Eigen(eigen, kept, roots) => {
                 let half = eigen.project(&rows, *kept) / roots;
                 let variance = times_transpose(&half, &half);
-                Command { rows: eigen.expand(&(half / roots)), variance }
+                StrokeCommand { rows: eigen.expand(&(half / roots)), variance }
             }
         }
     }
@@ -133,7 +138,11 @@ impl Apart {
 // Take measurements apart on cores
 impl ReconstructorPlan {
     /// C_mm with its noise, made and taken apart by processors.
-    fn factorised_on_host(&self, engine: &Engine, watch: &dyn Watch) -> Result<Apart, Error> {
+    fn factorised_on_host(
+        &self,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<FactorisedCovariance, Error> {
         watch.stage(MEASUREMENTS, LENSLETS);
         let matrix = measurements_with_noise(&self.system, engine, watch)?;
         watch.stage(FACTOR, "");
@@ -143,9 +152,11 @@ impl ReconstructorPlan {
             let kept = eigen.kept(self.filter_above(f64::EPSILON));
             let values = eigen.values();
             let roots = values[values.len() - kept..].iter().map(|value| value.sqrt()).collect();
-            Apart::Eigen(eigen, kept, roots)
+            FactorisedCovariance::Eigen(eigen, kept, roots)
         } else {
-            Apart::Cholesky(Cholesky::new(matrix).map_err(|error| self.blame(error))?)
+            FactorisedCovariance::Cholesky(
+                Cholesky::new(matrix).map_err(|error| self.blame(error))?,
+            )
         })
     }
 }

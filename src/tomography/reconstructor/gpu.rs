@@ -7,7 +7,8 @@ use super::{
 };
 use crate::device::collective::BlockCyclic;
 use crate::device::engine::Engine;
-use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::linear::factorisation::gpu::{CholeskyGpu, EIGENVECTORS, EigenGpu, WORKING, read_rows};
@@ -195,31 +196,28 @@ impl ReconstructorPlan {
         let covariances = upload(&noise.covariances, 0.0)?;
         let partner = |&k: &usize| noise.partners.get(k).copied().unwrap_or(k) as i32;
         let partners = gpu.upload(&slopes.iter().map(partner).collect::<Vec<i32>>())?;
-        let program = gpu.program::<T>(&NOISE, &[])?;
-        let kernel = program.kernel("add_noise")?;
-        let arguments: [Argument; 6] = [
-            matrix.into(),
-            (&here.there).into(),
-            (&variances).into(),
-            (&partners).into(),
-            (&covariances).into(),
-            count.into(),
-        ];
-        gpu.launch(&kernel, Shape::over(count, 256, [1, 1]), &arguments)?;
+        let (kernels, matrix) = (NoiseKernels::load(gpu, &[])?, matrix.view(..));
+        let arguments = AddNoise {
+            matrix,
+            slopes: here.there.view(..),
+            variances: variances.view(..),
+            partners: partners.view(..),
+            covariances: covariances.view(..),
+            count,
+        };
+        gpu.launch(&kernels.add_noise, Shape::over(count, 256, [1, 1]), arguments)?;
         // Add what slopes have in common
-        let kernel = program.kernel("add_common")?;
         for (slopes, variance) in &noise.common {
             let (columns, variance) = (here.columns(slopes), variance / unit);
-            let arguments: [Argument; 6] = [
-                matrix.into(),
-                count.into(),
-                slopes.start.into(),
-                columns.start.into(),
-                columns.len().into(),
-                variance.into(),
-            ];
-            let shape = Shape { grid: [slopes.len(), 1, 1], block: 256, shared: 0 };
-            gpu.launch(&kernel, shape, &arguments)?;
+            let arguments = AddCommon {
+                matrix,
+                width: count,
+                row: slopes.start,
+                first: columns.start,
+                count: columns.len(),
+                variance,
+            };
+            gpu.launch(&kernels.add_common, Self::a_block_each(slopes.len()), arguments)?;
         }
         Ok(())
     }
@@ -233,32 +231,37 @@ impl ReconstructorPlan {
         matrix: &Buffer<T>,
         sum: &dyn Fn(&Buffer<f64>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (width, program) = (here.slopes.len(), gpu.program::<T>(&NOISE, &[])?);
-        let [along, across, replace] = ["row_products", "column_products", "replace_mode"];
-        let [along, across] = [program.kernel(along)?, program.kernel(across)?];
-        let replace = program.kernel(replace)?;
+        let (width, kernels) = (here.slopes.len(), NoiseKernels::<T>::load(gpu, &[])?);
+        let (slopes, height) = (here.there.view(..), matrix.len() / width);
         for Mode { first, shape } in self.system.removed_modes().iter() {
             let (columns, part) = here.part((*first, shape));
             let own = *first..first + shape.len();
             let (mode, part) = (gpu.upload(shape)?, gpu.upload(&part)?);
             let behind = width - columns.end;
-            let place: [Argument; 3] = [width.into(), columns.start.into(), columns.len().into()];
             // Multiply a matrix by a mode
-            let products = gpu.zeros::<f64>(matrix.len() / width)?;
-            let arguments = [&[matrix.into(), (&part).into()], &place[..], &[(&products).into()]];
-            gpu.launch(&along, Self::a_block_each(own.end), &arguments.concat())?;
+            let products = gpu.zeros::<f64>(height)?;
+            let arguments = RowProducts {
+                rows: matrix.view(..),
+                here: part.view(..),
+                width,
+                first: columns.start,
+                count: columns.len(),
+                products: products.view(..),
+            };
+            gpu.launch(&kernels.row_products, Self::a_block_each(own.end), arguments)?;
             if behind > 0 {
-                let arguments: [Argument; 8] = [
-                    matrix.into(),
-                    (&mode).into(),
-                    (&here.there).into(),
-                    width.into(),
-                    columns.end.into(),
-                    own.start.into(),
-                    own.len().into(),
-                    (&products).into(),
-                ];
-                gpu.launch(&across, Shape::over(behind, 256, [1, 1]), &arguments)?;
+                let arguments = ColumnProducts {
+                    matrix: matrix.view(..),
+                    mode: mode.view(..),
+                    slopes,
+                    width,
+                    start: columns.end,
+                    first: own.start,
+                    count: own.len(),
+                    products: products.view(..),
+                };
+                let shape = Shape::over(behind, 256, [1, 1]);
+                gpu.launch(&kernels.column_products, shape, arguments)?;
             }
             sum(&products)?;
             // Take the mode's own variance
@@ -267,18 +270,18 @@ impl ReconstructorPlan {
             b[own.clone()].iter_mut().zip(shape).for_each(|(g, z)| *g -= variance * z);
             // Replace a mode in a matrix
             let b = gpu.upload(&b)?;
-            let arguments: [Argument; 9] = [
-                matrix.into(),
-                (&mode).into(),
-                (&part).into(),
-                (&b).into(),
-                (&here.there).into(),
-                width.into(),
-                own.start.into(),
-                columns.start.into(),
-                columns.end.into(),
-            ];
-            gpu.launch(&replace, Self::a_block_each(own.end), &arguments)?;
+            let arguments = ReplaceMode {
+                matrix: matrix.view(..),
+                mode: mode.view(..),
+                here: part.view(..),
+                b: b.view(..),
+                slopes,
+                width,
+                first: own.start,
+                start: columns.start,
+                end: columns.end,
+            };
+            gpu.launch(&kernels.replace_mode, Self::a_block_each(own.end), arguments)?;
         }
         Ok(())
     }
@@ -297,19 +300,19 @@ impl ReconstructorPlan {
         rows: &Buffer<T>,
         sum: &dyn Fn(&Buffer<f64>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (width, program) = (here.slopes.len(), gpu.program::<T>(&NOISE, &[])?);
-        let [along, take_out] = ["row_products", "take_out_mode"];
-        let [along, take_out] = [program.kernel(along)?, program.kernel(take_out)?];
-        let height = rows.len() / width;
+        let (width, kernels) = (here.slopes.len(), NoiseKernels::<T>::load(gpu, &[])?);
+        let (height, rows) = (rows.len() / width, rows.view(..));
         for Mode { first, shape } in self.system.removed_modes().iter() {
             let (columns, part) = here.part((*first, shape));
             let (part, shares) = (gpu.upload(&part)?, gpu.zeros::<f64>(height)?);
-            let place: [Argument; 3] = [width.into(), columns.start.into(), columns.len().into()];
-            let arguments = [&[rows.into(), (&part).into()], &place[..], &[(&shares).into()]];
-            gpu.launch(&along, Self::a_block_each(height), &arguments.concat())?;
+            let (first, count) = (columns.start, columns.len());
+            let (here, products) = (part.view(..), shares.view(..));
+            let arguments = RowProducts { rows, here, width, first, count, products };
+            gpu.launch(&kernels.row_products, Self::a_block_each(height), arguments)?;
             sum(&shares)?;
-            let arguments = [&[rows.into(), (&shares).into(), (&part).into()], &place[..]];
-            gpu.launch(&take_out, Self::a_block_each(height), &arguments.concat())?;
+            let shares = shares.view(..);
+            let arguments = TakeOutMode { rows, shares, here, width, first, count };
+            gpu.launch(&kernels.take_out_mode, Self::a_block_each(height), arguments)?;
         }
         Ok(())
     }
@@ -357,14 +360,46 @@ const NOISE: KernelSource = KernelSource {
     headers: &[REAL],
 };
 
+kernels! {
+    /// Kernels of noise and modes in covariances of slopes.
+    struct NoiseKernels in NOISE {
+        /// Adds the noise of slopes.
+        add_noise: AddNoise<T> {
+            matrix: [T], slopes: [i32], variances: [T], partners: [i32], covariances: [T], count: usize,
+        }
+        /// Adds a variance that some slopes have in common.
+        add_common: AddCommon<T> {
+            matrix: [T], width: usize, row: usize, first: usize, count: usize, variance: f64,
+        }
+        /// Products of rows with a mode.
+        row_products: RowProducts<T> {
+            rows: [T], here: [f64], width: usize, first: usize, count: usize, products: [f64],
+        }
+        /// Products of columns with a mode.
+        column_products: ColumnProducts<T> {
+            matrix: [T], mode: [f64], slopes: [i32], width: usize, start: usize, first: usize, count: usize,
+            products: [f64],
+        }
+        /// Replaces a mode by noise.
+        replace_mode: ReplaceMode<T> {
+            matrix: [T], mode: [f64], here: [f64], b: [f64], slopes: [i32], width: usize, first: usize,
+            start: usize, end: usize,
+        }
+        /// Takes a mode out of rows.
+        take_out_mode: TakeOutMode<T> {
+            rows: [T], shares: [f64], here: [f64], width: usize, first: usize, count: usize,
+        }
+    }
+}
+
 // A matrix taken apart on a device
 /// C_mm taken apart by either method.
-pub(super) enum Apart<T> {
+pub(super) enum FactorisedCovarianceGpu<T> {
     Cholesky(CholeskyGpu<T>),
     Eigen(EigenGpu<T>),
 }
 
-impl<T: Real> Apart<T> {
+impl<T: Real> FactorisedCovarianceGpu<T> {
     /// Rows of C_tm divided by half of the matrix.
     fn halve(&self, rows: Buffer<T>) -> Result<Buffer<T>, Error> {
         match self {
@@ -381,7 +416,7 @@ impl ReconstructorPlan {
         to: (&Gpu, f64, &BlockCyclic),
         here: &HostColumns,
         watch: &dyn Watch,
-    ) -> Result<Apart<T>, Error> {
+    ) -> Result<FactorisedCovarianceGpu<T>, Error> {
         let (gpu, n) = (to.0, self.measurements);
         let stars = (&self.system.sensors()[..], &self.system.valid_lenslets()[..]);
         let matrix = self.filled::<T>(to, here, stars, watch)?;
@@ -390,10 +425,10 @@ impl ReconstructorPlan {
         self.replace_modes_on_device(gpu, here, &matrix, &|_| Ok(()))?;
         Ok(if self.method == Inversion::Eigen {
             let filter = self.filter_above(T::epsilon().in_double());
-            Apart::Eigen(EigenGpu::new(gpu, matrix, n, filter)?)
+            FactorisedCovarianceGpu::Eigen(EigenGpu::new(gpu, matrix, n, filter)?)
         } else {
             let factor = CholeskyGpu::new(gpu, matrix, n)?;
-            Apart::Cholesky(factor.map_err(|error| self.blame(error))?)
+            FactorisedCovarianceGpu::Cholesky(factor.map_err(|error| self.blame(error))?)
         })
     }
 }

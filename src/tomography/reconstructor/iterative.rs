@@ -7,7 +7,7 @@ mod gpu;
 use super::{ERROR, Errors, RECONSTRUCTOR, Reconstruction, ReconstructorPlan};
 use crate::device::engine::Engine;
 use crate::error::Error;
-use crate::estimation::blocks::{Measured, with_noise};
+use crate::estimation::blocks::{MeasuredCovariance, with_noise};
 use crate::estimation::circulant::Group;
 use crate::estimation::estimate::{Grouped, PosedGroup, blind, groups};
 use crate::estimation::inversion::{
@@ -69,8 +69,13 @@ impl ReconstructorPlan {
         let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
         let rectangles = rectangles.as_ref();
         let removed = &system.removed_modes();
-        let measured =
-            Measured { groups: &groups, rectangles, valid: &valid, noise: &noise, removed };
+        let measured = MeasuredCovariance {
+            groups: &groups,
+            rectangles,
+            valid: &valid,
+            noise: &noise,
+            removed,
+        };
         watch.stage(TRUTH, "");
         let mut rows = rows_with_measurements(system, engine, watch)?;
         if self.is_delayed() {
@@ -107,7 +112,7 @@ impl ReconstructorPlan {
     /// The solutions for right-hand sides, and their residuals, as rows.
     fn solve_rows(
         &self,
-        measured: &Measured,
+        measured: &MeasuredCovariance,
         rows: &Array2<f64>,
         watch: &dyn Watch,
     ) -> Result<[Array2<f64>; 2], Error> {

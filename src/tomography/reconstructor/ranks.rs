@@ -6,7 +6,8 @@ use super::gpu::{HostColumns, RIDGE};
 use super::{ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::collective::BlockCyclic;
 use crate::device::engine::Engine;
-use crate::device::gpu::{Argument, Buffer, BufferView, Gpu, KernelSource, Shape, rank::Rank};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Shape, rank::Rank};
 use crate::device::headers::REAL;
 use crate::device::rank_group::RankTask;
 use crate::error::{Error, Invalid};
@@ -108,6 +109,16 @@ const CORNER: KernelSource = KernelSource {
     text: include_str!("../../../kernels/tomography/corner.cu"),
     headers: &[REAL],
 };
+
+kernels! {
+    /// Kernel of bordered matrices.
+    struct CornerKernels in CORNER {
+        /// Transposes the corner of a factor.
+        take_corner: TakeCorner<T> {
+            matrix: [T], slopes: [i32], corner: [T], width: usize, from: usize, first: usize, order: usize,
+        }
+    }
+}
 
 // Invert by all ranks
 impl ReconstructorPlan {
@@ -261,11 +272,18 @@ impl ReconstructorPlan {
         let columns = here.columns(&(n..deal.columns()));
         let order = deal.columns() - n;
         let corner = gpu.zeros::<T>(order * order)?;
-        let numbers = [here.slopes.len(), columns.start, n, order].map(Argument::from);
-        let arguments = [matrix.into(), (&here.there).into(), (&corner).into()];
-        let kernel = gpu.program::<T>(&CORNER, &[])?.kernel("take_corner")?;
+        let arguments = TakeCorner {
+            matrix: matrix.view(..),
+            slopes: here.there.view(..),
+            corner: corner.view(..),
+            width: here.slopes.len(),
+            from: columns.start,
+            first: n,
+            order,
+        };
+        let kernels = CornerKernels::load(gpu, &[])?;
         let shape = Shape::over(columns.len(), 256, [order, 1]);
-        gpu.launch(&kernel, shape, &[&arguments[..], &numbers].concat())?;
+        gpu.launch(&kernels.take_corner, shape, arguments)?;
         Ok(corner)
     }
 

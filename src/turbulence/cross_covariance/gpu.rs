@@ -3,11 +3,12 @@
 
 // What the dense kernel stands on
 use super::{
-    RINGS, SeenLayer, Slopes, TurnedAverage, WantedAverage, half_square, numbers_of_tables,
+    RINGS, SensorLayer, Slopes, TurnedAverage, WantedAverage, half_square, numbers_of_tables,
     pairs_of, prepare_averages, rectangle, see_layers, shares, square, wanted_averages,
 };
 use crate::device::collective::BlockCyclic;
-use crate::device::gpu::{self, Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{self, Buffer, Gpu, Header, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Workers, dispatch};
 use crate::error::Error;
@@ -18,7 +19,7 @@ use crate::numerics::quadrature::gauss_legendre;
 use crate::numerics::real::{Precision, Real};
 use crate::turbulence::aligned_footprints::{FootprintAverage, NEAR, REACH};
 use crate::turbulence::direct::slope::gpu::{self as tables, HESSIAN, SlopePlan};
-use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
+use crate::turbulence::phase::gpu::{PHASE, PhaseTablesGpu, RADIAL_TABLE, phase_scales};
 use crate::turbulence::rotated_footprints::{THIN, Turn, TurnedSquares};
 use crate::turbulence::slope::SlopeProblem;
 use crate::watch::{Watch, check};
@@ -32,6 +33,46 @@ pub(crate) const DENSE: KernelSource = KernelSource {
     headers: &[REAL, RADIAL_TABLE, PHASE, HESSIAN, PLACES],
 };
 
+// Kernels of two sensors
+kernels! {
+    /// Kernels of covariances without a Toeplitz form.
+    struct CrossKernels in DENSE {
+        /// Averages of pairs of lenslets that are near each other.
+        near_pairs: NearPairs {
+            views: [SensorPairLayer] as "LayerPair", centres: [f64], first: [i32], across_first: usize, across_second: usize,
+            around: usize, falls: [f64], half_means: [f64], rule: [f64], near: [f64],
+        }
+        /// A block of averages.
+        dense_block: DenseBlock<T> {
+            views: [SensorPairLayer] as "LayerPair", layers: usize, centres: [f64], first: [i32], second: [i32],
+            across_first: usize, across_second: usize, columns: usize, pitch: usize, height: usize,
+            slopes: [T], nodes: [T], around: usize, near: [f64], values: [T],
+        }
+        /// The positions of columns on the panels of their tables.
+        place_columns: PlaceColumns {
+            views: [AlignedPairLayer] as "TableView", centres: [f64], tables: [f64], along: [[f64; 2]] as "PlaceOnPanel",
+        }
+        /// Tables of parallel footprints along lines.
+        lay_lines: LayLines<T> {
+            views: [AlignedPairLayer] as "TableView", centres: [f64], tables: [f64], first_row: usize, lines: [T],
+            length: usize, near_lines: [f64], near_length: usize,
+        }
+        // Kernels of blocks from tables
+        /// A block of parallel footprints from their lines.
+        tabled_block: TabledBlock<T> {
+            views: [AlignedPairLayer] as "TableView", layers: usize, centres: [f64], first: [i32], second: [i32],
+            columns: usize, pitch: usize, height: usize, tables: [f64], along: [[f64; 2]] as "PlaceOnPanel",
+            first_row: usize, line_rows: usize, lines: [T], length: usize, near_lines: [f64],
+            near_length: usize, values: [T],
+        }
+        /// A block of a covariance over displacements.
+        gather_block: GatherBlock<T> {
+            table: [T], lenslets: usize, first: [i32], second: [i32], columns: usize, pitch: usize,
+            height: usize, scale: f64, values: [T],
+        }
+    }
+}
+
 /// Where entries of two lenslets go.
 pub(crate) const PLACES: Header = Header {
     name: "turbulence/places.cuh",
@@ -42,7 +83,7 @@ pub(crate) const PLACES: Header = Header {
 /// Parameters of a layer for two sensors, as the kernel reads them; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct LayerPair {
+struct SensorPairLayer {
     turn: [f64; 4],
     angle: [f64; 2],
     sides: [f64; 2],
@@ -57,10 +98,10 @@ struct LayerPair {
     rules: i32,
 }
 
-impl LayerPair {
+impl SensorPairLayer {
     // Make a layer pair of two sensors
     /// The layer pair of sensors `p` and `q`; appends the nodes of its rules to `nodes`.
-    fn new(layer: &SeenLayer, [p, q]: [usize; 2], nodes: &mut Vec<[f64; 3]>) -> Self {
+    fn new(layer: &SensorLayer, [p, q]: [usize; 2], nodes: &mut Vec<[f64; 3]>) -> Self {
         let (sides, turn) = (layer.sides([p, q]), layer.turn([p, q]));
         let half_width = 0.5 * (sides[0] + sides[1]);
         let Turn { quarters, cos, sin } = turn;
@@ -106,7 +147,7 @@ impl LayerPair {
 /// Parameters of a layer for two sensors with parallel footprints, as the kernels read them; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct TableView {
+struct AlignedPairLayer {
     turn: [f64; 4],
     half_widths: [f64; 2],
     strength: f64,
@@ -119,11 +160,11 @@ struct TableView {
     across: [i32; 2],
 }
 
-impl TableView {
+impl AlignedPairLayer {
     // Make a layer pair with its tables
     /// The layer pair of sensors `p` and `q` by their average, if it has both tables; these begin at index `start` of all numbers.
     fn new(
-        layer: &SeenLayer,
+        layer: &SensorLayer,
         [p, q]: [usize; 2],
         average: &FootprintAverage,
         start: usize,
@@ -156,7 +197,7 @@ impl TableView {
 
 // Pair of sensors on all layers
 /// Two sensors, by their numbers among rows and among columns, with their valid lenslets.
-struct Block<'a> {
+struct SensorPairBlock<'a> {
     sensors: [usize; 2],
     lenslets: [&'a [[usize; 2]]; 2],
     way: BlockSource,
@@ -174,7 +215,7 @@ enum BlockSource {
 
 /// Layer pairs of two sensors with parallel footprints, by tables, and the centres of their lenslets.
 struct Tabled {
-    views: Vec<TableView>,
+    views: Vec<AlignedPairLayer>,
     centres: Vec<f64>,
 }
 
@@ -182,7 +223,7 @@ impl Tabled {
     // Find the tables of two sensors
     /// The layer pairs of two sensors, by their numbers among all, if all layers have tables for them.
     fn new(
-        layers: &[SeenLayer],
+        layers: &[SensorLayer],
         averages: &[Vec<FootprintAverage>],
         sensors: [usize; 2],
     ) -> Option<Self> {
@@ -191,7 +232,7 @@ impl Tabled {
             let mut found = None;
             for average in averages {
                 if layer.turn(sensors).sin == 0.0 && average.is_of(layer.sides(sensors)) {
-                    found = TableView::new(layer, sensors, average, start);
+                    found = AlignedPairLayer::new(layer, sensors, average, start);
                 }
                 start += parts(average).map(<[f64]>::len).sum::<usize>();
             }
@@ -203,7 +244,7 @@ impl Tabled {
 
 /// Layer pairs of two sensors, with the nodes of their rules and the centres of their lenslets.
 struct Averaged {
-    views: Vec<LayerPair>,
+    views: Vec<SensorPairLayer>,
     nodes: Vec<[f64; 3]>,
     centres: Vec<f64>,
     across: [usize; 2],
@@ -214,21 +255,21 @@ struct Averaged {
 impl Averaged {
     // Gather the layer pairs of two sensors
     /// The layer pairs of two sensors, by their numbers among all.
-    fn new(layers: &[SeenLayer], sensors: [usize; 2]) -> Self {
+    fn new(layers: &[SensorLayer], sensors: [usize; 2]) -> Self {
         let mut nodes = Vec::new();
-        let views: Vec<LayerPair> =
-            layers.iter().map(|layer| LayerPair::new(layer, sensors, &mut nodes)).collect();
+        let views: Vec<SensorPairLayer> =
+            layers.iter().map(|layer| SensorPairLayer::new(layer, sensors, &mut nodes)).collect();
         let across = sensors.map(|k| layers[0].footprints[k].centres[0].len());
         let lenslets =
-            |view: &LayerPair| 2.0 * f64::max(view.near[0], view.near[1]) / view.sides[1];
+            |view: &SensorPairLayer| 2.0 * f64::max(view.near[0], view.near[1]) / view.sides[1];
         let most = views.iter().map(lenslets).fold(0.0, f64::max);
         let around = across[1].min(most as usize + 3);
         Self { views, nodes, centres: centres(layers, sensors), across, around }
     }
 }
 /// The centres of two sensors' columns and rows on all layers, as kernels read them; metres.
-fn centres(layers: &[SeenLayer], sensors: [usize; 2]) -> Vec<f64> {
-    let of = |layer: &SeenLayer| sensors.map(|k| layer.footprints[k].centres.concat()).concat();
+fn centres(layers: &[SensorLayer], sensors: [usize; 2]) -> Vec<f64> {
+    let of = |layer: &SensorLayer| sensors.map(|k| layer.footprints[k].centres.concat()).concat();
     layers.iter().flat_map(of).collect()
 }
 /// The tables of an average as they stand one after the other on a device, if it has both.
@@ -245,7 +286,7 @@ struct PosedBlocks<'a> {
     /// What is tabulated on each layer of parallel footprints.
     averages: Vec<Vec<FootprintAverage>>,
     /// All pairs of sensors.
-    blocks: Vec<Block<'a>>,
+    blocks: Vec<SensorPairBlock<'a>>,
 }
 
 impl<'a> PosedBlocks<'a> {
@@ -286,7 +327,7 @@ impl<'a> PosedBlocks<'a> {
                 tabled.unwrap_or_else(|| BlockSource::Averaged(Averaged::new(&layers, pair)))
             };
             let lenslets = [rows.order.lenslets(p), columns.order.lenslets(q)];
-            blocks.push(Block { sensors: [p, q], lenslets, way });
+            blocks.push(SensorPairBlock { sensors: [p, q], lenslets, way });
         }
         Ok(Self { slopes: [rows, columns], shared, averages, blocks })
     }
@@ -294,32 +335,25 @@ impl<'a> PosedBlocks<'a> {
 
 // Tables and kernels of a device
 /// The tables and the kernels on a device.
-struct DeviceTables<T> {
+struct CrossCovarianceTables<T> {
     gpu: Gpu,
-    tables: Arc<PhaseTables<T>>,
+    tables: Arc<PhaseTablesGpu<T>>,
     /// Ten nodes and weights of a panel, four of a strip.
     rule: Buffer<f64>,
     /// Tables of parallel footprints.
     averages: Buffer<f64>,
-    /// Near pairs, a block of averages, and one that is gathered.
-    kernels: [Kernel; 3],
-    /// Columns on their panels, lines, and a block of them.
-    table_kernels: [Kernel; 3],
+    kernels: CrossKernels<T>,
     /// The covariances of each group of which pairs are wanted.
     shared: Vec<Option<SlopePlan<T>>>,
 }
 
-impl<T: Real> DeviceTables<T> {
+impl<T: Real> CrossCovarianceTables<T> {
     fn on(gpu: &Gpu, posed: &PosedBlocks) -> Result<Self, Error> {
         let rules = [10, 4].map(gauss_legendre);
         let numbers: Vec<f64> =
             rules.iter().flat_map(|rule| [&rule.nodes[..], &rule.weights].concat()).collect();
-        let program = gpu.program::<T>(&DENSE, &[])?;
-        let kernel = |name| program.kernel(name);
-        let kernels = [kernel("near_pairs")?, kernel("dense_block")?, kernel("gather_block")?];
-        let table_kernels =
-            [kernel("place_columns")?, kernel("lay_lines")?, kernel("tabled_block")?];
-        let tables = Arc::new(PhaseTables::on(gpu)?);
+        let kernels = CrossKernels::load(gpu, &[])?;
+        let tables = Arc::new(PhaseTablesGpu::on(gpu)?);
         let plan = |(problem, pairs): &(SlopeProblem, Vec<_>)| {
             if pairs.is_empty() {
                 return Ok(None);
@@ -330,12 +364,12 @@ impl<T: Real> DeviceTables<T> {
         };
         let shared = posed.shared.iter().map(plan).collect::<Result<_, Error>>()?;
         let (averages, rule) = (upload_tables(gpu, &posed.averages)?, gpu.upload(&numbers)?);
-        Ok(Self { gpu: gpu.clone(), rule, averages, kernels, table_kernels, shared, tables })
+        Ok(Self { gpu: gpu.clone(), rule, averages, kernels, shared, tables })
     }
 
     // Compute a piece of a block
     /// The covariances (2, rows, 2, columns) of some first lenslets of a block with all second ones.
-    fn compute(&self, block: &Block, rows: &[[usize; 2]]) -> Result<Vec<T>, Error> {
+    fn compute(&self, block: &SensorPairBlock, rows: &[[usize; 2]]) -> Result<Vec<T>, Error> {
         let (height, columns) = (rows.len(), block.lenslets[1].len());
         let values = self.gpu.zeros::<T>(4 * height * columns)?;
         let all = places(block.lenslets[1], |axis, k| Some(axis * columns + k));
@@ -349,7 +383,7 @@ impl<T: Real> DeviceTables<T> {
     /// [`places`].
     fn fill(
         &self,
-        block: &Block,
+        block: &SensorPairBlock,
         (rows, columns): (&[[usize; 2]], &[[i32; 4]]),
         (values, unit): (gpu::BufferView<T>, f64),
         [pitch, height]: [usize; 2],
@@ -371,18 +405,18 @@ impl<T: Real> DeviceTables<T> {
                     .unwrap_or_else(|| unreachable!("a pair of the group is wanted"))
                     .pair(*pair);
                 let shape = Shape::over(columns, 128, [rows.len(), 1]);
-                let arguments: [Argument; 9] = [
-                    table.into(),
-                    (*lenslets).into(),
-                    (&first).into(),
-                    (&second).into(),
-                    columns.into(),
-                    pitch.into(),
-                    height.into(),
-                    unit.recip().into(),
-                    values.into(),
-                ];
-                return gpu.launch(&self.kernels[2], shape, &arguments);
+                let arguments = GatherBlock {
+                    table,
+                    lenslets: *lenslets,
+                    first: first.view(..),
+                    second: second.view(..),
+                    columns,
+                    pitch,
+                    height,
+                    scale: unit.recip(),
+                    values,
+                };
+                return gpu.launch(&self.kernels.gather_block, shape, arguments);
             }
         };
         // Hand two sensors to the device
@@ -399,38 +433,39 @@ impl<T: Real> DeviceTables<T> {
             let count = part.min(rows.len() - start);
             // Launch the kernels of a block
             let lenslets = first.view(2 * start..2 * (start + count));
-            let arguments: [Argument; 10] = [
-                (&views).into(),
-                (&centres).into(),
-                lenslets.into(),
-                across[0].into(),
-                across[1].into(),
-                around.into(),
-                (&self.tables.fall).into(),
-                (&self.tables.half_mean).into(),
-                (&self.rule).into(),
-                (&near).into(),
-            ];
+            let arguments = NearPairs {
+                views: views.view(..),
+                centres: centres.view(..),
+                first: lenslets,
+                across_first: across[0],
+                across_second: across[1],
+                around,
+                falls: self.tables.fall.view(..),
+                half_means: self.tables.half_mean.view(..),
+                rule: self.rule.view(..),
+                near: near.view(..),
+            };
             let shape = Shape { grid: [count, layers, 1], block: 64, shared: 0 };
-            gpu.launch(&self.kernels[0], shape, &arguments)?;
-            let arguments: [Argument; 15] = [
-                (&views).into(),
-                layers.into(),
-                (&centres).into(),
-                lenslets.into(),
-                (&second).into(),
-                across[0].into(),
-                across[1].into(),
-                columns.into(),
-                pitch.into(),
-                height.into(),
-                (&self.tables.slope_over_distance).into(),
-                (&nodes).into(),
-                around.into(),
-                (&near).into(),
-                values.from(start * pitch).into(),
-            ];
-            gpu.launch(&self.kernels[1], Shape::over(columns, 128, [count, 1]), &arguments)?;
+            gpu.launch(&self.kernels.near_pairs, shape, arguments)?;
+            let arguments = DenseBlock {
+                views: views.view(..),
+                layers,
+                centres: centres.view(..),
+                first: lenslets,
+                second: second.view(..),
+                across_first: across[0],
+                across_second: across[1],
+                columns,
+                pitch,
+                height,
+                slopes: self.tables.slope_over_distance.view(..),
+                nodes: nodes.view(..),
+                around,
+                near: near.view(..),
+                values: values.from(start * pitch),
+            };
+            let shape = Shape::over(columns, 128, [count, 1]);
+            gpu.launch(&self.kernels.dense_block, shape, arguments)?;
         }
         Ok(())
     }
@@ -457,10 +492,10 @@ impl<T: Real> DeviceTables<T> {
         views.iter_mut().for_each(|view| view.around = around as i32);
         let (views, centres) = (gpu.upload(&views)?, gpu.upload(&tabled.centres)?);
         let along = gpu.zeros::<[f64; 2]>(layers * across_first * across_second)?;
-        let arguments: [Argument; 4] =
-            [(&views).into(), (&centres).into(), tables.into(), (&along).into()];
+        let (views, centres, tables) = (views.view(..), centres.view(..), tables.view(..));
+        let arguments = PlaceColumns { views, centres, tables, along: along.view(..) };
         let shape = Shape::over(across_first * across_second, 128, [layers, 1]);
-        gpu.launch(&self.table_kernels[0], shape, &arguments)?;
+        gpu.launch(&self.kernels.place_columns, shape, arguments)?;
         // Make room for lines
         let of_row = [layers * across_second * length, layers * around * near_length];
         let bytes = of_row[0] * size_of::<T>() + of_row[1] * size_of::<f64>();
@@ -474,38 +509,40 @@ impl<T: Real> DeviceTables<T> {
                 rows[start..].partition_point(|lenslet| lenslet[0] < first_row + height_of_part);
             let line_rows = rows[start + count - 1][0] - first_row + 1;
             // Launch the kernels of lines
-            let arguments: [Argument; 8] = [
-                (&views).into(),
-                (&centres).into(),
-                tables.into(),
-                first_row.into(),
-                (&lines).into(),
-                length.into(),
-                (&near_lines).into(),
-                near_length.into(),
-            ];
+            let (lines, near_lines) = (lines.view(..), near_lines.view(..));
+            let arguments = LayLines {
+                views,
+                centres,
+                tables,
+                first_row,
+                lines,
+                length,
+                near_lines,
+                near_length,
+            };
             let shape = Shape { grid: [across_second, line_rows, layers], block: 128, shared: 0 };
-            gpu.launch(&self.table_kernels[1], shape, &arguments)?;
-            let arguments: [Argument; 17] = [
-                (&views).into(),
-                layers.into(),
-                (&centres).into(),
-                first.view(2 * start..).into(),
-                second.into(),
-                columns.into(),
-                pitch.into(),
-                height.into(),
-                tables.into(),
-                (&along).into(),
-                first_row.into(),
-                line_rows.into(),
-                (&lines).into(),
-                length.into(),
-                (&near_lines).into(),
-                near_length.into(),
-                values.from(start * pitch).into(),
-            ];
-            gpu.launch(&self.table_kernels[2], Shape::over(columns, 128, [count, 1]), &arguments)?;
+            gpu.launch(&self.kernels.lay_lines, shape, arguments)?;
+            let arguments = TabledBlock {
+                views,
+                layers,
+                centres,
+                first: first.view(2 * start..),
+                second: second.view(..),
+                columns,
+                pitch,
+                height,
+                tables,
+                along: along.view(..),
+                first_row,
+                line_rows,
+                lines,
+                length,
+                near_lines,
+                near_length,
+                values: values.from(start * pitch),
+            };
+            let shape = Shape::over(columns, 128, [count, 1]);
+            gpu.launch(&self.kernels.tabled_block, shape, arguments)?;
             start += count;
         }
         Ok(())
@@ -558,8 +595,10 @@ fn any_slopes<T: Real>(
     gpus: &[Gpu],
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
-    let tools =
-        gpus.iter().map(|gpu| DeviceTables::<T>::on(gpu, posed)).collect::<Result<Vec<_>, _>>()?;
+    let tools = gpus
+        .iter()
+        .map(|gpu| CrossCovarianceTables::<T>::on(gpu, posed))
+        .collect::<Result<Vec<_>, _>>()?;
     let PosedBlocks { slopes: [rows, columns], blocks, .. } = posed;
     let mut matrix = Array2::zeros((rows.order.len(), columns.order.len()));
     // Cut the blocks into pieces for devices
@@ -589,7 +628,7 @@ fn any_slopes<T: Real>(
         }
         Ok(())
     };
-    let compute = |tools: &DeviceTables<T>, &(k, first): &(usize, usize)| {
+    let compute = |tools: &CrossCovarianceTables<T>, &(k, first): &(usize, usize)| {
         tools.compute(&blocks[k], lenslets_of(k, first))
     };
     dispatch(Workers::devices(&tools), &pieces, watch, compute, put)?;
@@ -688,7 +727,7 @@ fn add_on_device<T: Real>(
     matrix: gpu::BufferView<T>,
     watch: &dyn Watch,
 ) -> Result<(), Error> {
-    let tools = DeviceTables::on(gpu, posed)?;
+    let tools = CrossCovarianceTables::on(gpu, posed)?;
     let fill = |k: usize, lenslets: Lenslets, values: gpu::BufferView<T>, sizes: [usize; 2]| {
         tools.fill(&posed.blocks[k], lenslets, (values, unit), sizes)
     };
@@ -729,8 +768,8 @@ pub(crate) fn fill_on_device<T: Real>(
 /// Bytes that a piece of a covariance and the tables take on a device, for some sensors under an atmosphere.
 pub(crate) fn bytes(precision: Precision, atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     let (tables, shared): (u64, fn(usize, usize, usize) -> u64) = match precision {
-        Precision::F64 => (PhaseTables::<f64>::bytes(), tables::bytes::<f64>),
-        Precision::F32 => (PhaseTables::<f32>::bytes(), tables::bytes::<f32>),
+        Precision::F64 => (PhaseTablesGpu::<f64>::bytes(), tables::bytes::<f64>),
+        Precision::F32 => (PhaseTablesGpu::<f32>::bytes(), tables::bytes::<f32>),
     };
     let of_group = |members: &[usize]| {
         let lags = 2 * sensors[members[0]].array.lenslets() - 1;

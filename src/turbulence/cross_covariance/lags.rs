@@ -2,7 +2,7 @@
 //! Covariances of sensors that are turned against each other, from few places for all pairs of a lag.
 
 // What turned lags stand on
-use super::{PhaseTables, SeenLayer, TurnedAverage, see_layers};
+use super::{PhaseTables, SensorLayer, TurnedAverage, see_layers};
 use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::sensor::Sensor;
@@ -46,10 +46,10 @@ pub(crate) fn turned_covariance(
     let [m, n] = lenslets.map(<[_]>::len);
     let mut sums = [0; 3].map(|_| Array2::zeros((2 * m, 2 * n)));
     for layer in see_layers(atmosphere, sensors, gradient, |_| 0.0, Some(tables)) {
-        let (kernel, strength) = (Kernel::new(&layer), layer.strength_for([0, 1]));
+        let (kernel, strength) = (LagKernel::new(&layer), layer.strength_for([0, 1]));
         for pairs in kernel.groups(&layer, lenslets, &lag) {
             // Add a group of pairs
-            let patch = Patch::new(&kernel, &pairs);
+            let patch = LagPatch::new(&kernel, &pairs);
             for Pair { at: [k, l], by } in pairs {
                 let mut values = patch.at(by);
                 if !patch.exact {
@@ -69,13 +69,13 @@ pub(crate) fn turned_covariance(
 
 // Covariance of two lenslets by displacement
 /// c_ab on a layer, by displacement.
-struct Kernel {
+struct LagKernel {
     average: TurnedAverage,
     turn: Turn,
 }
 
-impl Kernel {
-    fn new(layer: &SeenLayer) -> Self {
+impl LagKernel {
+    fn new(layer: &SensorLayer) -> Self {
         let (turn, sides) = (layer.turn([0, 1]), layer.sides([0, 1]));
         let squares = TurnedSquares { sides, cos: turn.cos, sin: turn.sin };
         Self { average: TurnedAverage::new(&layer.phase, squares), turn }
@@ -90,7 +90,7 @@ impl Kernel {
     /// All pairs of lenslets by their lag.
     fn groups(
         &self,
-        layer: &SeenLayer,
+        layer: &SensorLayer,
         [firsts, others]: [&[[usize; 2]]; 2],
         lag: &impl Fn([usize; 2], [usize; 2]) -> usize,
     ) -> Vec<Vec<Pair>> {
@@ -115,7 +115,7 @@ impl Kernel {
 
 // A patch of displacements
 /// c_ab over a rectangle of displacements, by a polynomial.
-struct Patch {
+struct LagPatch {
     /// Its middle and half of its sides, metres.
     middle: [f64; 2],
     half: [f64; 2],
@@ -129,9 +129,9 @@ struct Patch {
 /// The most nodes along an axis.
 const MOST: usize = 12;
 
-impl Patch {
+impl LagPatch {
     // Put a patch around pairs
-    fn new(kernel: &Kernel, pairs: &[Pair]) -> Self {
+    fn new(kernel: &LagKernel, pairs: &[Pair]) -> Self {
         let sides = kernel.average.squares.sides;
         let least = 0.02 * sides[0].min(sides[1]);
         let (mut middle, mut half) = ([0.0; 2], [0.0; 2]);
@@ -178,7 +178,7 @@ impl Patch {
     // Fill the shares of a patch
     /// Shares of the polynomial through the nodes of a rectangle with a middle and half sides.
     fn fill(
-        kernel: &Kernel,
+        kernel: &LagKernel,
         (middle, half): ([f64; 2], [f64; 2]),
         [nx, ny]: [usize; 2],
     ) -> Vec<[f64; 4]> {

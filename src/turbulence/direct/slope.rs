@@ -75,8 +75,8 @@ fn covariance_of(
     gradients: &[Arc<Gradients>],
     (p, q): (usize, usize),
 ) -> PairCovariance {
-    let layers: Vec<Layer> = (problem.layers().iter().zip(gradients))
-        .map(|(layer, gradients)| Layer {
+    let layers: Vec<SourcePairGeometry> = (problem.layers().iter().zip(gradients))
+        .map(|(layer, gradients)| SourcePairGeometry {
             grid: LagGrid::new(problem, layer, p, q),
             strength: layer.strength,
             gradients,
@@ -87,7 +87,7 @@ fn covariance_of(
 
 // Layer of one pair of sources
 /// A layer as one pair of sources sees it.
-struct Layer<'a> {
+struct SourcePairGeometry<'a> {
     grid: LagGrid,
     /// σ of the slope covariance, rad² per (rad² m⁻²).
     strength: f64,
@@ -95,13 +95,13 @@ struct Layer<'a> {
 }
 
 // Covariance of one pair, directly
-fn pair_covariance(layers: &[Layer], lags: usize) -> PairCovariance {
+fn pair_covariance(layers: &[SourcePairGeometry], lags: usize) -> PairCovariance {
     let whole = Window { rows: 0..lags, columns: 0..lags };
     let windows = layers.iter().map(|layer| (layer, layer.grid.window(FAR)));
     let (close, spread): (Vec<_>, Vec<_>) = windows.partition(|(_, window)| *window == whole);
-    let filtered: Vec<&Layer> = spread.iter().map(|(layer, _)| *layer).collect();
+    let filtered: Vec<&SourcePairGeometry> = spread.iter().map(|(layer, _)| *layer).collect();
     let mut covariance = filter_lattice(&filtered, &whole);
-    let correct = |(layer, window): (&Layer, Window), filtered: bool| {
+    let correct = |(layer, window): (&SourcePairGeometry, Window), filtered: bool| {
         let mut exact = average(layer, &window);
         if filtered {
             exact -= &filter_lattice(&[layer], &window);
@@ -221,7 +221,7 @@ impl Window {
 
 // Filter the lattice of gradients
 /// The filtered gradient covariance of some layers together over a window: (3, rows, columns), rad².
-fn filter_lattice(layers: &[&Layer], window: &Window) -> Array3<f64> {
+fn filter_lattice(layers: &[&SourcePairGeometry], window: &Window) -> Array3<f64> {
     let (rows, columns) = (window.rows.len(), window.columns.len());
     let mut filtered = Array3::zeros((3, rows, columns));
     if layers.is_empty() || filtered.is_empty() {
@@ -258,7 +258,7 @@ fn filter_lattice(layers: &[&Layer], window: &Window) -> Array3<f64> {
 
 // Make a row of the lattice
 /// Row `j` of the lattice around a window, the three components one after the other.
-fn lattice_row(layers: &[&Layer], window: &Window, j: usize) -> Vec<f64> {
+fn lattice_row(layers: &[&SourcePairGeometry], window: &Window, j: usize) -> Vec<f64> {
     let width = window.columns.len() + 2 * NEIGHBOURS;
     let mut row = vec![0.0; 3 * width];
     let (xx, rest) = row.split_at_mut(width);
@@ -282,7 +282,7 @@ fn lattice_row(layers: &[&Layer], window: &Window, j: usize) -> Vec<f64> {
 
 // Average exactly within a window
 /// The footprint-averaged covariance of one layer over a window: (3, rows, columns), rad².
-fn average(layer: &Layer, window: &Window) -> Array3<f64> {
+fn average(layer: &SourcePairGeometry, window: &Window) -> Array3<f64> {
     let (grid, near) = (layer.grid, layer.grid.window(NEAR));
     let mut covariance = Array3::zeros((3, window.rows.len(), window.columns.len()));
     for (j, i) in window.lags().filter(|&lag| !near.contains(lag)) {
@@ -312,7 +312,7 @@ pub(crate) static RULES: LazyLock<[Rule; 3]> =
     LazyLock::new(|| REACH.map(|(nodes, _)| gauss_triangle(nodes)));
 
 /// c of Eq. [averaged gradients](https://lenslet.github.io/lenslet/direct-method.html#eq-averaged-gradients) at the displacement (x, y) in metres: xx, xy, yy, rad² m⁻².
-fn gauss_average(layer: &Layer, x: f64, y: f64) -> [f64; 3] {
+fn gauss_average(layer: &SourcePairGeometry, x: f64, y: f64) -> [f64; 3] {
     let side = layer.grid.side;
     let distance = x.hypot(y) / side;
     let nodes = REACH.iter().position(|&(_, from)| distance >= from).unwrap_or(REACH.len() - 1);
@@ -333,7 +333,7 @@ fn gauss_average(layer: &Layer, x: f64, y: f64) -> [f64; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::atmosphere::{Atmosphere, Layer as Turbulence};
+    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::watch::unwatched;
@@ -342,7 +342,7 @@ mod tests {
     /// One layer seen by two stars whose footprints lie `offset` apart.
     fn two_stars(lenslets: usize, pitch: f64, outer_scale: f64, offset: [f64; 2]) -> SlopeProblem {
         let (altitude, wind_speed, wind_direction) = (10_000.0, 0.0, 0.0);
-        let layer = Turbulence { altitude, fraction: 1.0, outer_scale, wind_speed, wind_direction };
+        let layer = Layer { altitude, fraction: 1.0, outer_scale, wind_speed, wind_direction };
         let atmosphere = Atmosphere::new(1.0, 1e-6, vec![layer]).unwrap();
         let [x, y] = offset.map(|offset| offset / altitude);
         let stars = [(0.0, 0.0), (x.hypot(y), y.atan2(x))];

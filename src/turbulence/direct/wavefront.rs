@@ -8,7 +8,7 @@ use crate::error::{Error, Invalid};
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::disc::DiscAverage;
-use crate::turbulence::edges::Panels;
+use crate::turbulence::edges::EdgePanels;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use crate::watch::Watch;
@@ -82,7 +82,7 @@ impl Reference {
     // Integrate the reference along a line
     /// ∫ S du from `start` to `end` along a line at the distance `across` from the origin, rad² m.
     pub(crate) fn along(&self, across: f64, start: f64, end: f64) -> f64 {
-        let panels = Panels::new(self.kink(), self.outer_scale(), end - start);
+        let panels = EdgePanels::new(self.kink(), self.outer_scale(), end - start);
         let [integral] = panels.integrate(across, [start, end], |t| [self.fall(t.sqrt())]);
         integral
     }

@@ -2,9 +2,10 @@
 //! Covariances of slopes by the formula of four points on a graphics processor.
 
 // What four points on a device stand on
-use super::{Fall, SeenLayer, see_layers};
+use super::{Fall, MidpointLayer, see_layers};
 use crate::device::collective::BlockCyclic;
-use crate::device::gpu::{self, Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{self, Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Workers, dispatch};
 use crate::error::Error;
@@ -26,11 +27,26 @@ pub(crate) const MIDPOINT: KernelSource = KernelSource {
     headers: &[REAL, RADIAL_TABLE, PLACES],
 };
 
+kernels! {
+    /// Kernels of the formula of four points.
+    struct MidpointKernels in MIDPOINT {
+        /// Sums of four points at all displacements of two lattices.
+        four_points_by_lag: FourPointsByLag {
+            views: [MidpointLayerPair] as "LayerPair", layers: usize, tables: [f64], lenslets: usize, lags: usize, sums: [f64],
+        }
+        /// A block of sums of four points.
+        four_points_block: FourPointsBlock<T> {
+            views: [MidpointLayerPair] as "LayerPair", layers: usize, tables: [f64], sums: [f64], lenslets: usize, lags: usize,
+            first: [i32], second: [i32], columns: usize, pitch: usize, height: usize, values: [T],
+        }
+    }
+}
+
 // Layer pair of two sensors with midpoints
 /// Parameters of a layer for two sensors, as the kernels read them; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct LayerPair {
+struct MidpointLayerPair {
     corners: [[f64; 2]; 2],
     steps: [[[f64; 2]; 2]; 2],
     halves: [f64; 2],
@@ -42,9 +58,9 @@ struct LayerPair {
     together: i32,
 }
 
-impl LayerPair {
+impl MidpointLayerPair {
     /// The layer pair of two sensors, with the index at which the layer's table begins; the strength is multiplied by `scale`.
-    fn new(layer: &SeenLayer, [p, q]: [usize; 2], table: i32, scale: f64) -> Self {
+    fn new(layer: &MidpointLayer, [p, q]: [usize; 2], table: i32, scale: f64) -> Self {
         let seen = [&layer.views[p], &layer.views[q]];
         let [first, last] = layer.fall.table.numbers();
         Self {
@@ -63,7 +79,7 @@ impl LayerPair {
 
 // Tables of falls on a device
 /// The tables of all layers, one after the other, and where that of each layer begins, in segments.
-fn tables(layers: &[SeenLayer]) -> (Vec<[f64; 8]>, Vec<i32>) {
+fn tables(layers: &[MidpointLayer]) -> (Vec<[f64; 8]>, Vec<i32>) {
     let (mut segments, mut known) = (Vec::new(), Vec::<(&Arc<Fall>, i32)>::new());
     let starts = layers.iter().map(|layer| {
         let same = known.iter().find(|(fall, _)| Arc::ptr_eq(fall, &layer.fall));
@@ -80,33 +96,27 @@ fn tables(layers: &[SeenLayer]) -> (Vec<[f64; 8]>, Vec<i32>) {
 
 // Block of four points on a device
 /// What a device has for all blocks.
-struct DeviceTables<'a> {
+struct MidpointTables<'a, T> {
     gpu: &'a Gpu,
     sensors: &'a [Sensor],
-    layers: Vec<SeenLayer>,
+    layers: Vec<MidpointLayer>,
     /// The tables, and where that of each layer begins.
     segments: Buffer<f64>,
     starts: Vec<i32>,
-    /// By displacement, and a block.
-    kernels: [Kernel; 2],
+    kernels: MidpointKernels<T>,
 }
 
-impl<'a> DeviceTables<'a> {
-    fn on<T: Real>(
-        gpu: &'a Gpu,
-        atmosphere: &Atmosphere,
-        sensors: &'a [Sensor],
-    ) -> Result<Self, Error> {
+impl<'a, T: Real> MidpointTables<'a, T> {
+    fn on(gpu: &'a Gpu, atmosphere: &Atmosphere, sensors: &'a [Sensor]) -> Result<Self, Error> {
         let layers = see_layers(atmosphere, sensors);
         let (segments, starts) = tables(&layers);
         let segments = gpu.upload(segments.as_flattened())?;
-        let program = gpu.program::<T>(&MIDPOINT, &[])?;
-        let kernels = [program.kernel("four_points_by_lag")?, program.kernel("four_points_block")?];
+        let kernels = MidpointKernels::load(gpu, &[])?;
         Ok(Self { gpu, sensors, layers, segments, starts, kernels })
     }
 
     /// Queues the block of two sensors, by their numbers among all, over `unit`; the other arguments are those of [`fill_on_device`].
-    fn fill<T: Real>(
+    fn fill(
         &self,
         [p, q]: [usize; 2],
         (rows, columns): Lenslets,
@@ -116,40 +126,37 @@ impl<'a> DeviceTables<'a> {
         let gpu = self.gpu;
         // Sum the lattices of a block
         let scale = 1.0 / (self.sensors[p].side() * self.sensors[q].side() * unit);
-        let view = |(layer, &start)| LayerPair::new(layer, [p, q], start, scale);
-        let views: Vec<LayerPair> = self.layers.iter().zip(&self.starts).map(view).collect();
+        let view = |(layer, &start)| MidpointLayerPair::new(layer, [p, q], start, scale);
+        let views: Vec<MidpointLayerPair> =
+            self.layers.iter().zip(&self.starts).map(view).collect();
         let (layers, views) = (views.len(), gpu.upload(&views)?);
         let [lenslets, others] = [p, q].map(|k| self.sensors[k].array.lenslets());
         let lags = lenslets + others - 1;
         let sums = gpu.zeros::<f64>(4 * lags * lags)?;
-        let arguments: [Argument; 6] = [
-            (&views).into(),
-            layers.into(),
-            (&self.segments).into(),
-            lenslets.into(),
-            lags.into(),
-            (&sums).into(),
-        ];
-        gpu.launch(&self.kernels[0], Shape::over(lags * lags, 128, [1, 1]), &arguments)?;
+        let (views, tables, sums) = (views.view(..), self.segments.view(..), sums.view(..));
+        let arguments = FourPointsByLag { views, layers, tables, lenslets, lags, sums };
+        let shape = Shape::over(lags * lags, 128, [1, 1]);
+        gpu.launch(&self.kernels.four_points_by_lag, shape, arguments)?;
         // Launch the kernel of a block of points
         let first: Vec<i32> = rows.as_flattened().iter().map(|&k| k as i32).collect();
         let (first, second) = (gpu.upload(&first)?, gpu.upload(columns.as_flattened())?);
         let columns = columns.len();
-        let arguments: [Argument; 12] = [
-            (&views).into(),
-            layers.into(),
-            (&self.segments).into(),
-            (&sums).into(),
-            lenslets.into(),
-            lags.into(),
-            (&first).into(),
-            (&second).into(),
-            columns.into(),
-            pitch.into(),
-            height.into(),
-            values.into(),
-        ];
-        gpu.launch(&self.kernels[1], Shape::over(columns, 128, [rows.len(), 1]), &arguments)
+        let arguments = FourPointsBlock {
+            views,
+            layers,
+            tables,
+            sums,
+            lenslets,
+            lags,
+            first: first.view(..),
+            second: second.view(..),
+            columns,
+            pitch,
+            height,
+            values,
+        };
+        let shape = Shape::over(columns, 128, [rows.len(), 1]);
+        gpu.launch(&self.kernels.four_points_block, shape, arguments)
     }
 }
 
@@ -193,7 +200,7 @@ fn add_on_device<T: Real>(
     ((gpu, unit, deal), matrix): ((&Gpu, f64, &BlockCyclic), gpu::BufferView<T>),
     watch: &dyn Watch,
 ) -> Result<(), Error> {
-    let tools = DeviceTables::on::<T>(gpu, atmosphere, sensors)?;
+    let tools = MidpointTables::<T>::on(gpu, atmosphere, sensors)?;
     let pairs = pairs_of(slopes);
     let fill = |k: usize, lenslets: Lenslets, values: gpu::BufferView<T>, sizes: [usize; 2]| {
         let pair = [slopes[0].first + pairs[k][0], slopes[1].first + pairs[k][1]];

@@ -64,7 +64,7 @@ fn short(ends: [f64; 2], f: &dyn Fn(f64) -> f64) -> Vec<f64> {
 
 // Universal tables on a device
 /// The universal tables in the memory of a device.
-pub struct PhaseTables<T> {
+pub struct PhaseTablesGpu<T> {
     /// p̂, for gradients, in the precision of the computation.
     pub(crate) slope_over_distance: Buffer<T>,
     /// Ŝ, in double precision.
@@ -74,7 +74,7 @@ pub struct PhaseTables<T> {
 }
 
 // Copy the universal tables
-impl<T: Real> PhaseTables<T> {
+impl<T: Real> PhaseTablesGpu<T> {
     /// Copies the tables to a device. They are made at the first call.
     ///
     /// # Errors
@@ -124,7 +124,8 @@ pub(crate) const PHASE: Header = Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::{Argument, KernelSource, Shape, test_backends};
+    use crate::device::gpu::kernels::kernels;
+    use crate::device::gpu::{KernelSource, Shape, test_backends};
     use crate::device::headers::REAL;
 
     const FUNCTIONS: KernelSource = KernelSource {
@@ -133,27 +134,39 @@ mod tests {
         headers: &[REAL, RADIAL_TABLE, PHASE],
     };
 
+    kernels! {
+        /// The functions of the phase, by themselves.
+        struct PhaseKernels in FUNCTIONS {
+            /// S, M, p and dp/dt at some squared distances.
+            phase_functions: PhaseFunctions<T> {
+                slopes: [T], falls: [f64], half_means: [f64], phase: [f64] as "Phase", t: [f64],
+                values: [f64], n: usize,
+            }
+        }
+    }
+
     // Compare the device's functions with ours
     /// The largest errors of S, M, p and t dp/dt on a device, for one outer scale.
     fn errors<T: Real>(gpu: &Gpu, outer_scale: f64) -> [f64; 4] {
         let least = if size_of::<T>() == 4 { -6.0 } else { -12.0 };
         let t = (0..1000).map(|k| 10f64.powf(least + (6.0 - least) * f64::from(k) / 1000.0));
         let t: Vec<f64> = t.collect();
-        let tables = PhaseTables::<T>::on(gpu).unwrap();
+        let tables = PhaseTablesGpu::<T>::on(gpu).unwrap();
         let scales = gpu.upload(&phase_scales(outer_scale, 0.4)).unwrap();
         let (there, values) = (gpu.upload(&t).unwrap(), gpu.zeros::<f64>(4 * t.len()).unwrap());
-        let kernel = gpu.program::<T>(&FUNCTIONS, &[]).unwrap().kernel("phase_functions").unwrap();
+        let kernels = PhaseKernels::<T>::load(gpu, &[]).unwrap();
         // Launch the kernel of the phase functions
-        let arguments: [Argument; 7] = [
-            (&tables.slope_over_distance).into(),
-            (&tables.fall).into(),
-            (&tables.half_mean).into(),
-            (&scales).into(),
-            (&there).into(),
-            (&values).into(),
-            t.len().into(),
-        ];
-        gpu.launch(&kernel, Shape::over(t.len(), 128, [1, 1]), &arguments).unwrap();
+        let arguments = PhaseFunctions {
+            slopes: tables.slope_over_distance.view(..),
+            falls: tables.fall.view(..),
+            half_means: tables.half_mean.view(..),
+            phase: scales.view(..),
+            t: there.view(..),
+            values: values.view(..),
+            n: t.len(),
+        };
+        let shape = Shape::over(t.len(), 128, [1, 1]);
+        gpu.launch(&kernels.phase_functions, shape, arguments).unwrap();
         let values = values.read().unwrap();
         let (phase, law) = (VonKarman::new(outer_scale), VonKarman::new(f64::INFINITY));
         let mut largest = [0.0f64; 4];
@@ -184,9 +197,9 @@ mod tests {
                 let [_, _, p, rise] = errors::<f32>(&gpu, outer_scale);
                 assert!(p < 5e-7 && rise < 1e-5, "{outer_scale}, single: {p:e} {rise:e}");
             }
-            let tables = PhaseTables::<f32>::on(&gpu).unwrap();
+            let tables = PhaseTablesGpu::<f32>::on(&gpu).unwrap();
             let bytes = tables.slope_over_distance.bytes() + tables.fall.bytes();
-            assert_eq!(bytes + tables.half_mean.bytes(), PhaseTables::<f32>::bytes());
+            assert_eq!(bytes + tables.half_mean.bytes(), PhaseTablesGpu::<f32>::bytes());
         }
     }
 }

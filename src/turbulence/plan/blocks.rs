@@ -3,8 +3,8 @@
 
 // What plans in blocks stand on
 use super::{
-    BlocksPlan, CovariancePlan, ENTRY_OF_WAVEFRONT, PIECES, SLOPES, SlopeCovariancePlan, WAVEFRONT,
-    WavefrontCovariancePlan, WavefrontSlopes, by_points, check_finite, sensors_of,
+    BlocksPlan, CovariancePlan, ENTRY_OF_WAVEFRONT, GroupWavefrontSlopes, PIECES, SLOPES,
+    SlopeCovariancePlan, WAVEFRONT, WavefrontCovariancePlan, by_points, check_finite, sensors_of,
     slope_cross_covariance,
 };
 use crate::device::{CostKind, engine::Engine};
@@ -175,14 +175,14 @@ impl BlocksPlan {
         system: &System,
         engine: &Engine,
         watch: &dyn Watch,
-    ) -> Result<Vec<WavefrontSlopes>, Error> {
+    ) -> Result<Vec<GroupWavefrontSlopes>, Error> {
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
         let of_set = |(set, plan): (usize, &Option<WavefrontCovariancePlan>)| {
             let (number, count) = (set, self.wavefront.len());
             let watch = &StageParts { whole: watch, what: "set of stars", number, count };
             if let Some(plan) = plan {
                 let covariance = plan.compute(engine, watch)?;
-                return Ok(WavefrontSlopes::Toeplitz(plan.problem.clone(), covariance));
+                return Ok(GroupWavefrontSlopes::Toeplitz(plan.problem.clone(), covariance));
             }
             watch.stage(WAVEFRONT, PIECES);
             let grid = system.wavefront_grid()?;
@@ -192,7 +192,7 @@ impl BlocksPlan {
             let matrix =
                 cross_covariance::wavefront_slope(air, wanted, &sensors, &valid, gradient, watch)?;
             check_finite(&wavefront_few_name(set), &matrix)?;
-            Ok(WavefrontSlopes::Dense(by_points(matrix, system.targets().len(), grid.points)))
+            Ok(GroupWavefrontSlopes::Dense(by_points(matrix, system.targets().len(), grid.points)))
         };
         self.wavefront.iter().enumerate().map(of_set).collect()
     }
@@ -203,7 +203,9 @@ impl BlocksPlan {
 mod tests {
     use super::*;
     use crate::plan::Plan;
-    use crate::turbulence::plan::{CovarianceOptions, Covariances, Form, Method, SlopeSlope};
+    use crate::turbulence::plan::{
+        CovarianceOptions, Covariances, Form, Method, SlopeSlope, WavefrontSlopes,
+    };
     use crate::watch::unwatched;
     use ndarray::Array2;
 
@@ -256,7 +258,7 @@ mod tests {
         let Some(WavefrontSlopes::Blocks(of_sets)) = &blocks.wavefront_slope else {
             panic!("no blocks")
         };
-        let (Some(WavefrontSlopes::Dense(all)), WavefrontSlopes::Dense(few)) =
+        let (Some(WavefrontSlopes::Dense(all)), GroupWavefrontSlopes::Dense(few)) =
             (&dense.wavefront_slope, &of_sets[1])
         else {
             panic!("not dense")
@@ -269,7 +271,7 @@ mod tests {
         }
         // Tell the same names and shapes
         let told = planned(&system, Form::Blocks).describe(&Engine::default()).unwrap();
-        let arrays = crate::turbulence::arrays::covariance_arrays(&blocks, &system);
+        let arrays = blocks.to_data_set(&system);
         let results = arrays.shapes();
         for (name, shape) in &told.arrays {
             assert!(

@@ -2,7 +2,8 @@
 //! Covariances from the power spectrum on graphics processors: fold, transform, gather.
 
 // What spectra on the GPU stand on
-use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, Fft, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Workers, gather};
 use crate::error::{Error, Invalid, accept};
@@ -20,6 +21,23 @@ const SPECTRAL: KernelSource = KernelSource {
     text: include_str!("../../../kernels/turbulence/spectral.cu"),
     headers: &[REAL],
 };
+
+kernels! {
+    /// Kernels of the spectral method.
+    struct SpectralKernels in SPECTRAL {
+        /// Waves of displacements over the frequencies of an axis.
+        waves: Waves<T> { cycles: [f64], table: [Complex<T>] as "complex", count: usize, length: usize }
+        /// Folds spectra of products into the band of a lattice.
+        fold: Fold<T> {
+            layers: [f64] as "Layer", lenslet: [T], waves: [Complex<T>] as "complex",
+            planes: [Complex<T>] as "complex", layer_count: usize, folded: usize, half: usize,
+        }
+        /// Gathers covariances at the displacements of a lattice.
+        gather: Gather<T> {
+            planes: [Complex<T>] as "complex", fields: [T], folded: usize, lags: usize, shift: usize,
+        }
+    }
+}
 
 // Slope covariance by spectra on devices
 /// Slope covariance of the pairs of [`SlopeProblem::pairs`], in their order, on `gpus` in the precision T; rad².
@@ -57,7 +75,7 @@ pub fn wavefront<T: Real>(
     spectral::wavefront::check(problem, sampling)?;
     let spectrum = DeviceSpectrum::of_wavefront::<T>(problem, sampling);
     let fields = spectrum.compute::<T>(gpus, watch)?;
-    let lattice = |(pairs, lattice): (Vec<Vec<f64>>, &Lattice)| {
+    let lattice = |(pairs, lattice): (Vec<Vec<f64>>, &LagLattice)| {
         let shape = (problem.targets(), problem.stars(), 2, lattice.lags, lattice.lags);
         Array5::from_shape_vec(shape, pairs.concat())
     };
@@ -94,11 +112,11 @@ struct DeviceSpectrum {
     together: usize,
     /// g of each n = 0 … N_F/2.
     lenslet: Vec<f64>,
-    lattices: Vec<Lattice>,
+    lattices: Vec<LagLattice>,
 }
 
 /// Lags that are transformed together, from one layer or all.
-struct Lattice {
+struct LagLattice {
     lags: usize,
     /// Where the transform has lag 0.
     shift: usize,
@@ -149,7 +167,7 @@ impl DeviceSpectrum {
             pairs: pairs.len(),
             together: 1,
             lenslet: sincs(sampling, 1).iter().map(|sinc| sinc * sinc).collect(),
-            lattices: vec![Lattice { lags, shift: folded - lags / 2, layers }],
+            lattices: vec![LagLattice { lags, shift: folded - lags / 2, layers }],
         }
         .group_pairs::<T>()
     }
@@ -164,7 +182,7 @@ impl DeviceSpectrum {
             let offsets = (0..pairs).map(first).collect();
             SampledLayer::new((step, scale * step), layer.outer_scale, layer.disc, offsets)
         };
-        let lattice = |layers: &[WavefrontLayer]| Lattice {
+        let lattice = |layers: &[WavefrontLayer]| LagLattice {
             lags: problem.lags(&layers[0]),
             shift: 0,
             layers: layers.iter().map(layer).collect(),
@@ -229,8 +247,8 @@ impl DeviceSpectrum {
         let none = || Invalid::new("devices", 0, "at least one graphics processor");
         gpus.first().ok_or_else(none)?;
         self.check_count()?;
-        let workers: Vec<Worker<T>> =
-            gpus.iter().map(|gpu| Worker::new(self, gpu)).collect::<Result<_, _>>()?;
+        let workers: Vec<SpectralWorker<T>> =
+            gpus.iter().map(|gpu| SpectralWorker::new(self, gpu)).collect::<Result<_, _>>()?;
         let groups = self.pairs.div_ceil(self.together);
         let items: Vec<(usize, usize)> =
             (0..self.lattices.len() * groups).map(|k| (k / groups, k % groups)).collect();
@@ -252,12 +270,10 @@ impl DeviceSpectrum {
 
 // Device at work on groups
 /// A device with all that the groups of a spectrum need on it.
-struct Worker<'a, T: Real> {
+struct SpectralWorker<'a, T: Real> {
     spectrum: &'a DeviceSpectrum,
     gpu: &'a Gpu,
-    waves: Kernel,
-    fold: Kernel,
-    gather: Kernel,
+    kernels: SpectralKernels<T>,
     fft: Fft<Complex<T>>,
     /// g, (N_F/2 + 1).
     lenslet: Buffer<T>,
@@ -274,11 +290,10 @@ struct Worker<'a, T: Real> {
 }
 
 // Put a device to work
-impl<'a, T: Real> Worker<'a, T> {
+impl<'a, T: Real> SpectralWorker<'a, T> {
     // Prepare a device for its groups
     fn new(spectrum: &'a DeviceSpectrum, gpu: &'a Gpu) -> Result<Self, Error> {
         let sizes = [("DERIVATIVES", spectrum.derivatives), ("PAIRS", spectrum.together)];
-        let program = gpu.program::<T>(&SPECTRAL, &sizes)?;
         let (fields, planes) = spectrum.fields_and_planes();
         let (layers, length) = (spectrum.layers(), spectrum.lenslet.len());
         let lenslet: Vec<T> = spectrum.lenslet.iter().map(|&g| T::of(g)).collect();
@@ -286,9 +301,7 @@ impl<'a, T: Real> Worker<'a, T> {
         Ok(Self {
             spectrum,
             gpu,
-            waves: program.kernel("waves")?,
-            fold: program.kernel("fold")?,
-            gather: program.kernel("gather")?,
+            kernels: SpectralKernels::load(gpu, &sizes)?,
             // Allocate the buffers of a group
             fft: gpu.inverse_fft(&[spectrum.folded; 2], planes)?,
             lenslet: gpu.upload(&lenslet)?,
@@ -302,7 +315,7 @@ impl<'a, T: Real> Worker<'a, T> {
 
     // Compute the fields of one group
     /// The fields of the pairs of a lattice from number `first` on, as many as go together; each (components, K, K).
-    fn group(&self, lattice: &Lattice, first: usize) -> Result<Vec<Vec<f64>>, Error> {
+    fn group(&self, lattice: &LagLattice, first: usize) -> Result<Vec<Vec<f64>>, Error> {
         let strengths = lattice.layers.iter().map(|layer| layer.strength);
         let unit = strengths.fold(f64::MIN_POSITIVE, f64::max);
         let numbers = |layer: &SampledLayer| [layer.ratio, layer.strength / unit, layer.disc];
@@ -328,26 +341,25 @@ impl<'a, T: Real> Worker<'a, T> {
     }
 
     // Launch the kernels of a group
-    fn launch(&self, lattice: &Lattice) -> Result<(), Error> {
+    fn launch(&self, lattice: &LagLattice) -> Result<(), Error> {
         let (spectrum, length) = (self.spectrum, self.spectrum.lenslet.len());
-        let (folded, layers) = (spectrum.folded, spectrum.layers());
-        let count = 2 * layers * spectrum.together;
-        let [cycles, ratios] = [&self.cycles, &self.layers].map(Argument::from);
-        let [table, planes] = [&self.table, &self.planes].map(Argument::from);
-        let [lenslet, fields] = [&self.lenslet, &self.fields].map(Argument::from);
+        let (folded, layer_count) = (spectrum.folded, spectrum.layers());
+        let count = 2 * layer_count * spectrum.together;
+        let [cycles, layers] = [&self.cycles, &self.layers].map(|numbers| numbers.view(..));
+        let [table, planes] = [&self.table, &self.planes].map(|numbers| numbers.view(..));
+        let [lenslet, fields] = [&self.lenslet, &self.fields].map(|numbers| numbers.view(..));
         // Tabulate, fold, transform and gather
         const BLOCK: usize = 128; // 32 bins of four parts in `fold`
-        let arguments = [cycles, table, count.into(), length.into()];
-        self.gpu.launch(&self.waves, Shape::over(length, BLOCK, [count, 1]), &arguments)?;
-        let bins = (folded / 2 + 1) * folded;
-        let counts = [layers, folded, spectrum.half].map(Argument::from);
-        let arguments = [&[ratios, lenslet, table, planes], &counts[..]].concat();
-        self.gpu.launch(&self.fold, Shape::over(4 * bins, BLOCK, [1, 1]), &arguments)?;
+        let waves = Waves { cycles, table, count, length };
+        let shape = Shape::over(length, BLOCK, [count, 1]);
+        self.gpu.launch(&self.kernels.waves, shape, waves)?;
+        let (bins, half) = ((folded / 2 + 1) * folded, spectrum.half);
+        let fold = Fold { layers, lenslet, waves: table, planes, layer_count, folded, half };
+        self.gpu.launch(&self.kernels.fold, Shape::over(4 * bins, BLOCK, [1, 1]), fold)?;
         self.gpu.transform(&self.fft, &self.planes, &self.planes)?;
         let values = spectrum.fields_and_planes().0 * lattice.lags.pow(2);
-        let counts = [folded, lattice.lags, lattice.shift].map(Argument::from);
-        let arguments = [&[planes, fields], &counts[..]].concat();
-        self.gpu.launch(&self.gather, Shape::over(values, BLOCK, [1, 1]), &arguments)
+        let gather = Gather { planes, fields, folded, lags: lattice.lags, shift: lattice.shift };
+        self.gpu.launch(&self.kernels.gather, Shape::over(values, BLOCK, [1, 1]), gather)
     }
 }
 

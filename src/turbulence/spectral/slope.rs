@@ -108,12 +108,12 @@ pub fn pair_covariances(
     watch: &dyn Watch,
 ) -> Result<Vec<PairCovariance>, Error> {
     sampling.check(format_args!("{} lenslets", problem.lenslets()), problem.lags())?;
-    let spectrum = Spectrum::new(problem, sampling);
+    let spectrum = SpectrumTables::new(problem, sampling);
     let (rows, columns) = (spectrum.folded / 2 + 1, spectrum.lags);
     let part = |before| Part { whole: watch, before, total: rows + columns };
-    let row = |spectrum: &Spectrum, j| Ok(spectrum.row(j));
+    let row = |spectrum: &SpectrumTables, j| Ok(spectrum.row(j));
     let rows = gather(Workers::cores(&spectrum), 0..rows, &part(0), row)?;
-    let column = |spectrum: &Spectrum, i| Ok(spectrum.column(&rows, i));
+    let column = |spectrum: &SpectrumTables, i| Ok(spectrum.column(&rows, i));
     let columns = gather(Workers::cores(&spectrum), 0..columns, &part(rows.len()), column)?;
     // Gather columns into pair covariances
     let lags = spectrum.lags;
@@ -127,7 +127,7 @@ pub fn pair_covariances(
 // Rows and columns of folded spectra
 // Spectrum prepared for its rows
 /// The tables from which a row of the folded spectrum is made.
-struct Spectrum {
+struct SpectrumTables {
     /// M.
     folded: usize,
     /// N_F/2.
@@ -201,7 +201,7 @@ impl Wave {
     }
 }
 
-impl Spectrum {
+impl SpectrumTables {
     // Prepare the tables of the spectrum
     fn new(problem: &SlopeProblem, sampling: &SpectralSampling) -> Self {
         let half = sampling.samples / 2;
@@ -231,7 +231,7 @@ impl Spectrum {
 }
 
 // One row of the folded spectrum
-impl Spectrum {
+impl SpectrumTables {
     /// Row `j` of the fields xx, xy, yy of each pair, transformed along x; (3 pairs, 2N − 1).
     fn row(&self, j: usize) -> Vec<Complex64> {
         let mut fields = vec![Complex64::ZERO; 3 * self.pairs * self.folded];
@@ -345,7 +345,7 @@ pub(crate) fn add_with_mirror_image(
 }
 
 // Columns of lags from the rows
-impl Spectrum {
+impl SpectrumTables {
     /// Lags along y of the column of index `i`, for each field; (3 pairs, 2N − 1).
     fn column(&self, rows: &[Vec<Complex64>], i: usize) -> Vec<f64> {
         let fields = 3 * self.pairs;

@@ -93,12 +93,12 @@ struct CrossSpectrum {
     lenslet: Vec<f64>,
     /// t^(−11/6).
     power: RadialTable,
-    layers: Vec<LayerSpectrum>,
+    layers: Vec<WavefrontLayerSpectrum>,
     fft: Arc<dyn Fft<f64>>,
 }
 
 // Cross spectrum of a single layer
-struct LayerSpectrum {
+struct WavefrontLayerSpectrum {
     /// Step of the frequency Δ, m⁻¹.
     step: f64,
     /// 1/L0², m⁻².
@@ -112,7 +112,7 @@ struct LayerSpectrum {
 }
 
 // Prepare a layer's cross spectrum
-impl LayerSpectrum {
+impl WavefrontLayerSpectrum {
     fn new(
         problem: &WavefrontProblem,
         layer: &WavefrontLayer,
@@ -151,11 +151,12 @@ impl CrossSpectrum {
     ) -> Self {
         let (folded, half) = (sampling.folded(), sampling.samples() / 2);
         let lags = problem.lags(&layers[0]);
-        let prepare = |layer| LayerSpectrum::new(problem, layer, sampling);
-        let layers: Vec<LayerSpectrum> = layers.par_iter().map(prepare).collect();
+        let prepare = |layer| WavefrontLayerSpectrum::new(problem, layer, sampling);
+        let layers: Vec<WavefrontLayerSpectrum> = layers.par_iter().map(prepare).collect();
         // Bound the sums in the power
-        let lowest = |layer: &LayerSpectrum| layer.step.powi(2) + layer.cut;
-        let highest = |layer: &LayerSpectrum| 2.0 * (half as f64 * layer.step).powi(2) + layer.cut;
+        let lowest = |layer: &WavefrontLayerSpectrum| layer.step.powi(2) + layer.cut;
+        let highest =
+            |layer: &WavefrontLayerSpectrum| 2.0 * (half as f64 * layer.step).powi(2) + layer.cut;
         let low = layers.iter().map(lowest).fold(f64::INFINITY, f64::min);
         let high = layers.iter().map(highest).fold(0.0, f64::max);
         Self {
@@ -216,7 +217,7 @@ impl CrossSpectrum {
 
     // Weigh the frequencies of the cross spectrum
     /// Weights of the frequencies (n, m), n = 0 … N_F/2, times f_x and plain.
-    fn weigh(&self, layer: &LayerSpectrum, m: usize, weights: &mut [Vec<f64>; 2]) {
+    fn weigh(&self, layer: &WavefrontLayerSpectrum, m: usize, weights: &mut [Vec<f64>; 2]) {
         let f_y = m as f64 * layer.step;
         let scale = layer.scale * self.lenslet[m] * if m == self.half { 0.5 } else { 1.0 };
         let [first, plain] = weights;

@@ -15,7 +15,7 @@ use num_complex::Complex;
 
 // A plane wave on a device
 /// A plane wave on a device, and room for two slices.
-struct DeviceWorker<T> {
+struct PlaneWaveWorker<T> {
     queue: Gpu,
     passes: PassesGpu<T>,
     straight: Buffer<[i32; 2]>,
@@ -25,7 +25,7 @@ struct DeviceWorker<T> {
     shape: (usize, usize),
 }
 
-impl<T: Real> DeviceWorker<T> {
+impl<T: Real> PlaneWaveWorker<T> {
     /// A wave on a grid, with a propagator's factors; none where there are no kernels for the grid.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl HrtemPlan {
     ) -> Result<Option<Box<dyn PlaneWave<T> + 'a>>, Error> {
         let Some(gpu) = engine.devices().first() else { return Ok(None) };
         gpu.refuse_beyond_memory(self.bytes_on_device(size_of::<Complex<T>>()), "an image")?;
-        let there = DeviceWorker::new(gpu, &self.options.grid, &multislice.factors())?;
+        let there = PlaneWaveWorker::new(gpu, &self.options.grid, &multislice.factors())?;
         Ok(there.map(|there| Box::new(there) as Box<dyn PlaneWave<T> + 'a>))
     }
 
@@ -73,7 +73,7 @@ impl HrtemPlan {
 }
 
 // Through slices on a device
-impl<T: Real> PlaneWave<T> for DeviceWorker<T> {
+impl<T: Real> PlaneWave<T> for PlaneWaveWorker<T> {
     fn begin(&mut self) -> Result<(), Error> {
         self.passes.begin_beams(&self.queue, self.wave.view(..), self.straight.view(..))
     }

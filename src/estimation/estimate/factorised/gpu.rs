@@ -5,6 +5,7 @@
 use super::{Factored, Factorised};
 use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
+use crate::device::lock;
 use crate::error::Error;
 use crate::estimation::estimate::gpu::{Operators, operators};
 use crate::estimation::estimate::{EstimateOptions, Model};
@@ -15,20 +16,20 @@ use crate::linear::factorisation::unit;
 use crate::linear::operator::gpu::DeviceOperator;
 use crate::numerics::real::{Precision, Real};
 use ndarray::Array2;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 // A factor for estimates on a device
 /// A factor on a device, and the operators of the estimate.
 struct OnDevice<T> {
     gpu: Gpu,
-    factor: Factor<T>,
+    factor: FactorGpu<T>,
     /// One user at a time, as operators share their scratch.
     operators: Mutex<Operators<T>>,
     /// Unit of the matrix, rad².
     unit: f64,
 }
 
-enum Factor<T> {
+enum FactorGpu<T> {
     Cholesky(CholeskyGpu<T>),
     Eigen(EigenGpu<T>),
 }
@@ -73,10 +74,10 @@ impl<T: Real> OnDevice<T> {
         drop(matrix);
         let factor = if filtered {
             let filter = options.filter.max(n as f64 * T::epsilon().in_double());
-            Factor::Eigen(EigenGpu::new(gpu, there, n, filter)?)
+            FactorGpu::Eigen(EigenGpu::new(gpu, there, n, filter)?)
         } else {
             let factor = CholeskyGpu::new(gpu, there, n)?;
-            Factor::Cholesky(factor.map_err(|error| blame(error.pivot))?)
+            FactorGpu::Cholesky(factor.map_err(|error| blame(error.pivot))?)
         };
         let operators = Mutex::new(operators(gpu, model, options)?);
         Ok(Self { gpu: gpu.clone(), factor, operators, unit })
@@ -106,11 +107,11 @@ impl<T: Real> Factored for OnDevice<T> {
     fn solve(&self, rows: &mut Array2<f64>) -> Result<(), Error> {
         let x = upload_rows::<T>(&self.gpu, &*rows, 1.0)?;
         match &self.factor {
-            Factor::Cholesky(factor) => {
+            FactorGpu::Cholesky(factor) => {
                 factor.halve(&x)?;
                 factor.finish(x.view(..))?;
             }
-            Factor::Eigen(eigen) => {
+            FactorGpu::Eigen(eigen) => {
                 let along = eigen.project(&x)?;
                 eigen.expand(along.view(..), x.view(..))?;
             }
@@ -120,18 +121,18 @@ impl<T: Real> Factored for OnDevice<T> {
     }
 
     fn multiply(&self, rows: &Array2<f64>) -> Result<Array2<f64>, Error> {
-        let operators = self.operators.lock().unwrap_or_else(PoisonError::into_inner);
+        let operators = lock(&self.operators);
         self.times(operators.measured.as_ref(), rows)
     }
 
     // Wavefronts and bytes of a factor on a device
     fn wavefronts(&self, rows: &Array2<f64>) -> Result<Array2<f64>, Error> {
-        let operators = self.operators.lock().unwrap_or_else(PoisonError::into_inner);
+        let operators = lock(&self.operators);
         self.times(operators.wavefront.as_ref(), rows)
     }
 
     fn bytes(&self) -> [u64; 2] {
-        let operators = self.operators.lock().unwrap_or_else(PoisonError::into_inner);
+        let operators = lock(&self.operators);
         let slopes = operators.measured.rows();
         [(size_of::<T>() * slopes * slopes) as u64, operators.wavefront.bytes()]
     }

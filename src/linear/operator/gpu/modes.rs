@@ -3,8 +3,9 @@
 
 // What modes on a device stand on
 use super::{DeviceOperator, check_lengths, vectors_of};
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
-use crate::device::headers::REAL;
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
+use crate::device::headers::{BLOCK_SUM, REAL};
 use crate::error::{Error, accept};
 use crate::numerics::real::Real;
 use std::sync::Arc;
@@ -13,14 +14,29 @@ use std::sync::Arc;
 const MODES: KernelSource = KernelSource {
     name: "modes.cu",
     text: include_str!("../../../../kernels/linear/modes.cu"),
-    headers: &[REAL],
+    headers: &[REAL, BLOCK_SUM],
 };
+
+kernels! {
+    /// Kernels of modes.
+    struct ModeKernels in MODES {
+        /// Products of modes with vectors.
+        mode_shares: ModeShares<T> {
+            x: [T], modes: [i32] as "Mode", shapes: [T], shares: [T], n: usize,
+        }
+        /// Adds modes to vectors.
+        add_modes: AddModes<T> {
+            x: [T], y: [T], modes: [i32] as "Mode", shapes: [T], shares: [T], weights: [T],
+            count: usize, n: usize,
+        }
+    }
+}
 
 /// Threads of a block.
 const THREADS: usize = 256;
 
 /// A mode: the row at which it begins, and its numbers.
-pub(crate) type Mode = (usize, Vec<f64>);
+pub(crate) type RowMode = (usize, Vec<f64>);
 
 /// Modes over the rows of vectors that stand one behind the other.
 pub(crate) struct ModesGpu<T> {
@@ -33,7 +49,7 @@ pub(crate) struct ModesGpu<T> {
     /// Products of the modes with vectors, and the weights by which modes are taken out.
     shares: Buffer<T>,
     minus: Buffer<T>,
-    kernels: [Kernel; 2],
+    kernels: ModeKernels<T>,
 }
 
 // Put modes on a device
@@ -45,7 +61,7 @@ impl<T: Real> ModesGpu<T> {
     pub(crate) fn new(
         gpu: &Gpu,
         [rows, vectors]: [usize; 2],
-        modes: &[Mode],
+        modes: &[RowMode],
     ) -> Result<Self, Error> {
         let (mut places, mut shapes) = (Vec::new(), Vec::new());
         for (k, (first, shape)) in modes.iter().enumerate() {
@@ -54,14 +70,13 @@ impl<T: Real> ModesGpu<T> {
             places.extend([*first, shape.len(), shapes.len()].map(|place| place as i32));
             shapes.extend(shape.iter().map(|&part| T::of(part)));
         }
-        let program = gpu.program::<T>(&MODES, &[])?;
         Ok(Self {
             sizes: [rows, vectors, modes.len()],
             places: gpu.upload(&places)?,
             shapes: gpu.upload(&shapes)?,
             shares: gpu.zeros(vectors * modes.len())?,
             minus: gpu.upload(&vec![-T::one(); modes.len()])?,
-            kernels: [program.kernel("mode_shares")?, program.kernel("add_modes")?],
+            kernels: ModeKernels::load(gpu, &[])?,
             gpu: gpu.clone(),
         })
     }
@@ -70,13 +85,15 @@ impl<T: Real> ModesGpu<T> {
     /// Puts the products of the modes with vectors into `shares`.
     fn share(&self, x: &Buffer<T>, shares: &Buffer<T>) -> Result<(), Error> {
         let [rows, vectors, count] = self.sizes;
-        let arguments = [x.into(), (&self.places).into(), (&self.shapes).into(), shares.into()];
+        let (modes, shapes) = (self.places.view(..), self.shapes.view(..));
+        let arguments =
+            ModeShares { x: x.view(..), modes, shapes, shares: shares.view(..), n: rows };
         let shape = Shape {
             grid: [count, 1, vectors],
             block: THREADS.min(rows.next_multiple_of(32)),
             shared: 0,
         };
-        self.gpu.launch(&self.kernels[0], shape, &[&arguments[..], &[rows.into()]].concat())
+        self.gpu.launch(&self.kernels.mode_shares, shape, arguments)
     }
 
     // Add modes by their shares
@@ -87,17 +104,18 @@ impl<T: Real> ModesGpu<T> {
         [shares, weights]: [&Buffer<T>; 2],
     ) -> Result<(), Error> {
         let [rows, vectors, count] = self.sizes;
-        let arguments: [Argument; 8] = [
-            x.into(),
-            y.into(),
-            (&self.places).into(),
-            (&self.shapes).into(),
-            shares.into(),
-            weights.into(),
-            count.into(),
-            rows.into(),
-        ];
-        self.gpu.launch(&self.kernels[1], Shape::over(rows, THREADS, [1, vectors]), &arguments)
+        let arguments = AddModes {
+            x: x.view(..),
+            y: y.view(..),
+            modes: self.places.view(..),
+            shapes: self.shapes.view(..),
+            shares: shares.view(..),
+            weights: weights.view(..),
+            count,
+            n: rows,
+        };
+        let shape = Shape::over(rows, THREADS, [1, vectors]);
+        self.gpu.launch(&self.kernels.add_modes, shape, arguments)
     }
 }
 
@@ -150,7 +168,7 @@ impl<T: Real> WithModesGpu<T> {
     pub(crate) fn in_common(
         operator: Arc<dyn DeviceOperator<T>>,
         rows: usize,
-        modes: &[Mode],
+        modes: &[RowMode],
         weights: &[f64],
     ) -> Result<Self, Error> {
         let vectors = vectors_of(operator.as_ref(), (rows, "modes"))?;
@@ -168,7 +186,7 @@ impl<T: Real> WithModesGpu<T> {
     pub(crate) fn taken_out(
         operator: Arc<dyn DeviceOperator<T>>,
         rows: usize,
-        modes: &[Mode],
+        modes: &[RowMode],
     ) -> Result<Self, Error> {
         let (gpu, vectors) =
             (operator.gpu().clone(), vectors_of(operator.as_ref(), (rows, "modes"))?);
@@ -254,7 +272,7 @@ mod tests {
                 (0.05f64).sqrt() * (2.0 * std::f64::consts::PI * (k * i) as f64 / 40.0).cos()
             }
         };
-        let modes: Vec<Mode> = vec![
+        let modes: Vec<RowMode> = vec![
             (3, (0..long).map(wave(1)).collect()),
             (3, (0..long).map(wave(2)).collect()),
             (50, vec![0.5; 4]),

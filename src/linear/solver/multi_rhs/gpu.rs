@@ -3,10 +3,12 @@
 
 // What systems side by side stand on
 use super::{ExplainedVariance, Ritz, Step, aims, patternless};
-use crate::device::gpu::{Argument, Buffer, Gpu, Graph, Kernel, Shape};
+use crate::device::gpu::{Buffer, Gpu, Graph, Shape};
 use crate::error::Error;
 use crate::linear::operator::gpu::DeviceOperator;
-use crate::linear::solver::gpu::{Method, SCALARS, SolverWorkspace, descent};
+use crate::linear::solver::gpu::{
+    BeginSystems, MultiplyFew, SCALARS, SolverMethod, SolverWorkspace, descent,
+};
 use crate::linear::solver::{Solver, Stop, norm_of};
 use crate::numerics::real::Real;
 use ndarray::{Array2, s};
@@ -17,10 +19,8 @@ use std::sync::Arc;
 /// [`solve_together`](super::solve_together) and [`explain_together`](super::explain_together) do on cores.
 pub(crate) struct SideBySide<T> {
     work: SolverWorkspace<T>,
-    method: Box<dyn Method<T>>,
+    method: Box<dyn SolverMethod<T>>,
     iteration: Graph,
-    begin: Kernel,
-    multiply: Kernel,
     /// What each system is asked: what ends it, and the variance that is to be explained or 0.
     asked: Buffer<f64>,
     /// Iterations that the last right-hand sides took.
@@ -46,13 +46,14 @@ impl<T: Real> SideBySide<T> {
     }
 
     /// A solver by this method, whose iteration is recorded here.
-    pub(crate) fn of(work: SolverWorkspace<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
+    pub(crate) fn of(
+        work: SolverWorkspace<T>,
+        method: Box<dyn SolverMethod<T>>,
+    ) -> Result<Self, Error> {
         method.iterate(&work)?;
         let iteration = work.a.gpu().record(|| method.iterate(&work))?;
         Ok(Self {
             iteration,
-            begin: work.program.kernel("begin_systems")?,
-            multiply: work.program.kernel("multiply_few")?,
             asked: work.a.gpu().zeros(2 * work.systems)?,
             expected: 1,
             method,
@@ -93,12 +94,12 @@ impl<T: Real> SideBySide<T> {
         loop {
             (0..ahead).try_for_each(|_| self.work.a.gpu().replay(&self.iteration))?;
             watch()?;
-            let mut told = self.told()?;
-            told.truncate(asked.len());
-            if told.iter().all(|told| told.is_done) {
-                let most = told.iter().map(|told| told.iterations).max();
+            let mut systems = self.progress()?;
+            systems.truncate(asked.len());
+            if systems.iter().all(|system| system.is_done) {
+                let most = systems.iter().map(|system| system.iterations).max();
                 self.expected = most.unwrap_or(1).max(1);
-                return Ok(told);
+                return Ok(systems);
             }
             ahead = 2;
         }
@@ -111,19 +112,26 @@ impl<T: Real> SideBySide<T> {
         let all: Vec<f64> =
             asked.iter().copied().chain(none).take(work.systems).flatten().collect();
         self.asked.write(&all)?;
-        let [now, next] = &work.states;
-        let numbers = [now, next, &work.squares, &self.asked].map(Argument::from);
-        let limits = [least, limit as f64].map(Argument::from);
-        let vectors = [&work.r, &work.x, &work.product].map(Argument::from);
-        let sizes = [work.blocks, work.length()].map(Argument::from);
         let shape = Shape { grid: [1, 1, work.systems], block: work.threads, shared: 0 };
-        let arguments = [&numbers[..], &limits, &vectors, &sizes].concat();
-        work.a.gpu().launch(&self.begin, shape, &arguments)?;
+        let arguments = BeginSystems {
+            now: work.states[0].view(..),
+            next: work.states[1].view(..),
+            squares: work.squares.view(..),
+            asked: self.asked.view(..),
+            least,
+            limit: limit as f64,
+            r: work.r.view(..),
+            x: work.x.view(..),
+            product: work.product.view(..),
+            blocks: work.blocks,
+            n: work.length(),
+        };
+        work.a.gpu().launch(&work.kernels.begin_systems, shape, arguments)?;
         self.method.begin(work)
     }
 
-    /// What has become of all systems.
-    fn told(&self) -> Result<Vec<SystemProgress>, Error> {
+    /// Progress of all systems.
+    fn progress(&self) -> Result<Vec<SystemProgress>, Error> {
         self.method.judge(&self.work)?;
         let numbers = self.work.states[1].read()?;
         Ok(numbers.chunks_exact(SCALARS).take(self.work.systems).map(SystemProgress::new).collect())
@@ -216,7 +224,7 @@ impl<T: Real> SideBySide<T> {
         for _ in 0..stop.iterations {
             watch()?;
             self.work.a.gpu().replay(&self.iteration)?;
-            let told = self.told()?[0];
+            let told = self.progress()?[0];
             if told.is_done || ritz.add(told.step) {
                 break;
             }
@@ -233,8 +241,9 @@ impl<T: Real> SideBySide<T> {
         let (work, n) = (&self.work, self.work.length());
         let shape =
             Shape { grid: [1, few.len() / n, work.systems], block: work.threads, shared: 0 };
-        let arguments = [(&work.r).into(), few.into(), products.into(), n.into()];
-        work.a.gpu().launch(&self.multiply, shape, &arguments)?;
+        let (r, few, products_at) = (work.r.view(..), few.view(..), products.view(..));
+        let arguments = MultiplyFew { r, few, products: products_at, n };
+        work.a.gpu().launch(&work.kernels.multiply_few, shape, arguments)?;
         products.read()
     }
 }
@@ -267,7 +276,7 @@ impl SystemProgress {
 
     /// What is explained of a whole, if that is enough; nothing of a right-hand side that is zero.
     fn explained(&self, whole: f64, tolerance: f64) -> Result<ExplainedVariance, Error> {
-        let found = ExplainedVariance::told(self.variance, self.rest, self.iterations);
+        let found = ExplainedVariance::new(self.variance, self.rest, self.iterations);
         match self.fault {
             [0.0, _] => found.check(whole, tolerance)?,
             [_, 0.0] => (),

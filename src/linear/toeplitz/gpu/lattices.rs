@@ -55,7 +55,7 @@ impl<W> Ways<W> {
 
 // Matrix on the way to a device
 /// What is known of a matrix while its product is made.
-pub(crate) struct Matrix<'a, 'k> {
+pub(crate) struct ProductMatrix<'a, 'k> {
     pub(crate) gpu: &'a Gpu,
     pub(crate) parts: &'a Parts<'k>,
     /// The blocks, (lattices of outputs, lattices of inputs), as [`Parts::terms`] lists them.
@@ -67,7 +67,7 @@ pub(crate) struct Matrix<'a, 'k> {
     at: Option<&'a [usize]>,
 }
 
-impl<'a, 'k> Matrix<'a, 'k> {
+impl<'a, 'k> ProductMatrix<'a, 'k> {
     // Take the parts of a matrix
     pub(crate) fn new(
         gpu: &'a Gpu,

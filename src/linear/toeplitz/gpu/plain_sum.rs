@@ -2,10 +2,11 @@
 //! Products with block Toeplitz matrices as plain sums, on a device.
 
 // What plain sums stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, Gpu, Header, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::{Error, Invalid};
-use crate::linear::toeplitz::gpu::lattices::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
+use crate::linear::toeplitz::gpu::lattices::{ProductMatrix, SHARED_BY_CHOICE, Sides, Ways};
 use crate::numerics::real::Real;
 
 const SOURCE: KernelSource = KernelSource {
@@ -13,6 +14,23 @@ const SOURCE: KernelSource = KernelSource {
     text: include_str!("../../../../kernels/linear/plain_sum.cu"),
     headers: &[REAL, LOOPS, WAITING],
 };
+
+// Kernels of the plain sum
+kernels! {
+    /// Kernels of the plain sum.
+    struct PlainSumKernels in SOURCE {
+        /// y = A x.
+        convolve: Convolve<T> {
+            x: [T], from_places: [[i32; 2]] as "int", taps: [T], terms: [i32],
+            to_places: [[i32; 2]] as "int", y: [T],
+        }
+        /// y = A x + D x, with a diagonal D.
+        convolve_with_diagonal: ConvolveWithDiagonal<T> {
+            x: [T], from_places: [[i32; 2]] as "int", taps: [T], terms: [i32],
+            to_places: [[i32; 2]] as "int", y: [T], noise: [T],
+        }
+    }
+}
 
 // Loops and waiting for other kernels
 /// Loops unrolled by the compiler.
@@ -37,13 +55,12 @@ pub(crate) struct PlainSum<T> {
     taps: Buffer<T>,
     terms: Buffer<i32>,
     places: Sides<Buffer<[i32; 2]>>,
-    ways: Ways<Direction>,
+    ways: Ways<Direction<T>>,
 }
 
 /// What one direction has besides.
-struct Direction {
-    /// Without and with a diagonal.
-    kernels: [Kernel; 2],
+struct Direction<T> {
+    kernels: PlainSumKernels<T>,
     shape: Shape,
 }
 
@@ -51,7 +68,7 @@ impl<T: Real> PlainSum<T> {
     // Make a plain sum
     /// # Errors
     /// `Invalid` where the inputs do not fit into the shared memory of a block; what the device says.
-    pub(crate) fn new(matrix: &Matrix) -> Result<Self, Error> {
+    pub(crate) fn new(matrix: &ProductMatrix) -> Result<Self, Error> {
         let gpu = matrix.gpu.clone();
         let number = |&(tap, turned): &(usize, bool)| 2 * tap as i32 + i32::from(turned);
         let terms: Vec<i32> = matrix.terms.iter().map(number).collect();
@@ -59,14 +76,15 @@ impl<T: Real> PlainSum<T> {
             taps: gpu.upload(&taps::<T>(matrix))?,
             terms: gpu.upload(&terms)?,
             places: matrix.places(1)?,
-            ways: matrix.ways(|transposed| Cut::new(matrix, transposed).compile::<T>(&gpu))?,
+            ways: matrix
+                .ways(|transposed| KernelCut::new(matrix, transposed).compile::<T>(&gpu))?,
             gpu,
         })
     }
 
     /// Whether all inputs of the matrix, and of its transpose, fit easily into the shared memory of a block.
-    pub(crate) fn fits(matrix: &Matrix) -> bool {
-        let bytes = |transposed| Cut::new(matrix, transposed).shared(size_of::<T>());
+    pub(crate) fn fits(matrix: &ProductMatrix) -> bool {
+        let bytes = |transposed| KernelCut::new(matrix, transposed).shared(size_of::<T>());
         bytes(false).max(bytes(true)) <= SHARED_BY_CHOICE.min(matrix.gpu.shared_memory())
     }
 
@@ -80,11 +98,16 @@ impl<T: Real> PlainSum<T> {
     ) -> Result<(), Error> {
         let Direction { kernels, shape } = self.ways.way(transposed);
         let Sides { from, to } = self.places.each_ref().turned(transposed);
-        let (taps, terms) = (Argument::from(&self.taps), Argument::from(&self.terms));
-        let mut arguments = vec![x.into(), from.into(), taps, terms, to.into(), y.into()];
-        arguments.extend(diagonal.map(Argument::from));
-        let kernel = &kernels[usize::from(diagonal.is_some())];
-        self.gpu.launch_early(kernel, *shape, &arguments)
+        let [x, y, taps] = [x, y, &self.taps].map(|numbers| numbers.view(..));
+        let (from_places, to_places, terms) = (from.view(..), to.view(..), self.terms.view(..));
+        if let Some(diagonal) = diagonal {
+            let noise = diagonal.view(..);
+            let arguments =
+                ConvolveWithDiagonal { x, from_places, taps, terms, to_places, y, noise };
+            return self.gpu.launch_early(&kernels.convolve_with_diagonal, *shape, arguments);
+        }
+        let arguments = Convolve { x, from_places, taps, terms, to_places, y };
+        self.gpu.launch_early(&kernels.convolve, *shape, arguments)
     }
 
     /// Bytes that it keeps on the device.
@@ -96,7 +119,7 @@ impl<T: Real> PlainSum<T> {
 
 // Cut kernels into taps
 /// Taps of all kernels by sublattices, (kernels, sublattices, N + M − 1, N + M − 1).
-fn taps<T: Real>(matrix: &Matrix) -> Vec<T> {
+fn taps<T: Real>(matrix: &ProductMatrix) -> Vec<T> {
     let (shape, Sides { from, to }) = (&matrix.parts.shape, matrix.points);
     let lags = from + to - 1;
     let lag = |k: usize, residue| shape.lag((k + to) % lags, residue, lags);
@@ -116,14 +139,14 @@ fn taps<T: Real>(matrix: &Matrix) -> Vec<T> {
 // Sizes of the plain sum
 /// What fixes the kernels of one direction.
 #[derive(Debug, Clone, Copy)]
-struct Cut {
+struct KernelCut {
     points: Sides<usize>,
     lattices: Sides<usize>,
     transposed: bool,
 }
 
-impl Cut {
-    fn new(matrix: &Matrix, transposed: bool) -> Self {
+impl KernelCut {
+    fn new(matrix: &ProductMatrix, transposed: bool) -> Self {
         let points = matrix.points.turned(transposed);
         Self { points, lattices: matrix.lattices().turned(transposed), transposed }
     }
@@ -145,7 +168,7 @@ impl Cut {
     }
 
     // Compile the plain sum
-    fn compile<T: Real>(&self, gpu: &Gpu) -> Result<Direction, Error> {
+    fn compile<T: Real>(&self, gpu: &Gpu) -> Result<Direction<T>, Error> {
         let Self { points, lattices, transposed } = *self;
         let (warps, shared) = (self.warps(), self.shared(size_of::<T>()));
         if shared > gpu.shared_memory() {
@@ -164,8 +187,7 @@ impl Cut {
             ("WARPS", warps),
             ("TRANSPOSED", usize::from(transposed)),
         ];
-        let program = gpu.program::<T>(&SOURCE, &sizes)?;
-        let kernels = [program.kernel("convolve")?, program.kernel("convolve_with_diagonal")?];
+        let kernels = PlainSumKernels::load(gpu, &sizes)?;
         let grid = [points.to.div_ceil(WIDE), points.to.div_ceil(TALL), lattices.to];
         Ok(Direction { kernels, shape: Shape { grid, block: 32 * warps, shared } })
     }

@@ -127,7 +127,8 @@ pub(crate) const SHORT_TRANSFORMS: Header = Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::{Argument, Gpu, KernelSource, Shape, test_backends};
+    use crate::device::gpu::kernels::kernels;
+    use crate::device::gpu::{Gpu, KernelSource, Shape, test_backends};
     use crate::device::headers::REAL;
     use crate::linear::operator::battery::random;
     use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
@@ -139,18 +140,28 @@ mod tests {
         headers: &[REAL, LOOPS, SHORT_TRANSFORMS],
     };
 
+    kernels! {
+        /// Kernels of short transforms by themselves.
+        struct ShortTransforms in SOURCE {
+            /// Transforms rows, exponent −2πi.
+            transform_forth: Forth<T> { x: [Complex<T>], roots: [Complex<T>], y: [Complex<T>] }
+            /// Transforms rows, exponent +2πi.
+            transform_back: Back<T> { x: [Complex<T>], roots: [Complex<T>], y: [Complex<T>] }
+        }
+    }
+
     /// Transforms of two rows, forth and back.
     fn transform(gpu: &Gpu, radices: Radices, rows: &[Complex<f64>]) -> [Vec<Complex<f64>>; 2] {
         let sizes = [&radices.sizes()[..], &[("ROWS", 2), ("TEAM", 32)]].concat();
-        let program = gpu.program::<f64>(&SOURCE, &sizes).unwrap();
+        let kernels = ShortTransforms::<f64>::load(gpu, &sizes).unwrap();
         let (x, roots) = (gpu.upload(rows).unwrap(), gpu.upload(&radices.roots::<f64>()).unwrap());
         let shape = Shape { grid: [1; 3], block: 32, shared: 2 * 16 * radices.room(2, 16).work };
-        ["transform_forth", "transform_back"].map(|name| {
-            let y = gpu.zeros(rows.len()).unwrap();
-            let arguments = [&x, &roots, &y].map(Argument::from);
-            gpu.launch(&program.kernel(name).unwrap(), shape, &arguments).unwrap();
-            y.read().unwrap()
-        })
+        let [forth, back] = [(); 2].map(|()| gpu.zeros(rows.len()).unwrap());
+        let (x, roots) = (x.view(..), roots.view(..));
+        let arguments = Forth { x, roots, y: forth.view(..) };
+        gpu.launch(&kernels.transform_forth, shape, arguments).unwrap();
+        gpu.launch(&kernels.transform_back, shape, Back { x, roots, y: back.view(..) }).unwrap();
+        [forth, back].map(|y| y.read().unwrap())
     }
 
     // Hold transforms to the definition

@@ -2,12 +2,11 @@
 //! Products with block Toeplitz matrices by Fourier transforms, on a device, in three passes.
 
 // What passes on a device stand on
-use crate::device::gpu::{
-    Argument, Buffer, BufferView, Gpu, Header, Kernel, KernelSource, Shape as Launch,
-};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, BufferView, Gpu, Header, KernelSource, Shape as Launch};
 use crate::device::headers::{GENERATION, REAL};
 use crate::error::{Error, Invalid};
-use crate::linear::toeplitz::gpu::lattices::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
+use crate::linear::toeplitz::gpu::lattices::{ProductMatrix, SHARED_BY_CHOICE, Sides, Ways};
 use crate::linear::toeplitz::gpu::plain_sum::{LOOPS, WAITING};
 use crate::linear::toeplitz::gpu::short_transforms::{Radices, SHORT_TRANSFORMS, SharedLayout};
 use crate::linear::toeplitz::{Parts, fields};
@@ -23,6 +22,30 @@ const SOURCE: KernelSource = KernelSource {
     text: include_str!("../../../../kernels/linear/toeplitz.cu"),
     headers: &[GENERATION, REAL, LOOPS, SHORT_TRANSFORMS, ROW_SPECTRA, WAITING],
 };
+
+kernels! {
+    /// Kernels of a product by transforms.
+    struct TransformKernels in SOURCE {
+        /// Half spectra of the rows of vectors.
+        transform_rows: TransformRows<T> {
+            x: [T], places: [[i32; 2]], roots: [Complex<T>], lines: [Complex<T>], length: usize,
+        }
+        /// Transforms, mixes and transforms back the columns of half spectra, unless a system is `done`.
+        mix_columns: MixColumns<T> {
+            lines: [Complex<T>], spectra: [Complex<T>] as "Couple", tiles: [i32], roots: [Complex<T>],
+            columns: [Complex<T>], done: (Option [f64]), every: usize,
+        }
+        /// Rows of vectors from their half spectra.
+        restore_rows: RestoreRows<T> {
+            columns: [Complex<T>], places: [[i32; 2]], roots: [Complex<T>], y: [T], length: usize,
+        }
+        /// Adds a diagonal times x to them.
+        restore_rows_with_diagonal: RestoreRowsWithDiagonal<T> {
+            columns: [Complex<T>], places: [[i32; 2]], roots: [Complex<T>], y: [T], length: usize,
+            noise: [T], x: [T],
+        }
+    }
+}
 
 /// Rows of two lattices as complex rows.
 pub(crate) const ROW_SPECTRA: Header = Header {
@@ -72,7 +95,12 @@ struct Plan {
 
 impl Plan {
     // Plan the transforms of a matrix
-    fn new(matrix: &Matrix, tiles: &Tiles, choices: Choices, number: usize) -> Result<Self, Error> {
+    fn new(
+        matrix: &ProductMatrix,
+        tiles: &Tiles,
+        choices: Choices,
+        number: usize,
+    ) -> Result<Self, Error> {
         let least = matrix.parts.shape.least_length();
         let found = choices.radices.or_else(|| Radices::cheapest(least));
         let refused = || Invalid::new("length of transforms", least, "at most 4096 on a device");
@@ -188,11 +216,11 @@ impl Plan {
 
 // Tiles of different spectra
 /// A spectrum, and whether it is conjugate; none where there is no lattice.
-type Entry = Option<(usize, bool)>;
+type SpectrumEntry = Option<(usize, bool)>;
 
 /// The tiles of a matrix.
 struct Tiles {
-    different: Vec<[Entry; 4]>,
+    different: Vec<[SpectrumEntry; 4]>,
     /// Which stands where, (pairs of outputs, pairs of inputs): twice its number, and 1 if adjoint.
     which: Array2<i32>,
 }
@@ -202,7 +230,8 @@ impl Tiles {
     fn new(terms: &Array2<(usize, bool)>) -> Self {
         let (mut known, mut different) = (HashMap::new(), Vec::new());
         let [rows, columns] = [terms.nrows(), terms.ncols()].map(|lattices| lattices.div_ceil(2));
-        let conjugate = |entry: Entry| entry.map(|(spectrum, conjugate)| (spectrum, !conjugate));
+        let conjugate =
+            |entry: SpectrumEntry| entry.map(|(spectrum, conjugate)| (spectrum, !conjugate));
         let which = Array2::from_shape_fn((rows, columns), |(p, q)| {
             let tile = [(0, 0), (0, 1), (1, 0), (1, 1)]
                 .map(|(a, b)| terms.get((2 * p + a, 2 * q + b)).copied());
@@ -275,7 +304,7 @@ impl<T: Real> Passes<T> {
     // Make a product by transforms
     /// # Errors
     /// `Invalid` where the transforms are too long for a device; what the device says.
-    pub(crate) fn new(matrix: &Matrix, choices: Choices) -> Result<Self, Error> {
+    pub(crate) fn new(matrix: &ProductMatrix, choices: Choices) -> Result<Self, Error> {
         let (gpu, tiles) = (matrix.gpu.clone(), Tiles::new(&matrix.terms));
         let plan = Plan::new(matrix, &tiles, choices, 2 * size_of::<T>())?;
         let spectra = spectra::<T>(matrix.parts, &tiles, plan.radices.length());
@@ -300,7 +329,7 @@ impl<T: Real> Passes<T> {
         diagonal: Option<&Buffer<T>>,
     ) -> Result<(), Error> {
         self.transform_rows(transposed, x)?;
-        self.mix_columns(transposed, [0usize.into(), 0usize.into()])?;
+        self.mix_columns(transposed, (None, 0))?;
         self.restore_rows(transposed, y, diagonal.map(|diagonal| [diagonal, x]))
     }
 
@@ -311,19 +340,33 @@ impl<T: Real> Passes<T> {
     // Queue each of the passes
     fn transform_rows(&self, transposed: bool, x: &Buffer<T>) -> Result<(), Error> {
         let (way, places) = (self.ways.way(transposed), self.places(transposed));
-        let [x, lines, length] =
-            [x.into(), (&way.lines).into(), (x.len() / way.plan.vectors).into()];
-        let arguments = [x, places.from.into(), (&self.roots).into(), lines, length];
-        self.gpu.launch_early(&way.transform_rows, way.plan.launch_rows(), &arguments)
+        let arguments = TransformRows {
+            x: x.view(..),
+            places: places.from.view(..),
+            roots: self.roots.view(..),
+            lines: way.lines.view(..),
+            length: x.len() / way.plan.vectors,
+        };
+        self.gpu.launch_early(&way.kernels.transform_rows, way.plan.launch_rows(), arguments)
     }
 
-    fn mix_columns(&self, transposed: bool, [done, every]: [Argument; 2]) -> Result<(), Error> {
+    /// Queues the mixing, unless a number of `done` is not zero: that of a system, `every` so many.
+    fn mix_columns(
+        &self,
+        transposed: bool,
+        (done, every): (Option<BufferView<f64>>, usize),
+    ) -> Result<(), Error> {
         let way = self.ways.way(transposed);
-        let (tiles, [spectra, roots]) = ((&way.tiles).into(), [&self.spectra, &self.roots]);
-        let [spectra, roots] = [spectra, roots].map(Argument::from);
-        let [lines, columns] = [&way.lines, &way.columns].map(Argument::from);
-        let arguments = [lines, spectra, tiles, roots, columns, done, every];
-        self.gpu.launch_early(&way.mix_columns, way.plan.launch_columns(), &arguments)
+        let arguments = MixColumns {
+            lines: way.lines.view(..),
+            spectra: self.spectra.view(..),
+            tiles: way.tiles.view(..),
+            roots: self.roots.view(..),
+            columns: way.columns.view(..),
+            done,
+            every,
+        };
+        self.gpu.launch_early(&way.kernels.mix_columns, way.plan.launch_columns(), arguments)
     }
 
     // Queue the pass back to vectors
@@ -334,12 +377,16 @@ impl<T: Real> Passes<T> {
         added: Option<[&Buffer<T>; 2]>,
     ) -> Result<(), Error> {
         let (way, places) = (self.ways.way(transposed), self.places(transposed));
-        let [columns, roots] = [&way.columns, &self.roots].map(Argument::from);
-        let length = (y.len() / way.plan.vectors).into();
-        let mut arguments = vec![columns, places.to.into(), roots, y.into(), length];
-        arguments.extend(added.into_iter().flatten().map(Argument::from));
-        let kernel = &way.restore_rows[usize::from(added.is_some())];
-        self.gpu.launch_early(kernel, way.plan.launch_rows_back(added.is_some()), &arguments)
+        let [columns, roots] = [&way.columns, &self.roots].map(|numbers| numbers.view(..));
+        let (places, length, y) = (places.to.view(..), y.len() / way.plan.vectors, y.view(..));
+        let (kernels, shape) = (&way.kernels, way.plan.launch_rows_back(added.is_some()));
+        if let Some(added) = added {
+            let [noise, x] = added.map(|numbers| numbers.view(..));
+            let arguments = RestoreRowsWithDiagonal { columns, places, roots, y, length, noise, x };
+            return self.gpu.launch_early(&kernels.restore_rows_with_diagonal, shape, arguments);
+        }
+        let arguments = RestoreRows { columns, places, roots, y, length };
+        self.gpu.launch_early(&kernels.restore_rows, shape, arguments)
     }
 
     // Weigh a product by transforms
@@ -362,29 +409,22 @@ struct TransformDirection<T> {
     /// Half spectra of rows before the mixing, and after it.
     lines: Buffer<Complex<T>>,
     columns: Buffer<Complex<T>>,
-    transform_rows: Kernel,
-    mix_columns: Kernel,
-    /// Without and with a diagonal.
-    restore_rows: [Kernel; 2],
+    kernels: TransformKernels<T>,
 }
 
 impl<T: Real> TransformDirection<T> {
     // Make one direction of the passes
     fn new(gpu: &Gpu, plan: Plan, tiles: &Array2<i32>) -> Result<Self, Error> {
-        let program = gpu.program::<T>(&SOURCE, &plan.sizes())?;
         let half_spectra = |points: usize, pairs| {
             let rows = points.next_multiple_of(plan.rows);
             gpu.zeros(plan.vectors * (plan.radices.length() / 2 + 1) * 2 * pairs * rows)
         };
-        let (with, without) = ("restore_rows_with_diagonal", "restore_rows");
         Ok(Self {
             plan,
             tiles: gpu.upload(&tiles.iter().copied().collect::<Vec<_>>())?,
             lines: half_spectra(plan.points.from, plan.pairs.from)?,
             columns: half_spectra(plan.points.to, plan.pairs.to)?,
-            transform_rows: program.kernel("transform_rows")?,
-            mix_columns: program.kernel("mix_columns")?,
-            restore_rows: [program.kernel(without)?, program.kernel(with)?],
+            kernels: TransformKernels::load(gpu, &plan.sizes())?,
         })
     }
 }
@@ -429,14 +469,14 @@ impl<T: Real> Around<T> {
 
     // Lend buffers and launches of a product
     /// Places of the numbers, and roots of unity.
-    pub(crate) fn tables(&self) -> [Argument<'_>; 2] {
-        [(&self.0.places.from).into(), (&self.0.roots).into()]
+    pub(crate) fn tables(&self) -> (BufferView<'_, [i32; 2]>, BufferView<'_, Complex<T>>) {
+        (self.0.places.from.view(..), self.0.roots.view(..))
     }
 
     /// Where the rows are left for the columns, and the columns for the rows.
-    pub(crate) fn lines_and_columns(&self) -> [Argument<'_>; 2] {
+    pub(crate) fn lines_and_columns(&self) -> [BufferView<'_, Complex<T>>; 2] {
         let way = self.0.ways.way(false);
-        [&way.lines, &way.columns].map(Argument::from)
+        [&way.lines, &way.columns].map(|half_spectra| half_spectra.view(..))
     }
 
     /// Queues the first pass of the product with `x`.
@@ -446,7 +486,7 @@ impl<T: Real> Around<T> {
 
     /// Queues the second pass, for vectors of which the number that stands `every` so many from the first of `done` is 0.
     pub(crate) fn mix_columns(&self, done: BufferView<f64>, every: usize) -> Result<(), Error> {
-        self.0.mix_columns(false, [done.into(), every.into()])
+        self.0.mix_columns(false, (Some(done), every))
     }
 }
 
@@ -488,7 +528,7 @@ mod tests {
         let (covariance, valid) = (covariance(6, 80), masks(6, 80, 1.0, 5));
         let parts = Parts::slopes(&covariance, &valid).unwrap();
         let gpu = &test_backends()[0];
-        let matrix = Matrix::new(gpu, &parts, true, None);
+        let matrix = ProductMatrix::new(gpu, &parts, true, None);
         let tiles = Tiles::new(&matrix.terms);
         let plan = Plan::new(&matrix, &tiles, Choices::default(), 16).unwrap();
         for (kib, groups, mirrored) in [(227, 6, true), (96, 6, true), (64, 3, false)] {

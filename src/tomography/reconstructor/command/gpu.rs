@@ -2,7 +2,7 @@
 //! Commands on a graphics processor.
 
 // What commands on a device stand on
-use super::{Command, Sum, command_part};
+use super::{StrokeCommand, StrokeSum, command_part};
 use crate::device::collective::BlockCyclic;
 use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::linear::factorisation::gpu::{read_rows, upload_rows};
 use crate::model::system::SlopeModel;
 use crate::numerics::real::{Precision, Real};
-use crate::tomography::reconstructor::gpu::{Apart, HostColumns};
+use crate::tomography::reconstructor::gpu::{FactorisedCovarianceGpu, HostColumns};
 use crate::tomography::reconstructor::{RECONSTRUCTOR, ReconstructorPlan};
 use crate::turbulence::{cross_covariance, edge_midpoint};
 use crate::watch::{Watch, check};
@@ -21,11 +21,11 @@ impl ReconstructorPlan {
     /// As on processors, by a device, with numbers in a `unit` of the size of C_tt.
     pub(super) fn commands_on_device(
         &self,
-        sums: &[Sum],
+        sums: &[StrokeSum],
         unit: f64,
         (gpu, precision): (&Gpu, Precision),
         watch: &dyn Watch,
-    ) -> Result<Vec<Command>, Error> {
+    ) -> Result<Vec<StrokeCommand>, Error> {
         match precision {
             Precision::F64 => self.commands_by::<f64>(sums, (gpu, unit), watch),
             Precision::F32 => self.commands_by::<f32>(sums, (gpu, unit), watch),
@@ -51,14 +51,14 @@ impl ReconstructorPlan {
 impl ReconstructorPlan {
     fn commands_by<T: Real>(
         &self,
-        sums: &[Sum],
+        sums: &[StrokeSum],
         (gpu, unit): (&Gpu, f64),
         watch: &dyn Watch,
-    ) -> Result<Vec<Command>, Error> {
+    ) -> Result<Vec<StrokeCommand>, Error> {
         let (n, deal) = (self.measurements, BlockCyclic::whole(self.measurements));
         let (to, here) = ((gpu, unit, &deal), HostColumns::of(gpu, &deal)?);
         let apart = self.taken_apart::<T>(to, &here, watch)?;
-        let command = |(number, sum): (usize, &Sum)| {
+        let command = |(number, sum): (usize, &StrokeSum)| {
             let watch = &command_part(number, sums.len(), watch);
             let a = sum.first().map_or(0, |(_, part)| part.nrows());
             let rows = gpu.zeros::<T>(a * n)?;
@@ -92,7 +92,7 @@ impl ReconstructorPlan {
 }
 
 // Solve for a command on a device
-impl<T: Real> Apart<T> {
+impl<T: Real> FactorisedCovarianceGpu<T> {
     /// The command of the sum of P C_tm over the unit, (a, n), whose memory is used.
     fn command(
         &self,
@@ -100,7 +100,7 @@ impl<T: Real> Apart<T> {
         rows: &Buffer<T>,
         [a, n]: [usize; 2],
         unit: f64,
-    ) -> Result<Command, Error> {
+    ) -> Result<StrokeCommand, Error> {
         let variance = gpu.zeros::<T>(a * a)?;
         let square = |half: &Buffer<T>| {
             let factors = [(half.view(..), false), (half.view(..), true)];
@@ -120,7 +120,7 @@ impl<T: Real> Apart<T> {
             }
         }
         let variance = read_rows(variance.view(..), a, unit)?;
-        Ok(Command { rows: read_rows(rows.view(..), n, 1.0)?, variance })
+        Ok(StrokeCommand { rows: read_rows(rows.view(..), n, 1.0)?, variance })
     }
 }
 

@@ -3,23 +3,23 @@
 
 // What iterating on devices stands on
 use crate::device::gpu::Gpu;
-use crate::device::{Workers, engine::Engine, gather};
+use crate::device::{Workers, engine::Engine, gather, lock};
 use crate::error::Error;
-use crate::estimation::blocks::{Measured, gpu::systems_on};
+use crate::estimation::blocks::{MeasuredCovariance, gpu::systems_on};
 use crate::estimation::estimate::unit_of;
 use crate::linear::solver::multi_rhs::gpu::SideBySide;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::reconstructor::ReconstructorPlan;
 use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 // Rows of a reconstructor on devices
 impl ReconstructorPlan {
     /// The solutions for right-hand sides, and their residuals, as rows, by the devices of an engine.
     pub(super) fn solve_rows_on_device(
         &self,
-        measured: &Measured,
+        measured: &MeasuredCovariance,
         rows: &Array2<f64>,
         engine: &Engine,
         watch: &dyn Watch,
@@ -32,7 +32,7 @@ impl ReconstructorPlan {
 
     fn rows_in_precision<T: Real>(
         &self,
-        measured: &Measured,
+        measured: &MeasuredCovariance,
         rows: &Array2<f64>,
         engine: &Engine,
         watch: &dyn Watch,
@@ -42,7 +42,7 @@ impl ReconstructorPlan {
         let solvers = gpus.iter().map(solver).collect::<Result<Vec<_>, Error>>()?;
         let firsts: Vec<usize> = (0..rows.nrows()).step_by(systems).collect();
         let found = gather(Workers::devices(&solvers), &firsts, watch, |solver, &first| {
-            let mut solver = solver.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut solver = lock(solver);
             let some = rows.slice(s![first..rows.nrows().min(first + systems), ..]);
             self.solve_some(&mut solver, some, watch)
         })?;

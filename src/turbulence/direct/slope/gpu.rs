@@ -3,7 +3,8 @@
 
 // What the direct kernels stand on
 use crate::device::engine::Engine;
-use crate::device::gpu::{self, Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{self, Buffer, Gpu, Header, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Workers, gather, threads};
 use crate::error::Error;
@@ -13,7 +14,7 @@ use crate::turbulence::direct::slope::{
     CORE, FAR, FILTER, Gradients, LagGrid, NEAR, NEIGHBOURS, REACH, RULES, Window, covariance_of,
     tabulate,
 };
-use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
+use crate::turbulence::phase::gpu::{PHASE, PhaseTablesGpu, RADIAL_TABLE, phase_scales};
 use crate::turbulence::slope::{PairCovariance, SlopeProblem};
 use crate::watch::Watch;
 use ndarray::Array3;
@@ -26,6 +27,25 @@ pub(crate) const DIRECT: KernelSource = KernelSource {
     headers: &[REAL, RADIAL_TABLE, PHASE, HESSIAN],
 };
 
+kernels! {
+    /// Kernels of the direct method.
+    struct DirectKernels in DIRECT {
+        /// Integrals along the edges of lenslets.
+        integrate_edges: IntegrateEdges {
+            views: [SourcePairLayer] as "LayerPair", falls: [f64], half_means: [f64], rule: [f64], edges: [f64],
+        }
+        /// The kernel of the filter near its centre.
+        fill_windows: FillWindows<T> {
+            views: [SourcePairLayer] as "LayerPair", edges: [f64], slopes: [T], rules: [f64], windows: [T],
+        }
+        /// Covariances at all displacements.
+        compute_lags: ComputeLags<T> {
+            views: [SourcePairLayer] as "LayerPair", layers: usize, slopes: [T], constants: [f64], windows: [T],
+            covariance: [T], lags: usize,
+        }
+    }
+}
+
 /// H from p, for kernels that include it.
 pub(crate) const HESSIAN: Header = Header {
     name: "turbulence/hessian.cuh",
@@ -36,7 +56,7 @@ pub(crate) const HESSIAN: Header = Header {
 /// Parameters of a layer for a pair of sources, as the kernels read them; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct LayerPair {
+struct SourcePairLayer {
     first: [f64; 2],
     side: f64,
     strength: f64,
@@ -47,7 +67,7 @@ struct LayerPair {
 }
 
 // Make the layer pairs of all layers
-impl LayerPair {
+impl SourcePairLayer {
     /// The layer pairs of some pairs of sources, pair by pair.
     fn all(problem: &SlopeProblem, pairs: &[(usize, usize)]) -> Vec<Self> {
         let window = |window: Window| {
@@ -77,15 +97,15 @@ impl LayerPair {
 /// Slope covariance of some pairs of sources on one device, ready to run.
 pub struct SlopePlan<T> {
     gpu: Gpu,
-    tables: Arc<PhaseTables<T>>,
+    tables: Arc<PhaseTablesGpu<T>>,
     constants: Buffer<f64>,
     panel: Buffer<f64>,
-    views: Vec<Buffer<LayerPair>>,
+    views: Vec<Buffer<SourcePairLayer>>,
     edges: Buffer<f64>,
     windows: Buffer<T>,
     /// The results of each batch of pairs.
     covariance: Vec<Buffer<T>>,
-    kernels: [Kernel; 3],
+    kernels: DirectKernels<T>,
     layers: usize,
     lags: usize,
 }
@@ -124,7 +144,7 @@ fn batch<T: Real>(layers: usize) -> usize {
 /// Bytes of a device's memory that the covariance of so many pairs takes: the result, and at most 32 MiB unless a pair alone
 /// needs more.
 pub fn memory<T: Real>(problem: &SlopeProblem, pairs: usize) -> u64 {
-    PhaseTables::<T>::bytes() + bytes::<T>(problem.layers().len(), problem.lags(), pairs)
+    PhaseTablesGpu::<T>::bytes() + bytes::<T>(problem.layers().len(), problem.lags(), pairs)
 }
 
 /// Bytes of a device's memory that so many pairs take besides the tables, by the layers and the displacements along an axis.
@@ -132,7 +152,7 @@ pub(crate) fn bytes<T: Real>(layers: usize, lags: usize, pairs: usize) -> u64 {
     let values = 3 * lags.pow(2) * size_of::<T>();
     let views = layers * pairs.min(batch::<T>(layers));
     let scratch = views * (EDGES * 3 * size_of::<f64>() + 3 * WINDOW * WINDOW * size_of::<T>());
-    let parameters = layers * pairs * size_of::<LayerPair>() + 1024;
+    let parameters = layers * pairs * size_of::<SourcePairLayer>() + 1024;
     (pairs * values + scratch + parameters) as u64
 }
 
@@ -144,15 +164,12 @@ impl<T: Real> SlopePlan<T> {
     /// `Device` and `Cuda` where the device fails, or has too little memory.
     pub fn new(
         gpu: &Gpu,
-        tables: &Arc<PhaseTables<T>>,
+        tables: &Arc<PhaseTablesGpu<T>>,
         problem: &SlopeProblem,
         pairs: &[(usize, usize)],
     ) -> Result<Self, Error> {
         let (layers, lags) = (problem.layers().len(), problem.lags());
-        let program = gpu.program::<T>(&DIRECT, &[])?;
-        let kernel = |name| program.kernel(name);
-        let kernels =
-            [kernel("integrate_edges")?, kernel("fill_windows")?, kernel("compute_lags")?];
+        let kernels = DirectKernels::load(gpu, &[])?;
         let batches = || pairs.chunks(batch::<T>(layers));
         let most = layers * batches().map(<[_]>::len).max().unwrap_or(0);
         let panel = gauss_legendre(10);
@@ -163,7 +180,7 @@ impl<T: Real> SlopePlan<T> {
             constants: gpu.upload(&constants())?,
             panel: gpu.upload(&[panel.nodes, panel.weights].concat())?,
             views: batches()
-                .map(|pairs| gpu.upload(&LayerPair::all(problem, pairs)))
+                .map(|pairs| gpu.upload(&SourcePairLayer::all(problem, pairs)))
                 .collect::<Result<_, _>>()?,
             edges: gpu.zeros(most * EDGES * 3)?,
             windows: gpu.zeros(most * 3 * WINDOW * WINDOW)?,
@@ -185,43 +202,37 @@ impl<T: Real> SlopePlan<T> {
     pub fn run(&self) -> Result<(), Error> {
         for (views, covariance) in self.views.iter().zip(&self.covariance) {
             // Launch the kernels for one batch
-            let (tables, count) = (&self.tables, views.len());
-            let [edges, windows, lags] = &self.kernels;
-            let (falls, half_means) = (&tables.fall, &tables.half_mean);
-            let arguments: [Argument; 5] = [
-                views.into(),
-                falls.into(),
-                half_means.into(),
-                (&self.panel).into(),
-                (&self.edges).into(),
-            ];
-            self.gpu.launch(
+            let (kernels, tables, count) = (&self.kernels, &self.tables, views.len());
+            let (views, edges, windows) =
+                (views.view(..), self.edges.view(..), self.windows.view(..));
+            let arguments = IntegrateEdges {
+                views,
+                falls: tables.fall.view(..),
+                half_means: tables.half_mean.view(..),
+                rule: self.panel.view(..),
                 edges,
-                Shape { grid: [EDGES.div_ceil(8), count, 1], block: 384, shared: 0 },
-                &arguments,
-            )?;
-            let slopes = (&tables.slope_over_distance).into();
-            let rules = Argument::from(self.constants.view(RULES_AT..));
-            let arguments =
-                [views.into(), (&self.edges).into(), slopes, rules, (&self.windows).into()];
-            self.gpu.launch(
-                windows,
-                Shape { grid: [WINDOW, count, 1], block: 3 * WINDOW, shared: 0 },
-                &arguments,
-            )?;
+            };
+            let shape = Shape { grid: [EDGES.div_ceil(8), count, 1], block: 384, shared: 0 };
+            self.gpu.launch(&kernels.integrate_edges, shape, arguments)?;
+            let slopes = tables.slope_over_distance.view(..);
+            let rules = self.constants.view(RULES_AT..);
+            let arguments = FillWindows { views, edges, slopes, rules, windows };
+            let shape = Shape { grid: [WINDOW, count, 1], block: 3 * WINDOW, shared: 0 };
+            self.gpu.launch(&kernels.fill_windows, shape, arguments)?;
             // Launch the kernel of the lags
-            let arguments = [
-                views.into(),
-                self.layers.into(),
+            let arguments = ComputeLags {
+                views,
+                layers: self.layers,
                 slopes,
-                (&self.constants).into(),
-                (&self.windows).into(),
-                covariance.into(),
-                self.lags.into(),
-            ];
+                constants: self.constants.view(..),
+                windows,
+                covariance: covariance.view(..),
+                lags: self.lags,
+            };
             let grid =
                 [self.lags.div_ceil(TILE[0]), self.lags.div_ceil(TILE[1]), count / self.layers];
-            self.gpu.launch(lags, Shape { grid, block: 384, shared: 0 }, &arguments)?;
+            let shape = Shape { grid, block: 384, shared: 0 };
+            self.gpu.launch(&kernels.compute_lags, shape, arguments)?;
         }
         Ok(())
     }
@@ -231,7 +242,7 @@ impl<T: Real> SlopePlan<T> {
     fn bytes(&self) -> u64 {
         let views: u64 = self.views.iter().map(Buffer::bytes).sum();
         let results: u64 = self.covariance.iter().map(Buffer::bytes).sum();
-        let shared = self.constants.bytes() + self.panel.bytes() + PhaseTables::<T>::bytes();
+        let shared = self.constants.bytes() + self.panel.bytes() + PhaseTablesGpu::<T>::bytes();
         views + results + shared + self.edges.bytes() + self.windows.bytes()
     }
 
@@ -295,7 +306,7 @@ pub fn pair_covariances_on(
 /// What slope covariances are computed with.
 enum Resources<'a, T> {
     Cores(Vec<Arc<Gradients>>),
-    Device(&'a Gpu, Arc<PhaseTables<T>>),
+    Device(&'a Gpu, Arc<PhaseTablesGpu<T>>),
 }
 
 fn shared<T: Real>(
@@ -305,7 +316,7 @@ fn shared<T: Real>(
     watch: &dyn Watch,
 ) -> Result<Vec<PairCovariance>, Error> {
     let pairs = problem.pairs();
-    let prepare = |gpu| Ok(Resources::Device(gpu, Arc::new(PhaseTables::<T>::on(gpu)?)));
+    let prepare = |gpu| Ok(Resources::Device(gpu, Arc::new(PhaseTablesGpu::<T>::on(gpu)?)));
     let devices: Vec<_> = gpus.iter().map(prepare).collect::<Result<_, Error>>()?;
     let cores = cores.then(|| Resources::Cores(tabulate(problem)));
     let threads = if cores.is_some() { threads() } else { 0 };
@@ -403,7 +414,7 @@ mod tests {
                 mixed.len() == one.len()
                     && all.clone().all(|(a, b)| (a - b).abs() < 1e-11 * largest)
             );
-            let tables = Arc::new(PhaseTables::<f64>::on(&gpu).unwrap());
+            let tables = Arc::new(PhaseTablesGpu::<f64>::on(&gpu).unwrap());
             let plan = SlopePlan::new(&gpu, &tables, &problem, &problem.pairs()).unwrap();
             assert!(plan.bytes() <= memory::<f64>(&problem, problem.pairs().len()));
         }

@@ -3,7 +3,8 @@
 
 // What the wavefront kernels stand on
 use crate::device::engine::Engine;
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::kernels::kernels;
+use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::{GENERATION, REAL};
 use crate::device::{Workers, gather, threads};
 use crate::error::Error;
@@ -14,7 +15,7 @@ use crate::turbulence::direct::wavefront::{CORE, FAR, NEAR, NODES, box_filter, d
 use crate::turbulence::direct::wavefront::{Reference, field_of, references};
 use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
+use crate::turbulence::phase::gpu::{PHASE, PhaseTablesGpu, RADIAL_TABLE, phase_scales};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use crate::watch::Watch;
 use ndarray::Array5;
@@ -28,11 +29,30 @@ pub(crate) const WAVEFRONT: KernelSource = KernelSource {
     headers: &[GENERATION, REAL, RADIAL_TABLE, PHASE],
 };
 
+// Kernels of wavefronts and slopes
+kernels! {
+    /// Kernels of the wavefront–slope covariance in real space.
+    struct WavefrontKernels in WAVEFRONT {
+        /// Integrals and means near the axis.
+        wavefront_close: WavefrontClose<T> {
+            views: [TargetStarLayer] as "LayerPair", count: usize, falls: [f64], fall_discs: [f64] as "Stretch<double>",
+            rule: [f64], oversampling: usize, pieces: [f64], all_pieces: usize, slopes: [T],
+            discs: [T] as "Stretch<real>", rules: [T] as "Rules", means: [T], all_means: usize,
+        }
+        /// Covariances at all displacements of some rows.
+        wavefront_field: WavefrontField<T> {
+            views: [TargetStarLayer] as "LayerPair", stride: usize, layers: usize, slopes: [T], discs: [T] as "Stretch<real>",
+            rules: [T] as "Rules", pieces: [f64], means: [T], oversampling: usize, field: [T],
+            lags: usize, begin: usize, end: usize,
+        }
+    }
+}
+
 // Layer pair for a wavefront
 /// Parameters of a layer for a target and a guide star, as the kernels read them.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct LayerPair {
+struct TargetStarLayer {
     first: [f64; 2],
     step: f64,
     side: f64,
@@ -41,14 +61,14 @@ struct LayerPair {
     outer_scale: f64,
     segments: [f64; 2],
     strength: f64,
-    corners: Frame,
-    middle: Frame,
+    corners: GridFrame,
+    middle: GridFrame,
 }
 
 /// First row and column, rows, columns, and the number of the first in its list.
-type Frame = [i32; 5];
+type GridFrame = [i32; 5];
 
-impl LayerPair {
+impl TargetStarLayer {
     // Make the layer pair of a wavefront
     fn new(
         problem: &WavefrontProblem,
@@ -158,7 +178,7 @@ struct Batch {
     pairs: Range<usize>,
     /// The rows of lags that they cover.
     rows: Range<usize>,
-    views: Vec<LayerPair>,
+    views: Vec<TargetStarLayer>,
     /// The lengths of their lists, of pieces and of means.
     lists: [usize; 2],
 }
@@ -175,7 +195,7 @@ impl Batch {
         let (mut views, mut lists) = (Vec::new(), [0, 0]);
         for &pair in &pairs[numbers.clone()] {
             for (layer, segments) in problem.layers().iter().zip(averages) {
-                let mut view = LayerPair::new(problem, layer, pair, segments.clone());
+                let mut view = TargetStarLayer::new(problem, layer, pair, segments.clone());
                 let oversampling = problem.grid().oversampling;
                 view.frame(problem.lags(layer), &rows, oversampling, &mut lists);
                 views.push(view);
@@ -235,11 +255,10 @@ fn rules(oversampling: usize) -> (Vec<f64>, usize) {
 
 // What a device keeps for wavefronts
 /// What the plans of a problem share on one device.
-struct DeviceTables<T> {
+struct WavefrontTables<T> {
     gpu: Gpu,
-    close: Kernel,
-    field: Kernel,
-    tables: Arc<PhaseTables<T>>,
+    kernels: WavefrontKernels<T>,
+    tables: Arc<PhaseTablesGpu<T>>,
     falls: Buffer<f64>,
     slopes: Buffer<T>,
     rules: Buffer<T>,
@@ -250,21 +269,19 @@ struct DeviceTables<T> {
 const PANEL_NODES: usize = 10;
 
 // Copy what a device keeps
-impl<T: Real> DeviceTables<T> {
+impl<T: Real> WavefrontTables<T> {
     fn new(
         gpu: &Gpu,
-        tables: &Arc<PhaseTables<T>>,
+        tables: &Arc<PhaseTablesGpu<T>>,
         problem: &WavefrontProblem,
         averages: &Averages,
     ) -> Result<Self, Error> {
         let (rules, reach) = rules(problem.grid().oversampling);
-        let program = gpu.program::<T>(&WAVEFRONT, &[("REACH", reach)])?;
         let panel = gauss_legendre(PANEL_NODES);
         // Copy the tools to the device
         let round = |values: &[f64]| values.iter().map(|&value| T::of(value)).collect::<Vec<T>>();
         Ok(Self {
-            close: program.kernel("wavefront_close")?,
-            field: program.kernel("wavefront_field")?,
+            kernels: WavefrontKernels::load(gpu, &[("REACH", reach)])?,
             tables: Arc::clone(tables),
             falls: gpu.upload(&averages.falls)?,
             slopes: gpu.upload(&round(&averages.slopes))?,
@@ -278,11 +295,11 @@ impl<T: Real> DeviceTables<T> {
 // Plan of a wavefront covariance
 /// Wavefront–slope covariance on one device, ready to run.
 pub struct WavefrontPlan<T> {
-    tools: Arc<DeviceTables<T>>,
+    tools: Arc<WavefrontTables<T>>,
     oversampling: usize,
     /// First layer, layers and lags of each lattice.
     lattices: Vec<[usize; 3]>,
-    batches: Vec<(Batch, Buffer<LayerPair>)>,
+    batches: Vec<(Batch, Buffer<TargetStarLayer>)>,
     pieces: Buffer<f64>,
     means: Buffer<T>,
     fields: Vec<Buffer<T>>,
@@ -298,19 +315,19 @@ impl<T: Real> WavefrontPlan<T> {
     #[cfg(any(test, feature = "command"))] // what benches time
     pub fn new(
         gpu: &Gpu,
-        tables: &Arc<PhaseTables<T>>,
+        tables: &Arc<PhaseTablesGpu<T>>,
         problem: &WavefrontProblem,
     ) -> Result<Self, Error> {
         let pairs = pairs(problem);
         let averages = Averages::new(problem);
-        let tools = Arc::new(DeviceTables::new(gpu, tables, problem, &averages)?);
+        let tools = Arc::new(WavefrontTables::new(gpu, tables, problem, &averages)?);
         Self::of_pairs(&tools, problem, &averages.layers, &pairs, SCRATCH)
     }
 
     // Make a plan for some pairs
     /// A plan of the given pairs only, with lists of `most` bytes.
     fn of_pairs(
-        tools: &Arc<DeviceTables<T>>,
+        tools: &Arc<WavefrontTables<T>>,
         problem: &WavefrontProblem,
         averages: &[Range<usize>],
         pairs: &[(usize, usize)],
@@ -356,32 +373,33 @@ impl<T: Real> WavefrontPlan<T> {
     }
 
     // Launch the kernel of the close lags
-    fn compute_close(&self, batch: &Batch, views: &Buffer<LayerPair>) -> Result<(), Error> {
+    fn compute_close(&self, batch: &Batch, views: &Buffer<TargetStarLayer>) -> Result<(), Error> {
         let (tools, [pieces, means]) = (&*self.tools, batch.lists);
-        let arguments: [Argument; 13] = [
-            views.into(),
-            views.len().into(),
-            (&tools.tables.fall).into(),
-            (&tools.falls).into(),
-            (&tools.panel).into(),
-            self.oversampling.into(),
-            (&self.pieces).into(),
-            pieces.into(),
-            (&tools.tables.slope_over_distance).into(),
-            (&tools.slopes).into(),
-            (&tools.rules).into(),
-            (&self.means).into(),
-            means.into(),
-        ];
+        let arguments = WavefrontClose {
+            views: views.view(..),
+            count: views.len(),
+            falls: tools.tables.fall.view(..),
+            fall_discs: tools.falls.view(..),
+            rule: tools.panel.view(..),
+            oversampling: self.oversampling,
+            pieces: self.pieces.view(..),
+            all_pieces: pieces,
+            slopes: tools.tables.slope_over_distance.view(..),
+            discs: tools.slopes.view(..),
+            rules: tools.rules.view(..),
+            means: self.means.view(..),
+            all_means: means,
+        };
         let blocks = pieces.div_ceil(4) + means.div_ceil(128);
-        tools.gpu.launch(&tools.close, Shape::over(128 * blocks, 128, [1, 1]), &arguments)
+        let shape = Shape::over(128 * blocks, 128, [1, 1]);
+        tools.gpu.launch(&tools.kernels.wavefront_close, shape, arguments)
     }
 
     // Launch the kernel of the field
     fn fill_field(
         &self,
         batch: &Batch,
-        views: &Buffer<LayerPair>,
+        views: &Buffer<TargetStarLayer>,
         &[first, layers, lags]: &[usize; 3],
         field: &Buffer<T>,
     ) -> Result<(), Error> {
@@ -390,23 +408,23 @@ impl<T: Real> WavefrontPlan<T> {
         let grid = [lags.div_ceil(TILE), rows.len().div_ceil(TILE), batch.pairs.len()];
         let stride = views.len() / batch.pairs.len();
         // Arguments of the kernel of the field
-        let arguments: [Argument; 13] = [
-            views.view(first..).into(),
-            stride.into(),
-            layers.into(),
-            (&tools.tables.slope_over_distance).into(),
-            (&tools.slopes).into(),
-            (&tools.rules).into(),
-            (&self.pieces).into(),
-            (&self.means).into(),
-            self.oversampling.into(),
-            field.view(batch.pairs.start * 2 * lags * lags..).into(),
-            lags.into(),
-            rows.start.into(),
-            rows.end.into(),
-        ];
+        let arguments = WavefrontField {
+            views: views.view(first..),
+            stride,
+            layers,
+            slopes: tools.tables.slope_over_distance.view(..),
+            discs: tools.slopes.view(..),
+            rules: tools.rules.view(..),
+            pieces: self.pieces.view(..),
+            means: self.means.view(..),
+            oversampling: self.oversampling,
+            field: field.view(batch.pairs.start * 2 * lags * lags..),
+            lags,
+            begin: rows.start,
+            end: rows.end,
+        };
         let shape = Shape { grid, block: TILE * TILE, shared: 0 };
-        tools.gpu.launch(&tools.field, shape, &arguments)
+        tools.gpu.launch(&tools.kernels.wavefront_field, shape, arguments)
     }
 
     // Read the fields of a plan
@@ -433,7 +451,7 @@ impl<T: Real> WavefrontPlan<T> {
         let views: u64 = self.batches.iter().map(|(_, views)| views.bytes()).sum();
         let fields: u64 = self.fields.iter().map(Buffer::bytes).sum();
         let lists = self.pieces.bytes() + self.means.bytes();
-        PhaseTables::<T>::bytes() + tools.iter().sum::<u64>() + views + fields + lists
+        PhaseTablesGpu::<T>::bytes() + tools.iter().sum::<u64>() + views + fields + lists
     }
 }
 
@@ -450,11 +468,12 @@ pub fn memory<T: Real>(problem: &WavefrontProblem, pairs: usize) -> u64 {
     let batches = batches::<T>(problem, &points, &all, SCRATCH);
     let longest = batches.iter().map(Batch::bytes::<T>).max().unwrap_or(0);
     let lists = longest.max(SCRATCH.min(batches.iter().map(Batch::bytes::<T>).sum()));
-    let views: usize = batches.iter().map(|batch| batch.views.len() * size_of::<LayerPair>()).sum();
+    let views: usize =
+        batches.iter().map(|batch| batch.views.len() * size_of::<TargetStarLayer>()).sum();
     let result = problem.len() / all.len() * pairs * size_of::<T>();
     // A disc's table has some 50 segments, or a few hundred where the outer scale is far shorter than the disc.
     let discs = problem.layers().iter().filter(|layer| layer.disc > 0.0).count();
-    PhaseTables::<T>::bytes() + (result + lists + views + (discs << 17) + 4096) as u64
+    PhaseTablesGpu::<T>::bytes() + (result + lists + views + (discs << 17) + 4096) as u64
 }
 
 // Lags that a block computes
@@ -464,9 +483,9 @@ const TILE: usize = 16;
 // Share targets and stars between devices
 // Cores beside the devices
 /// What wavefronts and slopes are computed with.
-enum Worker<T> {
+enum WavefrontWorker<T> {
     Cores(Vec<Reference>),
-    Device(Arc<DeviceTables<T>>),
+    Device(Arc<WavefrontTables<T>>),
 }
 
 /// The fields of some pairs of target and star, lattice by lattice, as a device's plan reads them.
@@ -497,12 +516,12 @@ pub fn covariance<T: Real>(
 ) -> Result<WavefrontSlope, Error> {
     let (averages, pairs, gpus) = (Averages::new(problem), pairs(problem), engine.devices());
     let prepare = |gpu: &Gpu| {
-        let tables = Arc::new(PhaseTables::on(gpu)?);
-        DeviceTables::<T>::new(gpu, &tables, problem, &averages)
-            .map(|tools| Worker::Device(tools.into()))
+        let tables = Arc::new(PhaseTablesGpu::on(gpu)?);
+        WavefrontTables::<T>::new(gpu, &tables, problem, &averages)
+            .map(|tools| WavefrontWorker::Device(tools.into()))
     };
     let devices: Vec<_> = gpus.iter().map(prepare).collect::<Result<_, _>>()?;
-    let cores = engine.has_cores().then(|| Worker::Cores(references(problem)));
+    let cores = engine.has_cores().then(|| WavefrontWorker::Cores(references(problem)));
     let threads = if cores.is_some() { threads() } else { 0 };
     let pieces: Vec<_> = pieces(pairs.len(), gpus.len() + threads).collect();
     // Compute the pieces of pairs
@@ -510,8 +529,8 @@ pub fn covariance<T: Real>(
     let fields = gather(workers, pieces, watch, |worker, piece| {
         let pairs = &pairs[piece];
         match worker {
-            Worker::Cores(references) => Ok(on_cores(problem, references, pairs)),
-            Worker::Device(tools) => {
+            WavefrontWorker::Cores(references) => Ok(on_cores(problem, references, pairs)),
+            WavefrontWorker::Device(tools) => {
                 let layers = &averages.layers;
                 let plan = WavefrontPlan::of_pairs(tools, problem, layers, pairs, SCRATCH)?;
                 plan.run()?;
@@ -617,9 +636,9 @@ mod tests {
             }
             // Compute the same in many batches
             let averages = Averages::new(&problem);
-            let tables = Arc::new(PhaseTables::on(&gpu).unwrap());
+            let tables = Arc::new(PhaseTablesGpu::on(&gpu).unwrap());
             let tools =
-                Arc::new(DeviceTables::<f32>::new(&gpu, &tables, &problem, &averages).unwrap());
+                Arc::new(WavefrontTables::<f32>::new(&gpu, &tables, &problem, &averages).unwrap());
             let plan = |most| {
                 let pairs = &pairs(&problem);
                 WavefrontPlan::of_pairs(&tools, &problem, &averages.layers, pairs, most).unwrap()

@@ -1,0 +1,182 @@
+// Tangled from book/src/read-data-sets.md: edit there, or here and run cargo tangle stitch.
+//! Arrays, texts and tables from the bytes of a file.
+
+// What elements depend on
+use crate::data::table::{Cells, Column, Table};
+use crate::data::{Element, TypedArray};
+use crate::device::refuse_beyond_memory;
+use crate::files::npz::{Kind, Number};
+use crate::files::reading::{cut_short, zip_refusal};
+use ndarray::{ArrayD, IxDyn, ShapeBuilder};
+use num_complex::{Complex32, Complex64};
+use std::io::{self, Cursor, ErrorKind, Read};
+
+// Arrays from bytes
+/// The form of the elements of an array in a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Form {
+    pub number: Number,
+    pub is_complex: bool,
+}
+
+/// An error about the content of a file.
+pub(super) fn wrong(reason: impl Into<String>) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, reason.into())
+}
+
+/// Bytes of an array of this shape, of which each element has so many.
+pub(super) fn bytes_of(shape: &[usize], each: usize) -> io::Result<usize> {
+    let bytes = shape.iter().try_fold(each, |bytes, n| bytes.checked_mul(*n));
+    bytes.ok_or_else(|| wrong(format!("the shape {shape:?} has more elements than any memory")))
+}
+
+impl Form {
+    // Form by the name of a type
+    /// The form that NumPy calls by this name, such as `<f8`.
+    pub fn of_numpy(name: &str) -> io::Result<Self> {
+        let form = |kind, bytes, is_complex| {
+            let number = Number { kind, bytes, big_endian: name.starts_with('>') };
+            Ok(Self { number, is_complex })
+        };
+        match name.get(1..) {
+            Some("f4") => form(Kind::Float, 4, false),
+            Some("f8") => form(Kind::Float, 8, false),
+            Some("c8") => form(Kind::Float, 8, true),
+            Some("c16") => form(Kind::Float, 16, true),
+            Some("b1") => form(Kind::Bool, 1, false),
+            Some(integer) if integer.starts_with(['i', 'u']) => {
+                let kind = if integer.starts_with('i') { Kind::Signed } else { Kind::Unsigned };
+                match &integer[1..] {
+                    "1" => form(kind, 1, false),
+                    "2" => form(kind, 2, false),
+                    "4" => form(kind, 4, false),
+                    "8" => form(kind, 8, false),
+                    _ => Err(wrong(format!("the type {name} is none that can be read"))),
+                }
+            }
+            _ => Err(wrong(format!("the type {name} is none that can be read"))),
+        }
+    }
+
+    // Elements from bytes
+    /// The array of this shape at the beginning of some bytes; `columns_first` where the first index runs fastest.
+    pub fn array(
+        self,
+        bytes: &[u8],
+        (shape, columns_first): (&[usize], bool),
+    ) -> io::Result<TypedArray<'static>> {
+        let each = self.number.bytes;
+        let all = bytes.get(..bytes_of(shape, each)?).ok_or_else(|| {
+            let count: usize = shape.iter().product();
+            cut_short(&format!("after {} of {count} numbers", bytes.len() / each))
+        })?;
+        let place = (shape, columns_first);
+        let eight = |b: &[u8]| f64::from_bits(self.bits(b));
+        let four = |b: &[u8]| f32::from_bits(self.bits(b) as u32);
+        match (self.number.kind, each, self.is_complex) {
+            (Kind::Float, 16, true) => {
+                let number = |b: &[u8]| Complex64::new(eight(&b[..8]), eight(&b[8..]));
+                shaped(all.chunks_exact(16).map(number), place)
+            }
+            (Kind::Float, 8, true) => {
+                let number = |b: &[u8]| Complex32::new(four(&b[..4]), four(&b[4..]));
+                shaped(all.chunks_exact(8).map(number), place)
+            }
+            (Kind::Float, 8, false) => shaped(all.chunks_exact(8).map(eight), place),
+            (Kind::Float, ..) => shaped(all.chunks_exact(4).map(four), place),
+            (Kind::Bool, ..) => shaped(all.iter().map(|b| *b != 0), place),
+            (Kind::Signed, ..) => {
+                let shift = 64 - 8 * each as u32;
+                let integer = |b: &[u8]| (self.bits(b) << shift).cast_signed() >> shift;
+                shaped(all.chunks_exact(each).map(integer), place)
+            }
+            (Kind::Unsigned, ..) => {
+                let integers = all.chunks_exact(each).map(|b| i64::try_from(self.bits(b)));
+                let integers = integers.collect::<Result<Vec<_>, _>>();
+                let integers =
+                    integers.map_err(|_| wrong("an unsigned number exceeds 2^63 - 1"))?;
+                shaped(integers.into_iter(), place)
+            }
+        }
+    }
+
+    /// The bits of a number of at most eight bytes.
+    fn bits(self, bytes: &[u8]) -> u64 {
+        let fold = |bits: u64, byte: &u8| bits << 8 | u64::from(*byte);
+        match self.number.big_endian {
+            true => bytes.iter().fold(0, fold),
+            false => bytes.iter().rev().fold(0, fold),
+        }
+    }
+}
+
+// Elements as an array of a shape
+/// Elements as an array of a shape.
+fn shaped<T: Element>(
+    elements: impl Iterator<Item = T>,
+    (shape, columns_first): (&[usize], bool),
+) -> io::Result<TypedArray<'static>> {
+    let array = ArrayD::from_shape_vec(IxDyn(shape).set_f(columns_first), elements.collect());
+    let array = array.map_err(|error| wrong(error.to_string()))?;
+    let array = if columns_first { array.as_standard_layout().into_owned() } else { array };
+    Ok(T::typed(array.into()))
+}
+
+// Texts and tables from bytes
+/// Keys of the provenance, which are attributes in every format.
+pub(super) const PROVENANCE: [&str; 7] =
+    ["program", "version", "command", "date", "method", "tolerance", "seed"];
+
+/// All bytes of a member of an archive.
+pub(super) fn whole(member: zip::read::ZipFile<'_, Cursor<&[u8]>>) -> io::Result<Vec<u8>> {
+    let (size, name) = (member.size(), member.name().map_err(zip_refusal)?.to_string());
+    refuse_beyond_memory(size, || name.clone()).map_err(io::Error::other)?;
+    let mut bytes = Vec::new();
+    member.take(size).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The text that an array of one text holds.
+pub(super) fn letters(
+    length: &str,
+    shape: &[usize],
+    (bytes, big): (&[u8], bool),
+) -> io::Result<String> {
+    let count = shape.iter().product::<usize>();
+    let length = length.parse::<usize>().ok().filter(|_| count == 1);
+    let length = length.ok_or_else(|| wrong("it has an array of texts"))?;
+    let all = bytes.get(..bytes_of(&[length], 4)?).ok_or_else(|| cut_short("in a text"))?;
+    let letter = |b: &[u8]| match big {
+        true => u32::from_be_bytes([b[0], b[1], b[2], b[3]]),
+        false => u32::from_le_bytes([b[0], b[1], b[2], b[3]]),
+    };
+    let letters = all.chunks_exact(4).map(letter).map(char::from_u32);
+    let text = letters.collect::<Option<String>>();
+    let text = text.ok_or_else(|| wrong("a text has letters that do not exist"))?;
+    Ok(text.trim_end_matches('\0').to_string())
+}
+/// A table whose rows follow each other, of columns with a name, a unit, whether they are integers of four bytes or numbers of eight, and
+/// whether the most significant byte comes first.
+pub(super) fn table(
+    columns: Vec<(String, String, bool, bool)>,
+    rows: usize,
+    bytes: &[u8],
+) -> io::Result<Table> {
+    let width = |is_integer: bool| if is_integer { 4 } else { 8 };
+    let row: usize = columns.iter().map(|column| width(column.2)).sum();
+    let all = bytes.get(..bytes_of(&[rows], row)?).ok_or_else(|| cut_short("in a table"))?;
+    let (mut made, mut at) = (Vec::new(), 0);
+    for (name, unit, is_integer, big_endian) in columns {
+        let bytes = width(is_integer);
+        let number = Number { kind: Kind::Float, bytes, big_endian };
+        let form = Form { number, is_complex: false };
+        let cell = |k: usize| form.bits(&all[k * row + at..k * row + at + bytes]);
+        let cells = match is_integer {
+            true => Cells::Integers((0..rows).map(|k| (cell(k) as u32).cast_signed()).collect()),
+            false => Cells::Numbers((0..rows).map(|k| f64::from_bits(cell(k))).collect()),
+        };
+        made.push(Column { name, unit, cells });
+        at += bytes;
+    }
+    Ok(Table { columns: made, rows: [rows] })
+}

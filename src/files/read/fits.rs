@@ -1,0 +1,252 @@
+// Tangled from book/src/read-data-sets.md: edit there, or here and run cargo tangle stitch.
+//! Data sets read from FITS.
+
+use super::elements::{Form, PROVENANCE, bytes_of, table, wrong};
+use crate::data::{Attribute, AttributeValue, Coordinate, DataSet, TypedArray, Values, Variable};
+use crate::files::fits::BLOCK;
+use crate::files::npz::{Kind, Number};
+use crate::files::reading::cut_short;
+use std::io;
+
+// Decode a FITS file
+/// The data set of a FITS file: attributes of the first header, and a variable for each unit with data.
+pub(super) fn decode(content: &[u8]) -> io::Result<DataSet<'static>> {
+    if !content.starts_with(b"SIMPLE  =") {
+        return Err(wrong("it does not begin as a FITS file"));
+    }
+    let (mut data, mut rest) = (DataSet::default(), content);
+    while rest.starts_with(b"XTENSION") || rest.len() == content.len() {
+        let (header, behind) = header(rest)?;
+        let first = rest.len() == content.len();
+        let axes: usize = header.whole("NAXIS")?;
+        if axes > 999 {
+            return Err(wrong(format!("NAXIS = {axes}: expected 999 at most")));
+        }
+        let shape = (1..=axes).rev().map(|k| header.whole(&format!("NAXIS{k}")));
+        let shape = shape.collect::<io::Result<Vec<_>>>()?;
+        let bits = header.text("BITPIX").unwrap_or_default().trim_start_matches('-');
+        let each = bits.parse::<usize>().unwrap_or(0) / 8;
+        let more = header.text("PCOUNT").and_then(|count| count.parse().ok()).unwrap_or(0);
+        let bytes = if axes == 0 { 0 } else { bytes_of(&shape, each)?.saturating_add(more) };
+        let bytes_there = behind.get(..bytes);
+        let place = data.variables.len();
+        let bytes_here = bytes_there.ok_or_else(|| cut_short(&format!("in array {place}")))?;
+        if first {
+            data.attributes = header.attributes(&FIRST);
+        }
+        if axes > 0 {
+            data.variables.push(header.variable(shape, bytes_here)?);
+        }
+        rest = behind.get(bytes.next_multiple_of(BLOCK)..).unwrap_or_default();
+    }
+    for attribute in &mut data.attributes {
+        let known = PROVENANCE.iter().find(|name| name.starts_with(&attribute.name));
+        attribute.name = known.map_or(attribute.name.clone(), ToString::to_string);
+    }
+    Ok(data)
+}
+
+/// Keys of the first header that are no attributes.
+const FIRST: [&str; 6] = ["SIMPLE", "BITPIX", "NAXIS", "EXTEND", "CREATOR", "COMMENT"];
+/// Keys of other headers that are no attributes.
+const OTHERS: [&str; 9] =
+    ["XTENSION", "BITPIX", "NAXIS", "PCOUNT", "GCOUNT", "TFIELDS", "EXTNAME", "BUNIT", "COMMENT"];
+
+// Decode a header of cards
+/// A card: its key, its value, whether that is a text, and its comment.
+struct Card {
+    key: String,
+    value: String,
+    is_text: bool,
+    comment: String,
+}
+
+struct Header(Vec<Card>);
+
+/// The header at the beginning of some bytes, and what is behind it.
+fn header(bytes: &[u8]) -> io::Result<(Header, &[u8])> {
+    let mut cards: Vec<Card> = Vec::new();
+    for (k, bytes_of_card) in bytes.chunks_exact(80).enumerate() {
+        let card = String::from_utf8_lossy(bytes_of_card);
+        let (key, rest) = (card.get(..8).unwrap_or(&card).trim_end(), card.get(8..).unwrap_or(""));
+        match key {
+            "END" => {
+                let end = (80 * (k + 1)).next_multiple_of(BLOCK);
+                let behind = bytes.get(end..).ok_or_else(|| cut_short("in a header"))?;
+                return Ok((Header(cards), behind));
+            }
+            "CONTINUE" => {
+                let (more, _, comment) = value(rest);
+                if let Some(last) = cards.last_mut().filter(|last| last.value.ends_with('&')) {
+                    last.value.pop();
+                    last.value += &more;
+                    last.comment += &comment;
+                }
+            }
+            "COMMENT" => {
+                let (key, value) = (key.into(), rest.trim_end().into());
+                cards.push(Card { key, value, is_text: true, comment: String::new() });
+            }
+            // Decode a card with a value
+            "HIERARCH" => {
+                if let Some((key, rest)) = rest.split_once('=') {
+                    let ((value, is_text, comment), key) = (value(rest), key.trim().into());
+                    cards.push(Card { key, value, is_text, comment });
+                }
+            }
+            _ => {
+                if let Some(rest) = rest.strip_prefix('=') {
+                    let ((value, is_text, comment), key) = (value(rest), key.into());
+                    cards.push(Card { key, value, is_text, comment });
+                }
+            }
+        }
+    }
+    Err(cut_short("in a header"))
+}
+
+// Decode the value of a card
+/// The value behind an equals sign, whether it is a text, and the comment behind it.
+fn value(rest: &str) -> (String, bool, String) {
+    let rest = rest.trim_start();
+    let Some(text) = rest.strip_prefix('\'') else {
+        let (value, comment) = rest.split_once('/').unwrap_or((rest, ""));
+        return (value.trim().into(), false, comment.trim().into());
+    };
+    let (mut value, mut letters) = (String::new(), text.chars().peekable());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\'' if letters.peek() == Some(&'\'') => {
+                letters.next();
+                value.push('\'');
+            }
+            '\'' => break,
+            letter => value.push(letter),
+        }
+    }
+    (value.trim_end().into(), true, String::new())
+}
+
+impl Header {
+    // Values of keys in a header
+    fn text(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|card| card.key == key).map(|card| &card.value[..])
+    }
+
+    fn whole(&self, key: &str) -> io::Result<usize> {
+        let value = self.text(key).unwrap_or("nothing");
+        value.parse().map_err(|_| wrong(format!("{key} = {value}: expected a count")))
+    }
+
+    /// All cards but those of these keys, with numbers behind them or not.
+    fn attributes(&self, others: &[&str]) -> Vec<Attribute> {
+        let is_other = |key: &str| others.contains(&key.trim_end_matches(|c: char| c.is_numeric()));
+        let own = self.0.iter().filter(|card| !is_other(&card.key));
+        let attribute = |Card { key, value, is_text, comment }: &Card| {
+            let value = match &value[..] {
+                text if *is_text => AttributeValue::Text(text.into()),
+                "T" => AttributeValue::Flag(true),
+                "F" => AttributeValue::Flag(false),
+                number => match (number.parse::<i64>(), number.parse::<f64>()) {
+                    (Ok(n), _) => AttributeValue::Integer(n),
+                    (_, Ok(x)) => AttributeValue::Number(x),
+                    _ => AttributeValue::Text(number.into()),
+                },
+            };
+            Attribute { name: key.to_ascii_lowercase(), value, comment: comment.clone() }
+        };
+        own.map(attribute).collect()
+    }
+}
+
+// Decode an extension of FITS
+/// What a comment says of an image of truth values.
+const TRUTH: &str = "1 is true, 0 is false";
+
+impl Header {
+    /// The variable that the header describes.
+    fn variable(&self, shape: Vec<usize>, bytes: &[u8]) -> io::Result<Variable<'static>> {
+        let name = self.text("EXTNAME").unwrap_or("primary").to_ascii_lowercase();
+        let comments = self.0.iter().filter(|card| card.key == "COMMENT").map(|card| &card.value);
+        let comments = comments.cloned().collect::<Vec<_>>();
+        let is_truth = comments.iter().any(|comment| comment.trim() == TRUTH);
+        let comments = comments.iter().filter(|comment| comment.trim() != TRUTH);
+        let long_name = comments.map(|comment| &comment[..]).collect::<String>();
+        let values = match self.text("XTENSION") {
+            Some("BINTABLE") => self.table(&shape, bytes)?,
+            _ => Values::Array(self.image(&shape, bytes, is_truth)?),
+        };
+        let plain = Variable::unnamed(&name, values);
+        let unit = self.text("BUNIT").unwrap_or_default().into();
+        let dimension = |k: usize| {
+            let card = self.0.iter().find(|card| card.key == format!("NAXIS{k}"))?;
+            Some(card.comment.clone()).filter(|name| !name.is_empty())
+        };
+        let names = (1..=shape.len()).rev().map(dimension).collect::<Option<Vec<_>>>();
+        let names = names.filter(|_| plain.array().is_some()).unwrap_or_default();
+        let dimensions = names.iter().map(|name| Coordinate::index(name)).collect();
+        let attributes = match plain.array() {
+            Some(_) => self.attributes(&OTHERS),
+            None => Vec::new(),
+        };
+        Ok(Variable { unit, dimensions, long_name: long_name.trim().into(), attributes, ..plain })
+    }
+
+    // Decode an image of FITS
+    fn image(
+        &self,
+        shape: &[usize],
+        bytes: &[u8],
+        is_truth: bool,
+    ) -> io::Result<TypedArray<'static>> {
+        let scaled = [("BSCALE", 1.0), ("BZERO", 0.0)].into_iter().find(|(key, plain)| {
+            self.text(key).is_some_and(|value| value.parse::<f64>() != Ok(*plain))
+        });
+        if let Some((key, plain)) = scaled {
+            return Err(wrong(format!(
+                "{key} is not {plain}: scaled images are read by read_array"
+            )));
+        }
+        let (kind, bytes_of_each) = match self.text("BITPIX").unwrap_or_default() {
+            "8" if is_truth => (Kind::Bool, 1),
+            "8" => (Kind::Unsigned, 1),
+            "16" => (Kind::Signed, 2),
+            "32" => (Kind::Signed, 4),
+            "64" => (Kind::Signed, 8),
+            "-32" => (Kind::Float, 4),
+            "-64" => (Kind::Float, 8),
+            other => {
+                let expected = "expected 8, 16, 32, 64, -32 or -64";
+                return Err(wrong(format!("BITPIX = {other}: {expected}")));
+            }
+        };
+        let number = Number { kind, bytes: bytes_of_each, big_endian: true };
+        Form { number, is_complex: false }.array(bytes, (shape, false))
+    }
+
+    // Decode a table of FITS
+    fn table(&self, shape: &[usize], bytes: &[u8]) -> io::Result<Values<'static>> {
+        let [rows, row] = *shape else { return Err(wrong("a table has rows and columns")) };
+        let text = |key: &str, k: usize| self.text(&format!("{key}{k}")).unwrap_or_default();
+        let fields = self.whole("TFIELDS")?;
+        if fields == 1 && text("TFORM", 1).ends_with('B') {
+            let end = bytes.get(..row).ok_or_else(|| cut_short("in a text"))?;
+            return Ok(Values::Text(String::from_utf8_lossy(end).into()));
+        }
+        let mut columns = Vec::new();
+        for k in 1..=fields.min(1000) {
+            let (name, form, unit) = (text("TTYPE", k), text("TFORM", k), text("TUNIT", k));
+            let is_integer = match form {
+                "1J" | "J" => true,
+                "1D" | "D" => false,
+                _ => {
+                    return Err(wrong(format!(
+                        "column {name} has the form {form}: expected 1J or 1D"
+                    )));
+                }
+            };
+            columns.push((name.to_string(), unit.to_string(), is_integer, true));
+        }
+        Ok(Values::Table(table(columns, rows, bytes)?))
+    }
+}

@@ -1,0 +1,226 @@
+// Tangled from book/src/read-data-sets.md: edit there, or here and run cargo tangle stitch.
+//! Data sets read from stores in Zarr.
+
+use super::elements::{Form, bytes_of, letters, whole, wrong};
+use crate::data::{AttributeValue, Coordinate, DataSet, Positions, TypedArray, Values, Variable};
+use crate::device::refuse_beyond_memory;
+use crate::files::reading::{cut_short, zip_refusal};
+use serde_json::{Map, Value};
+use std::io::{self, Cursor};
+use std::path::{Component, Path};
+use zip::ZipArchive;
+
+// Members of a store
+/// Where the members of a store are.
+trait Members {
+    /// The bytes of a member; `None` where there is none of this path.
+    fn read(&mut self, path: &str) -> io::Result<Option<Vec<u8>>>;
+
+    /// The length of a member; `None` where there is none of this path.
+    fn length(&mut self, path: &str) -> Option<u64>;
+}
+
+impl Members for ZipArchive<Cursor<&[u8]>> {
+    fn read(&mut self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        match self.by_name(path) {
+            Ok(member) => whole(member).map(Some),
+            Err(zip::result::ZipError::FileNotFound) => Ok(None),
+            Err(error) => Err(zip_refusal(error)),
+        }
+    }
+
+    fn length(&mut self, path: &str) -> Option<u64> {
+        self.by_name(path).ok().map(|member| member.size())
+    }
+}
+
+impl Members for &Path {
+    fn read(&mut self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        if Path::new(path).components().any(|part| !matches!(part, Component::Normal(_))) {
+            return Err(wrong(format!("the path {path} leads out of the folder")));
+        }
+        let Some(length) = self.length(path) else { return Ok(None) };
+        refuse_beyond_memory(length, || path.into()).map_err(io::Error::other)?;
+        std::fs::read(self.join(path)).map(Some)
+    }
+
+    fn length(&mut self, path: &str) -> Option<u64> {
+        self.join(path).metadata().ok().filter(std::fs::Metadata::is_file).map(|it| it.len())
+    }
+}
+
+/// The data set of a folder.
+pub(super) fn folder(mut path: &Path) -> io::Result<DataSet<'static>> {
+    decode(&mut path)
+}
+
+/// The data set of an archive.
+pub(super) fn archive(content: &[u8]) -> io::Result<DataSet<'static>> {
+    decode(&mut ZipArchive::new(Cursor::new(content)).map_err(zip_refusal)?)
+}
+
+// Decode a store
+/// The descriptions of a store, by path.
+type Descriptions = Map<String, Value>;
+
+fn decode(members: &mut impl Members) -> io::Result<DataSet<'static>> {
+    let none = || wrong("there is no .zmetadata in it, which describes a store in Zarr 2");
+    let all = members.read(".zmetadata")?.ok_or_else(none)?;
+    let all: Value = serde_json::from_slice(&all).map_err(|error| wrong(error.to_string()))?;
+    let Some(Value::Object(all)) = all.get("metadata").cloned() else { return Err(none()) };
+    let mut data = DataSet::default();
+    if let Some(Value::Object(attributes)) = all.get(".zattrs") {
+        for (key, value) in attributes {
+            match attribute(value) {
+                Some(AttributeValue::Text(text)) if key == "system" => {
+                    data.add_text(key, text);
+                }
+                Some(value) => data.note(key, value, ""),
+                None => {}
+            }
+        }
+    }
+    for key in all.keys() {
+        if let Some(group) = key.strip_suffix("/.zgroup") {
+            data.variables.push(variable(group, &all, members)?);
+        }
+    }
+    Ok(data)
+}
+
+/// A value of JSON as the value of an attribute.
+fn attribute(value: &Value) -> Option<AttributeValue> {
+    Some(match value {
+        Value::Bool(is) => AttributeValue::Flag(*is),
+        Value::String(text) => AttributeValue::Text(text.clone()),
+        Value::Number(number) => number.as_i64().map_or_else(
+            || number.as_f64().map(AttributeValue::Number),
+            |number| Some(AttributeValue::Integer(number)),
+        )?,
+        Value::Array(all) => {
+            AttributeValue::Numbers(all.iter().map(Value::as_f64).collect::<Option<_>>()?)
+        }
+        Value::Null | Value::Object(_) => return None,
+    })
+}
+
+// Decode the variable of a group
+fn variable(
+    group: &str,
+    all: &Descriptions,
+    members: &mut impl Members,
+) -> io::Result<Variable<'static>> {
+    let path = [group, "samples"].map(|name| format!("{group}/{name}"));
+    let path = path.into_iter().find(|path| all.contains_key(&format!("{path}/.zarray")));
+    let path = path.ok_or_else(|| wrong(format!("the group {group} has no array")))?;
+    let array = array(&path, all, members)?;
+    let names = all.get(&format!("{path}/.zattrs")).map(|it| &it["_ARRAY_DIMENSIONS"]);
+    let names = names.and_then(Value::as_array).cloned().unwrap_or_default();
+    let names = names.iter().filter_map(Value::as_str).collect::<Vec<_>>();
+    let mut dimensions = Vec::new();
+    for (name, &count) in names.iter().zip(array.shape()) {
+        dimensions.push(coordinate((group, name), count, all, members)?);
+    }
+    Ok(Variable { dimensions, ..Variable::unnamed(group, Values::Array(array)) })
+}
+
+/// The coordinate of a dimension of a group.
+fn coordinate(
+    (group, name): (&str, &str),
+    count: usize,
+    all: &Descriptions,
+    members: &mut impl Members,
+) -> io::Result<Coordinate> {
+    let path = format!("{group}/{name}");
+    let index = Coordinate::index(name);
+    let Some(described) = all.get(&format!("{path}/.zarray")) else { return Ok(index) };
+    let unit = all.get(&format!("{path}/.zattrs")).and_then(|it| it["units"].as_str());
+    let unit = unit.unwrap_or_default().to_string();
+    if let Some(length) = described["dtype"].as_str().and_then(|kind| kind.strip_prefix("<U")) {
+        let bytes = members.read(&format!("{path}/0"))?.unwrap_or_default();
+        let length: usize = length.parse().map_err(|_| wrong("a label has no length"))?;
+        let each = bytes_of(&[length], 4)?;
+        let cut = bytes.len() != bytes_of(&[count], each)? || each == 0;
+        let labels = (!cut).then(|| bytes.chunks_exact(each));
+        let labels = labels.ok_or_else(|| cut_short(&format!("in the labels of {name}")))?;
+        let label = |bytes| letters(&length.to_string(), &[], (bytes, false));
+        let labels = labels.map(label).collect::<io::Result<Vec<_>>>()?;
+        return Ok(Coordinate { unit, positions: Positions::Labels(labels), ..index });
+    }
+    let TypedArray::F64(samples) = array(&path, all, members)? else {
+        return Err(wrong(format!("the positions {path} are not of type f64")));
+    };
+    let positions = Positions::of_samples(samples.iter().copied().collect());
+    Ok(Coordinate { unit, positions, ..index })
+}
+
+// Decode an array of chunks
+fn array(
+    path: &str,
+    all: &Descriptions,
+    members: &mut impl Members,
+) -> io::Result<TypedArray<'static>> {
+    let refuse = |what: &str| wrong(format!("the array {path} has no {what} that can be read"));
+    let described = all.get(&format!("{path}/.zarray")).ok_or_else(|| refuse("description"))?;
+    let plain = ["compressor", "filters"].iter().all(|key| described[*key].is_null());
+    if !plain || described["order"] != "C" {
+        return Err(refuse("plain chunks in the order C"));
+    }
+    let list = |key: &str| -> Option<Vec<usize>> {
+        let numbers = described[key].as_array()?.iter().map(Value::as_u64);
+        numbers.map(|n| usize::try_from(n?).ok()).collect()
+    };
+    let shape = list("shape").ok_or_else(|| refuse("shape"))?;
+    let chunk = list("chunks").filter(|chunk| chunk.len() == shape.len() && !chunk.contains(&0));
+    let chunk = chunk.filter(|_| !shape.is_empty()).ok_or_else(|| refuse("shape of chunks"))?;
+    let form = Form::of_numpy(described["dtype"].as_str().unwrap_or_default())?;
+    let each = form.number.bytes;
+    let counts: Vec<_> = shape.iter().zip(&chunk).map(|(all, one)| all.div_ceil(*one)).collect();
+    let (length, chunks) = (bytes_of(&chunk, each)?, bytes_of(&counts, 1)?);
+    let key = |number: usize| {
+        let index = unravel(number, &counts);
+        (
+            format!(
+                "{path}/{}",
+                index.iter().map(ToString::to_string).collect::<Vec<_>>().join(".")
+            ),
+            index,
+        )
+    };
+    for number in 0..chunks {
+        let (key, _) = key(number);
+        match members.length(&key) {
+            Some(found) if found == length as u64 => {}
+            Some(_) => return Err(cut_short(&format!("in the chunk {key}"))),
+            None => return Err(wrong(format!("the chunk {key} is missing"))),
+        }
+    }
+    // Put the chunks together
+    let mut bytes = vec![0; bytes_of(&shape, each)?];
+    let last = shape.len() - 1;
+    for number in 0..chunks {
+        let (key, index) = key(number);
+        let content = members.read(&key)?.unwrap_or_default();
+        let from: Vec<_> = index.iter().zip(&chunk).map(|(k, one)| k * one).collect();
+        let columns = chunk[last].min(shape[last] - from[last]) * each;
+        for (row, source) in content.chunks_exact(chunk[last] * each).enumerate() {
+            let inside = unravel(row, &chunk[..last]);
+            let at: Vec<_> = inside.iter().zip(&from).map(|(k, from)| k + from).collect();
+            if at.iter().zip(&shape).any(|(k, all)| k >= all) {
+                continue;
+            }
+            let place = at.iter().zip(&shape).fold(0, |place, (k, all)| place * all + k);
+            let place = (place * shape[last] + from[last]) * each;
+            bytes[place..place + columns].copy_from_slice(&source[..columns]);
+        }
+    }
+    form.array(&bytes, (&shape, false))
+}
+/// The indices of the element of this number, the last dimension the fastest.
+fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
+    let mut indices = vec![0; shape.len()];
+    for (index, &count) in indices.iter_mut().zip(shape).rev() {
+        (*index, number) = (number % count, number / count);
+    }
+    indices
+}
