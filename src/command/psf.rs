@@ -23,7 +23,8 @@ use crate::plot::{
 };
 use crate::psf::loop_simulation::{LOOPS, REALISATIONS};
 use crate::psf::{
-    Exposure, Field, LoopSimulation, PsfOptions, PsfPlan, PsfResult, Ring, Simulated, TargetImage,
+    Exposure, Field, LoopSimulation, PsfOptions, PsfPlan, PsfResult, Ring, SimulatedLoop,
+    TargetImage,
 };
 use crate::units::ARCSEC;
 use crate::watch::{Watch, check};
@@ -215,7 +216,7 @@ struct PsfReport<'a> {
     engine: &'a Engine,
     found: &'a PsfResult,
     /// Means over simulated loops of each target, if they are requested.
-    simulated: &'a [Simulated],
+    simulated: &'a [SimulatedLoop],
     seconds: f64,
 }
 
@@ -225,7 +226,7 @@ fn simulated(
     system: &System,
     plan: &PsfPlan,
     watch: &dyn Watch,
-) -> Result<Vec<Simulated>, Error> {
+) -> Result<Vec<SimulatedLoop>, Error> {
     let Some(realisations) = args.check else { return Ok(Vec::new()) };
     let options = plan.options();
     watch.stage(LOOPS, REALISATIONS);
@@ -460,7 +461,7 @@ fn with_contrast(source: &Source, seen: &TargetImage) -> Value {
 
 // Means of simulated loops in json
 /// Means of simulated loops with their standard errors.
-fn of_check(simulated: &Simulated, realisations: u32) -> Value {
+fn of_check(simulated: &SimulatedLoop, realisations: u32) -> Value {
     let of = |k: usize| simulated.strehl.iter().map(|strehl| strehl[k]).collect::<Vec<f64>>();
     json!({
         "realisations": realisations,

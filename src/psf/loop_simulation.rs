@@ -412,7 +412,7 @@ impl LoopSimulation {
 /// Residual wavefront error and Strehl ratios of a target in simulated loops: means over realisations, with their standard errors.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Simulated {
+pub struct SimulatedLoop {
     /// Rms of the residual wavefront \[m\].
     pub error: [f64; 2],
     /// Strehl ratio at each wavelength.
@@ -420,7 +420,7 @@ pub struct Simulated {
 }
 
 // Residuals of loops as a data set
-impl Simulated {
+impl SimulatedLoop {
     /// The residuals of `all` targets as a data set: `error` (target, part) and `strehl` (target, wavelength, part), of which part 0 is the mean
     /// and part 1 its standard error.
     pub fn to_data_set(all: &[Self]) -> DataSet<'static> {
@@ -465,7 +465,11 @@ impl LoopSimulation {
     ///
     /// # Errors
     /// `Invalid` for fewer than two realisations; `Cancelled` where the watcher wants to stop; as [`realisation`](Self::realisation).
-    pub fn check(&self, realisations: usize, watch: &dyn Watch) -> Result<Vec<Simulated>, Error> {
+    pub fn check(
+        &self,
+        realisations: usize,
+        watch: &dyn Watch,
+    ) -> Result<Vec<SimulatedLoop>, Error> {
         let expected = "at least 2 realisations, whose scatter tells the standard error";
         accept(realisations > 1, "check", realisations, expected)?;
         watch.stage(LOOPS, REALISATIONS);
@@ -485,7 +489,7 @@ impl LoopSimulation {
             };
             let [variance, uncertainty] = mean(0);
             let error = (variance + given).max(0.0).sqrt();
-            Simulated {
+            SimulatedLoop {
                 error: [error, 0.5 * uncertainty / error.max(f64::MIN_POSITIVE)],
                 strehl: (1..=self.wavelengths.len()).map(mean).collect(),
             }
