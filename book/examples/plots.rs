@@ -3,6 +3,7 @@
 
 use lenslet::device::Engine;
 use lenslet::model::System;
+use lenslet::plan::Plan;
 use lenslet::plot::{
     CovarianceView, Pairs, PictureFormat, plot_covariance, plot_wavefront_covariance,
 };

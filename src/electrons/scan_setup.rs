@@ -659,6 +659,7 @@ mod tests {
     use super::*;
     use crate::device::Engine;
     use crate::numerics::Precision;
+    use crate::plan::Plan;
     use crate::watch::unwatched;
 
     const SMALL: &str = "sample = { file = 'SI100.XYZ' }\nphonons = { configurations = 2, seed = 3 }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n\
@@ -670,9 +671,7 @@ mod tests {
     fn scanned(text: &str) -> (SampleFile, StemPlan, StemReadings) {
         let file = SampleFile::from_toml(text, "book/systems/small.toml").unwrap();
         let plan = file.plan().unwrap();
-        let mut readings = plan.begin(0..plan.places()).unwrap();
-        let engine = Engine::cpu(Precision::F64);
-        plan.run(&engine, &mut readings, &unwatched, &mut |_| Ok(())).unwrap();
+        let readings = plan.run(&Engine::default(), &unwatched).unwrap();
         (file, plan, readings)
     }
 
@@ -994,9 +993,9 @@ mod tests {
             );
             let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();
             if method == "hrtem" {
-                file.hrtem().unwrap().describe(&Engine::cpu(Precision::F32));
+                file.hrtem().unwrap().describe(&Engine::cpu(Precision::F32)).unwrap();
             } else {
-                file.plan().unwrap().describe(&Engine::cpu(Precision::F32));
+                file.plan().unwrap().describe(&Engine::cpu(Precision::F32)).unwrap();
             }
         }
         assert!(begun.elapsed().as_secs_f64() < 30.0, "{:?}", begun.elapsed());

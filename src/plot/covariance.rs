@@ -539,6 +539,7 @@ impl Picture for CovarianceMaps {
 mod tests {
     use super::*;
     use crate::device::engine::Engine;
+    use crate::plan::Plan;
     use crate::plot::{DARK, STATIONS, colour};
     use crate::turbulence::plan::{WavefrontCovariancePlan, slope_problem, wavefront_problem};
     use crate::turbulence::slope::PairCovariance;

@@ -5,8 +5,8 @@
 /// Declares the kernels of a source: a structure of all of them, and for each a structure of its arguments.
 ///
 /// A field is a parameter, by its name and in its order: `[T]` is a buffer of the program's `real` numbers, `usize` and `bool` are an
-/// `int`, `(Option [T])` may be no buffer. A type of the source is given `as` a text where it has no counterpart. A test named as the structure compares all of them
-/// with the source.
+/// `int`, and `(Option [T])` may be no buffer. A type of the source is given `as` a text where it has no counterpart. A test that is
+/// named as the structure compares all of them with the source.
 macro_rules! kernels {
     (
         $(#[$about:meta])*
