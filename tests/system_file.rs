@@ -1093,6 +1093,10 @@ fn errors_of_a_dictionary_name_the_key_alone() {
             with("guide_star", "shift", list(&[1.0])),
             "guide_star[0].shift = [1.0]: expected two lengths in metres, [x, y]".into(),
         ),
+        (
+            with("lenslet_array", "pitch", 1e-200.into()),
+            "lenslet_array.pitch = 1e-200: expected a length in metres".into(),
+        ),
         (with("guide_star", "", 1.into()), "guide_star[0].\"\" = 1: expected".into()),
         (
             with("guide_star", "a\nb\u{1b}", "\u{7}".into()),
