@@ -13,7 +13,7 @@ use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
 use crate::model::system_file::SystemFile;
-use crate::plot::{ColourScale, CovarianceView, Pairs, PictureFormat};
+use crate::plot::{ColourScale, CovarianceView, PictureFormat, ShownPairs};
 use crate::plot::{plot_covariance, plot_wavefront_covariance};
 use crate::turbulence::plan::{
     CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeSlope, WavefrontSlopes,
@@ -60,7 +60,7 @@ pub struct CovarianceArgs {
     of: PlottedCovariance,
     /// Pair of guide stars to draw, or of a target and a guide star, counted from 0; or all. All of a small system, else 0,0.
     #[arg(long, value_name = "P,Q|all", requires = "plot", value_parser = parse_pair)]
-    pair: Option<Pairs>,
+    pair: Option<ShownPairs>,
     /// Component to draw: xx, xy or yy of slopes, x or y of wavefronts with slopes; or all.
     #[arg(long, requires = "plot", value_parser = value_parsers::components(), default_value = "all")]
     component: value_parsers::Components,
@@ -88,11 +88,11 @@ enum PlottedCovariance {
     Wavefront,
 }
 
-fn parse_pair(text: &str) -> Result<Pairs, Invalid> {
+fn parse_pair(text: &str) -> Result<ShownPairs, Invalid> {
     let numbers = text.split_once(',').map(|(p, q)| (p.trim().parse(), q.trim().parse()));
     match numbers {
-        Some((Ok(p), Ok(q))) => Ok(Pairs::One(p, q)),
-        _ if text == "all" => Ok(Pairs::All),
+        Some((Ok(p), Ok(q))) => Ok(ShownPairs::One(p, q)),
+        _ if text == "all" => Ok(ShownPairs::All),
         _ => Err(Invalid::new("pair", text, "two numbers counted from 0, such as 0,1, or all")),
     }
 }

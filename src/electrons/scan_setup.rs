@@ -6,7 +6,7 @@ use super::beam::{Aberration, Aberrations, Beam, Probe};
 use super::detector::{Annulus, DetectorOptions, PatternOptions, Segmented};
 use super::postprocess::Finishing;
 use super::prism::{MOST_LOST, Prism, window_fault};
-use super::sample_file::{Algorithm, PreparedSpecimen, SampleFile, Sampling};
+use super::sample_file::{Algorithm, PreparedSpecimen, SampleFile, WaveSampling};
 use super::scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings, focused};
 use super::scan_images::{Edge, integrated};
 use super::wave_grid::WaveGrid;
@@ -115,7 +115,7 @@ impl SampleFile {
         };
         let grid = self.grid([x, y], factor).map_err(refuse("potential"))?;
         // Grid of another sampling
-        let grid_of = |sampling: Sampling| -> Result<WaveGrid, Error> {
+        let grid_of = |sampling: WaveSampling| -> Result<WaveGrid, Error> {
             let mut other = self.clone();
             other.potential.sampling = sampling;
             let factor = match self.method.algorithm {
@@ -132,9 +132,9 @@ impl SampleFile {
     /// The grid of waves across a cell of these sides \[Å\], for PRISM with a factor.
     fn grid(&self, sides: [f64; 2], factor: [usize; 2]) -> Result<WaveGrid, Invalid> {
         match self.potential.sampling {
-            Sampling::Points(points) => WaveGrid::new(points, sides),
-            Sampling::Pixel(pixel) => WaveGrid::with_pixel(pixel, sides, factor),
-            Sampling::Automatic => self.automatic_grid(sides, factor),
+            WaveSampling::Points(points) => WaveGrid::new(points, sides),
+            WaveSampling::Pixel(pixel) => WaveGrid::with_pixel(pixel, sides, factor),
+            WaveSampling::Automatic => self.automatic_grid(sides, factor),
         }
     }
 
@@ -333,8 +333,8 @@ impl Rules<'_> {
     /// Whether a factor divides the samples along an axis, where these are given.
     fn divides(&self, axis: usize, factor: usize) -> bool {
         match self.file.potential.sampling {
-            Sampling::Points(points) => (points[axis] / 4).is_multiple_of(factor),
-            Sampling::Pixel(_) | Sampling::Automatic => true,
+            WaveSampling::Points(points) => (points[axis] / 4).is_multiple_of(factor),
+            WaveSampling::Pixel(_) | WaveSampling::Automatic => true,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::data::table::Table;
 use crate::data::{AttributeValue, DataSet, TypedArray, Values, Variable};
 use crate::device::refuse_beyond_memory;
 use crate::error::Error;
-use elements::{Form, PROVENANCE, letters, table, whole, wrong};
+use elements::{ElementForm, PROVENANCE, letters, table, whole, wrong};
 use ndarray_npy::npy::header::{Header, Layout};
 use std::io::{self, Cursor, ErrorKind};
 use std::path::Path;
@@ -115,7 +115,7 @@ fn npy(name: &str, content: &[u8]) -> io::Result<Variable<'static>> {
         Values::Text(letters(length, &header.shape, (rest, kind.starts_with('>')))?)
     } else {
         let place = (&header.shape[..], header.layout == Layout::Fortran);
-        Values::Array(Form::of_numpy(kind)?.array(rest, place)?)
+        Values::Array(ElementForm::of_numpy(kind)?.array(rest, place)?)
     };
     Ok(Variable::unnamed(name, values))
 }

@@ -14,7 +14,7 @@ use std::io::{self, Cursor, ErrorKind, Read};
 // Arrays from bytes
 /// The form of the elements of an array in a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Form {
+pub(super) struct ElementForm {
     pub number: Number,
     pub is_complex: bool,
 }
@@ -30,7 +30,7 @@ pub(super) fn bytes_of(shape: &[usize], each: usize) -> io::Result<usize> {
     bytes.ok_or_else(|| wrong(format!("the shape {shape:?} has more elements than any memory")))
 }
 
-impl Form {
+impl ElementForm {
     // Form by the name of a type
     /// The form that NumPy calls by this name, such as `<f8`.
     pub fn of_numpy(name: &str) -> io::Result<Self> {
@@ -169,7 +169,7 @@ pub(super) fn table(
     for (name, unit, is_integer, big_endian) in columns {
         let bytes = width(is_integer);
         let number = Number { kind: Kind::Float, bytes, big_endian };
-        let form = Form { number, is_complex: false };
+        let form = ElementForm { number, is_complex: false };
         let cell = |k: usize| form.bits(&all[k * row + at..k * row + at + bytes]);
         let cells = match is_integer {
             true => Cells::Integers((0..rows).map(|k| (cell(k) as u32).cast_signed()).collect()),

@@ -1,7 +1,7 @@
 // Tangled from book/src/read-data-sets.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from HDF5, in the trees of EMD and of HyperSpy.
 
-use super::elements::{Form, add_attributes, axis, bytes_of, wrong};
+use super::elements::{ElementForm, add_attributes, axis, bytes_of, wrong};
 use crate::data::{AttributeValue, Coordinate, DataSet, Positions, TypedArray, Values, Variable};
 use crate::files::hdf5::checksum;
 use crate::files::npz::{Kind, Number};
@@ -34,7 +34,7 @@ struct Stored<'c> {
 /// What the elements of an array are.
 #[derive(Clone, Copy)]
 enum Type {
-    Numbers(Form),
+    Numbers(ElementForm),
     Texts,
 }
 
@@ -187,7 +187,7 @@ impl Type {
         let bytes = number(&start[4..8]) as usize;
         let form = |kind, is_complex| {
             let number = Number { kind, bytes, big_endian: false };
-            Ok(Self::Numbers(Form { number, is_complex }))
+            Ok(Self::Numbers(ElementForm { number, is_complex }))
         };
         match (start[0] & 15, bytes) {
             (0, 8) => form(Kind::Signed, false),
