@@ -1,7 +1,7 @@
 // Tangled from book/src/multislice-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Waves through slices on a device.
 
-// What slices on a device stand on
+// Imports of slices on a device
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Pinned, Shape};
 use crate::device::headers::REAL;

@@ -1,7 +1,7 @@
 // Tangled from book/src/blocks-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Blocks between places of longer vectors, on a device.
 
-// What blocks on a device stand on
+// Imports of blocks on a device
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::{BLOCK_SUM, REAL};
@@ -162,7 +162,7 @@ impl<T: Real> FewRows<T> {
     }
 }
 
-// An operator beside others
+// An operator embedded in longer vectors
 /// An operator whose vectors go in at places of a longer vector.
 struct EmbeddedOperator<T> {
     operator: Arc<dyn DeviceOperator<T>>,

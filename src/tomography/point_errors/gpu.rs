@@ -1,7 +1,7 @@
 // Tangled from book/src/point-errors-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Errors at points on devices.
 
-// What errors at points on devices stand on
+// Imports of errors at points on devices
 use super::{Answers, Job, PointErrorsPlan, PointStrip};
 use crate::device::gpu::{Buffer, Gpu};
 use crate::device::{Workers, engine::Engine, gather, lock};
