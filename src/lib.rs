@@ -30,7 +30,7 @@
 //! | [`electrons`] | potentials, probes, multislice, PRISM, detectors, scans, HRTEM | [`electrons::StemPlan`], [`electrons::Multislice`] |
 //! | [`watch`] | progress and cancellation of a computation | [`watch::Watch`], [`watch::Observer`] |
 //! | [`device`] | CPU threads and GPUs, memory | [`device::Engine`] |
-//! | [`plan`] | description, memory and run time of a computation | [`plan::Description`] |
+//! | [`plan`] | description, memory and run time of a computation | [`plan::Plan`] |
 //! | [`data`] | named arrays with dimensions, coordinates, units and attributes | [`data::DataSet`] |
 //! | [`files`] | data sets in NPZ, FITS, HDF5 and other formats | [`files::Format`], [`files::read_array`] |
 //! | [`plot`] | pictures of results, SVG or PNG | [`plot::Figure`] |
@@ -76,7 +76,6 @@
 //! **Point-spread function** of the same instrument behind its deformable mirrors, at 1.65 µm.
 //!
 //! ```
-//! use lenslet::psf::{PsfOptions, PsfPlan};
 //! use lenslet::prelude::*;
 //!
 //! let file = SystemFile::from_file("book/systems/small-moao.toml")?;
@@ -91,7 +90,6 @@
 //! **STEM**: high-angle annular dark field (HAADF) of silicon \[100\], 27 Å thick, with the probe on a column of atoms and between columns.
 //!
 //! ```
-//! use lenslet::electrons::sample_file::SampleFile;
 //! use lenslet::prelude::*;
 //!
 //! let text = "sample = { file = 'SI100.XYZ', tile = [2, 2, 5] }
@@ -100,10 +98,9 @@
 //!     scan = { window = [[0.0, 1.3575], [0.0, 0.5]], step = [0.67875, 0.5] }
 //!     detector.annuli = [[60.0, 90.0]]";
 //! let plan = SampleFile::from_toml(text, "book/systems/silicon.toml")?.plan()?;
-//! let mut readings = plan.begin(0..plan.places())?;
-//! plan.run(&Engine::default(), &mut readings, &unwatched, &mut |_| Ok(()))?;
+//! let scan = plan.run(&Engine::default(), &unwatched)?;
 //! let annulus = plan.detectors().layout().annuli.start;
-//! let [column, between] = [0, 1].map(|place| readings.mean[[place, annulus]]);
+//! let [column, between] = [0, 1].map(|place| scan.mean[[place, annulus]]);
 //! assert_eq!([column, between].map(|share| (1e4 * share).round()), [32.0, 9.0]); // 0.32 % and 0.09 % of the electrons
 //! # Ok::<(), Error>(())
 //! ```
@@ -170,6 +167,8 @@ struct ReadmeExamples;
 extern crate lenslet as _;
 
 pub use error::{Error, Invalid, Result};
+pub use ndarray;
+pub use num_complex;
 #[cfg(feature = "files")]
 pub use toml;
 
@@ -178,6 +177,9 @@ pub use toml;
 pub mod prelude {
     // Names of systems and their parts
     pub use crate::device::{Device, Engine};
+    #[cfg(feature = "files")]
+    pub use crate::electrons::sample_file::SampleFile;
+    pub use crate::electrons::{HrtemPlan, StemOptions, StemPlan, StemReadings};
     pub use crate::error::{Error, Invalid, Result};
     #[cfg(feature = "factorise")]
     pub use crate::estimation::Inversion;
@@ -191,6 +193,10 @@ pub mod prelude {
     #[cfg(feature = "files")]
     pub use crate::model::{SystemFile, SystemFileBuilder};
     pub use crate::numerics::Precision;
+    pub use crate::plan::Plan;
+    #[cfg(feature = "factorise")]
+    pub use crate::psf::{PsfOptions, PsfPlan, PsfResult};
+    pub use crate::specimen::{Crystal, Specimen};
     #[cfg(feature = "factorise")]
     pub use crate::tomography::{
         Reconstruction, ReconstructorOptions, ReconstructorPlan, WavefrontError,

@@ -1,8 +1,83 @@
 // Tangled from book/src/plans.md: edit there, or here and run cargo tangle stitch.
-//! What a computation says of itself before it runs: its memory, its stages, its time.
+//! Plans: what a computation will do, its memory and run time, and its run.
 
 use crate::device::{CostKind, Engine, refuse_beyond_memory, start_threads, threads};
 use crate::error::Error;
+use crate::watch::Watch;
+use std::fmt;
+use std::time::Duration;
+
+// Plan of a computation
+/// A planned computation: it can be described, its memory and run time are known, and it runs on an engine.
+///
+/// ```
+/// use lenslet::prelude::*;
+/// /// Prints what a plan will do, and does it.
+/// fn report<P: Plan>(plan: &P, engine: &Engine) -> Result<P::Output> {
+///     let description = plan.describe(engine)?;
+///     println!("{} in about {:?}", description.what, plan.duration(engine)?);
+///     plan.run(engine, &unwatched)
+/// }
+///
+/// let system = System::from_file("book/systems/small.toml")?;
+/// let plan = CovariancePlan::new(&system, CovarianceOptions::default())?;
+/// assert!(report(&plan, &Engine::default())?.slope_slope.variance() > 0.0);
+/// // The CPU computes covariances in double precision only.
+/// let single = Engine::cpu(Precision::F32);
+/// assert!(plan.run(&single, &unwatched).unwrap_err().to_string().starts_with("precision = f32: expected f64"));
+/// # Ok::<(), Error>(())
+/// ```
+pub trait Plan: fmt::Debug {
+    /// What a run returns.
+    type Output;
+
+    // Questions that a plan answers
+    /// Rejects an engine on which the computation cannot run, or only in another precision than that of the engine.
+    ///
+    /// # Errors
+    /// `Device` for a GPU where only the CPU computes it; `Invalid` for single precision where there is only double precision.
+    fn check_engine(&self, engine: &Engine) -> Result<(), Error>;
+
+    /// What is computed, in the words of an error about its memory, such as `the scan`.
+    fn subject(&self) -> String;
+
+    /// What a run on an engine will do.
+    ///
+    /// # Errors
+    /// Those of [`check_engine`](Self::check_engine).
+    fn describe(&self, engine: &Engine) -> Result<Description, Error>;
+
+    /// The most memory that a run has in use at a time.
+    ///
+    /// # Errors
+    /// Those of [`describe`](Self::describe).
+    fn memory(&self, engine: &Engine) -> Result<Memory, Error> {
+        Ok(self.describe(engine)?.memory)
+    }
+
+    /// About how long a run takes.
+    ///
+    /// # Errors
+    /// Those of [`describe`](Self::describe).
+    fn duration(&self, engine: &Engine) -> Result<Duration, Error> {
+        let seconds = self.describe(engine)?.seconds();
+        Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+    }
+
+    /// Rejects a run that cannot begin: an engine that does not suit the computation, or too little memory. A run checks this first.
+    ///
+    /// # Errors
+    /// Those of [`describe`](Self::describe), and `Memory` with the bytes needed and available.
+    fn check(&self, engine: &Engine) -> Result<(), Error> {
+        self.memory(engine)?.check(engine, &self.subject())
+    }
+
+    /// Runs the computation, and reports its progress to a watcher.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check); `Cancelled` where the watcher wants to stop; those of the computation and of devices.
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Self::Output, Error>;
+}
 
 // Bytes that a plan states
 /// The most bytes that a computation has in use at a time.

@@ -6,6 +6,7 @@ use lenslet::estimation::{EstimateOptions, EstimatePlan, Simulation};
 use lenslet::linear::Stop;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source, System};
 use lenslet::numerics::Precision;
+use lenslet::plan::Plan;
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::{
     Method, SlopeCovariancePlan, SlopeProblem, WavefrontCovariancePlan, WavefrontProblem,

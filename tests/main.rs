@@ -18,6 +18,7 @@ mod oracle_quadrature;
 mod oracle_scan;
 mod oracle_wavefront;
 mod physics;
+mod plans;
 mod python;
 mod range;
 mod snapshots;

@@ -5,7 +5,7 @@ use lenslet::correction::CorrectionMode;
 use lenslet::device::Engine;
 use lenslet::estimation::{EstimateOptions, EstimatePlan, SimulationOptions, SimulationPlan};
 use lenslet::model::{Atmosphere, Layer, System, SystemFile};
-use lenslet::plan::Memory;
+use lenslet::plan::{Memory, Plan};
 use lenslet::psf::{ErrorTerm, Field, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::turbulence::{CovarianceOptions, CovariancePlan, Form, Method};
 use lenslet::watch::unwatched;
@@ -38,18 +38,20 @@ fn plans_state_the_memory_that_they_take() {
         ("dense", &thin, options.form(Form::Dense)),
     ] {
         let plan = CovariancePlan::new(system, options).unwrap();
-        let ((stated, _), used) = peak(|| (plan.memory(&cpu), plan.run(&cpu, &unwatched).unwrap()));
+        let ((stated, _), used) =
+            peak(|| (plan.memory(&cpu).unwrap(), plan.run(&cpu, &unwatched).unwrap()));
         holds(name, &stated, used, 4);
     }
     let plan = EstimatePlan::new(&keck, EstimateOptions::default()).unwrap();
     let flat = ndarray::Array2::zeros((1, plan.slopes()));
     let ((stated, _), used) = peak(|| {
         let estimator = plan.run(&cpu, &unwatched).unwrap();
-        (plan.memory(&cpu), estimator.estimate(flat.view(), false, &unwatched).unwrap())
+        (plan.memory(&cpu).unwrap(), estimator.estimate(flat.view(), false, &unwatched).unwrap())
     });
     holds("estimate", &stated, used, 4);
     let plan = SimulationPlan::new(&keck, SimulationOptions::default().frames(5)).unwrap();
-    let ((stated, _), used) = peak(|| (plan.memory(), plan.run(&cpu, &unwatched).unwrap()));
+    let ((stated, _), used) =
+        peak(|| (plan.memory(&cpu).unwrap(), plan.run(&cpu, &unwatched).unwrap()));
     holds("simulation", &stated, used, 4);
     // A field behind one mirror: what many directions take is what one takes.
     let small = SystemFile::from_file("book/systems/small-moao.toml").unwrap();
@@ -60,6 +62,6 @@ fn plans_state_the_memory_that_they_take() {
     options.field = Some(Field { size: 1e-4, step: 2e-5 });
     let plan = PsfPlan::new(&small.system().unwrap(), options).unwrap();
     let ((stated, _), used) =
-        peak(|| (plan.describe(&cpu).memory, plan.run(&cpu, &unwatched).unwrap()));
+        peak(|| (plan.describe(&cpu).unwrap().memory, plan.run(&cpu, &unwatched).unwrap()));
     holds("shared mirrors", &stated, used, 4);
 }

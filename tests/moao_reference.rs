@@ -20,6 +20,7 @@
 use lenslet::correction::{Mirror, Projector};
 use lenslet::device::Engine;
 use lenslet::model::{GuideStar, MirrorDesign, Noise, Spacing, System};
+use lenslet::plan::Plan;
 use lenslet::psf::{Actuators, Aperture};
 use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
 use lenslet::units::ARCSEC;

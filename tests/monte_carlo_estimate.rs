@@ -7,6 +7,7 @@ use lenslet::model::{
     Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, Noise, PhaseGrid, Pupil, SlopeNoise,
     SlopeOrder, Source, System,
 };
+use lenslet::plan::Plan;
 use lenslet::turbulence::direct::wavefront::wavefront_covariance;
 use lenslet::turbulence::{cross_covariance, wavefront_problem};
 use lenslet::watch::unwatched;

@@ -16,6 +16,7 @@
 
 use lenslet::device::Engine;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
+use lenslet::plan::Plan;
 use lenslet::turbulence::{SlopeCovariance, SlopeCovariancePlan, SlopeProblem};
 use lenslet::watch::unwatched;
 use std::f64::consts::PI;

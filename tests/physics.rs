@@ -2,6 +2,7 @@
 
 use lenslet::device::Engine;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, SlopeOrder, Source, System};
+use lenslet::plan::Plan;
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::{
     Method, SlopeCovariance, SlopeCovariancePlan, SlopeProblem, slope_problem,

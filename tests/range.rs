@@ -5,6 +5,7 @@ use lenslet::device::Engine;
 use lenslet::model::{
     Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, PhaseGrid, Sensor, Source, System,
 };
+use lenslet::plan::Plan;
 use lenslet::turbulence::{
     CovarianceOptions, CovariancePlan, DiscAverage, Method, SlopeCovariancePlan, SlopeProblem,
     VonKarman, WavefrontProblem, cross_covariance, direct, spectral,

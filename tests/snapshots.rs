@@ -6,6 +6,7 @@
 
 use lenslet::device::Engine;
 use lenslet::model::{System, SystemFile};
+use lenslet::plan::Plan;
 use lenslet::turbulence::{
     SlopeCovariance, SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wavefront_problem,
 };

@@ -5,6 +5,7 @@ use lenslet::device::Engine;
 use lenslet::model::{
     Atmosphere, GuideStar, Layer, LensletArray, MirrorDesign, Pupil, Source, Spacing, System,
 };
+use lenslet::plan::Plan;
 use lenslet::plot::Figure;
 use lenslet::psf::{CameraOptions, ErrorTerm, PsfOptions, PsfPlan};
 use lenslet::tomography::ReconstructorOptions;

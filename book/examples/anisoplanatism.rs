@@ -3,6 +3,7 @@
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
 use lenslet::device::Engine;
 use lenslet::model::{MirrorDesign, Source, Spacing, System};
+use lenslet::plan::Plan;
 use lenslet::plot::Figure;
 use lenslet::psf::{CameraOptions, ErrorTerm, PsfOptions, PsfPlan, StructureFunctionModel};
 use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
@@ -81,10 +82,10 @@ fn memory(path: &Path) -> Result<(), Box<dyn Error>> {
         wanted.image.terms.get_or_insert_default().push(ErrorTerm::Anisoplanatism);
         let engine = Engine::default();
         let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-        let told = PsfPlan::new(&system, wanted)?.describe(&engine).memory.host;
+        let told = PsfPlan::new(&system, wanted)?.describe(&engine)?.memory.host;
         one.push((f64::from(count), gibibytes(told)));
         let together = ReconstructorOptions::default().keep(true);
-        let told = ReconstructorPlan::new(&system, together)?.memory(&engine).host;
+        let told = ReconstructorPlan::new(&system, together)?.memory(&engine)?.host;
         all.push((f64::from(count), gibibytes(told)));
     }
     println!("{one:.1?}\n{all:.1?}");

@@ -2,6 +2,7 @@
 
 use lenslet::device::Engine;
 use lenslet::model::{LensletArray, System};
+use lenslet::plan::Plan;
 use lenslet::plot::Figure;
 use lenslet::turbulence::{SlopeCovariancePlan, SlopeProblem};
 use lenslet::watch::unwatched;

@@ -4,6 +4,7 @@ use lenslet::device::Engine;
 use lenslet::estimation::{Circulant, Group};
 use lenslet::linear::{BlockToeplitz, Diagonal, Operator, Solver, Stop, Sum};
 use lenslet::model::System;
+use lenslet::plan::Plan;
 use lenslet::plot::Figure;
 use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};
 use lenslet::watch::unwatched;

@@ -8,6 +8,7 @@ use lenslet::electrons::{Aberrations, Beam, DetectorOptions, Edge, Finishing, Mu
 use lenslet::electrons::{Annulus, PatternOptions, Potential, PotentialOptions, Scan, StemMethod};
 use lenslet::electrons::{StemOptions, StemPlan, WaveGrid, integrated};
 use lenslet::numerics::Precision;
+use lenslet::plan::Plan;
 use lenslet::plot::{PictureFormat, ScanPicture, plot_scan};
 use lenslet::prelude::Engine;
 use lenslet::specimen::{self, Atom, Crystal, Element, Slicing};
@@ -22,8 +23,7 @@ fn main() -> Drawn {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     convergent_beam(&folder.join("convergent-beam.svg"))?;
     let plan = titanate()?;
-    let mut readings = plan.begin(0..plan.places())?;
-    plan.run(&Engine::cpu(Precision::F32), &mut readings, &unwatched, &mut |_| Ok(()))?;
+    let readings = plan.run(&Engine::cpu(Precision::F32), &unwatched)?;
     let signals = readings.to_data_set::<f32>(&plan, &Finishing::default())?;
     deflections(&folder.join("deflections.svg"), &plan, &signals)?;
     let title = "strontium titanate, 200 keV, 22 mrad".into();

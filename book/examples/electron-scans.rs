@@ -9,6 +9,7 @@ use lenslet::electrons::sample_file::SampleFile;
 use lenslet::electrons::{Multislice, Potential, Prism, SMatrix, StemMethod};
 use lenslet::electrons::{Scan, StemOptions, StemPlan, StemReadings};
 use lenslet::numerics::Precision;
+use lenslet::plan::Plan;
 use lenslet::prelude::Engine;
 use lenslet::specimen::{Atom, Slicing, Specimen};
 use lenslet::watch::unwatched;
@@ -325,9 +326,7 @@ fn silicon() -> Result<StemPlan, Box<dyn Error>> {
 }
 
 fn read(plan: &StemPlan) -> Result<StemReadings, Box<dyn Error>> {
-    let mut readings = plan.begin(0..plan.places())?;
-    plan.run(&Engine::cpu(Precision::F32), &mut readings, &unwatched, &mut |_| Ok(()))?;
-    Ok(readings)
+    Ok(plan.run(&Engine::cpu(Precision::F32), &unwatched)?)
 }
 
 /// A beam behind the crystal, and the window of a probe.

@@ -3,6 +3,7 @@
 use lenslet::device::Engine;
 use lenslet::estimation::{EstimateOptions, EstimatePlan, Simulation};
 use lenslet::model::System;
+use lenslet::plan::Plan;
 use lenslet::plot::{PictureFormat, WavefrontMap, plot_wavefronts, without_piston};
 use lenslet::watch::unwatched;
 use ndarray::{Array2, Axis, s};

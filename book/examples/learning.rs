@@ -1,9 +1,11 @@
 //! Draws how a fit steps down a valley, which lenslets a map averages over, and a profile learned from simulated slopes, into the folder that
 //! is given.
 
+use lenslet::device::Engine;
 use lenslet::estimation::Simulation;
 use lenslet::linear::{LeastSquares, Residuals};
 use lenslet::model::{Atmosphere, Layer, System};
+use lenslet::plan::Plan;
 use lenslet::plot::{PictureFormat, plot_learned};
 use lenslet::profiling::{LearnOptions, LearnPlan, ParameterGroup};
 use lenslet::watch::unwatched;
@@ -144,7 +146,8 @@ fn learned(folder: &Path) -> Drawn {
         ParameterGroup::Altitudes,
         ParameterGroup::Shifts,
     ]);
-    let learned = LearnPlan::new(&start, options)?.run(slopes.view(), &unwatched)?;
+    let plan = LearnPlan::new(&start, options)?.with_slopes(slopes)?;
+    let learned = plan.run(&Engine::default(), &unwatched)?;
     let title = "learned from 1000 frames of two stars";
     Ok(std::fs::write(
         folder.join("learning.svg"),

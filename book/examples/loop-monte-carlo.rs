@@ -3,6 +3,7 @@
 
 use lenslet::device::Engine;
 use lenslet::model::SystemFile;
+use lenslet::plan::Plan;
 use lenslet::plot::{Figure, PictureFormat, plot_budgets};
 use lenslet::psf::{
     Budget, ErrorTerm, LoopFrame, LoopSimulation, PointSpread, PsfOptions, PsfPlan,

@@ -2,6 +2,7 @@
 
 use lenslet::device::Engine;
 use lenslet::model::{SlopeOrder, System};
+use lenslet::plan::Plan;
 use lenslet::turbulence::{CovarianceOptions, CovariancePlan, Form, LatticeGroups, SlopeSlope};
 use lenslet::watch::unwatched;
 use plotters::prelude::*;

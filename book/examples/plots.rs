@@ -3,8 +3,9 @@
 
 use lenslet::device::Engine;
 use lenslet::model::System;
+use lenslet::plan::Plan;
 use lenslet::plot::{
-    CovarianceView, Pairs, PictureFormat, plot_covariance, plot_wavefront_covariance,
+    CovarianceView, PictureFormat, ShownPairs, plot_covariance, plot_wavefront_covariance,
 };
 use lenslet::turbulence::{SlopeCovariancePlan, WavefrontCovariancePlan};
 use lenslet::turbulence::{slope_problem, wavefront_problem};
@@ -15,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::args().nth(1).ok_or("which folder shall the pictures go to?")?;
     let pictures = [
         ("small.toml", None, "covariance-small.svg"),
-        ("keck-lgs.toml", Some(Pairs::One(0, 1)), "covariance-keck-lgs.svg"),
+        ("keck-lgs.toml", Some(ShownPairs::One(0, 1)), "covariance-keck-lgs.svg"),
     ];
     let folder = Path::new(&folder);
     let read = |name| {

@@ -2,6 +2,7 @@
 
 use lenslet::device::Engine;
 use lenslet::model::System;
+use lenslet::plan::Plan;
 use lenslet::plot::Figure;
 use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
 use lenslet::watch::unwatched;

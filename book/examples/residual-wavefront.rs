@@ -6,8 +6,11 @@ use lenslet::model::{
     Atmosphere, ControlLoop, GuideStar, Layer, LensletArray, LoopKind, MirrorDesign, Pupil, Source,
     Spacing, System,
 };
+use lenslet::plan::Plan;
 use lenslet::plot::Figure;
-use lenslet::psf::{CameraOptions, ErrorTerm, LoopSimulation, PsfOptions, PsfPlan};
+use lenslet::psf::{
+    CameraOptions, ErrorTerm, LoopSimulationOptions, LoopSimulationPlan, PsfOptions, PsfPlan,
+};
 use lenslet::tomography::ReconstructorOptions;
 use lenslet::units::ARCSEC;
 use lenslet::watch::unwatched;
@@ -95,9 +98,9 @@ fn against_the_wind() -> Result<Figure, Box<dyn Error>> {
         joint.push((degrees(k), total(turn, None)?));
         if k % 2 == 0 {
             let (system, options) = (system(turn)?, options(None));
-            let squares = LoopSimulation::squares_per_lenslet(&system, &options)?;
-            let simulation = LoopSimulation::new(&system, &options, squares)?;
-            let [mean, error] = simulation.check(REALISATIONS, &unwatched)?[0].error;
+            let loops = LoopSimulationOptions::default().realisations(REALISATIONS);
+            let loops = LoopSimulationPlan::new(&system, &options, loops)?;
+            let [mean, error] = loops.run(&Engine::default(), &unwatched)?[0].error;
             println!("{:4} {:.1} {:.1} ± {:.1}", degrees(k), joint[k].1, 1e9 * mean, 1e9 * error);
             simulated.push((degrees(k), 1e9 * mean, 1e9 * error));
         }

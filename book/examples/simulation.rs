@@ -3,6 +3,7 @@
 use lenslet::device::Engine;
 use lenslet::estimation::{Quantity, Sampling, Simulation};
 use lenslet::model::System;
+use lenslet::plan::Plan;
 use lenslet::plot::Figure;
 use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};
 use lenslet::watch::unwatched;

@@ -2,6 +2,7 @@
 
 use lenslet::device::Engine;
 use lenslet::model::{Source, System, SystemFile};
+use lenslet::plan::Plan;
 use lenslet::plot::{
     FieldPicture, PictureFormat, plot_budgets, plot_field, plot_profiles, plot_stars,
 };

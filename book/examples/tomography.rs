@@ -4,6 +4,7 @@ use lenslet::device::Engine;
 use lenslet::estimation::Inversion;
 use lenslet::linear::Eigen;
 use lenslet::model::{GuideStar, LensletArray, Noise, PhaseGrid, Source, System};
+use lenslet::plan::Plan;
 use lenslet::plot::{
     ColourScale, Figure, PictureFormat, WavefrontMap, plot_reconstructor, plot_spectrum,
     plot_wavefront_errors,

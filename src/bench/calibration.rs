@@ -13,6 +13,7 @@ use crate::model::lenslet_array::LensletArray;
 use crate::model::noise::GuideStar;
 use crate::model::source::Source;
 use crate::model::system::System;
+use crate::plan::Plan;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use crate::watch::{Watch, WithinStage};
 use serde::Serialize;
@@ -154,7 +155,7 @@ fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measu
         watch.part("measurement", number, pieces.len());
         let options = ReconstructorOptions::default().method(piece.method).tolerance(1e-3);
         let plan = ReconstructorPlan::new(&piece.system()?, options)?;
-        let planned = plan.describe(engine).stages;
+        let planned = plan.describe(engine)?.stages;
         let (run, within) =
             (|watch: &dyn Watch| plan.run(engine, watch).map(drop), WithinStage(watch));
         let runs = (0..2).map(|_| Ok(time_stages(run, &within)?.1));
@@ -373,7 +374,7 @@ mod tests {
         let plan =
             ReconstructorPlan::new(&tiny[0].system().unwrap(), ReconstructorOptions::default());
         let plan = plan.unwrap();
-        let told = plan.describe(&engine.with_speed(found.clone()));
+        let told = plan.describe(&engine.with_speed(found.clone())).unwrap();
         let integrals = told.stages.iter().find(|stage| stage.name == INTEGRATED.0).unwrap();
         assert!((integrals.seconds / measured[0].found - 1.0).abs() < 0.2);
         assert_eq!(told.rates, found.to_string());

@@ -7,7 +7,7 @@ use crate::device::{Engine, processor_name, threads};
 use crate::electrons::prism::transform_along;
 use crate::electrons::{
     Aberrations, Beam, DetectorOptions, PotentialModel, PotentialOptions, Probe, Scan, StemMethod,
-    StemOptions, StemPlan, WaveGrid,
+    StemOptions, StemPlan, StemRunOptions, WaveGrid,
 };
 use crate::error::{Error, Invalid};
 use crate::files::provenance::date;
@@ -167,7 +167,7 @@ pub struct StemTimes {
 /// Times a scan as the least of `repeat` runs, after one that does not count.
 ///
 /// # Errors
-/// Those of [`StemPlan::run`].
+/// Those of [`StemPlan::run_with`].
 pub fn time_stem(
     case: &ScanCase,
     (engine, repeat): (&Engine, u32),
@@ -176,8 +176,8 @@ pub fn time_stem(
     let plan = case.plan()?;
     let run = |engine: &Engine, places: usize| {
         least(repeat, watch, || {
-            let mut readings = plan.begin(0..places)?;
-            plan.run(engine, &mut readings, watch, &mut |_| Ok(()))
+            let options = StemRunOptions::default().places(0..places);
+            plan.run_with(engine, options, watch).map(drop)
         })
     };
     let (probes, waves) = (plan.places(), plan.followed(plan.places())?);

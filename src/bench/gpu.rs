@@ -18,6 +18,7 @@ use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::numerics::real::{Precision, Real};
+use crate::plan::Plan;
 use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;
 use crate::turbulence::direct::{self, slope::gpu::SlopePlan};
 use crate::turbulence::edges::gradient_covariances;

@@ -7,6 +7,7 @@ use crate::device::engine::Engine;
 use crate::error::{Error, count};
 use crate::linear::factorisation::gpu::upload_rows;
 use crate::model::system::System;
+use crate::plan::Plan;
 use crate::psf::exposures::StrokeCovariance;
 use crate::psf::{
     Actuators, CameraOptions, Exposures, PsfOptions, PsfPlan, StructureFunctionModel,
@@ -68,7 +69,7 @@ pub fn time_images(
         stages,
         exact: exact.as_secs_f64(),
         stationary: stationary.as_secs_f64(),
-        planned: plan.describe(engine).stages.iter().map(|stage| stage.seconds).sum(),
+        planned: plan.describe(engine)?.stages.iter().map(|stage| stage.seconds).sum(),
     })
 }
 

@@ -22,6 +22,7 @@ use crate::model::lenslet_array::{LensletArray, Pupil};
 use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
 use crate::numerics::real::Real;
+use crate::plan::Plan;
 use crate::psf::structure_function::{Actuators, MeanStructure};
 use crate::psf::{Aperture, CameraOptions, Exposures, StructureFunctionModel};
 use crate::watch::unwatched;

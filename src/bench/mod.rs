@@ -21,6 +21,7 @@ use crate::model::lenslet_array::{LensletArray, SlopeOrder, Validity};
 use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::plan::Plan;
 use crate::turbulence::plan::{
     CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeCovariancePlan, SlopeSlope,
     WavefrontCovariancePlan,

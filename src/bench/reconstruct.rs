@@ -5,6 +5,7 @@
 use crate::device::{engine::Engine, lock};
 use crate::error::{Error, count};
 use crate::model::system::System;
+use crate::plan::Plan;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use crate::watch::{Watch, check};
 use serde::Serialize;
@@ -106,7 +107,7 @@ pub fn time_reconstructor(
     watch: &dyn Watch,
 ) -> Result<ReconstructorTimes, Error> {
     let plan = ReconstructorPlan::new(system, options)?;
-    let planned = plan.describe(engine).stages.iter().map(|stage| stage.seconds).sum();
+    let planned = plan.describe(engine)?.stages.iter().map(|stage| stage.seconds).sum();
     let (total, stages) = time_median(repeat, |watch| plan.run(engine, watch).map(drop), watch)?;
     Ok(ReconstructorTimes {
         measurements: plan.measurements(),

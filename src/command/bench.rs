@@ -18,6 +18,7 @@ use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::model::system_file::SystemFile;
 use crate::numerics::real::Precision;
+use crate::plan::Plan;
 use crate::psf::PsfOptions;
 use crate::tomography::reconstructor::ReconstructorOptions;
 use crate::watch::check;
@@ -379,7 +380,7 @@ fn plans_of(systems: &[(String, System)], json: bool) -> Result<String, Error> {
     let engine = with_speed(Engine::default(), true)?;
     for (name, system) in systems {
         for plan in bench::covariance_plans(system)? {
-            let told = plan.describe(&engine);
+            let told = plan.describe(&engine)?;
             text += &format!("{name}\n{}\n", plan_text(&told, false));
             values.push(plan_json(&told));
         }

@@ -3,18 +3,17 @@
 
 // What the command covariance stands on
 use super::examples::{self, examples};
+use super::planned_run::PlannedRun;
 use super::progress::{Terminal, with_speed};
-use super::summary::{Summary, command_line, method_and_error, plan_text};
+use super::summary::{Summary, command_line, method_and_error};
 use crate::command::value_parsers;
-use crate::device::{Device, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
 use crate::model::system_file::SystemFile;
-use crate::numerics::real::Precision;
-use crate::plot::{ColourScale, CovarianceView, Pairs, PictureFormat};
+use crate::plot::{ColourScale, CovarianceView, PictureFormat, ShownPairs};
 use crate::plot::{plot_covariance, plot_wavefront_covariance};
 use crate::turbulence::plan::{
     CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeSlope, WavefrontSlopes,
@@ -50,12 +49,8 @@ pub struct CovarianceArgs {
     /// Form of the covariances.
     #[arg(long, value_parser = value_parsers::forms(), default_value = "auto")]
     form: Form,
-    /// Where to compute: cpu, cuda (all graphics processors), or cuda:K (one of them).
-    #[arg(long, default_value = "cpu")]
-    device: Device,
-    /// Precision of the written numbers, and of the computation on a graphics processor.
-    #[arg(long, value_parser = value_parsers::precisions(), default_value = "f64")]
-    precision: Precision,
+    #[command(flatten)]
+    engine: value_parsers::EngineArgs,
     // Arguments about what is shown
     /// Draw the covariance into this file, .svg or .png.
     #[arg(long)]
@@ -65,22 +60,15 @@ pub struct CovarianceArgs {
     of: PlottedCovariance,
     /// Pair of guide stars to draw, or of a target and a guide star, counted from 0; or all. All of a small system, else 0,0.
     #[arg(long, value_name = "P,Q|all", requires = "plot", value_parser = parse_pair)]
-    pair: Option<Pairs>,
+    pair: Option<ShownPairs>,
     /// Component to draw: xx, xy or yy of slopes, x or y of wavefronts with slopes; or all.
     #[arg(long, requires = "plot", value_parser = value_parsers::components(), default_value = "all")]
     component: value_parsers::Components,
     /// Scale of the colours.
     #[arg(long, requires = "plot", value_parser = value_parsers::scales(), default_value = "root")]
     scale: ColourScale,
-    /// Say what would be computed, how, in what memory and time, and stop.
-    #[arg(long)]
-    plan: bool,
-    /// Print the summary as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Print neither summary nor progress.
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    report: value_parsers::ReportArgs,
 }
 
 // Names of the methods
@@ -100,11 +88,11 @@ enum PlottedCovariance {
     Wavefront,
 }
 
-fn parse_pair(text: &str) -> Result<Pairs, Invalid> {
+fn parse_pair(text: &str) -> Result<ShownPairs, Invalid> {
     let numbers = text.split_once(',').map(|(p, q)| (p.trim().parse(), q.trim().parse()));
     match numbers {
-        Some((Ok(p), Ok(q))) => Ok(Pairs::One(p, q)),
-        _ if text == "all" => Ok(Pairs::All),
+        Some((Ok(p), Ok(q))) => Ok(ShownPairs::One(p, q)),
+        _ if text == "all" => Ok(ShownPairs::All),
         _ => Err(Invalid::new("pair", text, "two numbers counted from 0, such as 0,1, or all")),
     }
 }
@@ -121,10 +109,11 @@ pub fn covariance(
         plot.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
     let named = args.output.as_deref().map(|path| ("output", path));
     let fitting = &Format::OF_ARRAYS;
-    let format =
-        named.map(|name| Format::of(name, fitting, args.file.format(args.quiet))).transpose()?;
+    let format = named
+        .map(|name| Format::of(name, fitting, args.file.format(args.report.quiet)))
+        .transpose()?;
     let outputs = [named, plot.map(|path| ("plot", path))];
-    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
+    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.report.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
     let (system, file) = read?;
     let plan = CovariancePlan::new(&system, options(args)?)?;
@@ -137,28 +126,25 @@ pub fn covariance(
         return Err(Invalid::new("plot", path.display(), expected).into());
     }
     let view = args.plot.as_ref().map(|_| view(args, &plan)).transpose()?;
-    let engine = Engine::open(args.device, args.precision)?;
-    let (Some(output), Some(format), false) = (&args.output, format, args.plan) else {
-        return Ok(plan_text(&plan.describe(&with_speed(engine, true)?), args.json));
+    let engine = with_speed(args.engine.engine(&plan)?, args.report.plan)?;
+    let planned = PlannedRun::new(&plan, &engine);
+    let (Some(output), Some(format), false) = (&args.output, format, args.report.plan) else {
+        return planned.text(args.report.json);
     };
     // Compute and watch the clock
-    let terminal = Terminal::new(args.quiet);
-    terminal.plan(
-        || plan.describe(&engine),
-        [],
-        [Some(output.as_path()), plot].into_iter().flatten(),
-    );
+    let terminal = Terminal::new(args.report.quiet);
     let start = Instant::now();
-    let computed = plan.run(&engine, &terminal)?;
+    let files = [Some(output.as_path()), plot].into_iter().flatten();
+    let computed = planned.run(&terminal, files)?;
     let seconds = start.elapsed().as_secs_f64();
 
     // Write the covariance and its picture
     terminal.writes(output);
     let mut archive = AtomicFile::new(output)?;
     let mut arrays = computed.to_data_set(&system);
-    let (method, error) = method_and_error(&plan, args.device, args.precision);
+    let (method, error) = method_and_error(&plan, args.engine.device, args.engine.precision);
     Provenance::new(&command_line(), &method, file.text()).tolerance(Some(error)).note(&mut arrays);
-    archive.fill(|file| arrays.write(file, format, args.precision))?;
+    archive.fill(|file| arrays.write(file, format, args.engine.precision))?;
     let drawing = picture.zip(view.as_ref()).map(|((path, drawn_as), view)| {
         terminal.writes(path);
         AtomicFile::holding(path, &draw(args, (&computed, &system), (view, drawn_as))?)
@@ -175,8 +161,8 @@ pub fn covariance(
         output,
         plot,
         format,
-        precision: args.precision,
-        device: args.device,
+        precision: args.engine.precision,
+        device: args.engine.device,
         engine: engine.name(),
         plan: &plan,
         arrays: arrays.shapes(),
@@ -184,11 +170,7 @@ pub fn covariance(
         seconds,
         bytes,
     };
-    Ok(match (args.json, args.quiet) {
-        (true, _) => format!("{}\n", summary.json()),
-        (false, true) => String::new(),
-        (false, false) => summary.lines(),
-    })
+    Ok(args.report.summary(|| summary.json(), || summary.lines()))
 }
 
 // Options of a covariance as asked

@@ -3,13 +3,12 @@
 
 // What the command estimate stands on
 use super::examples::{self, words_and_examples};
+use super::planned_run::{PlannedRun, suited};
 use super::progress::{Terminal, with_speed};
-use super::summary::{
-    Outcome, align, command_line, count, file_json, file_line, file_lines, plan_text,
-};
+use super::summary::{Outcome, align, command_line, count, file_json, file_line, file_lines};
 use crate::command::value_parsers;
+use crate::device;
 use crate::device::engine::Engine;
-use crate::device::{self, Device};
 use crate::error::{Error, Invalid};
 use crate::estimation::estimate::{EstimateOptions, Estimates};
 use crate::estimation::estimator::{EstimatePlan, Estimator};
@@ -25,6 +24,7 @@ use crate::model::system::System;
 use crate::model::system_file::SystemFile;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::numerics::real::Precision;
+use crate::plan::Plan;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::plot::{self, short_name};
 use crate::tomography::reconstructor::ReconstructorOptions;
@@ -37,8 +37,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 // Arguments of estimate
+/// Help of `--precision`.
+const PRECISION: &str = "Precision of the written numbers, and of the estimate; cores go on in double precision below a tolerance of 1e-5";
+
 #[derive(Debug, Args)]
 #[command(after_help = words_and_examples(value_parsers::SLOPES, examples::ESTIMATE))]
+#[command(mut_arg("precision", |arg| arg.help(PRECISION)))]
 pub struct EstimateArgs {
     /// System file (TOML), with targets and a grid of wavefront points.
     pub system: PathBuf,
@@ -52,9 +56,6 @@ pub struct EstimateArgs {
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub file: value_parsers::FileFormat,
-    /// Precision of the written numbers, and of the estimate; cores go on in double precision below a tolerance of 1e-5.
-    #[arg(long, value_parser = value_parsers::precisions(), default_value = "f64")]
-    pub precision: Precision,
     /// Draw the wavefronts of a frame into this file, .svg or .png.
     #[arg(long)]
     pub plot: Option<PathBuf>,
@@ -91,18 +92,10 @@ pub struct EstimateArgs {
     /// How layers are brought to the pupil, for guide stars at a finite height: cubic unless given.
     #[arg(long, value_parser = value_parsers::interpolations())]
     pub interpolation: Option<Interpolation>,
-    /// Where to compute: cpu, cuda (all graphics processors), or cuda:K (one of them).
-    #[arg(long, default_value = "cpu")]
-    pub device: Device,
-    /// Say what would be computed, how, in what memory and time, and stop.
-    #[arg(long)]
-    pub plan: bool,
-    /// Print the summary as JSON.
-    #[arg(long)]
-    pub json: bool,
-    /// Print neither summary nor progress.
-    #[arg(long, short)]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub engine: value_parsers::EngineArgs,
+    #[command(flatten)]
+    pub report: value_parsers::ReportArgs,
 }
 
 // Names of the solvers
@@ -166,10 +159,11 @@ pub fn estimate(
         [Some(("system file", args.system.as_path())), slopes].into_iter().flatten().collect();
     let named = args.output.as_deref().map(|path| ("output", path));
     let fitting = &Format::OF_ARRAYS;
-    let format =
-        named.map(|name| Format::of(name, fitting, args.file.format(args.quiet))).transpose()?;
+    let format = named
+        .map(|name| Format::of(name, fitting, args.file.format(args.report.quiet)))
+        .transpose()?;
     let outputs = [named, plot.map(|path| ("plot", path))];
-    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
+    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.report.plan).collect();
     check_files(&inputs, &outputs)?;
     let (system, file) = read?;
     if let Some((path, _)) = picture {
@@ -183,14 +177,16 @@ pub fn estimate(
         return Err(Invalid::new("interpolation", interpolation.name(), expected).into());
     }
     let (Some((output, format)), Some(slopes_file), false) =
-        (args.output.as_ref().zip(format), &args.slopes, args.plan)
+        (args.output.as_ref().zip(format), &args.slopes, args.report.plan)
     else {
-        let engine = with_speed(Engine::open(args.device, args.precision)?, true)?;
-        let plan = plan.fitted(&engine)?;
-        return Ok(plan_text(&plan.describe(&engine), args.json).into());
+        let opened = Engine::open(args.engine.device, args.engine.precision)?;
+        let opened = with_speed(opened, true)?;
+        let plan = plan.fitted(&opened)?;
+        let engine = suited(opened, &plan);
+        return Ok(PlannedRun::new(&plan, &engine).text(args.report.json)?.into());
     };
     let stored = args.stored.format()?;
-    let terminal = Terminal::new(args.quiet);
+    let terminal = Terminal::new(args.report.quiet);
     terminal.reads(slopes_file);
     let slopes = ReadSlopes::from_file(slopes_file, &system, &stored)?.slopes;
     plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
@@ -203,12 +199,13 @@ pub fn estimate(
     }
     // Prepare the estimate and solve it
     let start = Instant::now();
-    let engine = Engine::open(args.device, args.precision)?;
-    let long = plan.describe(&engine).seconds() > LONG;
-    let plan = plan.fitted(&with_speed(engine.clone(), long)?)?;
+    let opened = Engine::open(args.engine.device, args.engine.precision)?;
+    let long = plan.describe(&suited(opened.clone(), &plan))?.seconds() > LONG;
+    let plan = plan.fitted(&with_speed(opened.clone(), long)?)?;
+    let engine = suited(opened, &plan);
+    let planned = PlannedRun::new(&plan, &engine);
     let files = [Some(output.as_path()), plot].into_iter().flatten();
-    terminal.plan(|| plan.describe(&engine), [], files);
-    let estimator = plan.run(&engine, &terminal)?;
+    let estimator = planned.run(&terminal, files)?;
     let built = start.elapsed().as_secs_f64();
     let start = Instant::now();
     let estimates = estimator.estimate(slopes.view(), args.warm_start, &terminal);
@@ -216,17 +213,17 @@ pub fn estimate(
     let solved = start.elapsed().as_secs_f64();
     // Refuse to round to infinity
     let largest = estimates.wavefront.iter().fold(0.0, |largest: f64, w| largest.max(w.abs()));
-    if args.precision == Precision::F32 && largest > f64::from(f32::MAX) {
+    if args.engine.precision == Precision::F32 && largest > f64::from(f32::MAX) {
         let expected = "f64, as the wavefronts are beyond the largest number of single precision";
         return Err(Invalid::new("precision", "f32", expected).into());
     }
     // Write the estimates and their picture
     let mut data = estimates.to_data_set(&system);
-    let origin = Provenance::new(&command_line(), &plan.describe(&engine).method, file.text());
+    let origin = Provenance::new(&command_line(), &planned.describe()?.method, file.text());
     origin.tolerance(Some(args.tolerance)).note(&mut data);
     terminal.writes(output);
     let mut draft = AtomicFile::new(output)?;
-    draft.fill(|file| data.write(file, format, args.precision))?;
+    draft.fill(|file| data.write(file, format, args.engine.precision))?;
     let drawing = picture.map(|(path, format)| {
         terminal.writes(path);
         AtomicFile::holding(path, &draw(args, &system, &estimates, format)?)
@@ -240,11 +237,7 @@ pub fn estimate(
     let files = [slopes_file.as_path(), output.as_path()];
     let (method, form, seconds) = (plan.method(), plan.form(), [built, solved]);
     let told = EstimateReport { args, files, method, form, engine, estimator, estimates, seconds };
-    let text = match (args.json, args.quiet) {
-        (true, _) => format!("{}\n", told.summary()),
-        (false, true) => String::new(),
-        (false, false) => told.lines(),
-    };
+    let text = args.report.summary(|| told.summary(), || told.lines());
     let warnings = told.misfit().into_iter().collect();
     Ok(Outcome { text, warnings, shortfall: told.shortfall() })
 }
@@ -407,7 +400,7 @@ impl EstimateReport<'_> {
             "tolerance": args.tolerance,
             "max_iterations": args.solver_options().limit(self.estimator.slopes()),
             "warm_start": args.warm_start,
-            "precision": args.precision.name(),
+            "precision": args.engine.precision.name(),
             "interpolation": interpolates.then(|| args.interpolation.unwrap_or_default().name()),
             "interpolation_error": estimator.interpolation_error(),
             "interpolation_nm": cost.map(|[rms, _]| rms),
@@ -418,7 +411,7 @@ impl EstimateReport<'_> {
             "seconds_to_solve": self.seconds[1],
             // Name machine and files
             "threads": device::threads(),
-            "device": args.device.to_string(),
+            "device": args.engine.device.to_string(),
             "computed_on": self.engine.name(),
             "output": file_json(Some(self.files[1])),
             "plot": file_json(args.plot.as_deref()),

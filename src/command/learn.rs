@@ -3,10 +3,9 @@
 
 // What the command learn stands on
 use super::examples::{self, words_and_examples};
+use super::planned_run::PlannedRun;
 use super::progress::{Terminal, with_speed};
-use super::summary::{
-    Outcome, align, command_line, count, file_json, file_line, file_lines, plan_text,
-};
+use super::summary::{Outcome, align, command_line, count, file_json, file_line, file_lines};
 use super::value_parsers;
 use crate::device::{engine::Engine, threads};
 use crate::error::{Error, Invalid};
@@ -16,7 +15,9 @@ use crate::formats::slopes::ReadSlopes;
 use crate::model::system::System;
 use crate::model::system_file::{SystemFile, SystemFileBuilder};
 use crate::plot::{PictureFormat, plot_learned, short_name};
-use crate::profiling::fit::{LearnOptions, LearnPlan, Learned, Parameter, ParameterGroup};
+use crate::profiling::fit::{
+    LearnOptions, LearnPlan, Learned, Parameter, ParameterGroup, SlopeChecks,
+};
 use crate::units::DEGREE;
 use crate::watch::check;
 use clap::Args;
@@ -51,15 +52,8 @@ pub struct LearnArgs {
     #[arg(long)]
     plot: Option<PathBuf>,
     // Arguments about what learn says
-    /// Say what would be computed, how, in what memory and time, and stop.
-    #[arg(long)]
-    plan: bool,
-    /// Print the summary as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Print neither summary nor progress.
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    report: value_parsers::ReportArgs,
 }
 
 // Learn a system from a file
@@ -83,29 +77,32 @@ pub fn learn(
     }
     let outputs =
         [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
-    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
+    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.report.plan).collect();
     check_files(&inputs, &outputs)?;
     let (system, file) = read?;
     let plan = LearnPlan::new(&system, LearnOptions::default().fit(args.fit.iter().copied()))?;
     let format = args.stored.format()?;
     let read = |path| ReadSlopes::from_file(path, &system, &format);
-    let terminal = Terminal::new(args.quiet || args.plan);
+    let terminal = Terminal::new(args.report.quiet || args.report.plan);
     args.slopes.iter().for_each(|path| terminal.reads(path));
     let read = args.slopes.as_deref().map(read).transpose()?;
-    let plan = plan.frames(read.as_ref().map_or(1000, |read| read.slopes.nrows()));
-    let (Some(read), Some(slopes_file), Some(output), false) =
-        (&read, &args.slopes, &args.output, args.plan)
+    let engine = with_speed(Engine::default(), args.report.plan)?;
+    let (Some(slopes_file), Some(output), false) = (&args.slopes, &args.output, args.report.plan)
     else {
-        let engine = with_speed(Engine::default(), true)?;
-        return Ok(plan_text(&plan.describe(&engine), args.json).into());
+        let plan = plan.frames(read.map_or(1000, |read| read.slopes.nrows()));
+        return Ok(PlannedRun::new(&plan, &engine).text(args.report.json)?.into());
     };
-    plan.check_slopes(read.slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
+    let plan = match read {
+        Some(read) => plan
+            .with_checks(SlopeChecks { unit: !read.has_unit, order: !read.has_order })
+            .with_slopes(read.slopes)
+            .map_err(|error| of_file(error.into(), slopes_file))?,
+        None => plan,
+    };
     check_folder(&file, output, args)?;
-    plan.memory().check(&Engine::default(), "learning")?;
     let files = [Some(output.as_path()), plot].into_iter().flatten();
-    terminal.plan(|| plan.describe(&Engine::default()), [], files);
     let start = Instant::now();
-    let learned = learn_checked(&plan, read, &terminal);
+    let learned = PlannedRun::new(&plan, &engine).run(&terminal, files);
     let learned = learned.map_err(|error| of_file(error, slopes_file))?;
     let seconds = start.elapsed().as_secs_f64();
     let told = LearnReport { args, files: [slopes_file, output], start: &system, learned, seconds };
@@ -124,11 +121,7 @@ pub fn learn(
     draft.publish()?;
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
-    let text = match (args.json, args.quiet) {
-        (true, _) => format!("{}\n", told.summary()),
-        (false, true) => String::new(),
-        (false, false) => told.lines(),
-    };
+    let text = args.report.summary(|| told.summary(), || told.lines());
     Ok(Outcome { text, warnings: told.warnings(), shortfall: told.shortfall() })
 }
 
@@ -140,18 +133,6 @@ fn check_folder(file: &SystemFile, output: &Path, args: &LearnArgs) -> Result<()
         let expected = format!("a folder in which the files are found that {system} names");
         Invalid::new("output", output.display(), expected).into()
     })
-}
-
-/// Learns from slopes whose unit and order are plausible, or stated.
-fn learn_checked(plan: &LearnPlan, read: &ReadSlopes, watch: &Terminal) -> Result<Learned, Error> {
-    let maps = plan.measure(read.slopes.view(), watch)?;
-    if !read.has_unit {
-        plan.check_unit(&maps, watch)?;
-    }
-    if !read.has_order {
-        plan.check_order(read.slopes.view(), watch)?;
-    }
-    plan.fit(maps, watch)
 }
 
 /// An error about slopes, with the name of their file.

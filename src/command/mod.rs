@@ -3,6 +3,7 @@
 
 mod value_parsers;
 mod examples;
+mod planned_run;
 mod progress;
 mod ranks;
 mod summary;

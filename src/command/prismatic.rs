@@ -823,6 +823,7 @@ mod tests {
     use crate::electrons::sample_file::SampleFile;
     use crate::electrons::{HrtemOptions, HrtemPlan};
     use crate::numerics::Precision;
+    use crate::plan::Plan;
     use crate::watch::unwatched;
 
     const CRYSTAL: &str = "-i book/systems/SI100.XYZ";
@@ -1142,9 +1143,7 @@ mod tests {
         let text = FromPrismatic::read(line).unwrap().text;
         let text = text.replace("kirkland-rounded", factors);
         let plan = SampleFile::from_toml(&text, "--prismatic").unwrap().plan().unwrap();
-        let mut readings = plan.begin(0..plan.places()).unwrap();
-        let engine = Engine::cpu(Precision::F64);
-        plan.run(&engine, &mut readings, &unwatched, &mut |_| Ok(())).unwrap();
+        let readings = plan.run(&Engine::default(), &unwatched).unwrap();
         let (row, layout) = (readings.mean.row(0).to_vec(), plan.detectors().layout());
         assert_eq!(readings.mean.nrows(), 1);
         let [x, y] = plan.detectors().pattern_axes().unwrap().map(<[f64]>::len);

@@ -7,7 +7,7 @@ use super::watch::{complain, is_interrupted};
 use crate::bench::calibration::{self, Kept};
 use crate::device::{Engine, lock};
 use crate::error::Error;
-use crate::plan::{Description, Stage};
+use crate::plan::Description;
 use crate::watch::Watch;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
@@ -283,16 +283,16 @@ impl Terminal {
     }
 
     // Plan and files of a job
-    /// The stages of a job: those of a plan, others with their seconds, and the files that are written in the end, the arrays first.
+    /// The stages of a job: those of a plan, and the files that are written in the end, the arrays first.
     pub fn plan<'p>(
         &self,
-        plan: impl FnOnce() -> Description,
-        others: impl IntoIterator<Item = Stage>,
+        plan: impl FnOnce() -> Result<Description, Error>,
         files: impl IntoIterator<Item = &'p Path>,
-    ) {
+    ) -> Result<(), Error> {
         if self.line.is_some() {
-            self.plan_stages(job_stages(&plan(), others, files));
+            self.plan_stages(job_stages(&plan()?, files));
         }
+        Ok(())
     }
 
     /// The stages of a job by name, with their seconds.
@@ -363,13 +363,12 @@ const FILE: f64 = 0.02;
 /// The stages of a job by name, with their seconds; the starting of devices is not reported, and not counted.
 fn job_stages<'p>(
     plan: &Description,
-    others: impl IntoIterator<Item = Stage>,
     files: impl IntoIterator<Item = &'p Path>,
 ) -> Vec<(String, f64)> {
     let numbers = |shape: &Vec<usize>| shape.iter().map(|n| *n as f64).product::<f64>();
     let arrays: f64 = plan.arrays.iter().map(|(_, shape)| 8.0 * numbers(shape)).sum();
-    let planned = plan.stages.iter().filter(|stage| stage.name != "start").cloned();
-    let planned = planned.chain(others).map(|stage| (stage.name.to_string(), stage.seconds));
+    let planned = plan.stages.iter().filter(|stage| stage.name != "start");
+    let planned = planned.map(|stage| (stage.name.to_string(), stage.seconds));
     let seconds = |k| if k == 0 { FILE + arrays / WRITTEN } else { FILE };
     let files = files.into_iter().enumerate();
     let files = files.map(|(k, path)| (file_stage("writing", path), seconds(k)));
@@ -412,6 +411,7 @@ pub fn with_speed(engine: Engine, wanted: bool) -> Result<Engine, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{Plan, Stage};
 
     // Tests of shares and times
     #[test]
@@ -645,7 +645,7 @@ mod tests {
             let system = system(text);
             let plan =
                 CovariancePlan::new(&system, CovarianceOptions::default().form(form)).unwrap();
-            check_job(&plan.describe(&engine).stages, &[], |watch| {
+            check_job(&plan.describe(&engine).unwrap().stages, &[], |watch| {
                 plan.run(&engine, watch).map(drop)
             });
             for method in [Inversion::Iterative, Inversion::Cholesky] {
@@ -655,7 +655,7 @@ mod tests {
                 let slopes = ndarray::Array2::from_shape_fn((3, plan.slopes()), |(k, i)| {
                     1e-6 * ((k + 1) as f64 * i as f64).sin()
                 });
-                check_job(&plan.describe(&engine).stages, &[], |watch| {
+                check_job(&plan.describe(&engine).unwrap().stages, &[], |watch| {
                     plan.run(&engine, watch)?.estimate(slopes.view(), false, watch).map(drop)
                 });
             }
@@ -674,7 +674,7 @@ mod tests {
                 for delay in [0.0, 0.01] {
                     let options = ReconstructorOptions::default().method(method).delay(delay);
                     let plan = ReconstructorPlan::new(&system, options.tolerance(1e-3)).unwrap();
-                    check_job(&plan.describe(&engine).stages, &[], |watch| {
+                    check_job(&plan.describe(&engine).unwrap().stages, &[], |watch| {
                         plan.run(&engine, watch).map(drop)
                     });
                 }
@@ -692,7 +692,7 @@ mod tests {
     #[test]
     fn images_report_what_they_plan() {
         use crate::model::SystemFile;
-        use crate::psf::{LoopSimulation, PsfOptions, PsfPlan};
+        use crate::psf::{LoopSimulationOptions, LoopSimulationPlan, PsfOptions, PsfPlan};
         let engine = Engine::default();
         let with = |more: &str| SYSTEM.replace("pixels = 32", &format!("pixels = 32, {more}"));
         let mcao = |text: String| text.replace("'moao'", "'mcao'");
@@ -708,16 +708,14 @@ mod tests {
             let system = file.system().unwrap();
             let options = PsfOptions::from_system_file(&file).unwrap();
             let plan = PsfPlan::new(&system, options).unwrap();
-            let mut stages = plan.describe(&engine).stages;
-            let count = checked.then_some(2);
-            stages
-                .extend(count.map(|n| LoopSimulation::stage(&system, plan.options(), n).unwrap()));
+            let mut stages = plan.describe(&engine).unwrap().stages;
+            let loops = LoopSimulationOptions::default().realisations(2);
+            let loops = checked.then(|| LoopSimulationPlan::new(&system, plan.options(), loops));
+            let loops = loops.transpose().unwrap();
+            stages.extend(loops.iter().flat_map(|loops| loops.describe(&engine).unwrap().stages));
             check_job(&stages, &[], |watch| {
                 plan.run(&engine, watch)?;
-                let options = plan.options();
-                let squares = LoopSimulation::squares_per_lenslet(&system, options)?;
-                let check = |n| LoopSimulation::new(&system, options, squares)?.check(n, watch);
-                count.map_or(Ok(()), |n| check(n as usize).map(drop))
+                loops.map_or(Ok(()), |loops| loops.run(&engine, watch).map(drop))
             });
         }
     }
@@ -731,22 +729,23 @@ mod tests {
         let options = SimulationOptions::default().frames(40);
         let plan = SimulationPlan::new(&system, options).unwrap();
         let mut slopes = None;
-        check_job(&plan.describe(&engine).stages, &[], |watch| {
+        check_job(&plan.describe(&engine).unwrap().stages, &[], |watch| {
             slopes = Some(plan.run(&engine, watch)?.slopes);
             Ok(())
         });
         let plan =
             LearnPlan::new(&system, LearnOptions::default().fit([ParameterGroup::Strengths]))
                 .unwrap();
-        let plan = plan.frames(40);
-        check_job(&plan.describe(&engine).stages, &[], |watch| {
-            plan.run(slopes.unwrap().view(), watch).map(drop)
+        let plan = plan.with_slopes(slopes.unwrap()).unwrap();
+        check_job(&plan.describe(&engine).unwrap().stages, &[], |watch| {
+            plan.run(&engine, watch).map(drop)
         });
     }
 
     // Tests of jobs on electrons
     #[test]
     fn scans_and_images_of_electrons_report_what_they_plan() {
+        use crate::electrons::StemRunOptions;
         use crate::electrons::sample_file::SampleFile;
         const SAMPLE: &str = "sample = { file = 'book/systems/SI100.XYZ' }\nphonons = { configurations = 3, seed = 3 }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n[beam]\nenergy_kev = 100\n";
         const SCAN: &str = "semi_angle = 15\n[scan]\nwindow = [[0.0, 5.43], [1.0, 4.0]]\nstep = [1.4, 1.5]\n[detector]\nbin = 4.0\nannuli = [[20.0, 40.0]]\n";
@@ -756,12 +755,11 @@ mod tests {
             let text = format!("{SAMPLE}{SCAN}{method}");
             let (plan, _) =
                 SampleFile::from_toml(&text, "test").unwrap().plan_with_summary().unwrap();
-            let mut stages = plan.describe(&engine).stages;
+            let mut stages = plan.describe(&engine).unwrap().stages;
             let compared = plan.by_multislice(2).is_ok();
             stages.extend(compared.then(|| plan.comparing(2, &engine)));
-            let mut readings = plan.begin(0..plan.places()).unwrap();
             check_job(&stages, &[], |watch| {
-                plan.run(&engine, &mut readings, watch, &mut |_| Ok(()))?;
+                let readings = plan.run(&engine, watch)?;
                 if compared {
                     plan.compare(&readings, 2, 1, &engine, watch).map(drop)
                 } else {
@@ -770,19 +768,21 @@ mod tests {
             });
             // A run that is resumed begins at its share.
             let recorder = Recorder::default();
-            let all = plan.describe(&engine).stages;
+            let all = plan.describe(&engine).unwrap().stages;
             let all = all.into_iter().map(|stage| (stage.name.to_string(), stage.seconds));
             recorder.job.lock().unwrap().0.plan(all);
             recorder.job.lock().unwrap().0.resume();
             let mut rest = plan.begin(0..plan.places()).unwrap();
             rest.done = [2, 0];
-            plan.run(&engine, &mut rest, &recorder, &mut |_| Ok(())).unwrap();
+            plan.run_with(&engine, StemRunOptions::default().resume(rest), &recorder).unwrap();
             let (job, _) = recorder.job.into_inner().unwrap();
             assert!(job.base[1] > 0.6 && job.base[1] < 0.7, "{job:?}");
         }
         let text = format!("{SAMPLE}[method]\nalgorithm = 'hrtem'\n[imaging]\naperture = 15.0\n");
         let file = SampleFile::from_toml(&text, "test").unwrap();
         let (plan, _) = file.hrtem_with_summary().unwrap();
-        check_job(&plan.describe(&engine).stages, &[], |watch| plan.run(&engine, watch).map(drop));
+        check_job(&plan.describe(&engine).unwrap().stages, &[], |watch| {
+            plan.run(&engine, watch).map(drop)
+        });
     }
 }

@@ -3,11 +3,13 @@
 
 // What the command psf stands on
 use super::examples::{self, examples};
+use super::planned_run::PlannedRun;
 use super::progress::{Terminal, with_speed};
-use super::summary::{align, command_line, count, file_json, file_line, file_lines, plan_text};
+use super::summary::{align, command_line, count, file_json, file_line, file_lines};
 use super::value_parsers;
 use crate::data::DataSet;
-use crate::device::{Device, engine::Engine, threads};
+use crate::device::engine::Engine;
+use crate::device::threads;
 use crate::error::{Error, Invalid};
 use crate::estimation::inversion::Inversion;
 use crate::files::Format;
@@ -17,16 +19,16 @@ use crate::formats::FieldImages;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::system_file::SystemFile;
-use crate::numerics::real::Precision;
+use crate::plan::{Description, Plan};
 use crate::plot::{
     FieldPicture, PictureFormat, plot_budgets, plot_field, plot_profiles, plot_stars, short_name,
 };
-use crate::psf::loop_simulation::{LOOPS, REALISATIONS};
 use crate::psf::{
-    Exposure, Field, LoopSimulation, PsfOptions, PsfPlan, PsfResult, Ring, Simulated, TargetImage,
+    Exposure, Field, LoopSimulationOptions, LoopSimulationPlan, PsfOptions, PsfPlan, PsfResult,
+    Ring, Simulated, TargetImage,
 };
 use crate::units::ARCSEC;
-use crate::watch::{Watch, check};
+use crate::watch::check;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -35,6 +37,7 @@ use std::time::Instant;
 // Arguments of psf
 #[derive(Debug, Args)]
 #[command(after_help = examples(examples::PSF))]
+#[command(mut_arg("precision", |arg| arg.help(value_parsers::DOUBLE_ON_CPU)))]
 pub struct PsfArgs {
     /// System file (TOML), with a telescope, at least one mirror and one target.
     pub system: PathBuf,
@@ -62,22 +65,11 @@ pub struct PsfArgs {
     /// Decades of light that the picture shows.
     #[arg(long, requires = "plot", default_value_t = 4)]
     decades: u32,
-    /// Precision of the written numbers, and of what a graphics processor computes; processors compute in double precision.
-    #[arg(long, value_parser = value_parsers::precisions(), default_value = "f64")]
-    precision: Precision,
-    /// Where to compute: cpu, cuda (all graphics processors), or cuda:K (one of them).
-    #[arg(long, default_value = "cpu")]
-    device: Device,
+    #[command(flatten)]
+    engine: value_parsers::EngineArgs,
     // Arguments about what psf says
-    /// Say what would be computed, how, in what memory and time, and stop.
-    #[arg(long)]
-    plan: bool,
-    /// Print the summary as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Print neither summary nor progress.
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    report: value_parsers::ReportArgs,
 }
 
 /// What a picture shows.
@@ -113,7 +105,7 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
         Format::of(name, &[Format::Fits], None)?;
     }
     let outputs = [named, picture.map(|(path, _)| ("plot", path)), table, scopesim];
-    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
+    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.report.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
     let (system, file) = read?;
     let mut options = PsfOptions::from_system_file(&file)?;
@@ -148,23 +140,33 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
         return Err(value_parsers::no_picture(name, &existing, needed).into());
     }
     let plan = PsfPlan::new(&system, options)?.whole_field(args.scopesim.is_some());
-    let engine = with_speed(Engine::open(args.device, args.precision)?, args.plan)?;
-    let description = plan.describe(&engine);
-    let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
-        return Ok(plan_text(&description, args.json));
+    let engine = with_speed(args.engine.engine(&plan)?, args.report.plan)?;
+    let planned = PlannedRun::new(&plan, &engine);
+    let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.report.plan)
+    else {
+        return planned.text(args.report.json);
     };
-    let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
-    let check_stage = args.check.map(|count| LoopSimulation::stage(&system, plan.options(), count));
+    // Plan simulated loops beside the images
+    let (cores, description) = (Engine::default(), planned.describe()?);
+    let loops = |count| {
+        let options = LoopSimulationOptions::default().realisations(count as usize);
+        LoopSimulationPlan::new(&system, plan.options(), options)
+    };
+    let loops = args.check.map(loops).transpose()?;
+    let stages = loops.as_ref().map(|loops| loops.describe(&cores)).transpose()?;
+    let planned = planned.with_stages(stages.into_iter().flat_map(|loops| loops.stages));
+    let (terminal, start) = (Terminal::new(args.report.quiet), Instant::now());
     let files = [args.output.as_deref(), args.scopesim.as_deref(), args.plot.as_deref()];
     let files = files.into_iter().chain([args.csv.as_deref()]).flatten();
-    terminal.plan(|| description.clone(), check_stage.transpose()?, files);
-    let found = plan.run(&engine, &terminal)?;
+    let found = planned.run(&terminal, files)?;
     let seconds = start.elapsed().as_secs_f64();
-    let simulated = simulated(args, &system, &plan, &terminal)?;
+    let simulated =
+        loops.map(|loops| loops.run(&cores, &terminal)).transpose()?.unwrap_or_default();
     let told = PsfReport {
         args,
         system: &system,
         plan: &plan,
+        description: &description,
         engine: &engine,
         found: &found,
         simulated: &simulated,
@@ -176,7 +178,7 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
     origin.clone().note(&mut arrays);
     terminal.writes(output);
     let mut draft = AtomicFile::new(output)?;
-    draft.fill(|file| arrays.write(file, format, args.precision))?;
+    draft.fill(|file| arrays.write(file, format, args.engine.precision))?;
     drop(arrays);
     let scopesim = args.scopesim.as_deref().map(|path| {
         terminal.writes(path);
@@ -199,11 +201,7 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
     drawing.map(AtomicFile::publish).transpose()?;
     table.map(AtomicFile::publish).transpose()?;
     terminal.finish();
-    Ok(match (args.json, args.quiet) {
-        (true, _) => format!("{}\n", told.summary()),
-        (false, true) => String::new(),
-        (false, false) => told.lines(),
-    })
+    Ok(args.report.summary(|| told.summary(), || told.lines()))
 }
 
 // Report of the command psf
@@ -212,25 +210,12 @@ struct PsfReport<'a> {
     args: &'a PsfArgs,
     system: &'a System,
     plan: &'a PsfPlan,
+    description: &'a Description,
     engine: &'a Engine,
     found: &'a PsfResult,
     /// Means over simulated loops of each target, if they are requested.
     simulated: &'a [Simulated],
     seconds: f64,
-}
-
-/// Residual errors of all targets in simulated loops, if they are requested.
-fn simulated(
-    args: &PsfArgs,
-    system: &System,
-    plan: &PsfPlan,
-    watch: &dyn Watch,
-) -> Result<Vec<Simulated>, Error> {
-    let Some(realisations) = args.check else { return Ok(Vec::new()) };
-    let options = plan.options();
-    watch.stage(LOOPS, REALISATIONS);
-    let squares = LoopSimulation::squares_per_lenslet(system, options)?;
-    LoopSimulation::new(system, options, squares)?.check(realisations as usize, watch)
 }
 
 impl PsfReport<'_> {
@@ -274,7 +259,7 @@ impl PsfReport<'_> {
         FieldImages { directions, exposures, field }.add_to(&mut arrays)?;
         origin.note(&mut arrays);
         let mut draft = AtomicFile::new(path)?;
-        draft.fill(|file| arrays.write(file, Format::Fits, self.args.precision))?;
+        draft.fill(|file| arrays.write(file, Format::Fits, self.args.engine.precision))?;
         Ok(draft)
     }
 }
@@ -285,7 +270,7 @@ impl PsfReport<'_> {
         let (stars, n) =
             (self.system.guide_stars().len(), self.plan.reconstruction().measurements());
         let targets = self.found.targets.len();
-        let description = self.plan.describe(self.engine);
+        let description = self.description;
         let system = [
             [count(stars, "guide star"), count(n, "slope")].join(", "),
             [count(self.actuators(), "actuator"), self.mode().into()].join(", "),
@@ -391,7 +376,7 @@ impl PsfReport<'_> {
 impl PsfReport<'_> {
     fn summary(&self) -> Value {
         let (image, image_field) = (&self.plan.options().image, &self.plan.options().field);
-        let description = self.plan.describe(self.engine);
+        let description = self.description;
         let targets = self.targets();
         let field = image_field.as_ref().map(|field| self.field(field));
         json!({
@@ -409,7 +394,7 @@ impl PsfReport<'_> {
             "targets": targets,
             "field": field,
             "computed_on": description.engine,
-            "precision": self.args.precision.name(),
+            "precision": self.args.engine.precision.name(),
             "seconds": self.seconds,
             "threads": threads(),
             "output": file_json(self.args.output.as_deref()),

@@ -3,14 +3,16 @@
 
 // What the command reconstruct stands on
 use super::examples::{self, words_and_examples};
+use super::planned_run::{PlannedRun, suited};
 use super::progress::{Terminal, with_speed};
 use super::ranks::RankArgs;
-use super::summary::{align, command_line, count, file_json, file_line, file_lines, plan_text};
+use super::summary::{align, command_line, count, file_json, file_line, file_lines};
 use super::telemetry::{Loops, TELEMETRY, is_named_telemetry};
 use super::value_parsers;
 use super::watch::complain;
 use crate::data::DataSet;
-use crate::device::{Device, engine::Engine, threads};
+use crate::device::engine::Engine;
+use crate::device::threads;
 use crate::error::{Error, Invalid, accept};
 use crate::estimation::inversion::Inversion;
 use crate::files::Format;
@@ -18,7 +20,7 @@ use crate::files::atomic_file::{AtomicFile, check_files};
 use crate::files::provenance::Provenance;
 use crate::model::system::System;
 use crate::model::system_file::SystemFile;
-use crate::numerics::real::Precision;
+use crate::plan::{Description, Plan};
 use crate::plot::map::{WavefrontMap, plot_wavefront_errors};
 use crate::plot::noise::{check_noise, plot_noise_of_stars};
 use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};
@@ -38,6 +40,7 @@ use std::time::Instant;
 // Arguments of reconstruct
 #[derive(Debug, Args)]
 #[command(after_help = words_and_examples(value_parsers::SLOPES, examples::RECONSTRUCT))]
+#[command(mut_arg("precision", |arg| arg.help(value_parsers::DOUBLE_ON_CPU)))]
 pub struct ReconstructArgs {
     /// System file (TOML), with at least one target.
     pub system: PathBuf,
@@ -79,22 +82,11 @@ pub struct ReconstructArgs {
     /// Scale of the colours of a reconstructor.
     #[arg(long, requires = "plot", value_parser = value_parsers::scales(), default_value = "root")]
     scale: ColourScale,
-    /// Precision of the written numbers, and of what a graphics processor computes; processors compute in double precision.
-    #[arg(long, value_parser = value_parsers::precisions(), default_value = "f64")]
-    precision: Precision,
-    /// Where to compute: cpu, cuda (all graphics processors), or cuda:K (one of them).
-    #[arg(long, default_value = "cpu")]
-    device: Device,
+    #[command(flatten)]
+    engine: value_parsers::EngineArgs,
     // Arguments about what reconstruct says
-    /// Say what would be computed, how, in what memory and time, and stop.
-    #[arg(long)]
-    plan: bool,
-    /// Print the summary as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Print neither summary nor progress.
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    report: value_parsers::ReportArgs,
     #[command(flatten)]
     ranks: RankArgs,
 }
@@ -146,7 +138,9 @@ pub fn reconstruct(
         let expected = format!("a file name that ends in {TELEMETRY}");
         return Err(Invalid::new("telemetry", path.display(), expected).into());
     }
-    if let (true, Some(path)) = (args.save.contains(&ExtraArray::Aot) && !args.quiet, &telemetry) {
+    if let (true, Some(path)) =
+        (args.save.contains(&ExtraArray::Aot) && !args.report.quiet, &telemetry)
+    {
         let note = format!("--save aot has become --telemetry {}", path.display());
         complain("note", &note);
     }
@@ -155,7 +149,7 @@ pub fn reconstruct(
         picture.map(|(path, _)| ("plot", path)),
         telemetry.as_deref().map(|path| ("telemetry", path)),
     ];
-    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
+    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.report.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
     let (system, file) = read?;
     let options = args.options(&file)?;
@@ -165,22 +159,26 @@ pub fn reconstruct(
     let plan = ReconstructorPlan::new(&system, options)?;
     args.check_extras(&plan)?;
     // Prepare the telemetry of the reconstruction
-    let telemetry = match args.telemetry_file().filter(|_| !args.plan) {
+    let telemetry = match args.telemetry_file().filter(|_| !args.report.plan) {
         Some(path) => Some((path, Loops::of(&system, &file)?)),
         None => None,
     };
     args.check_picture(&system, &plan)?;
-    let engine = with_speed(args.ranks.engine(args.device, args.precision)?, args.plan)?;
+    let engine = suited(args.ranks.engine(args.engine.device, args.engine.precision)?, &plan);
+    let engine = with_speed(engine, args.report.plan)?;
     let (plan, writes) = (plan.fitted(&engine), engine.place()[0] == 0);
-    let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
-        return if writes { plan_report(&plan, &engine, args.json) } else { Ok(String::new()) };
+    let cores = with_speed(Engine::default(), args.report.plan && writes)?;
+    let of_errors = plan.stage_of_wavefront_errors(&cores);
+    let of_maps = of_errors.name;
+    let planned = PlannedRun::new(&plan, &engine).with_stages([of_errors]);
+    let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.report.plan)
+    else {
+        return if writes { planned.text(args.report.json) } else { Ok(String::new()) };
     };
-    let (terminal, start) = (Terminal::new(args.quiet || !writes), Instant::now());
-    let of_errors = plan.stage_of_wavefront_errors(&Engine::default());
-    let (of_maps, telemetry_file) = (of_errors.name, args.telemetry_file());
+    let (terminal, start) = (Terminal::new(args.report.quiet || !writes), Instant::now());
+    let telemetry_file = args.telemetry_file();
     let files = [Some(output.as_path()), telemetry_file.as_deref(), args.plot.as_deref()];
-    terminal.plan(|| plan.describe(&engine), [of_errors], files.into_iter().flatten());
-    let found = plan.run(&engine, &terminal)?;
+    let found = planned.run(&terminal, files.into_iter().flatten())?;
     if !writes {
         return Ok(String::new());
     }
@@ -188,20 +186,31 @@ pub fn reconstruct(
     let errors = found.wavefront_errors(&system)?;
     let others = found.other_wavefront_errors(&system)?;
     let seconds = start.elapsed().as_secs_f64();
-    let told = ReconstructReport { args, system, plan, engine, found, errors, others, seconds };
+    let description = plan.describe(&engine)?;
+    let told = ReconstructReport {
+        args,
+        system,
+        plan,
+        description,
+        engine,
+        found,
+        errors,
+        others,
+        seconds,
+    };
     // Write the reconstruction and its picture
     terminal.writes(output);
     let mut arrays = told.data_set();
-    let origin =
-        Provenance::new(&command_line(), &told.plan.describe(&told.engine).method, file.text());
+    let origin = Provenance::new(&command_line(), &told.description.method, file.text());
     origin.clone().note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
-    draft.fill(|file| arrays.write(file, format, args.precision))?;
+    draft.fill(|file| arrays.write(file, format, args.engine.precision))?;
     drop(arrays);
     let telemetry = match (telemetry, &told.found.reconstructor) {
         (Some((path, loops)), Some(matrix)) => {
             terminal.writes(&path);
-            let (of_system, by_engine) = ((&told.system, matrix), (&told.engine, args.precision));
+            let (of_system, by_engine) =
+                ((&told.system, matrix), (&told.engine, args.engine.precision));
             Some(loops.draft(&path, of_system, by_engine, origin)?)
         }
         _ => None,
@@ -216,11 +225,7 @@ pub fn reconstruct(
     telemetry.map(AtomicFile::publish).transpose()?;
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
-    Ok(match (args.json, args.quiet) {
-        (true, _) => format!("{}\n", told.summary()),
-        (false, true) => String::new(),
-        (false, false) => told.lines(),
-    })
+    Ok(args.report.summary(|| told.summary(), || told.lines()))
 }
 
 // Options of a reconstruction
@@ -266,14 +271,6 @@ impl ReconstructArgs {
         let next = output.map(|output| output.with_extension(TELEMETRY.trim_start_matches('.')));
         self.telemetry.clone().or(next)
     }
-}
-
-// Tell the plan of a reconstruction
-/// The plan with all that the command computes, in words or as JSON.
-fn plan_report(plan: &ReconstructorPlan, engine: &Engine, json: bool) -> Result<String, Error> {
-    let mut told = plan.describe(engine);
-    told.stages.push(plan.stage_of_wavefront_errors(&with_speed(Engine::default(), true)?));
-    Ok(plan_text(&told, json))
 }
 
 // Check the picture of a reconstruction
@@ -326,6 +323,7 @@ struct ReconstructReport<'a> {
     args: &'a ReconstructArgs,
     system: System,
     plan: ReconstructorPlan,
+    description: Description,
     engine: Engine,
     found: Reconstruction,
     errors: Vec<WavefrontError>,
@@ -369,8 +367,7 @@ impl ReconstructReport<'_> {
             format!("{with} rms, {without} without tilt{others}")
         };
         let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
-        let plan = self.plan.describe(&self.engine);
-        let mut method = plan.reason;
+        let mut method = self.description.reason.clone();
         if let Some((values, kept)) = &self.found.spectrum {
             method += &format!("; {kept} of {} kept", count(values.len(), "eigenvalue"));
         }
@@ -386,7 +383,7 @@ impl ReconstructReport<'_> {
             None => format!("error_covariance {targets} × {m} × {m}"),
         };
         lines.extend([
-            ("time", format!("{:.3} s on {}", self.seconds, plan.engine)),
+            ("time", format!("{:.3} s on {}", self.seconds, self.description.engine)),
             file_line("output", output, &written),
         ]);
         let telemetry = self.args.telemetry_file();
@@ -423,7 +420,7 @@ impl ReconstructReport<'_> {
             "predict": predict,
             "error_nm_with_prediction": told(true),
             "error_nm_without_prediction": told(false),
-            "precision": self.args.precision.name(),
+            "precision": self.args.engine.precision.name(),
             "seconds": self.seconds,
             "threads": threads(),
             "output": file_json(self.args.output.as_deref()),
@@ -492,22 +489,24 @@ fn errors_at_points(
 ) -> Result<String, Error> {
     args.check_points(system)?;
     let plan = PointErrorsPlan::new(system, options)?;
-    let engine = with_speed(args.ranks.engine(args.device, args.precision)?, args.plan)?;
-    let description = plan.describe(&engine)?;
-    let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
-        return Ok(plan_text(&description, args.json));
+    let engine = suited(args.ranks.engine(args.engine.device, args.engine.precision)?, &plan);
+    let engine = with_speed(engine, args.report.plan)?;
+    let planned = PlannedRun::new(&plan, &engine);
+    let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.report.plan)
+    else {
+        return planned.text(args.report.json);
     };
-    let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
+    let description = planned.describe()?;
+    let (terminal, start) = (Terminal::new(args.report.quiet), Instant::now());
     let files = [Some(output.as_path()), args.plot.as_deref()].into_iter().flatten();
-    terminal.plan(|| description.clone(), [], files);
-    let found = plan.run(&engine, &terminal)?;
+    let found = planned.run(&terminal, files)?;
     let seconds = start.elapsed().as_secs_f64();
     // Write errors at points
     terminal.writes(output);
     let mut arrays = found.to_data_set(system);
     Provenance::new(&command_line(), &description.method, file.text()).note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
-    draft.fill(|file| arrays.write(file, format, args.precision))?;
+    draft.fill(|file| arrays.write(file, format, args.engine.precision))?;
     let draw = |(path, format): (&Path, PictureFormat)| {
         terminal.writes(path);
         let name = short_name(&args.system.display().to_string());
@@ -526,11 +525,8 @@ fn errors_at_points(
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     let told = (args, plan.measurements(), &found, options.tolerance);
-    Ok(match (args.json, args.quiet) {
-        (true, _) => format!("{}\n", summary_of_points(told, seconds)),
-        (false, true) => String::new(),
-        (false, false) => lines_of_points(told, (system, seconds, &description.engine)),
-    })
+    let lines = || lines_of_points(told, (system, seconds, &description.engine));
+    Ok(args.report.summary(|| summary_of_points(told, seconds), lines))
 }
 
 // Check what errors at points are asked for
@@ -591,7 +587,7 @@ fn summary_of_points((args, n, found, tolerance): PointsReport, seconds: f64) ->
         "interpolation_error": found.interpolation_error,
         "error_nm": of(|error| error.rms),
         "error_nm_without_tilt": of(|error| error.rms_without_tilt),
-        "precision": args.precision.name(),
+        "precision": args.engine.precision.name(),
         "seconds": seconds,
         "threads": threads(),
         "output": file_json(args.output.as_deref()),

@@ -11,7 +11,7 @@ use crate::error::{Error, in_bytes};
 use crate::files::Keys;
 use crate::files::spanned_toml::Document;
 use crate::model::SYSTEM_KEYS;
-use crate::plan::Description;
+use crate::plan::{Description, Plan};
 use serde_json::{Value, json};
 
 // Tell sample files from system files
@@ -40,12 +40,12 @@ impl SampleInfo {
         let (summary, plan, probes) = match file.method.algorithm {
             Algorithm::Hrtem => {
                 let (plan, summary) = file.hrtem_with_summary()?;
-                (summary, plan.describe(&engine), None)
+                (summary, plan.describe(&engine)?, None)
             }
             _ => {
                 let (plan, summary) = file.plan_with_summary()?;
                 let probes = Some(plan.options().scan.counts());
-                (summary, plan.describe(&engine), probes)
+                (summary, plan.describe(&engine)?, probes)
             }
         };
         Ok(Self { file, summary, plan, probes, beam })

@@ -3,8 +3,9 @@
 
 // What the command simulate stands on
 use super::examples::{self, words_and_examples};
+use super::planned_run::PlannedRun;
 use super::progress::{Terminal, with_speed};
-use super::summary::{align, command_line, file_json, file_line, plan_text};
+use super::summary::{align, command_line, file_json, file_line};
 use super::telemetry::{draft_of_slopes, is_named_telemetry};
 use super::value_parsers;
 use crate::data::DataSet;
@@ -26,6 +27,7 @@ use std::time::Instant;
 // Arguments of simulate
 #[derive(Debug, Args)]
 #[command(after_help = words_and_examples(value_parsers::SLOPES, examples::SIMULATE))]
+#[command(mut_arg("plan", |arg| arg.help("Say what would be simulated, in what memory and time, and stop")))]
 pub struct SimulateArgs {
     /// System file (TOML).
     pub system: PathBuf,
@@ -43,15 +45,8 @@ pub struct SimulateArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     // Arguments about what simulate says
-    /// Say what would be simulated, in what memory and time, and stop.
-    #[arg(long)]
-    plan: bool,
-    /// Print the summary as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Print neither summary nor progress.
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    report: value_parsers::ReportArgs,
 }
 
 // Simulate slopes into a file
@@ -67,7 +62,7 @@ pub fn simulate(
     for &output in &outputs {
         Format::of(output, &Format::ALL, None)?;
     }
-    outputs.retain(|_| !args.plan);
+    outputs.retain(|_| !args.report.plan);
     check_files(&[("system file", &args.system)], &outputs)?;
     let (system, file) = read?;
     let options = SimulationOptions::default().frames(args.frames as usize).seed(args.seed);
@@ -77,16 +72,16 @@ pub fn simulate(
         return Err(Invalid::new("wavefront", args.system.display(), expected).into());
     }
     let plan = SimulationPlan::new(&system, options)?;
-    let engine = Engine::default();
-    let Some(output) = args.output.as_ref().filter(|_| !args.plan) else {
-        return Ok(plan_text(&plan.describe(&with_speed(engine, true)?), args.json));
+    let engine = with_speed(Engine::default(), args.report.plan)?;
+    let planned = PlannedRun::new(&plan, &engine);
+    let Some(output) = args.output.as_ref().filter(|_| !args.report.plan) else {
+        return planned.text(args.report.json);
     };
-    let terminal = Terminal::new(args.quiet);
+    let terminal = Terminal::new(args.report.quiet);
     let wavefront = args.wavefront.as_deref();
     let files = [Some(output.as_path()), wavefront];
-    terminal.plan(|| plan.describe(&engine), [], files.into_iter().flatten());
     let start = Instant::now();
-    let simulated = plan.run(&engine, &terminal)?;
+    let simulated = planned.run(&terminal, files.into_iter().flatten())?;
     let seconds = start.elapsed().as_secs_f64();
     // Write what was simulated
     let method = "phase screens by fast Fourier transforms";
@@ -118,22 +113,18 @@ pub fn simulate(
     ];
     let wavefronts = wavefront.into_iter().zip(shape);
     lines.extend(wavefronts.map(|(path, shape)| file_line("wavefront", path, &shape)));
-    Ok(match (args.json, args.quiet) {
-        (true, _) => {
-            let told = json!({
-                "system": args.system.display().to_string(),
-                "output": file_json(Some(output)),
-                "wavefront": file_json(wavefront),
-                "shape": [frames, slopes],
-                "seed": args.seed,
-                "seconds": seconds,
-                "threads": threads(),
-            });
-            format!("{told}\n")
-        }
-        (false, true) => String::new(),
-        (false, false) => align(&lines),
-    })
+    let told = || {
+        json!({
+            "system": args.system.display().to_string(),
+            "output": file_json(Some(output)),
+            "wavefront": file_json(wavefront),
+            "shape": [frames, slopes],
+            "seed": args.seed,
+            "seconds": seconds,
+            "threads": threads(),
+        })
+    };
+    Ok(args.report.summary(told, || align(&lines)))
 }
 
 // Start a draft of one array

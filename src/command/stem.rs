@@ -6,6 +6,7 @@ pub(super) mod sample_report;
 // What the command stem stands on
 use self::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
 use super::examples::{self, examples};
+use super::planned_run::PlannedRun;
 use super::prismatic::FromPrismatic;
 use super::progress::{Terminal, with_speed};
 use super::summary::{align, command_line, count, file_json, file_line, file_lines};
@@ -15,7 +16,7 @@ use crate::data::{DataSet, Element};
 use crate::device::{Device, Engine};
 use crate::electrons::sample_file::{Algorithm, SampleFile};
 use crate::electrons::{Comparison, DetectorError, Finishing, Intermediate, SampleSummary};
-use crate::electrons::{StemMethod, StemPlan, StemReadings};
+use crate::electrons::{StemMethod, StemPlan, StemReadings, StemRunOptions};
 use crate::error::{Error, Invalid, accept, positive};
 use crate::files::Format;
 use crate::files::atomic_file::{AtomicFile, check_distinct, check_files, check_length};
@@ -23,7 +24,7 @@ use crate::files::atomic_file::{check_names, check_outside};
 use crate::files::provenance::Provenance;
 use crate::numerics::Precision;
 use crate::numerics::real::Real;
-use crate::plan::{Description, Stage};
+use crate::plan::Stage;
 use crate::plot::{PictureFormat, ScanPicture, plot_scan, short_name};
 use crate::watch::{Watch, WithinStage, check};
 use clap::{Args, ValueEnum};
@@ -89,15 +90,8 @@ pub struct StemArgs {
     #[arg(long)]
     cores: bool,
     // Arguments about what stem says
-    /// Say what would be computed, how, in what memory and time, and stop.
-    #[arg(long)]
-    plan: bool,
-    /// Print the summary as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Print neither summary nor progress.
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    report: value_parsers::ReportArgs,
 }
 
 // Things that may be asked for
@@ -153,7 +147,7 @@ impl ScanRequest {
         };
         let named = line.as_ref().and_then(|line| line.output.clone());
         let output = args.output.clone().or(named);
-        let done = output.is_some() || args.plan || args.write_sample.is_some();
+        let done = output.is_some() || args.report.plan || args.write_sample.is_some();
         accept(done, "output", "nothing", "-o FILE here or in the line of Prismatic, or --plan")?;
         let besides = line.as_ref().map_or(&[][..], |line| &line.save);
         let besides = besides.iter().filter_map(|name| Extra::from_str(name, true).ok());
@@ -185,13 +179,13 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let file = &asked.file;
     // Say what becomes of a line of Prismatic
     if let Some(line) = &asked.line {
-        let notes = line.notes.iter().filter(|_| !args.quiet);
+        let notes = line.notes.iter().filter(|_| !args.report.quiet);
         notes.for_each(|note| complain("note", note));
         if let Some(path) = &args.write_sample {
             check_files(&asked.inputs(args), &[("sample file", path)])?;
             AtomicFile::holding(path, line.text_beside(path)?.as_bytes())?.publish()?;
             let written = align(&[file_line("output", path, "")]);
-            return Ok(if args.quiet { String::new() } else { written });
+            return Ok(if args.report.quiet { String::new() } else { written });
         }
     }
     let engine = Engine::open(asked.device, args.precision.unwrap_or(file.run.precision))?;
@@ -207,7 +201,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let picture =
         picture.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
     let outputs = [named, picture.map(|(path, _)| ("plot", path))];
-    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
+    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.report.plan).collect();
     check_names(&inputs, &outputs)?;
     for &(role, path) in &outputs {
         match format.filter(|_| role == "output") {
@@ -219,7 +213,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         inputs.iter().chain(&outputs).try_for_each(|other| check_outside(output, *other))?;
     }
     let keeps = file.method.algorithm != Algorithm::Hrtem && args.collect.is_empty();
-    if let Some((role, output)) = named.filter(|_| !args.plan && keeps) {
+    if let Some((role, output)) = named.filter(|_| !args.report.plan && keeps) {
         check_length((role, output), CHECKPOINT)?;
         let kept = checkpoint(output);
         for &other in inputs.iter().chain(&outputs) {
@@ -231,21 +225,22 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     }
     let (plan, summary) = file.plan_with_summary()?;
     warn(&summary);
-    let engine = with_speed(engine, args.plan)?;
-    let mut description = plan.describe(&engine);
+    let engine = with_speed(engine, args.report.plan)?;
+    let mut planned = PlannedRun::new(&plan, &engine);
     // Plan what is added to a scan
     for extra in &asked.save {
         let beside = extra.of_scan(&plan)?;
-        description.memory.host += plan.bytes_beside(beside, engine.precision());
+        planned = planned.with_bytes(plan.bytes_beside(beside, engine.precision()));
     }
     if let Some(count) = args.compare {
         plan.by_multislice(count)?;
-        description.stages.push(plan.comparing(count, &engine));
+        planned = planned.with_stages([plan.comparing(count, &engine)]);
     }
-    let Some(output) = asked.output.as_ref().filter(|_| !args.plan) else {
-        return Ok(plan_with_summary(&description, &summary, args.json));
+    let description = planned.describe()?;
+    let Some(output) = asked.output.as_ref().filter(|_| !args.report.plan) else {
+        return Ok(plan_with_summary(&description, &summary, args.report.json));
     };
-    description.memory.check(&engine, "the scan")?;
+    planned.check()?;
     // Check the signal of an image file
     let wanted = args.signal.as_deref();
     let besides = |extra: &Extra| {
@@ -256,31 +251,30 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         none.done = [plan.configurations(), 0];
         none.to_data_set::<f32>(&plan, &file.finishing(&plan))?.check(Format::Mrc, wanted)?;
     }
-    let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
-    let (fingerprint, finishing) = (plan.fingerprint(&engine), file.finishing(&plan));
-    let save = &asked.save[..];
+    let (terminal, start) = (Terminal::new(args.report.quiet), Instant::now());
     let run = ScanJob {
         args,
         plan: &plan,
         summary: &summary,
         lenient: file.method.lenient,
         engine: &engine,
-        fingerprint,
-        finishing,
-        save,
+        fingerprint: plan.fingerprint(&engine),
+        finishing: file.finishing(&plan),
+        save: &asked.save,
     };
     let is_new = args.collect.is_empty();
     // Plan the progress of a scan
     let counted = plan.counting(&engine)?.filter(|_| is_new && !checkpoint(output).exists());
-    let job = || match is_new {
-        true => description.clone(),
-        false => Description {
-            stages: run.comparison_stage().into_iter().collect(),
-            ..description.clone()
-        },
+    let job = || {
+        let mut job = description.clone();
+        if !is_new {
+            job.stages = run.comparison_stage().into_iter().collect();
+        }
+        job.stages.extend(counted);
+        Ok(job)
     };
     let picture_file = picture.map(|(path, _)| path);
-    terminal.plan(job, counted, [Some(output.as_path()), picture_file].into_iter().flatten());
+    terminal.plan(job, [Some(output.as_path()), picture_file].into_iter().flatten())?;
 
     let (readings, resumed) = match is_new {
         true => run.compute(output, &terminal)?,
@@ -350,13 +344,12 @@ impl ScanRequest {
             (.., Some(count)) => refuse("compare", count.to_string()),
             _ => Ok(plane_wave::ImageRequest {
                 sample: args.name(),
-                output: self.output.as_deref().filter(|_| !args.plan),
+                output: self.output.as_deref().filter(|_| !args.report.plan),
                 picture,
                 signal: args.signal.as_deref(),
                 waves: self.save.contains(&Extra::Wave),
                 potential: self.save.contains(&Extra::Potential),
-                json: args.json,
-                quiet: args.quiet,
+                report: args.report,
             }),
         }
     }
@@ -406,22 +399,25 @@ impl ScanJob<'_> {
         };
         let (path, mut kept) = (checkpoint(output), Instant::now());
         // Begin or resume the readings of a run
-        let mut readings = match path.exists() {
-            true => StemReadings::read(&path, self.plan, self.fingerprint)?,
-            false => self.plan.begin(places.clone())?,
-        };
-        let expected = format!("a checkpoint of places {places:?}; remove it to begin anew");
-        accept(readings.places == places, "checkpoint", &readings.places, &expected)?;
-        let (fresh, resumed) = (readings.done == [0, 0], readings.done);
-        if !fresh {
+        let mut options = StemRunOptions::default().places(places.clone());
+        let mut done = [0, 0];
+        if path.exists() {
+            let readings = StemReadings::read(&path, self.plan, self.fingerprint)?;
+            let expected = format!("a checkpoint of places {places:?}; remove it to begin anew");
+            accept(readings.places == places, "checkpoint", &readings.places, &expected)?;
+            done = readings.done;
+            options = options.resume(readings);
+        }
+        let resumed = Some(done).filter(|done| *done != [0, 0]);
+        if resumed.is_some() {
             terminal.resumes();
         }
-        let mut kept_by_multislice = match fresh {
-            true => self.plan.kept_by_multislice(&places, self.engine, watch)?,
-            false => Vec::new(),
+        let mut kept_by_multislice = match resumed {
+            None => self.plan.kept_by_multislice(&places, self.engine, watch)?,
+            Some(_) => Vec::new(),
         };
         // Keep a checkpoint now and then
-        let mut keep = |now: &StemReadings| {
+        let keep = |now: &StemReadings| {
             self.check_kept(&std::mem::take(&mut kept_by_multislice), now)?;
             if kept.elapsed().as_secs_f64() < self.args.checkpoint && !watch.cancelled() {
                 return Ok(());
@@ -430,11 +426,8 @@ impl ScanJob<'_> {
             now.write(&path, self.fingerprint)
         };
 
-        let ran = self.plan.run(self.engine, &mut readings, watch, &mut keep);
-        if matches!(ran, Err(Error::Cancelled)) && readings.done != [0, 0] {
-            readings.write(&path, self.fingerprint)?;
-        }
-        ran.map(|()| (readings, Some(resumed).filter(|_| !fresh)))
+        let readings = self.plan.run_with(self.engine, options.sink(keep), watch)?;
+        Ok((readings, resumed))
     }
 
     // Check and join the parts of a run
@@ -548,7 +541,7 @@ impl ScanJob<'_> {
         let plot = self.args.plot.as_deref();
         let (detectors, mean) = (self.plan.detectors(), &readings.mean);
         let total = mean.column(detectors.layout().total).mean().unwrap_or(0.0);
-        if self.args.json {
+        if self.args.report.json {
             let mut summary = json!({
                 "sample": self.args.name(),
                 "output": file_json(Some(output)),
@@ -570,7 +563,7 @@ impl ScanJob<'_> {
             }
             return format!("{summary}\n");
         }
-        if self.args.quiet {
+        if self.args.report.quiet {
             return String::new();
         }
         let lost =

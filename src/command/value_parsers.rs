@@ -2,20 +2,24 @@
 //! Choices of the library that are named on the command line.
 
 // What choices by name stand on
+use super::planned_run::suited;
 use super::watch::complain;
-use crate::error::Invalid;
+use crate::device::{Device, Engine};
+use crate::error::{Error, Invalid};
 use crate::estimation::inversion::Inversion;
 use crate::files::Format;
 use crate::formats::slopes::{SlopeFormat, SlopeUnit};
 use crate::linear::interpolation::Interpolation;
 use crate::model::lenslet_array::SlopeArrangement;
 use crate::numerics::real::Precision;
+use crate::plan::Plan;
 use crate::plot::{ColourScale, Component};
 use crate::profiling::fit::ParameterGroup;
 use crate::tomography::reconstructor::Truth;
 use crate::turbulence::plan::Form;
 use crate::units::{ARCSEC, DEGREE};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use serde_json::Value;
 
 // Read one of several values by its name
 /// Reads one of several values by its name; each has a name, an explanation and the value.
@@ -64,6 +68,54 @@ impl FileFormat {
             complain("note", &format!("--save {0} has become --format {0}", format.name()));
         }
         self.format.or(self.save)
+    }
+}
+
+// Arguments about what is printed
+/// Arguments about what a command prints.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct ReportArgs {
+    /// Say what would be computed, how, in what memory and time, and stop.
+    #[arg(long)]
+    pub plan: bool,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Print neither summary nor progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+impl ReportArgs {
+    /// The summary that a command prints: as JSON, in lines, or none.
+    pub fn summary(&self, json: impl FnOnce() -> Value, lines: impl FnOnce() -> String) -> String {
+        match (self.json, self.quiet) {
+            (true, _) => format!("{}\n", json()),
+            (false, true) => String::new(),
+            (false, false) => lines(),
+        }
+    }
+}
+
+// Arguments about the engine
+/// Help of `--precision` where the CPU computes in double precision only.
+pub const DOUBLE_ON_CPU: &str = "Precision of the written numbers, and of what a graphics processor computes; processors compute in double precision";
+
+/// Arguments about where a command computes.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct EngineArgs {
+    /// Where to compute: cpu, cuda (all graphics processors), or cuda:K (one of them).
+    #[arg(long, default_value = "cpu")]
+    pub device: Device,
+    /// Precision of the written numbers, and of the computation on a graphics processor.
+    #[arg(long, value_parser = precisions(), default_value = "f64")]
+    pub precision: Precision,
+}
+
+impl EngineArgs {
+    /// The engine on which a plan runs.
+    pub fn engine(&self, plan: &impl Plan) -> Result<Engine, Error> {
+        Ok(suited(Engine::open(self.device, self.precision)?, plan))
     }
 }
 

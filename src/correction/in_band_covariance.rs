@@ -488,6 +488,7 @@ mod tests {
     use crate::model::removed_modes::TipTilt;
     use crate::model::source::Source;
     use crate::numerics::quadrature::gauss_legendre;
+    use crate::plan::Plan;
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::error_decomposition::ErrorSplit;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};

@@ -452,6 +452,7 @@ mod tests {
     use crate::estimation::simulation::Simulation;
     use crate::model::mirror::Spacing;
     use crate::model::noise::GuideStar;
+    use crate::plan::Plan;
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
     use crate::watch::unwatched;

@@ -457,6 +457,7 @@ mod tests {
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::removed_modes::TipTilt;
     use crate::model::system::System;
+    use crate::plan::Plan;
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::{ErrorSplit, ReconstructorOptions};
     use crate::watch::unwatched;

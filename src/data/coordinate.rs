@@ -181,11 +181,17 @@ impl Positions {
     /// The positions of these samples, uniform where they are equally spaced.
     pub(crate) fn of_samples(samples: Vec<f64>) -> Self {
         let Some(&offset) = samples.first() else { return Self::Index };
+        let first = samples.get(1).map_or(1.0, |second| second - offset);
         let listed = Coordinate { positions: Self::Values(samples), ..Coordinate::index("") };
-        match listed.is_uniform() {
-            true => Self::Uniform { offset, step: listed.step() },
-            false => listed.positions,
+        if !listed.is_uniform() {
+            return listed.positions;
         }
+        let gives = |step: &f64| {
+            let mut samples = listed.values().iter().enumerate();
+            samples.all(|(k, x)| *x == offset + step * k as f64)
+        };
+        let step = [first, listed.step()].into_iter().find(gives).unwrap_or(listed.step());
+        Self::Uniform { offset, step }
     }
 }
 

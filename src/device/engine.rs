@@ -155,6 +155,17 @@ impl Engine {
         let reason = format!("{what} is computed on the CPU only; use cpu");
         Err(Error::Device { device: gpu.name().into(), reason })
     }
+
+    // Refuse single precision on the processor
+    /// Rejects single precision on the CPU for the computation `what`, which it has in double precision only.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn require_double_on_cpu(&self, what: &str) -> Result<(), Invalid> {
+        let double = !self.devices.is_empty() || self.precision == Precision::F64;
+        let expected = format!("f64, as the CPU computes {what} in double precision only");
+        if double { Ok(()) } else { Err(Invalid::new("precision", "f32", expected)) }
+    }
 }
 
 // Open graphics processors

@@ -219,15 +219,15 @@ impl StemPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::electrons::StemRunOptions;
     use crate::electrons::scan::tests::plan;
     use crate::numerics::Precision;
     use crate::watch::unwatched;
     use std::fs;
 
     fn finished(plan: &StemPlan, engine: &Engine, places: Range<usize>) -> StemReadings {
-        let mut readings = plan.begin(places).unwrap();
-        plan.run(engine, &mut readings, &unwatched, &mut |_| Ok(())).unwrap();
-        readings
+        let options = StemRunOptions::default().places(places);
+        plan.run_with(engine, options, &unwatched).unwrap()
     }
 
     // Checkpoints come back to the bit

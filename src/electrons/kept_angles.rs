@@ -2,7 +2,7 @@
 //! The angles that the detectors and the beam of a sample file need, and the pixel that keeps them.
 
 use super::beam::Beam;
-use super::sample_file::{Algorithm, BeamTable, DetectorTable, SampleFile, Sampling};
+use super::sample_file::{Algorithm, BeamTable, DetectorTable, SampleFile, WaveSampling};
 use super::wave_grid::WaveGrid;
 use crate::error::{Error, Invalid};
 use crate::plausible::WAVE_PIXEL;
@@ -50,7 +50,7 @@ impl SampleFile {
             let range = format!("[{}, {}]", one.inner, one.outer);
             all.push(angle(format!("segmented[{k}]"), range, one.outer, true));
         }
-        if let Some(bins) = bins.filter(|_| self.potential.sampling == Sampling::Automatic) {
+        if let Some(bins) = bins.filter(|_| self.potential.sampling == WaveSampling::Automatic) {
             let edge = bins as f64 * bin;
             all.push(angle("bins".into(), format!("{bins} bins of {bin}"), edge, false));
         }
@@ -134,29 +134,30 @@ impl SampleFile {
         needed: &[NeededAngle],
         grid: &WaveGrid,
         factor: [usize; 2],
-        grid_of: &dyn Fn(Sampling) -> Result<WaveGrid, Error>,
+        grid_of: &dyn Fn(WaveSampling) -> Result<WaveGrid, Error>,
     ) -> Option<String> {
         let beam = Beam::new(self.beam.energy_kev).ok()?;
         let least = |axis: usize| {
             let samples = |one: &NeededAngle| one.samples(&beam, grid.lengths(), axis);
             needed.iter().map(samples).fold(grid.points()[axis] as f64, f64::max)
         };
-        let keeps = |sampling: Sampling| {
+        let keeps = |sampling: WaveSampling| {
             let found = grid_of(sampling).ok();
             found.is_some_and(|grid| needed.iter().all(|one| one.missing(&beam, &grid).is_none()))
         };
-        if let Sampling::Points(_) = self.potential.sampling {
+        if let WaveSampling::Points(_) = self.potential.sampling {
             let points = [0, 1].map(|axis| {
                 let unit = 4 * factor[axis];
                 unit * (least(axis) / unit as f64).ceil() as usize
             });
-            return keeps(Sampling::Points(points)).then(|| format!("potential.grid = {points:?}"));
+            return keeps(WaveSampling::Points(points))
+                .then(|| format!("potential.grid = {points:?}"));
         }
         let mut pixel = (0..2).map(|axis| grid.lengths()[axis] / least(axis)).fold(1e3, f64::min);
         while pixel > WAVE_PIXEL.accepted[0] {
             let unit = 10f64.powf(pixel.log10().floor() - 2.0);
             let rounded: f64 = format!("{:.6}", (pixel / unit).floor() * unit).parse().ok()?;
-            if keeps(Sampling::Pixel([rounded; 2])) {
+            if keeps(WaveSampling::Pixel([rounded; 2])) {
                 return Some(format!("potential.pixel = {rounded}"));
             }
             pixel = 0.98 * rounded;
@@ -174,7 +175,7 @@ impl SampleFile {
         &self,
         grid: &WaveGrid,
         factor: [usize; 2],
-        grid_of: &dyn Fn(Sampling) -> Result<WaveGrid, Error>,
+        grid_of: &dyn Fn(WaveSampling) -> Result<WaveGrid, Error>,
     ) -> Result<Vec<String>, Error> {
         let (needed, beam) = (self.needed_angles(), Beam::new(self.beam.energy_kev)?);
         let mut warnings = Vec::new();
@@ -228,7 +229,7 @@ impl NeededAngle {
 impl SampleFile {
     /// The angle for which the pixel of a file that states none was chosen below 0.1 Å, with its key.
     pub(super) fn reason_of_pixel(&self, grid: &WaveGrid) -> Option<String> {
-        let chosen = self.potential.sampling == Sampling::Automatic;
+        let chosen = self.potential.sampling == WaveSampling::Automatic;
         let finer = chosen && grid.pixel().iter().any(|pixel| *pixel < 0.9 * CHOSEN[0]);
         let widest = |one: &NeededAngle| one.angle[0].max(one.angle[1]);
         let needed = self.needed_angles().into_iter().filter(|_| finer);

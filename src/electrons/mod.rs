@@ -17,7 +17,7 @@ pub use detector::{
     Annulus, DetectorOptions, Detectors, PatternOptions, Reading, ReadingLayout, Segmented,
 };
 pub(crate) mod scan;
-pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};
+pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings, StemRunOptions};
 pub(crate) mod scan_images;
 pub use scan_images::{Edge, blurred, counted, integrated};
 pub(crate) mod postprocess;

@@ -353,7 +353,7 @@ fn without_rms(elements: &str) -> String {
 // The table of the potential
 /// How finely waves are sampled.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Sampling {
+pub enum WaveSampling {
     /// By so many points along x and y.
     Points([usize; 2]),
     /// By pixels with sides near these, along x and y \[Å\].
@@ -367,7 +367,7 @@ pub struct PotentialTable {
     /// The model, whose scattering factors, and how far an atom's potential reaches where it is cut off.
     pub options: PotentialOptions,
     /// How finely waves are sampled.
-    pub sampling: Sampling,
+    pub sampling: WaveSampling,
     /// Thickness of a slice \[Å\]; 2 unless said.
     pub slice_thickness: f64,
 }
@@ -389,7 +389,7 @@ impl PotentialTable {
         ];
         let points = "two multiples of 4 from 4 to 32768, [x, y]";
         let fit = |n: usize| (4..=32_768).contains(&n) && n.is_multiple_of(4);
-        let grid = numbers(&table, "grid", points, fit)?.map(Sampling::Points);
+        let grid = numbers(&table, "grid", points, fit)?.map(WaveSampling::Points);
         let pixel = one_or_two(&table, "pixel", "a length in Å, or two, [x, y]", |x: f64| {
             (1e-4..=1e3).contains(&x)
         })?;
@@ -413,7 +413,7 @@ impl PotentialTable {
         };
         Ok(Self {
             options,
-            sampling: grid.or(pixel.map(Sampling::Pixel)).unwrap_or(default.sampling),
+            sampling: grid.or(pixel.map(WaveSampling::Pixel)).unwrap_or(default.sampling),
             slice_thickness: length(&table, "slice_thickness", &plausible::SLICE)?
                 .unwrap_or(default.slice_thickness),
         })
@@ -425,7 +425,7 @@ impl Default for PotentialTable {
     fn default() -> Self {
         Self {
             options: PotentialOptions::default(),
-            sampling: Sampling::Automatic,
+            sampling: WaveSampling::Automatic,
             slice_thickness: 2.0,
         }
     }
@@ -1004,7 +1004,7 @@ precision = "f32"
             (file.sample.tile, file.sample.beam),
             ([4, 4, 10], specimen::BeamDirection::MinusZ)
         );
-        assert_eq!(file.potential.sampling, Sampling::Points([256, 256]));
+        assert_eq!(file.potential.sampling, WaveSampling::Points([256, 256]));
         assert_eq!(file.phonons, Phonons { configurations: 8, seed: 1 });
         assert_eq!(
             file.beam.aberrations[0],
@@ -1032,7 +1032,7 @@ precision = "f32"
         .unwrap();
         assert_eq!(
             (more.potential.sampling, &more.beam.defocus),
-            (Sampling::Pixel([0.1, 0.2]), &vec![0.0, 50.0])
+            (WaveSampling::Pixel([0.1, 0.2]), &vec![0.0, 50.0])
         );
         assert_eq!(more.sample.zone_axis, Some([1, 2, 2]));
         assert!(file.sample.occupancy && least.sample.occupancy);

@@ -13,7 +13,7 @@ use crate::device::gpu::Buffer;
 use crate::device::{CostKind, Engine, Workers, dispatch, dispatch_in_runs, gather, threads};
 use crate::error::{Error, Invalid, accept, count, finite, is_ordered, positive};
 use crate::numerics::real::{Precision, Real};
-use crate::plan::{Description, Memory, Stage};
+use crate::plan::{Description, Memory, Plan, Stage};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
 use crate::watch::{CancelOnly, Part, Watch};
 use ndarray::parallel::prelude::*;
@@ -132,8 +132,49 @@ pub enum StemMethod {
     },
 }
 
+// Options of a run of a scan
+/// Receives readings that are finished as far as they say.
+type ReadingsSink<'a> = dyn FnMut(&StemReadings) -> Result<(), Error> + 'a;
+
+/// Options of a [run](StemPlan::run_with) of a scan: its places, readings from which it goes on, and a sink that keeps finished ones.
+#[derive(Default)]
+#[non_exhaustive]
+pub struct StemRunOptions<'a> {
+    places: Option<Range<usize>>,
+    resumed: Option<StemReadings>,
+    sink: Option<Box<ReadingsSink<'a>>>,
+}
+
+impl<'a> StemRunOptions<'a> {
+    /// Restricts the run to some places, such as those of a [share](StemPlan::share).
+    pub fn places(self, places: Range<usize>) -> Self {
+        Self { places: Some(places), ..self }
+    }
+
+    /// Goes on from readings of an interrupted run, such as those of a checkpoint.
+    pub fn resume(self, readings: StemReadings) -> Self {
+        Self { resumed: Some(readings), ..self }
+    }
+
+    /// Hands the readings to a sink after each block of places, and once more where the run is cancelled.
+    pub fn sink(self, sink: impl FnMut(&StemReadings) -> Result<(), Error> + 'a) -> Self {
+        Self { sink: Some(Box::new(sink)), ..self }
+    }
+}
+
+impl std::fmt::Debug for StemRunOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let resumed = self.resumed.as_ref().map(|readings| readings.done);
+        f.debug_struct("StemRunOptions")
+            .field("places", &self.places)
+            .field("resumed", &resumed)
+            .finish_non_exhaustive()
+    }
+}
+
 // The plan of a scan
-/// A scan that has been posed.
+/// Plan of a scan.
+#[derive(Debug, Clone)]
 pub struct StemPlan {
     specimen: TiledSpecimen,
     options: StemOptions,
@@ -149,6 +190,7 @@ pub struct StemPlan {
 /// Atoms of a specimen, at most, whose slices a plan compares.
 const COMPARED: usize = 200_000;
 
+// Steps of the plan of a scan
 impl StemPlan {
     /// Poses the scan of a specimen.
     ///
@@ -256,12 +298,12 @@ impl StemPlan {
         Multislice::new(options.grid, beam, thickness)?.through_tilted(options.tilt)
     }
 
-    // Run a part of a scan
+    // Begin a part of a scan
     /// No readings yet, for some of all places.
     ///
     /// # Errors
     /// `Invalid` where there are no such places.
-    pub fn begin(&self, places: Range<usize>) -> Result<StemReadings, Invalid> {
+    pub(crate) fn begin(&self, places: Range<usize>) -> Result<StemReadings, Invalid> {
         self.accept_places(&places)?;
         let shape = (places.len(), self.readings());
         let spread = if self.averages() { shape } else { (0, 0) };
@@ -296,30 +338,53 @@ impl StemPlan {
         accept(next <= most, "positions of the next configuration", next, &expected).map(drop)
     }
 
-    /// Goes on with a part of the scan from where `readings` are, to its end; `keep` is shown them after each block.
-    ///
-    /// The readings depend on the plan, the precision and the kind of engine alone: not on threads, on where a run was interrupted, or on how the
-    /// places were shared.
-    ///
-    /// # Errors
-    /// `Invalid` for readings of another plan; `Cancelled`; those of the engine's devices and of `keep`.
-    pub fn run(
-        &self,
-        engine: &Engine,
-        readings: &mut StemReadings,
-        watch: &dyn Watch,
-        keep: &mut dyn FnMut(&StemReadings) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    // Refuse readings of another plan
+    /// Refuses readings of another plan, from which this one cannot go on.
+    fn accept_readings(&self, readings: &StemReadings) -> Result<(), Invalid> {
         self.accept_progress(readings)?;
         let (shape, own) = (readings.mean.dim(), (readings.places.len(), self.readings()));
         let expected = format!("{own:?} of this plan");
         accept(shape == own, "readings", shape, &expected)?;
         let (shape, own) = (readings.squares.dim(), if self.averages() { own } else { (0, 0) });
-        accept(shape == own, "deviations", shape, &format!("{own:?} of this plan"))?;
-        match engine.precision() {
-            Precision::F32 => self.run_all::<f32>(engine, readings, watch, keep),
-            Precision::F64 => self.run_all::<f64>(engine, readings, watch, keep),
+        accept(shape == own, "deviations", shape, &format!("{own:?} of this plan")).map(drop)
+    }
+
+    // Run a part of a scan
+    /// Runs the scan, or a part of it, with options.
+    ///
+    /// The readings depend on the plan, the precision and the kind of engine alone: not on threads, on where a run was interrupted, or on how the
+    /// places were shared.
+    ///
+    /// # Errors
+    /// Those of [`run`](Plan::run); `Invalid` for places that the scan lacks, and for readings of another plan or of other places; those of the sink.
+    pub fn run_with(
+        &self,
+        engine: &Engine,
+        options: StemRunOptions<'_>,
+        watch: &dyn Watch,
+    ) -> Result<StemReadings, Error> {
+        self.check(engine)?;
+        let StemRunOptions { places, resumed, sink } = options;
+        let all = 0..self.places();
+        let mut readings = match resumed {
+            Some(readings) => {
+                self.accept_readings(&readings)?;
+                let places = places.unwrap_or_else(|| readings.places.clone());
+                let expected = format!("{places:?}, the places of the run");
+                accept(readings.places == places, "readings", &readings.places, &expected)?;
+                readings
+            }
+            None => self.begin(places.unwrap_or(all))?,
+        };
+        let mut sink = sink.unwrap_or_else(|| Box::new(|_| Ok(())));
+        let ran = match engine.precision() {
+            Precision::F32 => self.run_all::<f32>(engine, &mut readings, watch, &mut *sink),
+            Precision::F64 => self.run_all::<f64>(engine, &mut readings, watch, &mut *sink),
+        };
+        if matches!(ran, Err(Error::Cancelled)) && readings.done != [0, 0] {
+            sink(&readings)?;
         }
+        ran.map(|()| readings)
     }
 
     // Run the configurations that are left
@@ -908,10 +973,26 @@ impl<T: Real> Waves for Beams<'_, T> {
     }
 }
 
-// Describe a scan
-impl StemPlan {
-    /// What will be done, in words, memory and time, without doing it.
-    pub fn describe(&self, engine: &Engine) -> Description {
+// Run the plan of a scan
+impl Plan for StemPlan {
+    /// The readings of all places of the scan.
+    type Output = StemReadings;
+
+    /// Accepts either precision: waves are computed in it.
+    fn check_engine(&self, _engine: &Engine) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn subject(&self) -> String {
+        "the scan".into()
+    }
+
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<StemReadings, Error> {
+        self.run_with(engine, StemRunOptions::default(), watch)
+    }
+
+    // Describe a scan
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
         let options = &self.options;
         let number = 2 * if engine.precision() == Precision::F64 { 8 } else { 4 };
         let ([nx, ny], places) = (options.grid.points(), self.places());
@@ -946,7 +1027,7 @@ impl StemPlan {
             count(slices, "slice"),
             count(self.configurations(), "configuration")
         );
-        Description {
+        Ok(Description {
             what,
             arrays: vec![("readings".into(), vec![places, self.readings()])],
             form: "",
@@ -957,9 +1038,12 @@ impl StemPlan {
             memory: Memory { host, devices },
             stages: self.stages(waves, engine),
             rates: engine.speed().to_string(),
-        }
+        })
     }
+}
 
+// Memory and time of a scan
+impl StemPlan {
     // Memory of atoms
     /// Bytes of the atoms of a run, in all their lists.
     fn atoms_of_run(&self) -> u64 {
@@ -1063,10 +1147,7 @@ pub(super) mod tests {
     }
 
     pub(in crate::electrons) fn whole(plan: &StemPlan, precision: Precision) -> StemReadings {
-        let mut readings = plan.begin(0..plan.places()).unwrap();
-        let engine = Engine::cpu(precision);
-        plan.run(&engine, &mut readings, &unwatched, &mut |_| Ok(())).unwrap();
-        readings
+        plan.run(&Engine::cpu(precision), &unwatched).unwrap()
     }
 
     // Scans are the waves of single probes
@@ -1139,14 +1220,15 @@ pub(super) mod tests {
             let mut kept = plan.begin(places.clone()).unwrap();
             for stop in 1.. {
                 // Every run is stopped behind its first block, and goes on from what was kept then
-                let mut blocks = 0;
-                let mut readings = kept.clone();
-                let done = plan.run(&engine, &mut readings, &unwatched, &mut |now| {
+                let (mut blocks, resumed) = (0, kept.clone());
+                let options = StemRunOptions::default().places(places.clone()).resume(resumed);
+                let options = options.sink(|now| {
                     kept = now.clone();
                     blocks += 1;
                     if blocks > 1 { Err(Error::Cancelled) } else { Ok(()) }
                 });
-                if done.is_ok() {
+                let done = plan.run_with(&engine, options, &unwatched);
+                if let Ok(readings) = done {
                     kept = readings;
                     break;
                 }
@@ -1213,7 +1295,9 @@ pub(super) mod tests {
         assert!(plan.begin(3..3).is_err() && plan.begin(30..41).is_err());
         let mut other = plan.begin(0..3).unwrap();
         other.places = 0..4;
-        let engine = Engine::cpu(Precision::F64);
-        assert!(plan.run(&engine, &mut other, &unwatched, &mut |_| Ok(())).is_err());
+        let run = |options| plan.run_with(&Engine::default(), options, &unwatched);
+        assert!(run(StemRunOptions::default().resume(other)).is_err());
+        let part = StemRunOptions::default().resume(plan.begin(0..3).unwrap());
+        assert!(run(part.places(0..4)).is_err());
     }
 }

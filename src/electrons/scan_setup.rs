@@ -6,7 +6,7 @@ use super::beam::{Aberration, Aberrations, Beam, Probe};
 use super::detector::{Annulus, DetectorOptions, PatternOptions, Segmented};
 use super::postprocess::Finishing;
 use super::prism::{MOST_LOST, Prism, window_fault};
-use super::sample_file::{Algorithm, PreparedSpecimen, SampleFile, Sampling};
+use super::sample_file::{Algorithm, PreparedSpecimen, SampleFile, WaveSampling};
 use super::scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings, focused};
 use super::scan_images::{Edge, integrated};
 use super::wave_grid::WaveGrid;
@@ -115,7 +115,7 @@ impl SampleFile {
         };
         let grid = self.grid([x, y], factor).map_err(refuse("potential"))?;
         // Grid of another sampling
-        let grid_of = |sampling: Sampling| -> Result<WaveGrid, Error> {
+        let grid_of = |sampling: WaveSampling| -> Result<WaveGrid, Error> {
             let mut other = self.clone();
             other.potential.sampling = sampling;
             let factor = match self.method.algorithm {
@@ -132,9 +132,9 @@ impl SampleFile {
     /// The grid of waves across a cell of these sides \[Å\], for PRISM with a factor.
     fn grid(&self, sides: [f64; 2], factor: [usize; 2]) -> Result<WaveGrid, Invalid> {
         match self.potential.sampling {
-            Sampling::Points(points) => WaveGrid::new(points, sides),
-            Sampling::Pixel(pixel) => WaveGrid::with_pixel(pixel, sides, factor),
-            Sampling::Automatic => self.automatic_grid(sides, factor),
+            WaveSampling::Points(points) => WaveGrid::new(points, sides),
+            WaveSampling::Pixel(pixel) => WaveGrid::with_pixel(pixel, sides, factor),
+            WaveSampling::Automatic => self.automatic_grid(sides, factor),
         }
     }
 
@@ -333,8 +333,8 @@ impl Rules<'_> {
     /// Whether a factor divides the samples along an axis, where these are given.
     fn divides(&self, axis: usize, factor: usize) -> bool {
         match self.file.potential.sampling {
-            Sampling::Points(points) => (points[axis] / 4).is_multiple_of(factor),
-            Sampling::Pixel(_) | Sampling::Automatic => true,
+            WaveSampling::Points(points) => (points[axis] / 4).is_multiple_of(factor),
+            WaveSampling::Pixel(_) | WaveSampling::Automatic => true,
         }
     }
 
@@ -659,6 +659,7 @@ mod tests {
     use super::*;
     use crate::device::Engine;
     use crate::numerics::Precision;
+    use crate::plan::Plan;
     use crate::watch::unwatched;
 
     const SMALL: &str = "sample = { file = 'SI100.XYZ' }\nphonons = { configurations = 2, seed = 3 }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n\
@@ -670,9 +671,7 @@ mod tests {
     fn scanned(text: &str) -> (SampleFile, StemPlan, StemReadings) {
         let file = SampleFile::from_toml(text, "book/systems/small.toml").unwrap();
         let plan = file.plan().unwrap();
-        let mut readings = plan.begin(0..plan.places()).unwrap();
-        let engine = Engine::cpu(Precision::F64);
-        plan.run(&engine, &mut readings, &unwatched, &mut |_| Ok(())).unwrap();
+        let readings = plan.run(&Engine::default(), &unwatched).unwrap();
         (file, plan, readings)
     }
 
@@ -994,9 +993,9 @@ mod tests {
             );
             let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();
             if method == "hrtem" {
-                file.hrtem().unwrap().describe(&Engine::cpu(Precision::F32));
+                file.hrtem().unwrap().describe(&Engine::cpu(Precision::F32)).unwrap();
             } else {
-                file.plan().unwrap().describe(&Engine::cpu(Precision::F32));
+                file.plan().unwrap().describe(&Engine::cpu(Precision::F32)).unwrap();
             }
         }
         assert!(begun.elapsed().as_secs_f64() < 30.0, "{:?}", begun.elapsed());

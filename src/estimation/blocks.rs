@@ -22,7 +22,7 @@ use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub(crate) type Shared<T> = Arc<dyn Operator<T>>;
+pub(crate) type SharedOperator<T> = Arc<dyn Operator<T>>;
 
 // A rectangle that lies
 /// A matrix with no more rows than columns: the given one or its transpose; and whether it is that.
@@ -38,15 +38,17 @@ fn slopes_in_blocks<T: Real>(
     groups: &[Group],
     rectangles: &CrossBlocks,
     strip: Option<&Array2<f64>>,
-) -> Result<Shared<T>, Error> {
+) -> Result<SharedOperator<T>, Error> {
     let sets = &rectangles.sets;
     let n = sets.all().map(|set| sets.slopes(set)).sum();
     let mut blocks = Vec::new();
-    let mut put =
-        |operator: Shared<T>, transposed, rows: &[Range<usize>], columns: &[Range<usize>]| {
-            let (rows, columns) = (rows.to_vec(), columns.to_vec());
-            blocks.push(OperatorBlock { operator, transposed, rows, columns });
-        };
+    let mut put = |operator: SharedOperator<T>,
+                   transposed,
+                   rows: &[Range<usize>],
+                   columns: &[Range<usize>]| {
+        let (rows, columns) = (rows.to_vec(), columns.to_vec());
+        blocks.push(OperatorBlock { operator, transposed, rows, columns });
+    };
     for (set, group) in groups.iter().enumerate() {
         let (toeplitz, places) =
             (BlockToeplitz::slopes(group.covariance, group.valid)?, sets.places(set));
@@ -63,7 +65,7 @@ fn slopes_in_blocks<T: Real>(
             continue;
         }
         let (matrix, turned) = lying(rectangle);
-        let operator: Shared<T> = Arc::new(Dense::new(matrix.mapv(T::of)));
+        let operator: SharedOperator<T> = Arc::new(Dense::new(matrix.mapv(T::of)));
         let [one, other] = [sets.places(first), sets.places(second)];
         put(Arc::clone(&operator), turned, &one, &other);
         put(operator, !turned, &other, &one);
@@ -75,8 +77,8 @@ fn slopes_in_blocks<T: Real>(
 /// Wavefronts with all slopes, from operators of `rows` for each set.
 pub(crate) fn side_by_side<T: Real>(
     sets: &LatticeGroups,
-    operators: Vec<Shared<T>>,
-) -> Result<Shared<T>, Error> {
+    operators: Vec<SharedOperator<T>>,
+) -> Result<SharedOperator<T>, Error> {
     let n = sets.all().map(|set| sets.slopes(set)).sum();
     let rows = operators.first().map_or(0, |operator| operator.rows());
     let block = |(set, operator)| {
@@ -161,15 +163,15 @@ pub(crate) fn expanded(groups: &[Group], rectangles: &CrossBlocks) -> Array2<f64
 // Add noise to an operator
 /// Θ + C_n, of Θ and the noise.
 pub(crate) fn with_noise<T: Real>(
-    slopes: Shared<T>,
+    slopes: SharedOperator<T>,
     noise: SlopeNoise,
-) -> Result<Shared<T>, Invalid> {
+) -> Result<SharedOperator<T>, Invalid> {
     let correlated = noise.is_correlated();
     let SlopeNoise { variances, partners, covariances, common } = noise;
     let rows = variances.len();
     let [variances, covariances] =
         [variances, covariances].map(|values| values.into_iter().map(T::of).collect());
-    let mut terms: Vec<Shared<T>> = vec![slopes, Arc::new(Diagonal::new(variances))];
+    let mut terms: Vec<SharedOperator<T>> = vec![slopes, Arc::new(Diagonal::new(variances))];
     if correlated {
         terms.push(Arc::new(Pairs::new(partners, covariances)?));
     }
@@ -233,7 +235,7 @@ fn eliminated<T: Real>(
     measured: &MeasuredCovariance,
     rectangles: &CrossBlocks,
     strip: Option<&Array2<f64>>,
-) -> Result<Shared<T>, Error> {
+) -> Result<SharedOperator<T>, Error> {
     let stars = renumbered(&rectangles.sets);
     let groups: Vec<Group> = measured
         .groups
@@ -241,7 +243,7 @@ fn eliminated<T: Real>(
         .zip(&stars)
         .map(|(group, stars)| Group { stars, ..*group })
         .collect();
-    let circulant: Shared<T> = Arc::new(Circulant::new(&groups)?);
+    let circulant: SharedOperator<T> = Arc::new(Circulant::new(&groups)?);
     let Some(between) = strip else { return Ok(circulant) };
     let small = few_with_noise(rectangles, measured.noise);
     let seen = seen_by_few(measured, rectangles, [between, &small])?;
@@ -269,10 +271,11 @@ impl MeasuredCovariance<'_> {
     pub(crate) fn operators<T: Real>(
         &self,
         wanted: bool,
-    ) -> Result<(Shared<T>, Option<Shared<T>>), Error> {
+    ) -> Result<(SharedOperator<T>, Option<SharedOperator<T>>), Error> {
         let Some(rectangles) = self.rectangles else {
             let slopes = BlockToeplitz::slopes(self.groups[0].covariance, self.valid)?;
-            let circulant = || Circulant::new(self.groups).map(|p| Arc::new(p) as Shared<T>);
+            let circulant =
+                || Circulant::new(self.groups).map(|p| Arc::new(p) as SharedOperator<T>);
             return Ok((Arc::new(slopes), wanted.then(circulant).transpose()?));
         };
         let strip = rectangles.sets.few().map(|_| few_with_many(rectangles));

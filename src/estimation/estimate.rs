@@ -9,7 +9,7 @@ pub(crate) mod gpu;
 use crate::data::DataSet;
 use crate::device::engine::Engine;
 use crate::error::{Error, Invalid, accept, count};
-use crate::estimation::blocks::{MeasuredCovariance, Shared, side_by_side, with_noise};
+use crate::estimation::blocks::{MeasuredCovariance, SharedOperator, side_by_side, with_noise};
 use crate::estimation::circulant::{Circulant, Group};
 use crate::estimation::interpolation::{SampledErrors, interpolation_error};
 use crate::estimation::inversion::Inversion;
@@ -406,11 +406,13 @@ impl<T: Real> EstimatorCpu<T> {
             MeasuredCovariance { groups, rectangles, valid, noise, removed: &model.removed }
                 .operators(options.preconditioned)
         };
-        let ((slopes, preconditioner), wavefront): (_, Shared<T>) = match model.covariances {
+        let ((slopes, preconditioner), wavefront): (_, SharedOperator<T>) = match model.covariances
+        {
             Matrices::Dense(matrices) => {
-                let [slopes, wavefront] =
-                    matrices.map(|matrix| Arc::new(Dense::new(matrix.mapv(T::of))) as Shared<T>);
-                let circulant = || Circulant::new(&groups).map(|p| Arc::new(p) as Shared<T>);
+                let [slopes, wavefront] = matrices
+                    .map(|matrix| Arc::new(Dense::new(matrix.mapv(T::of))) as SharedOperator<T>);
+                let circulant =
+                    || Circulant::new(&groups).map(|p| Arc::new(p) as SharedOperator<T>);
                 ((slopes, options.preconditioned.then(circulant).transpose()?), wavefront)
             }
             Matrices::Blocks(rectangles, sets) => {
@@ -522,8 +524,8 @@ fn layered_operator<T: Real>(
 /// Θ + C_n without modes, and P of Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate.html#eq-blind-estimate), where there are modes to remove.
 pub(crate) fn blind<T: Real>(
     modes: &RemovedModes,
-    measured: Shared<T>,
-) -> Result<Option<[Shared<T>; 2]>, Invalid> {
+    measured: SharedOperator<T>,
+) -> Result<Option<[SharedOperator<T>; 2]>, Invalid> {
     if modes.is_empty() {
         return Ok(None);
     }
@@ -541,10 +543,10 @@ pub(crate) fn blind<T: Real>(
         measured.apply(&x, &mut y, &mut vec![T::zero(); measured.scratch(1)]);
         x[own.clone()].iter().zip(&y[own]).map(|(&x, &y)| x * y).sum::<T>()
     };
-    let identity: Shared<T> = Arc::new(Diagonal::new(vec![T::one(); n]));
-    let removed: Shared<T> = Arc::new(low_rank(&|_| -T::one())?);
-    let removal: Shared<T> = Arc::new(Sum::new(vec![identity, removed])?);
-    let replaced: Shared<T> = Arc::new(low_rank(&variance)?);
+    let identity: SharedOperator<T> = Arc::new(Diagonal::new(vec![T::one(); n]));
+    let removed: SharedOperator<T> = Arc::new(low_rank(&|_| -T::one())?);
+    let removal: SharedOperator<T> = Arc::new(Sum::new(vec![identity, removed])?);
+    let replaced: SharedOperator<T> = Arc::new(low_rank(&variance)?);
     let between = Product::new(vec![removal.clone(), measured, removal.clone()])?;
     Ok(Some([Arc::new(Sum::new(vec![Arc::new(between), replaced])?), removal]))
 }
@@ -552,9 +554,9 @@ pub(crate) fn blind<T: Real>(
 /// Both operators without modes, Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate.html#eq-blind-estimate).
 fn without<T: Real>(
     modes: &RemovedModes,
-    measured: Shared<T>,
-    wavefront: Shared<T>,
-) -> Result<(Shared<T>, Shared<T>), Invalid> {
+    measured: SharedOperator<T>,
+    wavefront: SharedOperator<T>,
+) -> Result<(SharedOperator<T>, SharedOperator<T>), Invalid> {
     match blind(modes, measured.clone())? {
         None => Ok((measured, wavefront)),
         Some([measured, removal]) => {

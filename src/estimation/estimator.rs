@@ -15,6 +15,7 @@ use crate::estimation::estimate::{
 use crate::estimation::inversion::{Cost, Inversion, iterations, toeplitz_product};
 use crate::model::system::System;
 use crate::numerics::real::Precision;
+use crate::plan::Plan;
 use crate::plan::{Description, Memory, Stage};
 use crate::turbulence::plan::{Form, PIECES, SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
 use crate::watch::{Watch, check};
@@ -25,6 +26,7 @@ use ndarray::ArrayView2;
 ///
 /// ```
 /// use lenslet::estimation::EstimateOptions;
+/// use lenslet::plan::Plan;
 /// use lenslet::estimation::EstimatePlan;
 /// use lenslet::device::Engine;
 /// use lenslet::watch::unwatched;
@@ -38,7 +40,13 @@ use ndarray::ArrayView2;
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct EstimatePlan(PosedEstimate, Inversion, String);
+pub struct EstimatePlan {
+    posed: PosedEstimate,
+    /// How frames are solved, once it is decided.
+    method: Inversion,
+    /// Why they are solved so.
+    reason: String,
+}
 
 // Steps of the plan of an estimate
 impl EstimatePlan {
@@ -64,7 +72,7 @@ impl EstimatePlan {
             }
             asked => cost(&posed).choose(asked, options.filter, system.guide_stars(), speed)?,
         };
-        Ok(Self(posed, method, reason))
+        Ok(Self { posed, method, reason })
     }
 
     /// Sets the number of frames, for which another method may be the faster one.
@@ -73,7 +81,7 @@ impl EstimatePlan {
     /// As for [`new`](Self::new).
     pub fn frames(self, frames: usize) -> Result<Self, Error> {
         Self::of(
-            PosedEstimate { options: self.0.options.frames(frames), ..self.0 },
+            PosedEstimate { options: self.posed.options.frames(frames), ..self.posed },
             &Speed::default(),
         )
     }
@@ -84,48 +92,48 @@ impl EstimatePlan {
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn fitted(self, engine: &Engine) -> Result<Self, Error> {
-        let Self(posed, method, reason) = Self::of(self.on_engine(engine)?, engine.speed())?;
+        let Self { posed, method, reason } = Self::of(self.on_engine(engine)?, engine.speed())?;
         let iterates =
             posed.options.filter == 0.0 && posed.covariances.system().expect_measured("").is_ok();
         let is_open = posed.options.method == Inversion::Auto && method != Inversion::Iterative;
         let missing = if is_open && iterates { without_factors(engine, method) } else { None };
         Ok(match missing {
-            None => Self(posed, method, reason),
+            None => Self { posed, method, reason },
             Some(missing) => {
                 let reason = format!("{} cannot be: {missing}", method.name());
-                Self(posed, Inversion::Iterative, reason)
+                Self { posed, method: Inversion::Iterative, reason }
             }
         })
     }
 
     /// What is posed, with interpolated layers where the dense form was chosen here and does not fit into the memory of an engine.
     fn on_engine(self, engine: &Engine) -> Result<PosedEstimate, Error> {
-        if self.0.reason.is_none() || self.check(engine).is_ok() {
-            return Ok(self.0);
+        if self.posed.reason.is_none() || self.check_memory(engine).is_ok() {
+            return Ok(self.posed);
         }
-        let (system, options) = (self.0.covariances.system(), self.0.options);
+        let (system, options) = (self.posed.covariances.system(), self.posed.options);
         PosedEstimate::new(system, options.form(Form::Auto).exact(false))
     }
 
     /// How frames are solved, once it is decided.
     pub fn method(&self) -> Inversion {
-        self.1
+        self.method
     }
 
     // Slopes that a plan expects
     /// Slopes of a frame, n.
     pub fn slopes(&self) -> usize {
-        self.0.noise.variances.len()
+        self.posed.noise.variances.len()
     }
 
     /// The name of the form of the covariances: `toeplitz`, `blocks` or `dense`.
     pub fn form(&self) -> &'static str {
-        self.0.covariances.form()
+        self.posed.covariances.form()
     }
 
     /// Whether layers are brought to the pupil by interpolation.
     pub fn interpolates(&self) -> bool {
-        interpolates(&self.0)
+        interpolates(&self.posed)
     }
 
     /// Refuses frames of slopes, (frames, n), that make no sense.
@@ -138,8 +146,8 @@ impl EstimatePlan {
 
     // Count the memory of an estimate
     /// The most memory that the estimate has in use at a time, its frames included.
-    pub fn memory(&self, engine: &Engine) -> Memory {
-        let posed = &self.0;
+    pub(crate) fn memory_on(&self, engine: &Engine) -> Memory {
+        let posed = &self.posed;
         let slopes = |plan: &SlopeCovariancePlan| 8 * plan.problem().len() as u64;
         let of_groups: u64 = posed.groups.iter().map(|group| slopes(&group.plan)).sum();
         let of_wavefront = match (posed.covariances.wavefront(), posed.covariances.blocks()) {
@@ -154,8 +162,8 @@ impl EstimatePlan {
         let (blocks, system) = (posed.covariances.blocks(), posed.covariances.system());
         working.extend(blocks.into_iter().flat_map(|plan| plan.working(system, engine)));
         let (mut devices, mut factor) = (on_devices(posed, engine), 0);
-        if self.1 != Inversion::Iterative {
-            let (first, matrices) = factor_bytes(self.slopes(), self.1, engine);
+        if self.method != Inversion::Iterative {
+            let (first, matrices) = factor_bytes(self.slopes(), self.method, engine);
             devices.iter_mut().take(1).for_each(|bytes| *bytes = bytes.saturating_add(first));
             factor = dense_bytes(posed.covariances.system())[0].saturating_mul(matrices);
         }
@@ -169,9 +177,9 @@ impl EstimatePlan {
 
     // Describe the plan of an estimate
     /// What the plan will do.
-    pub fn describe(&self, engine: &Engine) -> Description {
-        let posed = &self.0;
-        let told = posed.covariances.describe(engine);
+    fn description(&self, engine: &Engine) -> Description {
+        let posed = &self.posed;
+        let told = posed.covariances.description(engine);
         let (targets, points, frames) = (posed.targets, posed.points, posed.options.frames);
         let solver = format!("{:?}", posed.options.solver);
         let few = posed.covariances.blocks().and_then(|blocks| blocks.sets.few());
@@ -188,7 +196,7 @@ impl EstimatePlan {
             ),
             false => form,
         };
-        let method = match self.1 {
+        let method = match self.method {
             Inversion::Cholesky => "Cholesky's factor".to_string(),
             Inversion::Eigen => "eigenvectors, filtered".to_string(),
             _ => format!("{solver} to {:e}{aid}", posed.options.tolerance),
@@ -201,11 +209,11 @@ impl EstimatePlan {
             ),
             arrays: vec![("wavefront".into(), vec![frames, targets, points, points])],
             form: told.form,
-            reason: format!("{form}; {} as {}", self.1.name(), self.2),
+            reason: format!("{form}; {} as {}", self.method.name(), self.reason),
             method,
             slope_model: told.slope_model,
             engine: engine.name(),
-            memory: self.memory(engine),
+            memory: self.memory_on(engine),
             stages: self.stages(engine),
             rates: engine.speed().to_string(),
         }
@@ -213,53 +221,71 @@ impl EstimatePlan {
 
     // Stages of an estimate
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
-        let posed = &self.0;
+        let posed = &self.posed;
         let wanted = |stage: &Stage| stage.name != WAVEFRONTS;
         let mut stages = posed.covariances.stages(engine);
         stages.retain(wanted);
         let cost = cost(posed);
         stages.push(Stage::new(OPERATORS, &[(CostKind::Transforms, 20.0 * cost.product)], engine));
-        let [factor, frames] = cost.of(self.1);
-        if self.1 != Inversion::Iterative {
+        let [factor, frames] = cost.of(self.method);
+        if self.method != Inversion::Iterative {
             stages.push(Stage::new(FACTOR, &factor, engine));
         }
         stages.push(Stage::new(FRAMES, &frames, engine));
         stages
     }
 
-    // Run the plan of an estimate
-    /// Refuses what does not fit. [`run`](Self::run) does so, too, before it begins.
-    ///
-    /// # Errors
-    /// `Memory`, and what a device says.
-    pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        let what = format!(
-            "the estimate of {} from {} slopes",
-            count(self.0.targets, "target"),
-            self.slopes()
-        );
-        self.memory(engine).check(engine, &what)
+    // Refuse an estimate beyond the memory
+    fn check_memory(&self, engine: &Engine) -> Result<(), Error> {
+        self.memory_on(engine).check(engine, &self.subject())
+    }
+}
+
+// Run the plan of an estimate
+impl Plan for EstimatePlan {
+    /// The operators of an estimate: covariances, and a factor or a preconditioner.
+    type Output = Estimator;
+
+    /// Rejects single precision on the CPU where frames are solved by a factor, or to a tolerance below 1e-5: both need double precision.
+    fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
+        if self.method != Inversion::Iterative {
+            return Ok(engine.require_double_on_cpu("estimates by factors")?);
+        }
+        let what = format!("estimates to a tolerance below {SINGLE:e}");
+        let coarse = self.posed.options.tolerance >= SINGLE;
+        Ok(if coarse { Ok(()) } else { engine.require_double_on_cpu(&what) }?)
     }
 
-    /// Computes the covariances and builds the operators.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check), and `Cancelled` where the watcher wants to stop.
-    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Estimator, Error> {
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
+        self.check_engine(engine)?;
+        Ok(self.description(engine))
+    }
+
+    fn memory(&self, engine: &Engine) -> Result<Memory, Error> {
+        self.check_engine(engine)?;
+        Ok(self.memory_on(engine))
+    }
+
+    fn subject(&self) -> String {
+        let (targets, slopes) = (count(self.posed.targets, "target"), self.slopes());
+        format!("the estimate of {targets} from {slopes} slopes")
+    }
+
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Estimator, Error> {
         self.check(engine)?;
-        let (model, options) = (self.0.compute(engine, watch)?, self.0.options);
+        let (model, options) = (self.posed.compute(engine, watch)?, self.posed.options);
         #[cfg(feature = "factorise")]
-        if self.1 != Inversion::Iterative {
+        if self.method != Inversion::Iterative {
             watch.stage(OPERATORS, "");
             check(watch)?;
             watch.stage(FACTOR, "");
-            let model = (model, self.0.covariances.system());
-            let factorised = Factorised::new(model, options, self.1, engine, watch)?;
+            let model = (model, self.posed.covariances.system());
+            let factorised = Factorised::new(model, options, self.method, engine, watch)?;
             return Ok(Estimator(Box::new(factorised)));
         }
         watch.stage(OPERATORS, PIECES);
         check(watch)?;
-        let single = engine.precision() == Precision::F32 && options.tolerance >= SINGLE;
+        let single = engine.precision() == Precision::F32;
         Ok(Estimator(match engine.devices() {
             [] if single => Box::new(EstimatorCpu::<f32>::of(model, options)?),
             [] => Box::new(EstimatorCpu::<f64>::of(model, options)?),
@@ -290,9 +316,9 @@ fn exact_where_it_fits(posed: PosedEstimate) -> Result<PosedEstimate, Error> {
     dense.reason = Some("exact, without interpolation of layers, and the matrices fit".into());
     let of = |posed: &PosedEstimate| EstimatePlan::of(posed.clone(), engine.speed());
     let (dense, interpolated) = (of(&dense)?, of(&posed)?);
-    let [exact, other] = [&dense, &interpolated].map(|plan| plan.describe(&engine).seconds());
-    let fits = dense.check(&engine).is_ok() && exact <= EXACT_SECONDS.max(2.0 * other);
-    Ok(if fits { dense.0 } else { posed })
+    let [exact, other] = [&dense, &interpolated].map(|plan| plan.description(&engine).seconds());
+    let fits = dense.check_memory(&engine).is_ok() && exact <= EXACT_SECONDS.max(2.0 * other);
+    Ok(if fits { dense.posed } else { posed })
 }
 
 // Cost of a posed estimate
@@ -400,12 +426,22 @@ mod tests {
         let plan = |system: &System, options| EstimatePlan::new(system, options).unwrap();
         let (lasers, usual) = (system(["80e3", "80e3"], 0.0), EstimateOptions::default());
         assert_eq!(plan(&lasers, usual).form(), "dense");
-        assert!(plan(&lasers, usual).describe(&engine).reason.contains("without interpolation"));
+        assert!(
+            plan(&lasers, usual)
+                .describe(&engine)
+                .unwrap()
+                .reason
+                .contains("without interpolation")
+        );
         assert_eq!(plan(&system(["inf", "inf"], 0.0), usual).form(), "toeplitz");
         for options in [usual.exact(false), usual.form(Form::Toeplitz)] {
             assert_eq!(plan(&lasers, options).form(), "toeplitz");
             assert!(
-                plan(&lasers, options).describe(&engine).reason.contains("cubic interpolation")
+                plan(&lasers, options)
+                    .describe(&engine)
+                    .unwrap()
+                    .reason
+                    .contains("cubic interpolation")
             );
         }
         let frames = slopes(3, plan(&lasers, usual).slopes());
@@ -517,7 +553,7 @@ mod tests {
         let system = system(["inf", "inf"], 0.0);
         let plan = EstimatePlan::new(&system, EstimateOptions::default()).unwrap();
         assert_eq!(plan.method(), Inversion::Cholesky);
-        let told = plan.describe(&Engine::default());
+        let told = plan.describe(&Engine::default()).unwrap();
         assert!(told.reason.contains("cholesky as all guide stars have noise"), "{}", told.reason);
         let cost = Cost { slopes: 2400, frames: 1, product: 2e-4, iterations: 100.0 };
         let choose = |cost: Cost| {
@@ -552,7 +588,7 @@ mod tests {
             let options = EstimateOptions::default().frames(1000);
             assert_eq!(fitted(&system, options).method(), Inversion::Cholesky);
             let plan = fitted(&quiet, options);
-            let said = plan.describe(&engine).reason;
+            let said = plan.describe(&engine).unwrap().reason;
             assert_eq!(plan.method(), Inversion::Iterative, "{said}");
             assert!(
                 said.contains("eigen cannot be: ") && said.contains("only a library"),

@@ -13,7 +13,7 @@ use crate::model::sensor::Sensor;
 use crate::model::source::ConeGradient;
 use crate::model::system::System;
 use crate::numerics::special::sinc;
-use crate::plan::{Description, Memory, Stage};
+use crate::plan::{Description, Memory, Plan, Stage};
 use crate::turbulence::arrays::slope_table;
 use crate::turbulence::phase::VonKarman;
 use crate::watch::{Watch, check, unwatched};
@@ -666,6 +666,7 @@ impl EvolvingTurbulence<'_> {
 ///
 /// ```
 /// use lenslet::device::Engine;
+/// use lenslet::plan::Plan;
 /// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::tomography::*;
@@ -782,7 +783,7 @@ impl SimulationPlan {
 
     // Count the memory of a simulation
     /// The most memory that the simulation has in use at a time, its frames included.
-    pub fn memory(&self) -> Memory {
+    fn bytes(&self) -> Memory {
         let is_turned = |star: &&GuideStar| star.sensor.rotation != 0.0;
         let lenslets = |star: &GuideStar| match star.sensor.array.lenslets() {
             n if is_turned(&star) => 4 * n * n,
@@ -818,7 +819,7 @@ impl SimulationPlan {
 
     // Describe the plan of a simulation
     /// What the plan will do.
-    pub fn describe(&self, engine: &Engine) -> Description {
+    fn description(&self, engine: &Engine) -> Description {
         let (frames, targets) = (self.options.frames, self.system.targets().len());
         let mut arrays = vec![("slopes".to_string(), vec![frames, self.order.len()])];
         if self.has_wavefronts() {
@@ -840,7 +841,7 @@ impl SimulationPlan {
             method: format!("graded spectrum, {fewest} to {most} frequencies along an axis"),
             slope_model: self.system.slope_model().name(),
             engine: engine.name(),
-            memory: self.memory(),
+            memory: self.bytes(),
             stages: self.stages(engine),
             rates: engine.speed().to_string(),
         }
@@ -865,19 +866,9 @@ impl SimulationPlan {
         vec![Stage::new(LAYERS, &layers, engine), Stage::new(FRAMES, &frames, engine)]
     }
 
-    // Run the plan of a simulation
-    /// Refuses what does not fit, and a graphics processor. [`run`](Self::run) does so, too, before it begins.
-    ///
-    /// # Errors
-    /// `Memory` and `Device`.
-    pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        engine.require_cpu("a simulation")?;
-        let frames = self.options.frames;
-        self.memory().check(engine, &count(frames, "simulated frame"))
-    }
-
+    // Prepare the layers of a simulation
     /// Prepares all layers.
-    fn prepare(&self, watch: &dyn Watch) -> Result<Simulation, Error> {
+    pub(crate) fn prepare(&self, watch: &dyn Watch) -> Result<Simulation, Error> {
         watch.stage(LAYERS, LAYERS);
         let system = &self.system;
         let layers = system.atmosphere().layers();
@@ -889,13 +880,29 @@ impl SimulationPlan {
             points: system.phase().map_or(0, |grid| grid.points),
         })
     }
+}
+
+// Run the plan of a simulation
+impl Plan for SimulationPlan {
+    type Output = Simulated;
+
+    /// Rejects a GPU, and single precision.
+    fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
+        engine.require_cpu("a simulation")?;
+        Ok(engine.require_double_on_cpu("a simulation")?)
+    }
+
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
+        self.check_engine(engine)?;
+        Ok(self.description(engine))
+    }
+
+    fn subject(&self) -> String {
+        count(self.options.frames, "simulated frame")
+    }
 
     // Simulate all frames of a plan
-    /// Simulates all frames.
-    ///
-    /// # Errors
-    /// `Memory` where they do not fit; `Cancelled` where the watcher wants to stop; `Device` for a graphics processor.
-    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Simulated, Error> {
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Simulated, Error> {
         self.check(engine)?;
         let simulation = self.prepare(watch)?;
         watch.stage(FRAMES, FRAMES);

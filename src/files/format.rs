@@ -50,9 +50,6 @@ impl Format {
     /// The formats for variables with coordinates.
     pub const WITH_COORDINATES: [Self; 7] =
         [Self::Hdf5, Self::Hspy, Self::Zspy, Self::Zarr, Self::ZarrZip, Self::Mrc, Self::Npz];
-    /// The formats that [`DataSet::read`](crate::data::DataSet::read) reads.
-    pub const READABLE: [Self; 6] =
-        [Self::Npz, Self::Npy, Self::Fits, Self::Zarr, Self::ZarrZip, Self::Mrc];
 
     // Find the format of a file's name
     /// The format of the file of a `role`, such as `output`: what its name ends in, or, where no array format has that ending, what was

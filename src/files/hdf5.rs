@@ -425,7 +425,7 @@ impl Link<'_> {
 
 // Checksum of an object
 /// Jenkins' lookup3 of these bytes, begun with 0.
-fn checksum(bytes: &[u8]) -> u32 {
+pub(super) fn checksum(bytes: &[u8]) -> u32 {
     let mut state = [0xdead_beef_u32.wrapping_add(bytes.len() as u32); 3];
     let mut blocks = bytes.chunks(12).peekable();
     while let Some(block) = blocks.next() {

@@ -4,6 +4,7 @@
 // Modules of the decoders
 mod elements;
 mod fits;
+mod hdf5;
 mod mrc;
 mod store;
 
@@ -14,7 +15,7 @@ use crate::data::table::Table;
 use crate::data::{AttributeValue, DataSet, TypedArray, Values, Variable};
 use crate::device::refuse_beyond_memory;
 use crate::error::Error;
-use elements::{Form, PROVENANCE, letters, table, whole, wrong};
+use elements::{ElementForm, PROVENANCE, letters, table, whole, wrong};
 use ndarray_npy::npy::header::{Header, Layout};
 use std::io::{self, Cursor, ErrorKind};
 use std::path::Path;
@@ -22,7 +23,7 @@ use zip::ZipArchive;
 
 // Read a data set from a file
 impl DataSet<'static> {
-    /// Reads a file, or a folder in `.zarr`, as the program writes them: `.npz`, `.npy`, FITS, `.zarr`, `.zarr.zip` and `.mrc`.
+    /// Reads a file, or a folder in `.zarr`, as the program writes them.
     ///
     /// # Errors
     /// `Invalid` for another ending; `Read` where the file cannot be read, is cut short, or is not what its ending says; `Memory` where it does not
@@ -41,7 +42,7 @@ impl DataSet<'static> {
     /// ```
     pub fn read(path: &Path) -> Result<Self, Error> {
         let refuse = |source| Error::Read { path: path.into(), source };
-        let format = Format::of(("file", path), &Format::READABLE, None)?;
+        let format = Format::of(("file", path), &Format::ALL, None)?;
         if format == Format::Zarr && path.is_dir() {
             return store::folder(path).map_err(refuse);
         }
@@ -53,6 +54,7 @@ impl DataSet<'static> {
             Format::Npz => npz(&content),
             Format::Npy => npy(&name, &content).map(DataSet::of),
             Format::Fits => fits::decode(&content),
+            Format::Hdf5 | Format::Hspy => hdf5::decode(&content),
             Format::Mrc => mrc::decode(&content).map(DataSet::of),
             _ => store::archive(&content),
         };
@@ -113,7 +115,7 @@ fn npy(name: &str, content: &[u8]) -> io::Result<Variable<'static>> {
         Values::Text(letters(length, &header.shape, (rest, kind.starts_with('>')))?)
     } else {
         let place = (&header.shape[..], header.layout == Layout::Fortran);
-        Values::Array(Form::of_numpy(kind)?.array(rest, place)?)
+        Values::Array(ElementForm::of_numpy(kind)?.array(rest, place)?)
     };
     Ok(Variable::unnamed(name, values))
 }
@@ -240,6 +242,41 @@ mod tests {
             assert_eq!(read.attribute("ns"), Some(&AttributeValue::Integer(10)));
             assert_eq!(read.attribute("periodic"), Some(&AttributeValue::Flag(true)));
         }
+        // Signals from EMD and HyperSpy
+        for (name, format) in
+            [("s.h5", Format::Hdf5), ("s.hspy", Format::Hspy), ("s.zspy", Format::Zspy)]
+        {
+            let path = folder.path().join(name);
+            written.save(&path, format, None)?;
+            let mut read = DataSet::read(&path)?;
+            read.variables.sort_by(|one, other| one.name.cmp(&other.name));
+            let order = |variable: &Variable| match format {
+                Format::Hdf5 => (0..variable.shape().len()).collect(),
+                _ => variable.picture_order(),
+            };
+            assert_eq!(read.names().collect::<Vec<_>>(), written.names().collect::<Vec<_>>());
+            for (one, other) in read.iter().zip(written.iter()) {
+                let (order, bytes) = (order(other), |array: &TypedArray| {
+                    let mut bytes = Vec::new();
+                    array.write(&mut bytes).map(|()| bytes)
+                });
+                let (Some(array), Some(expected)) = (one.array(), other.array()) else { continue };
+                let expected = expected.permuted(&order);
+                assert_eq!(
+                    (array.shape(), array.element()),
+                    (expected.shape(), expected.element())
+                );
+                assert_eq!(bytes(array)?, bytes(&expected)?, "{name} {}", one.name());
+                for (read, k) in one.dimensions.iter().zip(order) {
+                    let written = &other.dimensions[k];
+                    assert_eq!((&read.name, &read.unit), (&written.name, &written.unit));
+                    assert_eq!(read.samples(2), written.samples(2), "{name} {}", read.name);
+                }
+            }
+            assert_eq!(read.attribute("ns"), Some(&AttributeValue::Integer(10)));
+            assert_eq!(read.attribute("c"), written.attribute("c"));
+            assert_eq!(read.attribute("periodic"), Some(&AttributeValue::Flag(true)));
+        }
         let path = folder.path().join("s.mrc");
         written.save(&path, Format::Mrc, Some("four_d"))?;
         let read = DataSet::read(&path)?;
@@ -263,7 +300,14 @@ mod tests {
             one_of_each().write(std::fs::File::create(&path)?, format, Precision::F64)?;
             files.push(path);
         }
-        for (name, format) in [("s.zarr.zip", Format::ZarrZip), ("s.mrc", Format::Mrc)] {
+        let signals = [
+            ("s.zarr.zip", Format::ZarrZip),
+            ("s.mrc", Format::Mrc),
+            ("s.h5", Format::Hdf5),
+            ("s.hspy", Format::Hspy),
+            ("s.zspy", Format::Zspy),
+        ];
+        for (name, format) in signals {
             let path = folder.path().join(name);
             lopsided().save(&path, format, (format == Format::Mrc).then_some("four_d"))?;
             files.push(path);
@@ -309,7 +353,8 @@ mod tests {
         assert!(refused("x.fits", b"PK\x03\x04")?.contains("does not begin as a FITS file"));
         assert!(refused("x.mrc", &[0; 2000])?.contains("does not begin as a file in MRC"));
         assert!(refused("x.npz", b"SIMPLE  =")?.contains("x.npz"));
-        assert!(refused("x.h5", b"")?.contains("expected a file name that ends in .npz, "));
+        assert!(refused("x.h5", b"HDF")?.contains("does not begin as a file in HDF5"));
+        assert!(refused("x.tif", b"")?.contains("expected a file name that ends in .npz, "));
         let path = folder.path().join("h.zarr");
         std::fs::create_dir(&path)?;
         let array = r#"{"shape": [1000000000, 1000000000], "chunks": [1, 10], "dtype": "<f8", "order": "C"}"#;

@@ -212,7 +212,7 @@ impl<M: Members> Store<'_, M> {
 }
 
 /// The indices of the element of this number, the last axis the fastest.
-fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
+pub(super) fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
     let mut indices = vec![0; shape.len()];
     for (index, &count) in indices.iter_mut().zip(shape).rev() {
         (*index, number) = (number % count, number / count);

@@ -17,7 +17,7 @@ use plotters::prelude::*;
 // What a picture of covariances shows
 /// Which pairs a picture shows: of guide stars, or of targets and guide stars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pairs {
+pub enum ShownPairs {
     /// All of them.
     All,
     /// The pair of one first and one second.
@@ -47,7 +47,7 @@ pub struct CovarianceView {
     /// Name of the system, for the title.
     pub system: String,
     /// The pairs; `None` for all of a small system, and the first of a larger one.
-    pub pairs: Option<Pairs>,
+    pub pairs: Option<ShownPairs>,
     /// The component; `None` for all.
     pub component: Option<Component>,
     /// The scale of colours.
@@ -61,7 +61,7 @@ impl CovarianceView {
     }
 
     /// Chooses the pairs.
-    pub fn pairs(self, pairs: Option<Pairs>) -> Self {
+    pub fn pairs(self, pairs: Option<ShownPairs>) -> Self {
         Self { pairs, ..self }
     }
 
@@ -145,10 +145,10 @@ impl CovarianceView {
         expected: &str,
     ) -> Result<Places, Invalid> {
         match self.pairs {
-            Some(Pairs::One(p, q)) if p >= first || q >= second => {
+            Some(ShownPairs::One(p, q)) if p >= first || q >= second => {
                 Err(Invalid::new("pair", format!("{p},{q}"), expected))
             }
-            Some(Pairs::One(p, q)) => Ok(vec![[p, q]]),
+            Some(ShownPairs::One(p, q)) => Ok(vec![[p, q]]),
             None if !few => Ok(vec![[0, 0]]),
             _ => Ok((0..first).flat_map(|p| (0..second).map(move |q| [p, q])).collect()),
         }
@@ -539,6 +539,7 @@ impl Picture for CovarianceMaps {
 mod tests {
     use super::*;
     use crate::device::engine::Engine;
+    use crate::plan::Plan;
     use crate::plot::{DARK, STATIONS, colour};
     use crate::turbulence::plan::{WavefrontCovariancePlan, slope_problem, wavefront_problem};
     use crate::turbulence::slope::PairCovariance;
@@ -581,7 +582,7 @@ mod tests {
         let system = three_stars();
         let covariance = numbered(&system);
         let valid = &system.valid_lenslets()[0];
-        let all = CovarianceView::of("keck").pairs(Some(Pairs::All));
+        let all = CovarianceView::of("keck").pairs(Some(ShownPairs::All));
         let view = slope_view(&covariance, &system, &all)?;
         let picture = image::load_from_memory(&view.encode(PictureFormat::Png)?)?.into_rgb8();
         let lags = view.lags();
@@ -611,18 +612,18 @@ mod tests {
     fn pairs_and_components_make_maps() {
         let system = system("keck-lgs");
         let covariance = numbered(&system);
-        let draw = |pairs: Option<Pairs>, component: Option<Component>| {
+        let draw = |pairs: Option<ShownPairs>, component: Option<Component>| {
             let view = CovarianceView::of("a/very/far/keck.toml").pairs(pairs).component(component);
             let view = view.scale(ColourScale::Log);
             let svg = plot_covariance(&covariance, &system, &view, PictureFormat::Svg)?;
             Ok::<_, Error>(String::from_utf8_lossy(&svg).into_owned())
         };
-        let one = Some(Pairs::One(0, 3));
+        let one = Some(ShownPairs::One(0, 3));
         for (pairs, component, maps) in [
             (None, None, 4),
             (one, Some(Component::Xy), 1),
-            (Some(Pairs::All), Some(Component::Yy), 10),
-            (Some(Pairs::All), None, 30),
+            (Some(ShownPairs::All), Some(Component::Yy), 10),
+            (Some(ShownPairs::All), None, 30),
         ] {
             let svg = draw(pairs, component).unwrap();
             assert_eq!(svg.matches("data:image/png;base64,").count(), maps + 1, "{pairs:?}");
@@ -642,7 +643,8 @@ mod tests {
         }
         let refused = |pairs, component| draw(pairs, component).unwrap_err().to_string();
         assert!(
-            refused(Some(Pairs::One(0, 4)), None).starts_with("pair = 0,4: expected two guide")
+            refused(Some(ShownPairs::One(0, 4)), None)
+                .starts_with("pair = 0,4: expected two guide")
         );
         assert!(refused(None, Some(Component::X)).starts_with("component = x: expected xx, xy"));
         // Refuse what cannot be mapped
@@ -663,7 +665,7 @@ mod tests {
         let problem = wavefront_problem(&system).unwrap();
         let plan = WavefrontCovariancePlan::direct(problem.clone());
         let covariance = plan.run(&Engine::default(), &unwatched).unwrap();
-        let view = CovarianceView::of("keck").pairs(Some(Pairs::One(1, 2)));
+        let view = CovarianceView::of("keck").pairs(Some(ShownPairs::One(1, 2)));
         let maps = wavefront_view((&problem, &covariance), &system, &view).unwrap();
         assert_eq!((maps.maps.len(), maps.columns), (14, 2));
         // A lattice that is smaller than the largest lies in the middle of its map.
@@ -683,7 +685,7 @@ mod tests {
         assert_eq!(maps.maps.len(), 7);
         let bad =
             |view: CovarianceView| wavefront_view((&problem, &covariance), &system, &view).err();
-        let refused = bad(view.clone().pairs(Some(Pairs::One(2, 0)))).unwrap().to_string();
+        let refused = bad(view.clone().pairs(Some(ShownPairs::One(2, 0)))).unwrap().to_string();
         assert!(refused.contains("pair = 2,0: expected a target between 0 and 1"), "{refused}");
         assert!(bad(view.component(Some(Component::Xx))).is_some());
     }

@@ -15,7 +15,7 @@ pub(crate) mod scans;
 
 pub use budget::{plot_budgets, plot_profiles};
 pub use covariance::{
-    Component, CovarianceView, Pairs, plot_covariance, plot_wavefront_covariance,
+    Component, CovarianceView, ShownPairs, plot_covariance, plot_wavefront_covariance,
 };
 pub use field::{FieldPicture, plot_field};
 #[cfg(feature = "factorise")]

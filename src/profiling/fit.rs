@@ -11,7 +11,7 @@ use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::noise::{GuideStar, Noise};
 use crate::model::sensor::Sensor;
 use crate::model::system::System;
-use crate::plan::{Description, Memory, Stage};
+use crate::plan::{Description, Memory, Plan, Stage};
 use crate::profiling::covariance_maps::{MapLayout, MapPair, SlopeMaps};
 use crate::turbulence::cross_covariance::lags::{Displaced, turned_covariance};
 use crate::turbulence::cross_covariance::{self, PhaseTables};
@@ -20,7 +20,7 @@ use crate::turbulence::rotated_footprints::Turn;
 use crate::turbulence::slope::{PairCovariance, SlopeProblem};
 use crate::units::DEGREE;
 use crate::watch::{CancelOnly, Watch};
-use ndarray::{Array1, Array2, ArrayView2, s};
+use ndarray::{ArcArray2, Array1, Array2, ArrayView2, s};
 use std::fmt::{self, Display};
 use std::ops::Range;
 
@@ -671,6 +671,7 @@ pub struct LearnOptions {
     pub steps: usize,
 }
 
+// Plan of a fit to measured slopes
 /// Plan of a fit of a system to measured slopes.
 ///
 /// ```
@@ -692,8 +693,21 @@ pub struct LearnPlan {
     parameters: Vec<Parameter>,
     start: FitState,
     frames: usize,
+    /// Slopes (frames, n), rad, from which a run learns.
+    measured: Option<ArcArray2<f64>>,
+    checks: SlopeChecks,
 }
 
+/// Checks of slopes before a system is fitted to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SlopeChecks {
+    /// Whether [the unit](LearnPlan::check_unit) of the slopes is checked.
+    pub unit: bool,
+    /// Whether [the order](LearnPlan::check_order) of the slopes is checked.
+    pub order: bool,
+}
+
+// Steps of the plan of learning
 impl LearnPlan {
     // Plan what is learned
     /// Plans to learn a system, starting from one.
@@ -735,13 +749,28 @@ impl LearnPlan {
         parameters.extend(stars.flat_map(|q| [0, 1, 2].map(|k| Parameter::Noise(q, k))));
         let (layout, valid) = (MapLayout::new(system), system.valid_lenslets());
         let geometry = Geometry { system: system.clone(), layout, valid };
-        Ok(Self { geometry, options, parameters, start, frames: 1000 })
+        let (frames, checks) = (1000, SlopeChecks::default());
+        Ok(Self { geometry, options, parameters, start, frames, measured: None, checks })
     }
 
     // Ask the plan of learning
     /// Sets the number of frames for which the plan estimates memory and time.
     pub fn frames(self, frames: usize) -> Self {
         Self { frames, ..self }
+    }
+
+    /// Sets the slopes (frames, n), rad, from which a run learns.
+    ///
+    /// # Errors
+    /// As [`check_slopes`](Self::check_slopes).
+    pub fn with_slopes(self, slopes: Array2<f64>) -> Result<Self, Invalid> {
+        self.check_slopes(slopes.view())?;
+        Ok(Self { frames: slopes.nrows(), measured: Some(slopes.into_shared()), ..self })
+    }
+
+    /// Sets which checks the slopes must pass.
+    pub fn with_checks(self, checks: SlopeChecks) -> Self {
+        Self { checks, ..self }
     }
 
     /// The system that learning starts from.
@@ -774,43 +803,9 @@ impl LearnPlan {
         accept(slopes.nrows() >= 2, "frames", slopes.nrows(), expected).map(drop)
     }
 
-    // Describe the plan of learning
-    /// What the plan will do.
-    pub fn describe(&self, engine: &Engine) -> Description {
-        let [stars, layers] = [
-            self.geometry.system.guide_stars().len(),
-            self.geometry.system.atmosphere().layers().len(),
-        ];
-        let names: Vec<&str> = self.options.fit.iter().map(|unknown| unknown.name()).collect();
-        let noise = 3 * stars;
-        Description {
-            what: format!(
-                "{} of {} and {}, from {} of {}",
-                names.join(", "),
-                count(layers, "layer"),
-                count(stars, "guide star"),
-                count(self.frames, "frame"),
-                count(self.slopes(), "slope")
-            ),
-            arrays: vec![("maps".into(), vec![self.geometry.layout.len()])],
-            form: "",
-            reason: String::new(),
-            method: format!(
-                "{} and {noise} of noise, by damped least squares on maps of {} of stars",
-                count(self.parameters.len() - noise, "number"),
-                count(self.geometry.layout.pairs().len(), "pair")
-            ),
-            slope_model: self.geometry.system.slope_model().name(),
-            engine: engine.name(),
-            memory: self.memory(),
-            stages: self.stages(engine),
-            rates: engine.speed().to_string(),
-        }
-    }
-
     // Memory and time of learning
     /// The most memory that learning has in use at a time, the slopes included.
-    pub fn memory(&self) -> Memory {
+    fn bytes(&self) -> Memory {
         let layers = self.geometry.system.atmosphere().layers().len();
         let (maps, slopes) = (self.geometry.layout.len() as u64, self.slopes() as u64);
         let columns = (64 + 2 * layers + 4 * self.parameters.len()) as u64;
@@ -858,15 +853,6 @@ impl LearnPlan {
     }
 
     // Learn from slopes or from maps
-    /// Learns from slopes (frames, n), rad.
-    ///
-    /// # Errors
-    /// `Invalid` for slopes that cannot be, `Memory` where the maps do not fit, `Failed` where there is no turbulence in the slopes, `Cancelled`.
-    pub fn run(&self, slopes: ArrayView2<f64>, watch: &dyn Watch) -> Result<Learned, Error> {
-        let maps = self.measure(slopes, watch)?;
-        self.fit(maps, watch)
-    }
-
     // Measure the maps to learn from
     /// The maps of slopes (frames, n), rad.
     ///
@@ -923,6 +909,76 @@ impl LearnPlan {
         }
     }
 }
+
+// Run the plan of learning
+impl Plan for LearnPlan {
+    type Output = Learned;
+
+    /// Rejects a GPU, and single precision.
+    fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
+        engine.require_cpu("a fit to slopes")?;
+        Ok(engine.require_double_on_cpu("a fit to slopes")?)
+    }
+
+    fn subject(&self) -> String {
+        "learning".into()
+    }
+
+    /// Learns from the slopes of the plan.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check); `Invalid` without [slopes](Self::with_slopes), or where they do not pass their checks;
+    /// `Failed` where there is no turbulence in the slopes; `Cancelled`.
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Learned, Error> {
+        self.check(engine)?;
+        let expected = "frames of slopes, by LearnPlan::with_slopes";
+        let slopes = self.measured.as_ref();
+        let slopes = slopes.ok_or_else(|| Invalid::new("slopes", "none", expected))?;
+        let maps = self.measure(slopes.view(), watch)?;
+        if self.checks.unit {
+            self.check_unit(&maps, watch)?;
+        }
+        if self.checks.order {
+            self.check_order(slopes.view(), watch)?;
+        }
+        self.fit(maps, watch)
+    }
+
+    // Describe the plan of learning
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
+        self.check_engine(engine)?;
+        let [stars, layers] = [
+            self.geometry.system.guide_stars().len(),
+            self.geometry.system.atmosphere().layers().len(),
+        ];
+        let names: Vec<&str> = self.options.fit.iter().map(|unknown| unknown.name()).collect();
+        let noise = 3 * stars;
+        Ok(Description {
+            what: format!(
+                "{} of {} and {}, from {} of {}",
+                names.join(", "),
+                count(layers, "layer"),
+                count(stars, "guide star"),
+                count(self.frames, "frame"),
+                count(self.slopes(), "slope")
+            ),
+            arrays: vec![("maps".into(), vec![self.geometry.layout.len()])],
+            form: "",
+            reason: String::new(),
+            method: format!(
+                "{} and {noise} of noise, by damped least squares on maps of {} of stars",
+                count(self.parameters.len() - noise, "number"),
+                count(self.geometry.layout.pairs().len(), "pair")
+            ),
+            slope_model: self.geometry.system.slope_model().name(),
+            engine: engine.name(),
+            memory: self.bytes(),
+            stages: self.stages(engine),
+            rates: engine.speed().to_string(),
+        })
+    }
+}
+
 impl Default for LearnOptions {
     /// Strengths and altitudes, in at most fifty steps.
     fn default() -> Self {
@@ -1450,6 +1506,10 @@ mod tests {
         system.to_builder().guide_stars(stars).build().unwrap()
     }
 
+    fn run(plan: &LearnPlan, slopes: Array2<f64>) -> Result<Learned, Error> {
+        plan.clone().with_slopes(slopes)?.run(&Engine::default(), &unwatched)
+    }
+
     fn plan(system: &System, fit: &[ParameterGroup]) -> LearnPlan {
         LearnPlan::new(system, LearnOptions::default().fit(fit.iter().copied())).unwrap()
     }
@@ -1584,7 +1644,7 @@ mod tests {
         let (mut squares, mut count) = (0.0, 0.0);
         for part in 0..4 {
             let own = slopes.slice(s![200 * part..200 * (part + 1), ..]);
-            let learned = learning.run(own, &unwatched).unwrap();
+            let learned = run(&learning, own.to_owned()).unwrap();
             let layers = learned.system.atmosphere().layers();
             let misfit = learned.misfit.unwrap();
             assert!(learned.converged && (0.4..2.5).contains(&misfit), "{misfit}");
@@ -1633,7 +1693,7 @@ mod tests {
         let (mut squares, known) = (0.0, [0.1, -0.05, -0.03, 0.05]);
         for part in 0..4 {
             let own = slopes.slice(s![200 * part..200 * (part + 1), ..]);
-            let learned = learning.run(own, &unwatched).unwrap();
+            let learned = run(&learning, own.to_owned()).unwrap();
             // Stars this close to each other hardly determine a common rotation.
             let both = [Parameter::Rotation(0), Parameter::Rotation(1)];
             let is_that = |warning: &FitWarning| matches!(warning, FitWarning::Tied(keys, _) if *keys == both);
@@ -1675,7 +1735,7 @@ mod tests {
         let (mut squares, mut count, mut alarms) = (0.0, 0.0, 0);
         for seed in 0..10 {
             let slopes = correlated(simulated(&truth, 61, 1000 * seed).view(), 8);
-            let learned = learning.run(slopes.view(), &unwatched).unwrap();
+            let learned = run(&learning, slopes).unwrap();
             assert!(
                 (15.0..70.0).contains(&learned.maps.independent),
                 "{}",
@@ -1721,9 +1781,8 @@ mod tests {
     fn a_wrong_model_is_beyond_chance() {
         let truth = system(0.15, [0.4, 0.3, 0.3], [3000.0, 6500.0], 20.0);
         let start = system(0.15, [0.6, 0.4, 0.0], [1000.0, 6500.0], 20.0);
-        let learned = plan(&start, &[ParameterGroup::Strengths])
-            .run(simulated(&truth, 1000, 9).view(), &unwatched);
-        let learned = learned.unwrap();
+        let learning = plan(&start, &[ParameterGroup::Strengths]);
+        let learned = run(&learning, simulated(&truth, 1000, 9)).unwrap();
         let misfit = learned.misfit.unwrap();
         assert!(
             misfit > learned.misfit_limit && learned.misfit_limit < 2.5,
@@ -1843,11 +1902,11 @@ mod tests {
         let endless = system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], f64::INFINITY);
         assert!(refused(&endless, &[ParameterGroup::OuterScale]).starts_with("outer_scale = inf"));
         let plan = plan(&whole, &[ParameterGroup::Strengths]);
-        let bad = plan.run(Array2::zeros((1, plan.slopes())).view(), &unwatched).unwrap_err();
+        let bad = run(&plan, Array2::zeros((1, plan.slopes()))).unwrap_err();
         assert!(bad.to_string().starts_with("frames = 1: expected at least 2"), "{bad}");
         let other = learn(&alone, &alone, &[ParameterGroup::Strengths]).maps;
         assert!(plan.fit(other, &unwatched).unwrap_err().to_string().starts_with("maps = "));
-        let told = plan.describe(&Engine::default());
+        let told = plan.describe(&Engine::default()).unwrap();
         assert!(told.method.starts_with("3 numbers and 9 of noise") && told.memory.host > 1 << 20);
     }
 }

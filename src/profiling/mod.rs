@@ -7,6 +7,7 @@ pub use covariance_maps::{MapLayout, MapPair, SlopeMaps};
 pub(crate) mod fit;
 pub use fit::{
     FitWarning, LearnOptions, LearnPlan, Learned, LearnedValue, Parameter, ParameterGroup,
+    SlopeChecks,
 };
 pub(crate) mod slope_checks;
 pub use slope_checks::UNITS_OF_SLOPES;

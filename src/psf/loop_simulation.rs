@@ -5,7 +5,7 @@
 use crate::correction::{Correction, Projector};
 use crate::data::DataSet;
 use crate::device::{Engine, Workers, gather};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::simulation::{
     EvolvingTurbulence, Simulation, SimulationOptions, SimulationPlan,
 };
@@ -14,14 +14,14 @@ use crate::model::noise::GuideStar;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
-use crate::plan::Stage;
+use crate::plan::{Description, Memory, Plan, Stage};
 use crate::psf::optical_transfer::{Aperture, OpticalTransfer, TelescopeTransfer};
 use crate::psf::options::EXPONENT;
 use crate::psf::plan::PsfOptions;
 use crate::psf::residual::{sample_step, sampled_aperture, shapes_towards};
 use crate::psf::transforms::Plane;
 use crate::tomography::reconstructor::ReconstructorPlan;
-use crate::watch::{Watch, unwatched};
+use crate::watch::{CancelOnly, Watch, unwatched};
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, Zip, s};
 use num_complex::Complex64;
 use std::f64::consts::PI;
@@ -54,30 +54,196 @@ pub struct LoopSimulation {
     targets: usize,
 }
 
-// Prepare a simulated loop
-impl LoopSimulation {
-    /// The loop of a system with the mirrors, the delay and the wavelengths of `options`, with so many squares of the pupil's grid to each
-    /// lenslet. Other options of an image are not used, nor is a field.
+// Plan of simulated loops
+/// Options of simulated loops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoopSimulationOptions {
+    /// Independent turbulence realisations, at least 2: their scatter gives the standard errors.
+    pub realisations: usize,
+    /// Squares of the pupil's grid to each lenslet; unless given, as many as sample the shapes of the mirror as finely as computed
+    /// residuals do.
+    pub squares_per_lenslet: Option<usize>,
+}
+
+impl Default for LoopSimulationOptions {
+    /// A hundred realisations.
+    fn default() -> Self {
+        Self { realisations: 100, squares_per_lenslet: None }
+    }
+}
+
+impl LoopSimulationOptions {
+    /// Sets the number of realisations.
+    pub fn realisations(self, realisations: usize) -> Self {
+        Self { realisations, ..self }
+    }
+
+    /// Sets the squares of the pupil's grid to each lenslet.
+    pub fn squares_per_lenslet(self, squares: usize) -> Self {
+        Self { squares_per_lenslet: Some(squares), ..self }
+    }
+}
+
+/// Plan of independent realisations of a loop in simulated turbulence, towards all targets of a system.
+#[derive(Debug, Clone)]
+pub struct LoopSimulationPlan {
+    system: System,
+    options: PsfOptions,
+    realisations: usize,
+    correction: Correction,
+    reconstructor: ReconstructorPlan,
+    /// The pupil on its grid, and the side of its squares, m.
+    aperture: Aperture,
+    step: f64,
+    /// Of guide stars and truth sensors, over the grid of the pupil.
+    turbulence: SimulationPlan,
+    /// Seconds of all realisations.
+    seconds: f64,
+}
+
+// Prepare the plan of simulated loops
+impl LoopSimulationPlan {
+    /// Plans the loop of a system with the mirrors, the delay and the wavelengths of `options`. Other options of an image are not used, nor is a
+    /// field.
     ///
     /// # Errors
-    /// As for the [plan of images](crate::psf::PsfPlan::new) and for [`Simulation::with_options`].
-    pub fn new(system: &System, options: &PsfOptions, per_lenslet: usize) -> Result<Self, Error> {
+    /// As for the [plan of images](crate::psf::PsfPlan::new) and for [`SimulationPlan::new`]; `Invalid` for fewer than two realisations.
+    pub fn new(
+        system: &System,
+        options: &PsfOptions,
+        loops: LoopSimulationOptions,
+    ) -> Result<Self, Error> {
+        let LoopSimulationOptions { realisations, squares_per_lenslet } = loops;
+        let expected = "at least 2 realisations, whose scatter tells the standard error";
+        accept(realisations > 1, "check", realisations, expected)?;
         options.image.check()?;
         options.control.as_ref().map_or(Ok(()), ControlLoop::check)?;
         let correction = Correction::new(system, &options.correction)?;
         let reconstructor = options.reconstructor.errors_only(false).keep(true);
-        let plan = ReconstructorPlan::new(correction.system(), reconstructor)?;
-        let engine = Engine::default();
-        let found = plan.run(&engine, &unwatched)?;
-        let commands = correction.of(&found, &engine)?.commands;
-        let (control, targets) = (options.control.unwrap_or(AT_ONCE), system.targets().len());
+        let reconstructor = ReconstructorPlan::new(correction.system(), reconstructor)?;
         // Lay a grid over the pupil
         let expected = "a [telescope], whose images are wanted";
         let pupil = system.pupil().ok_or_else(|| Invalid::new("telescope", "none", expected))?;
-        accept(per_lenslet > 0, "per_lenslet", per_lenslet, "at least one square to a lenslet")?;
-        let step = system.wavefront_pitch() / per_lenslet as f64;
+        let finest = sample_step(pupil.diameter(), correction.pupil_mirror().fitting_pitch());
+        let fine = (system.wavefront_pitch() / finest * (1.0 - 1e-12)).ceil().max(1.0) as usize;
+        let squares = squares_per_lenslet.unwrap_or(fine);
+        accept(squares > 0, "squares_per_lenslet", squares, "at least one square to a lenslet")?;
+        let step = system.wavefront_pitch() / squares as f64;
         let samples = (pupil.diameter() / step * (1.0 - 1e-9)).ceil() as usize;
         let aperture = sampled_aperture(&options.image, pupil, samples, step)?;
+        // Simulate with truth sensors
+        let truth = |target: &Source| GuideStar::at_rest(*target, *system.truth_sensor(), 0.0);
+        let truths = system.targets().iter().map(truth).collect::<Result<Vec<_>, Invalid>>()?;
+        let stars = system.guide_stars().iter().cloned().chain(truths);
+        let grid = PhaseGrid::new(samples, squares, 0.0)?;
+        let seen = system.to_builder().guide_stars(stars).phase(Some(grid)).build()?;
+        let control = options.control.unwrap_or(AT_ONCE);
+        let lasting = SimulationOptions::default().lasting(control.lasting());
+        let turbulence = SimulationPlan::new(&seen, lasting)?;
+        // As many frames as the loop takes to settle, each sampled at two times
+        let frames = SimulationOptions::default().frames(realisations);
+        let frames = SimulationPlan::new(system, frames)?.describe(&Engine::default())?.seconds();
+        let seconds = frames * (NODES.len() * (control.settling() + 1)) as f64;
+        let (system, options) = (system.clone(), options.clone());
+        Ok(Self {
+            system,
+            options,
+            realisations,
+            correction,
+            reconstructor,
+            aperture,
+            step,
+            turbulence,
+            seconds,
+        })
+    }
+
+    /// Stage of the realisations.
+    fn stage(&self) -> Stage {
+        Stage { name: LOOPS, seconds: self.seconds }
+    }
+}
+
+// Run the plan of simulated loops
+impl Plan for LoopSimulationPlan {
+    /// Residual wavefront error and Strehl ratios of each target.
+    type Output = Vec<Simulated>;
+
+    /// Rejects a GPU, and single precision.
+    fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
+        engine.require_cpu("a simulated loop")?;
+        Ok(engine.require_double_on_cpu("a simulated loop")?)
+    }
+
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
+        self.check_engine(engine)?;
+        let (targets, waves) = (self.system.targets().len(), self.options.image.wavelengths.len());
+        let [reconstructor, turbulence] =
+            [self.reconstructor.memory(engine)?, self.turbulence.memory(engine)?];
+        let host = reconstructor.host.max(turbulence.host);
+        let (realisations, across) = (self.realisations, self.aperture.light().nrows());
+        Ok(Description {
+            what: format!(
+                "{} of the loop towards {}",
+                count(realisations, "realisation"),
+                count(targets, "target")
+            ),
+            arrays: vec![
+                ("error".into(), vec![targets, 2]),
+                ("strehl".into(), vec![targets, waves, 2]),
+            ],
+            form: "",
+            reason: String::new(),
+            method: format!("simulated turbulence on {across} × {across} squares of the pupil"),
+            slope_model: self.system.slope_model().name(),
+            engine: engine.name(),
+            memory: Memory { host, devices: Vec::new() },
+            stages: vec![self.stage()],
+            rates: engine.speed().to_string(),
+        })
+    }
+
+    fn subject(&self) -> String {
+        "simulated loops".into()
+    }
+
+    /// Averages independent realisations, those of the seeds from 1 on; `watch` counts them.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check); as for the plan of the reconstructor; `Cancelled`; `Invalid` where a wavefront is not finite.
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Vec<Simulated>, Error> {
+        self.check(engine)?;
+        watch.stage(LOOPS, REALISATIONS);
+        LoopSimulation::of(self, &CancelOnly(watch))?.average(self.realisations, watch)
+    }
+}
+
+// Prepare a simulated loop
+impl LoopSimulation {
+    /// The loop of a system with the mirrors, the delay and the wavelengths of `options`, with so many squares of the pupil's grid to each
+    /// lenslet.
+    ///
+    /// # Errors
+    /// As for [`LoopSimulationPlan::new`] and [`of`](Self::of).
+    pub fn new(system: &System, options: &PsfOptions, per_lenslet: usize) -> Result<Self, Error> {
+        let loops = LoopSimulationOptions::default().squares_per_lenslet(per_lenslet);
+        Self::of(&LoopSimulationPlan::new(system, options, loops)?, &unwatched)
+    }
+
+    /// The loop of a plan: its matrices, its mirrors and its turbulence.
+    ///
+    /// # Errors
+    /// As for the plans of the reconstructor and of the simulation; `Cancelled` where the watcher wants to stop.
+    pub fn of(plan: &LoopSimulationPlan, watch: &dyn Watch) -> Result<Self, Error> {
+        let LoopSimulationPlan { system, options, correction, aperture, step, .. } = plan;
+        let engine = Engine::default();
+        plan.check(&engine)?;
+        let found = plan.reconstructor.run(&engine, watch)?;
+        let commands = correction.of(&found, &engine)?.commands;
+        let (control, targets) = (options.control.unwrap_or(AT_ONCE), system.targets().len());
+        // Transform the light of the pupil
+        let samples = aperture.light().nrows();
         let (telescope, plane) = (aperture.transfer(2 * samples)?, Plane::around(2 * samples - 1));
         let spectrum = plane.spectrum(&aperture.light().view());
         let image = &options.image;
@@ -85,14 +251,7 @@ impl LoopSimulation {
         let squares = aperture.light().indexed_iter().filter(|(_, light)| **light > 0.0);
         let lit: Vec<[usize; 2]> = squares.map(|((j, i), _)| [j, i]).collect();
         let light: Array1<f64> = lit.iter().map(|place| aperture.light()[*place]).collect();
-        // Simulate with truth sensors
-        let truth = |target: &Source| GuideStar::at_rest(*target, *system.truth_sensor(), 0.0);
-        let truths = system.targets().iter().map(truth).collect::<Result<Vec<_>, Invalid>>()?;
-        let stars = system.guide_stars().iter().cloned().chain(truths);
-        let grid = PhaseGrid::new(samples, per_lenslet, 0.0)?;
-        let seen = system.to_builder().guide_stars(stars).phase(Some(grid)).build()?;
-        let lasting = SimulationOptions::default().lasting(control.lasting());
-        let simulation = Simulation::with_options(&seen, lasting)?;
+        let simulation = plan.turbulence.prepare(watch)?;
         // Wavefronts of all actuators
         let middle = 0.5 * (samples as f64 - 1.0);
         let positions: Vec<[f64; 2]> =
@@ -118,7 +277,7 @@ impl LoopSimulation {
             shapes,
             pupil_shapes,
             lit,
-            aperture,
+            aperture: aperture.clone(),
             telescope,
             plane,
             light,
@@ -436,39 +595,8 @@ impl Simulated {
 }
 
 impl LoopSimulation {
-    /// Squares of the pupil's grid to each lenslet that sample the shapes of the mirror as finely as computed residuals do.
-    ///
-    /// # Errors
-    /// `Invalid` where there is no telescope, or the mirror cannot be.
-    pub fn squares_per_lenslet(system: &System, options: &PsfOptions) -> Result<usize, Error> {
-        let expected = "a [telescope], whose images are wanted";
-        let pupil = system.pupil().ok_or_else(|| Invalid::new("telescope", "none", expected))?;
-        let correction = Correction::new(system, &options.correction)?;
-        let step = sample_step(pupil.diameter(), correction.pupil_mirror().fitting_pitch());
-        Ok((system.wavefront_pitch() / step * (1.0 - 1e-12)).ceil().max(1.0) as usize)
-    }
-
-    // Stage of simulated loops
-    /// The stage of so many realisations for a system: as many frames as its loop takes to settle, each sampled at two times.
-    ///
-    /// # Errors
-    /// As for the plan of a simulation.
-    pub fn stage(system: &System, options: &PsfOptions, realisations: u32) -> Result<Stage, Error> {
-        let wanted = SimulationOptions::default().frames(realisations as usize);
-        let frames = SimulationPlan::new(system, wanted)?.describe(&Engine::default()).seconds();
-        let control = options.control.unwrap_or(AT_ONCE);
-        let times = (NODES.len() * (control.settling() + 1)) as f64;
-        Ok(Stage { name: LOOPS, seconds: frames * times })
-    }
-
     /// The errors and Strehl ratios of all targets over some realisations, those of the seeds from 1 on. `watch` counts realisations.
-    ///
-    /// # Errors
-    /// `Invalid` for fewer than two realisations; `Cancelled` where the watcher wants to stop; as [`realisation`](Self::realisation).
-    pub fn check(&self, realisations: usize, watch: &dyn Watch) -> Result<Vec<Simulated>, Error> {
-        let expected = "at least 2 realisations, whose scatter tells the standard error";
-        accept(realisations > 1, "check", realisations, expected)?;
-        watch.stage(LOOPS, REALISATIONS);
+    fn average(&self, realisations: usize, watch: &dyn Watch) -> Result<Vec<Simulated>, Error> {
         let of_seed = |_: &(), seed: usize| {
             let seen = self.realisation(seed as u64)?;
             Ok(seen.iter().map(|seen| self.numbers(seen)).collect::<Vec<Vec<f64>>>())
@@ -724,9 +852,9 @@ mod tests {
             let plan = PsfPlan::new(&system, wanted.clone()).unwrap();
             assert_eq!(plan.independent(), None);
             let found = plan.run(&Engine::default(), &unwatched).unwrap();
-            let squares = LoopSimulation::squares_per_lenslet(&system, &wanted).unwrap();
-            let simulation = LoopSimulation::new(&system, &wanted, squares).unwrap();
-            let simulated = simulation.check(64, &unwatched).unwrap();
+            let loops = LoopSimulationOptions::default().realisations(64);
+            let loops = LoopSimulationPlan::new(&system, &wanted, loops).unwrap();
+            let simulated = loops.run(&Engine::default(), &unwatched).unwrap();
             for (t, (seen, simulated)) in found.targets.iter().zip(&simulated).enumerate() {
                 let ([mean, error], computed) = (simulated.error, seen.budget.total());
                 let ([strehl, scatter], image) =

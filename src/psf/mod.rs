@@ -30,4 +30,6 @@ pub use plan::{PsfOptions, PsfPlan, PsfResult, TargetImage};
 #[cfg(feature = "factorise")]
 pub(crate) mod loop_simulation;
 #[cfg(feature = "factorise")]
-pub use loop_simulation::{LoopFrame, LoopSimulation, Simulated};
+pub use loop_simulation::{
+    LoopFrame, LoopSimulation, LoopSimulationOptions, LoopSimulationPlan, Simulated,
+};

@@ -16,7 +16,7 @@ use crate::estimation::Inversion;
 use crate::model::SystemFile;
 use crate::model::control::ControlLoop;
 use crate::model::system::{SlopeModel, System};
-use crate::plan::{Description, Stage};
+use crate::plan::{Description, Plan, Stage};
 use crate::psf::budget::Budget;
 use crate::psf::exposures::{Exposures, StrokeCovariance};
 use crate::psf::field::Field;
@@ -376,8 +376,8 @@ const MODE: f64 = 3.5e-9;
 
 impl PsfPlan {
     /// What the plan will do.
-    pub fn describe(&self, engine: &Engine) -> Description {
-        let mut told = self.reconstruction.describe(engine);
+    fn description(&self, engine: &Engine) -> Description {
+        let mut told = self.reconstruction.description(engine);
         if !self.has(ErrorTerm::Tomography) && self.independent.is_some() {
             told.stages.clear(); // nothing is reconstructed
         }
@@ -596,14 +596,30 @@ struct TargetErrors<'a> {
     reference: Option<(usize, &'a Array2<f64>)>,
 }
 
-impl PsfPlan {
+impl Plan for PsfPlan {
+    type Output = PsfResult;
+
+    /// Rejects single precision on the CPU.
+    fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
+        Ok(engine.require_double_on_cpu("point-spread functions")?)
+    }
+
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
+        self.check_engine(engine)?;
+        Ok(self.description(engine))
+    }
+
+    fn subject(&self) -> String {
+        "the images of the targets".into()
+    }
+
     /// Computes the images.
     ///
     /// # Errors
     /// As for the plan of the reconstructor; `Invalid` where pixels or the wind do not fit the grid; `Failed` where eigenvectors or singular
     /// values are not found; `Cancelled` where the watcher wants to stop.
-    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<PsfResult, Error> {
-        self.describe(engine).memory.check(engine, "the images of the targets")?;
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<PsfResult, Error> {
+        self.check(engine)?;
         watch.stage(MIRROR, "");
         let telescope = self.aperture.transfer(self.points())?;
         let mut targets = match self.independent {
@@ -614,7 +630,10 @@ impl PsfPlan {
         let field = targets.split_off(self.targets);
         Ok(PsfResult { targets, field, uncorrected })
     }
+}
 
+// Report the targets of a run
+impl PsfPlan {
     /// Reports that the images of target `t` begin.
     fn begin_target(&self, t: usize, watch: &dyn Watch) {
         watch.stage(IMAGES, "");
@@ -1271,7 +1290,7 @@ mod tests {
             wanted.image.terms = Some(terms);
             wanted.field = Some(Field { size: 30.0 * ARCSEC, step: step * ARCSEC });
             let plan = PsfPlan::new(&system, wanted).unwrap();
-            plan.describe(&Engine::default()).memory.host as f64 / f64::from(1 << 30)
+            plan.describe(&Engine::default()).unwrap().memory.host as f64 / f64::from(1 << 30)
         };
         let terms = || vec![ErrorTerm::Tomography, ErrorTerm::Fitting];
         let [few, many] = [15.0, 3.0].map(|step| host(step, terms()));
@@ -1302,7 +1321,7 @@ mod tests {
             for gpu in crate::device::gpu::test_backends() {
                 let engine = Engine::gpus(vec![gpu], crate::numerics::Precision::F64).unwrap();
                 let plan = PsfPlan::new(&system, wanted.clone()).unwrap();
-                assert!(plan.describe(&engine).memory.devices[0] > 0);
+                assert!(plan.describe(&engine).unwrap().memory.devices[0] > 0);
                 let there = plan.run(&engine, &unwatched).unwrap();
                 // Hold images of a device to those of cores
                 for (there, here) in there.targets.iter().zip(&here.targets) {

@@ -296,7 +296,7 @@ impl From<Specimen> for TiledSpecimen {
 // Columns of atoms along the beam
 /// Atoms of one element behind each other along the beam.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Column {
+pub struct AtomColumn {
     /// Their element.
     pub element: Element,
     /// Where they stand across the beam \[Å\].
@@ -307,14 +307,14 @@ pub struct Column {
 
 impl Specimen {
     /// The columns of atoms along the beam, sorted by element and place; atoms within 1e-3 Å of each other across the beam make a column.
-    pub fn columns(&self) -> Vec<Column> {
-        let mut columns: BTreeMap<(Element, [i64; 2]), Column> = BTreeMap::new();
+    pub fn columns(&self) -> Vec<AtomColumn> {
+        let mut columns: BTreeMap<(Element, [i64; 2]), AtomColumn> = BTreeMap::new();
         for atom in self.atoms() {
             let [x, y, _] = atom.position;
             let cell = [0, 1].map(|axis| (self.cell()[axis] * 1e3).round().max(1.0) as i64);
             let key = [(x, cell[0]), (y, cell[1])]
                 .map(|(at, side)| ((at * 1e3).round() as i64).rem_euclid(side));
-            let new = Column { element: atom.element, place: [x, y], atoms: 0.0 };
+            let new = AtomColumn { element: atom.element, place: [x, y], atoms: 0.0 };
             columns.entry((atom.element, key)).or_insert(new).atoms += atom.occupancy;
         }
         columns.into_values().collect()

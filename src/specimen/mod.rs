@@ -5,7 +5,7 @@
 pub(crate) mod atoms;
 pub use atoms::{Atom, Element, Specimen};
 pub(crate) mod crystal;
-pub use crystal::{BeamDirection, ClosePair, Column, Crystal, TiledSpecimen, sides};
+pub use crystal::{AtomColumn, BeamDirection, ClosePair, Crystal, TiledSpecimen, sides};
 pub(crate) mod zone_axis;
 pub use zone_axis::{Cut, zone_of_four};
 #[cfg(feature = "files")]

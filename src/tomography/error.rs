@@ -353,6 +353,7 @@ mod tests {
     use crate::model::noise::GuideStar;
     use crate::model::removed_modes::{Focus, Mode, RemovedModes, TipTilt};
     use crate::model::source::Source;
+    use crate::plan::Plan;
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::ReconstructorOptions;
     use crate::watch::unwatched;

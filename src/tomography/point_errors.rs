@@ -18,7 +18,7 @@ use crate::linear::solver::multi_rhs::{
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
-use crate::plan::{Description, Memory, Stage};
+use crate::plan::{Description, Memory, Plan, Stage};
 use crate::tomography::error::{WavefrontError, add_errors, piston_and_tilts, without_modes};
 use crate::tomography::reconstructor::ReconstructorOptions;
 use crate::turbulence::arrays::describe_system;
@@ -184,14 +184,8 @@ impl PointErrorsPlan {
         Ok(Self { posed, reason, tolerance, grid, batch: None })
     }
 
-    // Run the plan of errors at points
-    /// Computes the errors.
-    ///
-    /// # Errors
-    /// `Memory` where they do not fit; `NotConverged`; `Invalid` where a device is asked for stars that do not see tilt or focus; `Cancelled` where the
-    /// watcher wants to stop; what a device says.
-    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<PointErrors, Error> {
-        self.check(engine)?;
+    // Compute errors at points
+    fn compute(&self, engine: &Engine, watch: &dyn Watch) -> Result<PointErrors, Error> {
         let (system, grid) = (self.posed.covariances.system(), self.grid);
         watch.stage(PRIOR, "");
         let lit = Lit::new(system, grid)?;
@@ -466,15 +460,23 @@ impl PointErrorsPlan {
     pub fn measurements(&self) -> usize {
         self.posed.noise.variances.len()
     }
+}
 
-    /// The most memory that the computation has in use at a time.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn memory(&self, engine: &Engine) -> Result<Memory, Error> {
+// Run the plan of errors at points
+impl Plan for PointErrorsPlan {
+    type Output = PointErrors;
+
+    /// Rejects single precision on the CPU.
+    fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
+        Ok(engine.require_double_on_cpu("errors at points")?)
+    }
+
+    // Memory of errors at points
+    fn memory(&self, engine: &Engine) -> Result<Memory, Error> {
+        self.check_engine(engine)?;
         let estimate = EstimatePlan::new(self.posed.covariances.system(), self.posed.options)?;
         let (all, n) = (self.posed.targets * self.grid.points.pow(2), self.measurements());
-        let mut memory = estimate.memory(engine);
+        let mut memory = estimate.memory_on(engine);
         let block = if engine.devices().is_empty() { BLOCK * (7 * n + all) } else { 0 };
         memory.host = memory.host.saturating_add(8 * (8 * all + block) as u64);
         let there = self.bytes_on_device(self.batch_on(engine), engine);
@@ -483,11 +485,7 @@ impl PointErrorsPlan {
     }
 
     // Describe errors at points
-    /// What the plan will do.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn describe(&self, engine: &Engine) -> Result<Description, Error> {
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
         let (system, n) = (self.posed.covariances.system(), self.measurements());
         let [targets, m] = [self.posed.targets, self.grid.points];
         let stars = system.guide_stars();
@@ -495,7 +493,7 @@ impl PointErrorsPlan {
         let product = toeplitz_product(stars.len(), lags);
         let most = 0.5 * iterations(system, self.posed.options.limit(n));
         let work = 2.0 * most * product * (targets * m * m) as f64;
-        let told = self.posed.covariances.describe(engine);
+        let told = self.posed.covariances.description(engine);
         let maps = ["error_map", "error_map_without_tilt"];
         Ok(Description {
             what: format!(
@@ -519,13 +517,27 @@ impl PointErrorsPlan {
         })
     }
 
-    /// Refuses what does not fit.
+    /// Rejects also several processes, as one computes errors at points.
     fn check(&self, engine: &Engine) -> Result<(), Error> {
         let (ranks, own) = (engine.place()[1], engine.devices().len());
         if own > 0 {
             accept(ranks == own, "ranks", ranks, "1, as one process computes errors at points")?;
         }
-        self.memory(engine)?.check(engine, "errors at all points")
+        self.memory(engine)?.check(engine, &self.subject())
+    }
+
+    fn subject(&self) -> String {
+        "errors at all points".into()
+    }
+
+    /// Computes the errors.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check); `NotConverged`; `Invalid` where a device is asked for stars that do not see tilt or focus;
+    /// `Cancelled` where the watcher wants to stop; those of devices.
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<PointErrors, Error> {
+        self.check(engine)?;
+        self.compute(engine, watch)
     }
 }
 

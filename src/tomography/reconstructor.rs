@@ -16,7 +16,7 @@ use crate::model::SystemFile;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
 use crate::numerics::real::Precision;
-use crate::plan::{Description, Memory, Stage};
+use crate::plan::{Description, Memory, Plan, Stage};
 use crate::plausible::DELAY;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
@@ -195,6 +195,7 @@ const READY: f64 = 0.03;
 ///
 /// ```
 /// use lenslet::device::Engine;
+/// use lenslet::plan::Plan;
 /// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
@@ -288,8 +289,8 @@ impl ReconstructorPlan {
     }
 
     // Memory and stages of a reconstructor
-    /// The most memory that the computation has in use at a time.
-    pub fn memory(&self, engine: &Engine) -> Memory {
+    /// The most memory that the computation has in use at a time, as a part of a larger one.
+    pub(crate) fn memory_on(&self, engine: &Engine) -> Memory {
         let [n, m, targets] =
             [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
         let square = n.saturating_mul(n).saturating_mul(8);
@@ -385,8 +386,8 @@ impl ReconstructorPlan {
     }
 
     // Describe a planned reconstructor
-    /// What the plan will do.
-    pub fn describe(&self, engine: &Engine) -> Description {
+    /// What the plan will do, as a part of a larger one.
+    pub(crate) fn description(&self, engine: &Engine) -> Description {
         let ([n, m], targets) =
             ([self.measurements, self.truth_slopes], self.system.targets().len());
         let (what, mut arrays) = match self.options.errors_only {
@@ -419,20 +420,51 @@ impl ReconstructorPlan {
             } + &self.say_delay()
                 + &self.say_ranks(engine),
             engine: engine.name(),
-            memory: self.memory(engine),
+            memory: self.memory_on(engine),
             stages: self.stages(engine),
             rates: engine.speed().to_string(),
         }
     }
+}
 
-    // Run the plan of a reconstructor
-    /// Computes the reconstructor and the error that it leaves. Where several processes compute it together, rank 0 has it, and the
-    /// others have empty arrays.
+// Run the plan of a reconstructor
+impl Plan for ReconstructorPlan {
+    type Output = Reconstruction;
+
+    /// Rejects single precision on the CPU.
+    fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
+        Ok(engine.require_double_on_cpu("reconstructors")?)
+    }
+
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
+        self.check_engine(engine)?;
+        Ok(self.description(engine))
+    }
+
+    fn memory(&self, engine: &Engine) -> Result<Memory, Error> {
+        self.check_engine(engine)?;
+        Ok(self.memory_on(engine))
+    }
+
+    /// Rejects also several processes that cannot share the reconstructor.
+    fn check(&self, engine: &Engine) -> Result<(), Error> {
+        self.check_ranks(engine)?;
+        self.memory(engine)?.check(engine, &self.subject())
+    }
+
+    fn subject(&self) -> String {
+        let [m, n] = [self.truth_slopes, self.measurements];
+        format!("the reconstructor of {m} slopes of each target from {n} slopes")
+    }
+
+    // Compute a reconstructor
+    /// Computes the reconstructor and its error. Where several processes compute it together, rank 0 has it, and the others have
+    /// empty arrays.
     ///
     /// # Errors
-    /// `Invalid` where several processes cannot share it; `Memory` where the matrices do not fit; `Failed` where C_mm is not positive definite, with the guide star and the slope that
-    /// are to blame; `Cancelled` where the watcher wants to stop; what a device says.
-    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Reconstruction, Error> {
+    /// Those of [`check`](Self::check); `Failed` where C_mm is not positive definite, with the guide star and the slope that are to
+    /// blame; `Cancelled` where the watcher wants to stop; those of devices.
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Reconstruction, Error> {
         self.check(engine)?;
         if self.method == Inversion::Iterative {
             return self.iterate(engine, watch);
@@ -452,24 +484,10 @@ impl ReconstructorPlan {
         self.add_later_truth(&mut covariances, engine, watch)?;
         self.invert(covariances, watch)
     }
+}
 
-    /// Refuses what does not fit.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        self.check_ranks(engine)?;
-        self.check_memory(&self.memory(engine), engine)
-    }
-
-    fn check_memory(&self, memory: &Memory, engine: &Engine) -> Result<(), Error> {
-        let what = format!(
-            "the reconstructor of {} slopes of each target from {} slopes",
-            self.truth_slopes, self.measurements
-        );
-        memory.check(engine, &what)
-    }
-
+// Errors of each target, one by one
+impl ReconstructorPlan {
     // Errors of each target
     /// Whether an engine has rows of one target at a time, where errors alone are wanted.
     fn is_one_by_one(&self, engine: &Engine) -> bool {
@@ -492,15 +510,15 @@ impl ReconstructorPlan {
             let found = self.run(engine, watch)?.error_covariance;
             return found.outer_iter().enumerate().try_for_each(|(t, error)| sink(t, error));
         }
-        self.check_memory(&self.memory_of_each(engine), engine)?;
+        self.memory_of_each(engine).check(engine, &self.subject())?;
         self.each_error_on_device(engine, watch, sink)
     }
 
     /// The most memory that [`each_error`](Self::each_error) has in use at a time.
     pub fn memory_of_each(&self, engine: &Engine) -> Memory {
         match self.for_target(0) {
-            Ok(one) if self.is_one_by_one(engine) => one.memory(engine),
-            _ => self.memory(engine),
+            Ok(one) if self.is_one_by_one(engine) => one.memory_on(engine),
+            _ => self.memory_on(engine),
         }
     }
 
@@ -951,7 +969,9 @@ mod tests {
         );
         let plan = ReconstructorPlan::new(&twice, options).unwrap();
         assert_eq!(plan.method(), Inversion::Eigen);
-        assert!(plan.describe(&Engine::default()).reason.contains("a guide star has no noise"));
+        assert!(
+            plan.describe(&Engine::default()).unwrap().reason.contains("a guide star has no noise")
+        );
     }
 
     // Removed modes carry no information

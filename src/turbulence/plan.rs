@@ -10,7 +10,7 @@ use crate::error::{Error, Invalid, count};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::system::{SlopeModel, System};
 use crate::model::wavefront_grid::PhaseGrid;
-use crate::plan::{Description, Memory, Stage};
+use crate::plan::{Description, Memory, Plan, Stage};
 use crate::turbulence::blocks::{CrossBlocks, LatticeGroups};
 use crate::turbulence::cost_model::{SensorCost, VIEW, VIEW_LAG, among, time_of_slopes};
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
@@ -59,6 +59,9 @@ pub(crate) const SLOPES: &str = "slopes";
 pub(crate) const WAVEFRONT: &str = "wavefront and slopes";
 pub(crate) const WAVEFRONTS: &str = "wavefronts";
 
+/// What the CPU computes in double precision only.
+const COVARIANCES: &str = "covariances";
+
 /// What the parts of a stage are called that are too technical for a name.
 pub(crate) const PIECES: &str = "pieces";
 
@@ -91,6 +94,7 @@ fn given(sampling: SpectralSampling, error_estimate: f64, unit: &'static str) ->
 ///
 /// ```
 /// use lenslet::device::Engine;
+/// use lenslet::plan::Plan;
 /// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::turbulence::*;
@@ -166,21 +170,18 @@ impl SlopeCovariancePlan {
         Memory { host: field.saturating_mul(2 * fields), devices: self.on_devices(engine) }
     }
 
-    // Memory of the whole slope plan
-    /// The most memory that the plan has in use at a time.
-    pub fn memory(&self, engine: &Engine) -> Memory {
-        Memory::of_stages(self.result_bytes(), [&self.working(engine)])
-    }
-
-    /// Refuses what does not fit.
-    ///
-    /// # Errors
-    /// `Memory`, and what a device says.
-    fn check(&self, engine: &Engine) -> Result<(), Error> {
+    // Words about the slope plan
+    /// What is computed, in words.
+    fn what(&self) -> String {
         let (sources, lenslets) = (self.problem.sources(), self.problem.lenslets());
         let stars = count(sources, "guide star");
-        let what = format!("the covariance of {stars} on {lenslets} × {lenslets} lenslets");
-        self.memory(engine).check(engine, &what)
+        format!("the covariance of {stars} on {lenslets} × {lenslets} lenslets")
+    }
+
+    /// Name and shape of the result.
+    fn array(&self) -> (String, Vec<usize>) {
+        let (stars, lags) = (self.problem.sources(), self.problem.lags());
+        ("slope_slope".into(), vec![stars, stars, 2, 2, lags, lags])
     }
 
     // Work of the slope covariance
@@ -196,14 +197,9 @@ impl SlopeCovariancePlan {
         }
     }
 
-    // Run the plan of the slope covariance
-    /// The slope covariance of all pairs of guide stars, (S, S, 2, 2, 2N − 1, 2N − 1), rad².
-    ///
-    /// # Errors
-    /// `Memory` where it does not fit; `Cancelled` where the watcher wants to stop; `Device` and `Cuda` where a device fails.
-    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<SlopeCovariance, Error> {
-        self.check(engine)?;
-        self.compute(engine, watch)
+    /// The stage of a run.
+    fn stage(&self, engine: &Engine) -> Stage {
+        Stage::new(SLOPES, &[self.work()], engine)
     }
 
     // Compute the slopes as planned
@@ -228,11 +224,60 @@ impl SlopeCovariancePlan {
     }
 }
 
+// Run the plan of the slope covariance
+impl Plan for SlopeCovariancePlan {
+    /// The slope covariance of all pairs of guide stars, (S, S, 2, 2, 2N − 1, 2N − 1), rad².
+    type Output = SlopeCovariance;
+
+    fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
+        Ok(engine.require_double_on_cpu(COVARIANCES)?)
+    }
+
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
+        self.check_engine(engine)?;
+        let memory = Memory::of_stages(self.result_bytes(), [&self.working(engine)]);
+        let (arrays, chosen) = (vec![self.array()], self.chosen.as_ref());
+        Ok(compressed((self.what(), arrays), chosen, (memory, self.stage(engine)), engine))
+    }
+
+    fn subject(&self) -> String {
+        self.what()
+    }
+
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<SlopeCovariance, Error> {
+        self.check(engine)?;
+        self.compute(engine, watch)
+    }
+}
+
+// Describe a compressed covariance
+/// Description of a covariance in the Toeplitz form: its words and arrays, its sampling if it has one, its memory and its stage.
+fn compressed(
+    (what, arrays): (String, Vec<(String, Vec<usize>)>),
+    chosen: Option<&Chosen>,
+    (memory, stage): (Memory, Stage),
+    engine: &Engine,
+) -> Description {
+    Description {
+        what,
+        arrays,
+        form: "toeplitz",
+        reason: "the guide stars share a lattice".into(),
+        method: chosen.map_or("direct".into(), |chosen| format!("spectral, {chosen}")),
+        slope_model: SlopeModel::Average.name(),
+        engine: engine.name(),
+        memory,
+        stages: vec![stage],
+        rates: engine.speed().to_string(),
+    }
+}
+
 // Plan of the wavefront covariance
 /// How the covariance of wavefronts with slopes will be computed.
 ///
 /// ```
 /// use lenslet::turbulence::{WavefrontCovariancePlan, wavefront_problem};
+/// use lenslet::plan::Plan;
 /// use lenslet::{device::Engine, watch::unwatched, model::System};
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = WavefrontCovariancePlan::direct(wavefront_problem(&system)?);
@@ -308,10 +353,25 @@ impl WavefrontCovariancePlan {
         Memory { host: 2 * self.result_bytes(), devices: self.on_devices(engine) }
     }
 
-    // Memory of the whole wavefront plan
-    /// The most memory that the plan has in use at a time.
-    pub fn memory(&self, engine: &Engine) -> Memory {
-        Memory::of_stages(self.result_bytes(), [&self.working(engine)])
+    // Words about the wavefront plan
+    /// What is computed, in words.
+    fn what(&self) -> String {
+        let (targets, points) = (self.problem.targets(), self.problem.grid().points);
+        let targets = count(targets, "target");
+        format!("the covariance of {targets} on {points} × {points} points with the slopes")
+    }
+
+    /// Name and shape of each lattice.
+    fn arrays(&self) -> Vec<(String, Vec<usize>)> {
+        let problem = &self.problem;
+        let shape = |lags| vec![problem.targets(), problem.stars(), 2, lags, lags];
+        let lags = problem.lattices().map(|layers| problem.lags(&layers[0]));
+        lags.enumerate().map(|(k, lags)| (lattice_name(problem, k), shape(lags))).collect()
+    }
+
+    /// The stage of a run.
+    fn stage(&self, engine: &Engine) -> Stage {
+        Stage::new(WAVEFRONT, &[self.work()], engine)
     }
 
     /// Seconds of one thread.
@@ -330,20 +390,6 @@ impl WavefrontCovariancePlan {
                 (CostKind::Integrals, 4e-9 * work)
             }
         }
-    }
-
-    // Run the plan of the wavefront covariance
-    /// The wavefront–slope covariance of all targets and guide stars, lattice by lattice, m rad.
-    ///
-    /// # Errors
-    /// As for the slopes.
-    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<WavefrontSlope, Error> {
-        let (targets, points) = (self.problem.targets(), self.problem.grid().points);
-        let targets = count(targets, "target");
-        let what =
-            format!("the covariance of {targets} on {points} × {points} points with the slopes");
-        self.memory(engine).check(engine, &what)?;
-        self.compute(engine, watch)
     }
 
     // Compute the wavefronts as planned
@@ -367,6 +413,32 @@ impl WavefrontCovariancePlan {
             check_finite(&lattice_name(problem, k), lattice)?;
         }
         Ok(covariance)
+    }
+}
+
+// Run the plan of the wavefront covariance
+impl Plan for WavefrontCovariancePlan {
+    /// The wavefront–slope covariance of all targets and guide stars, lattice by lattice, m rad.
+    type Output = WavefrontSlope;
+
+    fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
+        Ok(engine.require_double_on_cpu(COVARIANCES)?)
+    }
+
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
+        self.check_engine(engine)?;
+        let memory = Memory::of_stages(self.result_bytes(), [&self.working(engine)]);
+        let (arrays, chosen) = (self.arrays(), self.chosen.as_ref());
+        Ok(compressed((self.what(), arrays), chosen, (memory, self.stage(engine)), engine))
+    }
+
+    fn subject(&self) -> String {
+        self.what()
+    }
+
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<WavefrontSlope, Error> {
+        self.check(engine)?;
+        self.compute(engine, watch)
     }
 }
 
@@ -453,6 +525,7 @@ impl SlopeSlope {
 ///
 /// ```
 /// use lenslet::device::Engine;
+/// use lenslet::plan::Plan;
 /// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
 /// use lenslet::turbulence::*;
@@ -622,8 +695,8 @@ impl CovariancePlan {
     }
 
     // Count the memory of all covariances
-    /// The most memory that the plan has in use at a time.
-    pub fn memory(&self, engine: &Engine) -> Memory {
+    /// The most memory that the plan has in use at a time, whatever the precision of the engine.
+    fn memory_on(&self, engine: &Engine) -> Memory {
         let mut stages = Vec::new();
         let results = match &self.posed {
             PosedProblems::Toeplitz(slopes, wavefront) => {
@@ -654,8 +727,8 @@ impl CovariancePlan {
     }
 
     // Describe the plan of covariances
-    /// What the plan will do.
-    pub fn describe(&self, engine: &Engine) -> Description {
+    /// What the plan will do, as a part of a larger one, which may have another precision.
+    pub(crate) fn description(&self, engine: &Engine) -> Description {
         Description {
             what: self.what(),
             arrays: self.arrays(),
@@ -664,7 +737,7 @@ impl CovariancePlan {
             method: self.method(),
             slope_model: self.system.slope_model().name(),
             engine: engine.name(),
-            memory: self.memory(engine),
+            memory: self.memory_on(engine),
             stages: self.stages(engine),
             rates: engine.speed().to_string(),
         }
@@ -714,22 +787,8 @@ impl CovariancePlan {
         let mut arrays = Vec::new();
         match &self.posed {
             PosedProblems::Toeplitz(slopes, wavefront) => {
-                let (stars, lags) = (slopes.problem.sources(), slopes.problem.lags());
-                arrays.push(("slope_slope".into(), vec![stars, stars, 2, 2, lags, lags]));
-                for (k, layers) in
-                    wavefront.iter().flat_map(|plan| plan.problem.lattices().enumerate())
-                {
-                    // Add a lattice to the names
-                    let problem = &wavefront.as_ref().map(|plan| &plan.problem);
-                    let shape = problem.map(|problem| {
-                        let lags = problem.lags(&layers[0]);
-                        (
-                            lattice_name(problem, k),
-                            vec![problem.targets(), problem.stars(), 2, lags, lags],
-                        )
-                    });
-                    arrays.extend(shape);
-                }
+                arrays.push(slopes.array());
+                arrays.extend(wavefront.iter().flat_map(|plan| plan.arrays()));
             }
             PosedProblems::Blocks(blocks) => arrays.extend(blocks.arrays(&self.system)),
             PosedProblems::Dense => {
@@ -760,9 +819,8 @@ impl CovariancePlan {
         let mut stages = Vec::new();
         match &self.posed {
             PosedProblems::Toeplitz(slopes, wavefront) => {
-                stages.push(Stage::new(SLOPES, &[slopes.work()], engine));
-                let wavefront = wavefront.iter();
-                stages.extend(wavefront.map(|plan| Stage::new(WAVEFRONT, &[plan.work()], engine)));
+                stages.push(slopes.stage(engine));
+                stages.extend(wavefront.iter().map(|plan| plan.stage(engine)));
             }
             PosedProblems::Blocks(blocks) => {
                 let [slopes, wavefront] = blocks.work();
@@ -789,23 +847,9 @@ impl CovariancePlan {
         stages
     }
 
-    // Run the plan of all covariances
-    /// Refuses what does not fit. [`run`](Self::run) does so, too, before it begins.
-    ///
-    /// # Errors
-    /// `Memory`, and what a device says.
-    pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        self.memory(engine).check(engine, &self.what())
-    }
-
     // Compute all covariances of a plan
-    /// Computes all covariances.
-    ///
-    /// # Errors
-    /// `Memory` where they do not fit; `Cancelled` where the watcher wants to stop; `Device` and `Cuda` where a device is absent, or
-    /// fails, or cannot compute the dense form.
-    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Covariances, Error> {
-        self.check(engine)?;
+    /// Computes all covariances, without the check of memory, which [`run`](Self::run) or a larger plan has made.
+    pub(crate) fn compute(&self, engine: &Engine, watch: &dyn Watch) -> Result<Covariances, Error> {
         let (slope_slope, wavefront_slope) = match &self.posed {
             PosedProblems::Toeplitz(slopes, wavefront) => {
                 // Run both plans in Toeplitz form
@@ -851,6 +895,34 @@ impl CovariancePlan {
         let wavefront_wavefront = wavefronts.transpose()?;
         check(watch)?;
         Ok(Covariances { slope_slope, wavefront_slope, wavefront_wavefront })
+    }
+}
+
+// Run the plan of all covariances
+impl Plan for CovariancePlan {
+    type Output = Covariances;
+
+    fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
+        Ok(engine.require_double_on_cpu(COVARIANCES)?)
+    }
+
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
+        self.check_engine(engine)?;
+        Ok(self.description(engine))
+    }
+
+    fn memory(&self, engine: &Engine) -> Result<Memory, Error> {
+        self.check_engine(engine)?;
+        Ok(self.memory_on(engine))
+    }
+
+    fn subject(&self) -> String {
+        self.what()
+    }
+
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Covariances, Error> {
+        self.check(engine)?;
+        self.compute(engine, watch)
     }
 }
 
@@ -1120,7 +1192,7 @@ mod tests {
         let builder = small.to_builder().targets([]).slope_model(SlopeModel::EdgeMidpoint);
         let system = builder.build().unwrap();
         let plan = CovariancePlan::new(&system, CovarianceOptions::default()).unwrap();
-        let told = plan.describe(&Engine::default());
+        let told = plan.describe(&Engine::default()).unwrap();
         assert_eq!((told.form, told.slope_model), ("dense", "edge-midpoint"));
         assert!(
             told.reason.contains("covariance.slope_model") && told.method.contains("midpoints")
@@ -1158,7 +1230,7 @@ mod tests {
         let (slopes, wavefront) = dense(&Engine::default());
         for gpu in crate::device::gpu::test_backends() {
             let engine = Engine::gpus(vec![gpu], crate::numerics::real::Precision::F64).unwrap();
-            assert!(plan.memory(&engine).devices[0] > 1 << 20);
+            assert!(plan.memory(&engine).unwrap().devices[0] > 1 << 20);
             let (there, same) = dense(&engine);
             let worst =
                 (&there - &slopes).iter().fold(0.0, |most, error| f64::max(most, error.abs()));

@@ -7,6 +7,7 @@ use divan::{Bencher, black_box};
 use lenslet::device::Engine;
 use lenslet::error::Invalid;
 use lenslet::model::{Atmosphere, Layer, LensletArray, Pupil, Sensor, Source, System, Validity};
+use lenslet::plan::Plan;
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::spectral::slope::original_component;
 use lenslet::turbulence::{

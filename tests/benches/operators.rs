@@ -7,6 +7,7 @@ use lenslet::device::Engine;
 use lenslet::linear::{BlockToeplitz, Dense, Operator};
 use lenslet::model::{LensletArray, SlopeOrder, System};
 use lenslet::numerics::Real;
+use lenslet::plan::Plan;
 use lenslet::turbulence::{SlopeCovariance, SlopeCovariancePlan, SlopeProblem, slope_problem};
 use lenslet::watch::unwatched;
 use lenslet::{Error, Result};

@@ -3,8 +3,10 @@
 
 // What images by command stand on
 use super::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
+use crate::command::planned_run::PlannedRun;
 use crate::command::progress::{Terminal, with_speed};
 use crate::command::summary::{align, command_line, count, file_json, file_line, file_lines};
+use crate::command::value_parsers::ReportArgs;
 use crate::device::Engine;
 use crate::electrons::sample_file::SampleFile;
 use crate::electrons::{HrtemImages, SampleSummary};
@@ -33,10 +35,8 @@ pub struct ImageRequest<'a> {
     pub waves: bool,
     /// Whether the potential is.
     pub potential: bool,
-    /// Whether the summary is JSON.
-    pub json: bool,
-    /// Whether nothing is said.
-    pub quiet: bool,
+    /// What is printed.
+    pub report: ReportArgs,
 }
 
 // Image a plane wave
@@ -50,18 +50,15 @@ pub fn image(
     let (plan, summary) = file.hrtem_with_summary()?;
     warn(&summary);
     let engine = with_speed(engine, asked.output.is_none())?;
-    let mut description = plan.describe(&engine);
-    if asked.potential {
-        description.memory.host += plan.bytes_of_potential(engine.precision());
-    }
+    let potential = if asked.potential { plan.bytes_of_potential(engine.precision()) } else { 0 };
+    let planned = PlannedRun::new(&plan, &engine).with_bytes(potential);
+    let description = planned.describe()?;
     let (Some(output), Some(format)) = (asked.output, format) else {
-        return Ok(plan_with_summary(&description, &summary, asked.json));
+        return Ok(plan_with_summary(&description, &summary, asked.report.json));
     };
-    description.memory.check(&engine, "the images")?;
-    let (terminal, start) = (Terminal::new(asked.quiet), Instant::now());
+    let (terminal, start) = (Terminal::new(asked.report.quiet), Instant::now());
     let plot = asked.picture.map(|(path, _)| path);
-    terminal.plan(|| description.clone(), [], [Some(output), plot].into_iter().flatten());
-    let taken = plan.run(&engine, &terminal)?;
+    let taken = planned.run(&terminal, [Some(output), plot].into_iter().flatten())?;
     terminal.writes(output);
     let mut signals = taken.to_data_set(&plan, asked.waves, engine.precision())?;
     if asked.potential {
@@ -110,7 +107,7 @@ fn report(
     let kept = taken.mean.mean().unwrap_or(0.0);
     let plot = asked.picture.map(|(path, _)| path);
     let (defoci, planes, ..) = taken.mean.dim();
-    if asked.json {
+    if asked.report.json {
         let mut summary = json!({
             "sample": asked.sample,
             "output": file_json(Some(output)),
@@ -125,7 +122,7 @@ fn report(
         add_summary(&mut summary, sample);
         return format!("{summary}\n");
     }
-    if asked.quiet {
+    if asked.report.quiet {
         return String::new();
     }
     let images = count(defoci * planes, "image");

@@ -12,7 +12,7 @@ use crate::electrons::scan_images::transform_plane;
 use crate::electrons::wave_grid::WaveGrid;
 use crate::error::{Error, Invalid, accept, count, finite, is_ordered};
 use crate::numerics::real::{Precision, Real};
-use crate::plan::{Description, Memory, Stage};
+use crate::plan::{Description, Memory, Plan, Stage};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
 use crate::watch::{CancelOnly, Watch};
 use ndarray::{Array2, Array3, Array4, ArrayView2, Axis, Zip, s};
@@ -49,6 +49,7 @@ pub struct HrtemOptions {
 
 // The plan of micrographs
 /// Plan of the images of a plane wave.
+#[derive(Debug, Clone)]
 pub struct HrtemPlan {
     specimen: TiledSpecimen,
     options: HrtemOptions,
@@ -119,17 +120,6 @@ impl HrtemPlan {
     }
 
     // Take all micrographs
-    /// Takes all images.
-    ///
-    /// # Errors
-    /// `Device` where the engine has devices and the grid sides for which there are no kernels; `Cancelled`, and those of devices.
-    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<HrtemImages, Error> {
-        match engine.precision() {
-            Precision::F32 => self.take::<f32>(engine, watch),
-            Precision::F64 => self.take::<f64>(engine, watch),
-        }
-    }
-
     fn take<T: Real>(&self, engine: &Engine, watch: &dyn Watch) -> Result<HrtemImages, Error> {
         let (ends, count, multislice) =
             (&self.options.ends, self.configurations(), self.multislice::<T>()?);
@@ -172,10 +162,36 @@ impl HrtemPlan {
         engine.require_cpu(what)?;
         Ok(Box::new(HostWorker { multislice, grid, wave: Array3::default((0, 0, 0)) }))
     }
+}
+
+// Run the plan of images of a plane wave
+impl Plan for HrtemPlan {
+    type Output = HrtemImages;
+
+    /// Accepts either precision: waves are computed in it.
+    fn check_engine(&self, _engine: &Engine) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn subject(&self) -> String {
+        "the images".into()
+    }
+
+    /// Takes all images.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check); `Device` where the engine has devices and the grid sides for which there are no kernels;
+    /// `Cancelled`, and those of devices.
+    fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<HrtemImages, Error> {
+        self.check(engine)?;
+        match engine.precision() {
+            Precision::F32 => self.take::<f32>(engine, watch),
+            Precision::F64 => self.take::<f64>(engine, watch),
+        }
+    }
 
     // Describe images of a plane wave
-    /// What will be done, in words, memory and time, without doing it.
-    pub fn describe(&self, engine: &Engine) -> Description {
+    fn describe(&self, engine: &Engine) -> Result<Description, Error> {
         let (options, configurations) = (&self.options, self.configurations());
         let ([nx, ny], ends) = (options.grid.points(), options.ends.len());
         let (defoci, slices) = (options.defoci.len(), options.ends[ends - 1]);
@@ -201,7 +217,7 @@ impl HrtemPlan {
         let followed = (slices + 2 * defoci * ends) as f64 * pass(engine.precision());
         let stages =
             vec![Stage::alone(EXIT_WAVES, &[(CostKind::Transforms, made + followed)], engine)];
-        Description {
+        Ok(Description {
             what: match ends {
                 1 => format!("images of a plane wave, foci: {defoci}"),
                 _ => format!("images of a plane wave, foci: {defoci}, planes: {ends}"),
@@ -219,7 +235,7 @@ impl HrtemPlan {
             memory: Memory { host, devices },
             stages,
             rates: engine.speed().to_string(),
-        }
+        })
     }
 }
 
@@ -480,7 +496,7 @@ mod tests {
                 let waves =
                     (&there.exits - &here.exits).fold(0.0f64, |most, gap| most.max(gap.norm()));
                 assert!(gap < bound && waves < bound && gap > 0.0, "{gap:e} {waves:e}");
-                assert!(plan.describe(&engine).memory.devices[0] > 0);
+                assert!(plan.describe(&engine).unwrap().memory.devices[0] > 0);
             }
         }
         let lengths =
@@ -519,7 +535,7 @@ mod tests {
         let plan = HrtemPlan::new(specimen(), options(0)).unwrap();
         let cancelled = plan.run(&Engine::cpu(Precision::F64), &Impatient);
         assert!(matches!(cancelled, Err(Error::Cancelled)));
-        let said = plan.describe(&Engine::cpu(Precision::F32));
+        let said = plan.describe(&Engine::cpu(Precision::F32)).unwrap();
         assert!(said.memory.host > 48 * 40 * 8 * 4 && said.seconds() > 0.0);
     }
 }

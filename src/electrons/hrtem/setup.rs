@@ -185,6 +185,7 @@ mod tests {
     use super::*;
     use crate::data::TypedArray;
     use crate::device::Engine;
+    use crate::plan::Plan;
     use crate::watch::unwatched;
 
     const WAVE: &str = "sample = { file = 'SI100.XYZ' }\nphonons = { configurations = 2, seed = 3 }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n\

@@ -628,14 +628,14 @@ mod tests {
     use super::super::tests::{options, plan, prism_plan};
     use super::*;
     use crate::device::gpu::{emulated, test_backends};
+    use crate::electrons::StemRunOptions;
     use crate::numerics::Precision;
     use crate::watch::unwatched;
 
     /// Readings of some places.
     fn read(plan: &StemPlan, engine: &Engine) -> Array2<f64> {
-        let mut readings = plan.begin(5..9).unwrap();
-        plan.run(engine, &mut readings, &unwatched, &mut |_| Ok(())).unwrap();
-        readings.mean
+        let options = StemRunOptions::default().places(5..9);
+        plan.run_with(engine, options, &unwatched).unwrap().mean
     }
 
     fn gap(a: &Array2<f64>, b: &Array2<f64>) -> f64 {

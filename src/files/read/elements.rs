@@ -3,7 +3,7 @@
 
 // What elements depend on
 use crate::data::table::{Cells, Column, Table};
-use crate::data::{Element, TypedArray};
+use crate::data::{AttributeValue, Coordinate, DataSet, Element, Positions, TypedArray};
 use crate::device::refuse_beyond_memory;
 use crate::files::npz::{Kind, Number};
 use crate::files::reading::{cut_short, zip_refusal};
@@ -14,7 +14,7 @@ use std::io::{self, Cursor, ErrorKind, Read};
 // Arrays from bytes
 /// The form of the elements of an array in a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Form {
+pub(super) struct ElementForm {
     pub number: Number,
     pub is_complex: bool,
 }
@@ -30,7 +30,7 @@ pub(super) fn bytes_of(shape: &[usize], each: usize) -> io::Result<usize> {
     bytes.ok_or_else(|| wrong(format!("the shape {shape:?} has more elements than any memory")))
 }
 
-impl Form {
+impl ElementForm {
     // Form by the name of a type
     /// The form that NumPy calls by this name, such as `<f8`.
     pub fn of_numpy(name: &str) -> io::Result<Self> {
@@ -169,7 +169,7 @@ pub(super) fn table(
     for (name, unit, is_integer, big_endian) in columns {
         let bytes = width(is_integer);
         let number = Number { kind: Kind::Float, bytes, big_endian };
-        let form = Form { number, is_complex: false };
+        let form = ElementForm { number, is_complex: false };
         let cell = |k: usize| form.bits(&all[k * row + at..k * row + at + bytes]);
         let cells = match is_integer {
             true => Cells::Integers((0..rows).map(|k| (cell(k) as u32).cast_signed()).collect()),
@@ -179,4 +179,42 @@ pub(super) fn table(
         at += bytes;
     }
     Ok(Table { columns: made, rows: [rows] })
+}
+
+// Attributes and axes of trees
+/// Adds attributes, and the text of the system as a text.
+pub(super) fn add_attributes(
+    data: &mut DataSet,
+    attributes: impl Iterator<Item = (String, AttributeValue)>,
+) {
+    for (key, value) in attributes {
+        match value {
+            AttributeValue::Text(text) if key == "system" => drop(data.add_text(&key, text)),
+            value => data.note(&key, value, ""),
+        }
+    }
+}
+
+/// The coordinate of an axis of HyperSpy, from its attributes and the list of its values, if it has one.
+pub(super) fn axis(
+    attributes: &[(String, AttributeValue)],
+    values: Option<&TypedArray>,
+) -> Coordinate {
+    let value = |key: &str| attributes.iter().find(|(name, _)| name == key).map(|(_, it)| it);
+    let text = |key: &str| match value(key) {
+        Some(AttributeValue::Text(text)) => text.clone(),
+        _ => String::new(),
+    };
+    let number = |key: &str, otherwise: f64| match value(key) {
+        Some(AttributeValue::Number(x)) => *x,
+        Some(AttributeValue::Integer(n)) => *n as f64,
+        _ => otherwise,
+    };
+    let navigation = value("navigate") == Some(&AttributeValue::Flag(true));
+    let positions = match values {
+        Some(TypedArray::F64(x)) => Positions::of_samples(x.iter().copied().collect()),
+        _ => Positions::Uniform { offset: number("offset", 0.0), step: number("scale", 1.0) },
+    };
+    let named = Coordinate::index(&text("name"));
+    Coordinate { unit: text("units"), positions, navigation, ..named }
 }

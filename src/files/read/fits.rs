@@ -1,7 +1,7 @@
 // Tangled from book/src/read-data-sets.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from FITS.
 
-use super::elements::{Form, PROVENANCE, bytes_of, table, wrong};
+use super::elements::{ElementForm, PROVENANCE, bytes_of, table, wrong};
 use crate::data::{Attribute, AttributeValue, Coordinate, DataSet, TypedArray, Values, Variable};
 use crate::files::fits::BLOCK;
 use crate::files::npz::{Kind, Number};
@@ -61,10 +61,10 @@ struct Card {
     comment: String,
 }
 
-struct Header(Vec<Card>);
+struct ImageHeader(Vec<Card>);
 
 /// The header at the beginning of some bytes, and what is behind it.
-fn header(bytes: &[u8]) -> io::Result<(Header, &[u8])> {
+fn header(bytes: &[u8]) -> io::Result<(ImageHeader, &[u8])> {
     let mut cards: Vec<Card> = Vec::new();
     for (k, bytes_of_card) in bytes.chunks_exact(80).enumerate() {
         let card = String::from_utf8_lossy(bytes_of_card);
@@ -73,7 +73,7 @@ fn header(bytes: &[u8]) -> io::Result<(Header, &[u8])> {
             "END" => {
                 let end = (80 * (k + 1)).next_multiple_of(BLOCK);
                 let behind = bytes.get(end..).ok_or_else(|| cut_short("in a header"))?;
-                return Ok((Header(cards), behind));
+                return Ok((ImageHeader(cards), behind));
             }
             "CONTINUE" => {
                 let (more, _, comment) = value(rest);
@@ -127,7 +127,7 @@ fn value(rest: &str) -> (String, bool, String) {
     (value.trim_end().into(), true, String::new())
 }
 
-impl Header {
+impl ImageHeader {
     // Values of keys in a header
     fn text(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|card| card.key == key).map(|card| &card.value[..])
@@ -163,7 +163,7 @@ impl Header {
 /// What a comment says of an image of truth values.
 const TRUTH: &str = "1 is true, 0 is false";
 
-impl Header {
+impl ImageHeader {
     /// The variable that the header describes.
     fn variable(&self, shape: Vec<usize>, bytes: &[u8]) -> io::Result<Variable<'static>> {
         let name = self.text("EXTNAME").unwrap_or("primary").to_ascii_lowercase();
@@ -221,7 +221,7 @@ impl Header {
             }
         };
         let number = Number { kind, bytes: bytes_of_each, big_endian: true };
-        Form { number, is_complex: false }.array(bytes, (shape, false))
+        ElementForm { number, is_complex: false }.array(bytes, (shape, false))
     }
 
     // Decode a table of FITS

@@ -1,7 +1,7 @@
 // Tangled from book/src/read-data-sets.md: edit there, or here and run cargo tangle stitch.
 //! Variables read from MRC.
 
-use super::elements::{Form, wrong};
+use super::elements::{ElementForm, wrong};
 use crate::data::{Coordinate, Positions, Values, Variable};
 use crate::files::npz::{Kind, Number};
 use crate::files::reading::cut_short;
@@ -47,7 +47,7 @@ pub(super) fn decode(content: &[u8]) -> io::Result<Variable<'static>> {
     let number = Number { kind: Kind::Float, bytes, big_endian: false };
     let start = usize::try_from(word(24)).unwrap_or(0).saturating_add(1024);
     let numbers = content.get(start..).ok_or_else(|| cut_short("in its header"))?;
-    let array = Form { number, is_complex }.array(numbers, (&shape, false))?;
+    let array = ElementForm { number, is_complex }.array(numbers, (&shape, false))?;
     Ok(Variable { dimensions, ..Variable::unnamed(&name, Values::Array(array)) })
 }
 

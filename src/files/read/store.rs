@@ -1,10 +1,11 @@
 // Tangled from book/src/read-data-sets.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from stores in Zarr.
 
-use super::elements::{Form, bytes_of, letters, whole, wrong};
+use super::elements::{ElementForm, add_attributes, axis, bytes_of, letters, whole, wrong};
 use crate::data::{AttributeValue, Coordinate, DataSet, Positions, TypedArray, Values, Variable};
 use crate::device::refuse_beyond_memory;
 use crate::files::reading::{cut_short, zip_refusal};
+use crate::files::zarr::unravel;
 use serde_json::{Map, Value};
 use std::io::{self, Cursor};
 use std::path::{Component, Path};
@@ -12,7 +13,7 @@ use zip::ZipArchive;
 
 // Members of a store
 /// Where the members of a store are.
-trait Members {
+trait StoreMembers {
     /// The bytes of a member; `None` where there is none of this path.
     fn read(&mut self, path: &str) -> io::Result<Option<Vec<u8>>>;
 
@@ -20,7 +21,7 @@ trait Members {
     fn length(&mut self, path: &str) -> Option<u64>;
 }
 
-impl Members for ZipArchive<Cursor<&[u8]>> {
+impl StoreMembers for ZipArchive<Cursor<&[u8]>> {
     fn read(&mut self, path: &str) -> io::Result<Option<Vec<u8>>> {
         match self.by_name(path) {
             Ok(member) => whole(member).map(Some),
@@ -34,7 +35,7 @@ impl Members for ZipArchive<Cursor<&[u8]>> {
     }
 }
 
-impl Members for &Path {
+impl StoreMembers for &Path {
     fn read(&mut self, path: &str) -> io::Result<Option<Vec<u8>>> {
         if Path::new(path).components().any(|part| !matches!(part, Component::Normal(_))) {
             return Err(wrong(format!("the path {path} leads out of the folder")));
@@ -63,29 +64,28 @@ pub(super) fn archive(content: &[u8]) -> io::Result<DataSet<'static>> {
 /// The descriptions of a store, by path.
 type Descriptions = Map<String, Value>;
 
-fn decode(members: &mut impl Members) -> io::Result<DataSet<'static>> {
+fn decode(members: &mut impl StoreMembers) -> io::Result<DataSet<'static>> {
     let none = || wrong("there is no .zmetadata in it, which describes a store in Zarr 2");
     let all = members.read(".zmetadata")?.ok_or_else(none)?;
     let all: Value = serde_json::from_slice(&all).map_err(|error| wrong(error.to_string()))?;
     let Some(Value::Object(all)) = all.get("metadata").cloned() else { return Err(none()) };
     let mut data = DataSet::default();
-    if let Some(Value::Object(attributes)) = all.get(".zattrs") {
-        for (key, value) in attributes {
-            match attribute(value) {
-                Some(AttributeValue::Text(text)) if key == "system" => {
-                    data.add_text(key, text);
-                }
-                Some(value) => data.note(key, value, ""),
-                None => {}
-            }
-        }
+    if all.contains_key("Experiments/.zgroup") {
+        return experiments(&all, members);
     }
+    add_attributes(&mut data, attributes(&all, ".zattrs").into_iter());
     for key in all.keys() {
         if let Some(group) = key.strip_suffix("/.zgroup") {
             data.variables.push(variable(group, &all, members)?);
         }
     }
     Ok(data)
+}
+
+/// The attributes that the description at a path has.
+fn attributes(all: &Descriptions, path: &str) -> Vec<(String, AttributeValue)> {
+    let Some(Value::Object(values)) = all.get(path) else { return Vec::new() };
+    values.iter().filter_map(|(key, value)| Some((key.clone(), attribute(value)?))).collect()
 }
 
 /// A value of JSON as the value of an attribute.
@@ -108,7 +108,7 @@ fn attribute(value: &Value) -> Option<AttributeValue> {
 fn variable(
     group: &str,
     all: &Descriptions,
-    members: &mut impl Members,
+    members: &mut impl StoreMembers,
 ) -> io::Result<Variable<'static>> {
     let path = [group, "samples"].map(|name| format!("{group}/{name}"));
     let path = path.into_iter().find(|path| all.contains_key(&format!("{path}/.zarray")));
@@ -129,7 +129,7 @@ fn coordinate(
     (group, name): (&str, &str),
     count: usize,
     all: &Descriptions,
-    members: &mut impl Members,
+    members: &mut impl StoreMembers,
 ) -> io::Result<Coordinate> {
     let path = format!("{group}/{name}");
     let index = Coordinate::index(name);
@@ -154,11 +154,47 @@ fn coordinate(
     Ok(Coordinate { unit, positions, ..index })
 }
 
+// Decode the variables of HyperSpy
+/// The variables of HyperSpy, in its order of dimensions.
+fn experiments(
+    all: &Descriptions,
+    members: &mut impl StoreMembers,
+) -> io::Result<DataSet<'static>> {
+    let mut data = DataSet::default();
+    let names = all.keys().filter_map(|key| {
+        let name = key.strip_prefix("Experiments/")?.strip_suffix("/data/.zarray")?;
+        (!name.contains('/')).then_some(name)
+    });
+    for name in names {
+        let group = format!("Experiments/{name}");
+        let array = array(&format!("{group}/data"), all, members)?;
+        let mut dimensions = Vec::new();
+        for k in 0..array.shape().len() {
+            let path = format!("{group}/axis-{k}");
+            let listed = all.contains_key(&format!("{path}/axis/.zarray"));
+            let values = match listed {
+                true => Some(self::array(&format!("{path}/axis"), all, members)?),
+                false => None,
+            };
+            let attributes = attributes(all, &format!("{path}/.zattrs"));
+            dimensions.push(axis(&attributes, values.as_ref()));
+        }
+        if data.variables.is_empty() {
+            let facts = attributes(all, &format!("{group}/original_metadata/.zattrs"));
+            add_attributes(&mut data, facts.into_iter());
+        }
+        let plain = Variable::unnamed(name, Values::Array(array));
+        data.variables.push(Variable { dimensions, ..plain });
+    }
+    data.variables.sort_by_key(|variable| variable.array().is_none());
+    Ok(data)
+}
+
 // Decode an array of chunks
 fn array(
     path: &str,
     all: &Descriptions,
-    members: &mut impl Members,
+    members: &mut impl StoreMembers,
 ) -> io::Result<TypedArray<'static>> {
     let refuse = |what: &str| wrong(format!("the array {path} has no {what} that can be read"));
     let described = all.get(&format!("{path}/.zarray")).ok_or_else(|| refuse("description"))?;
@@ -173,7 +209,7 @@ fn array(
     let shape = list("shape").ok_or_else(|| refuse("shape"))?;
     let chunk = list("chunks").filter(|chunk| chunk.len() == shape.len() && !chunk.contains(&0));
     let chunk = chunk.filter(|_| !shape.is_empty()).ok_or_else(|| refuse("shape of chunks"))?;
-    let form = Form::of_numpy(described["dtype"].as_str().unwrap_or_default())?;
+    let form = ElementForm::of_numpy(described["dtype"].as_str().unwrap_or_default())?;
     let each = form.number.bytes;
     let counts: Vec<_> = shape.iter().zip(&chunk).map(|(all, one)| all.div_ceil(*one)).collect();
     let (length, chunks) = (bytes_of(&chunk, each)?, bytes_of(&counts, 1)?);
@@ -215,12 +251,4 @@ fn array(
         }
     }
     form.array(&bytes, (&shape, false))
-}
-/// The indices of the element of this number, the last dimension the fastest.
-fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
-    let mut indices = vec![0; shape.len()];
-    for (index, &count) in indices.iter_mut().zip(shape).rev() {
-        (*index, number) = (number % count, number / count);
-    }
-    indices
 }

@@ -147,7 +147,7 @@ impl SystemFileBuilder {
 }
 
 // Follow the path of a value
-/// Paths are cut after this many keys, and then lead to nothing.
+/// Longer paths lead to nothing.
 const MOST_STEPS: usize = 64;
 
 /// Where a value is or will be: at a key of a table, or at an entry of the list under that key.
@@ -160,7 +160,10 @@ struct Slot<'t> {
 impl<'t> Slot<'t> {
     /// The slot at the end of a path. If `make`, tables on the path are made where they are missing.
     fn find(mut table: &'t mut dyn TableLike, path: &'t str, make: bool) -> Option<Self> {
-        let mut steps = path.split('.').take(MOST_STEPS).peekable();
+        if path.split('.').count() > MOST_STEPS {
+            return None;
+        }
+        let mut steps = path.split('.').peekable();
         loop {
             let step = steps.next()?;
             let (key, index) = match step.split_once('[') {

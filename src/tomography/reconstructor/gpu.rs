@@ -615,6 +615,7 @@ mod tests {
     use crate::model::removed_modes::{Focus, TipTilt};
     use crate::model::system::SlopeModel;
     use crate::numerics::real::Precision;
+    use crate::plan::Plan;
     use crate::tomography::covariance_matrix::CovarianceMatrices;
     use crate::tomography::covariance_matrix::tests::windy;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};

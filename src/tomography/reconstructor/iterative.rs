@@ -19,7 +19,7 @@ use crate::linear::times_transpose;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::numerics::real::Precision;
-use crate::plan::Memory;
+use crate::plan::{Memory, Plan};
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, TRUTH, rows_with_measurements, truth_covariance,
 };
@@ -361,7 +361,7 @@ mod tests {
         // A plan of so many slopes that nobody has the memory for their matrix.
         let vast = ReconstructorPlan { measurements: 40_000_000, ..plan }.fitted(&engine);
         assert_eq!(vast.method(), Inversion::Iterative);
-        let told = vast.describe(&engine);
+        let told = vast.describe(&engine).unwrap();
         assert!(told.reason.contains("does not fit") && told.form == "toeplitz", "{}", told.reason);
         let iterative = options.method(Inversion::Iterative);
         // Rows go side by side as they fit, and one does in any case
@@ -372,7 +372,7 @@ mod tests {
         // Stars that share no lattice are taken in blocks, which differences between points do not have
         let apart = few(&blinded(&streaked(&mixed("90e3"))));
         let plan = ReconstructorPlan::new(&apart, iterative.tolerance(1e-10)).unwrap();
-        assert_eq!(plan.describe(&engine).form, "blocks");
+        assert_eq!(plan.describe(&engine).unwrap().form, "blocks");
         let (found, exact) =
             (plan.run(&engine, &unwatched).unwrap(), run(&apart, options, &engine));
         assert!(gap(r(&found), r(&exact)) < 1e-7);

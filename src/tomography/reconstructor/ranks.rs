@@ -391,6 +391,7 @@ mod tests {
     use crate::device::{Device, RankInfo};
     use crate::model::removed_modes::{Focus, TipTilt};
     use crate::model::system::{SlopeModel, System};
+    use crate::plan::Plan;
     use crate::tomography::covariance_matrix::tests::windy;
     use crate::tomography::covariance_matrix::truth_covariance;
     use crate::tomography::reconstructor::ReconstructorOptions;
@@ -532,7 +533,7 @@ mod tests {
             );
             // One device computes small systems.
             assert!(!plan.is_shared(&engine) && plan.check_ranks(&engine).is_ok());
-            let said = plan.describe(&engine);
+            let said = plan.describe(&engine).unwrap();
             assert!(said.method.contains("worth sharing"), "{}", said.method);
             // An iteration has no matrix for several processes to share.
             let rank_info = RankInfo::of_test([1, 2], "nowhere");

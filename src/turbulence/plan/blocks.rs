@@ -202,6 +202,7 @@ impl BlocksPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Plan;
     use crate::turbulence::plan::{
         CovarianceOptions, Covariances, Form, Method, SlopeSlope, WavefrontSlopes,
     };
@@ -269,7 +270,7 @@ mod tests {
             assert!((&one - &other).iter().all(|error| error.abs() < 1e-11 * largest));
         }
         // Tell the same names and shapes
-        let told = planned(&system, Form::Blocks).describe(&Engine::default());
+        let told = planned(&system, Form::Blocks).describe(&Engine::default()).unwrap();
         let arrays = blocks.to_data_set(&system);
         let results = arrays.shapes();
         for (name, shape) in &told.arrays {
@@ -285,7 +286,7 @@ mod tests {
     fn many_slopes_are_taken_in_blocks() {
         let system = System::from_file("book/systems/elt-mixed.toml").unwrap();
         let plan = planned(&system, Form::Auto);
-        let told = plan.describe(&Engine::default());
+        let told = plan.describe(&Engine::default()).unwrap();
         assert!(
             told.form == "blocks" && told.reason.contains("guide_star[6] has 2 lenslets"),
             "{told:?}"
