@@ -4,7 +4,7 @@
 // Imports of blocks on a device
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
-use crate::device::headers::{BLOCK_SUM, REAL};
+use crate::device::headers::REAL;
 use crate::error::{Error, accept};
 use crate::linear::operator::count;
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 const SOURCE: KernelSource = KernelSource {
     name: "blocks.cu",
     text: include_str!("../../../kernels/linear/blocks.cu"),
-    headers: &[REAL, BLOCK_SUM],
+    headers: &[REAL],
 };
 
 // Kernels of blocks
