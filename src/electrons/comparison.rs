@@ -1,7 +1,7 @@
 // Tangled from book/src/beside-readings.md: edit there, or here and run cargo tangle stitch.
 //! PRISM held against multislice at a few probes.
 
-// What comparisons stand on
+// Imports of comparisons
 use super::detector::DetectorOptions;
 use super::detector::ReadingLayout;
 use super::postprocess::suffix;

@@ -1,7 +1,7 @@
 // Tangled from book/src/system-images.md: edit there, or here and run cargo tangle stitch.
 //! Plan of the point-spread functions of a system's targets.
 
-// What the PSF plan stands on
+// Imports of the PSF plan
 use crate::correction::in_band_covariance::{LOW, low_bytes, low_covariances, low_seconds};
 use crate::correction::loop_covariances::LOOP;
 use crate::correction::shared_mirrors::{CAUSES, SharedOptions};

@@ -1,7 +1,7 @@
 // Tangled from book/src/system-file.md: edit there, or here and run cargo tangle stitch.
 //! Building and editing of system files.
 
-// What building a system file stands on
+// Imports of building a system file
 use super::SystemFile;
 use crate::error::{BadLine, Error};
 use crate::files::spanned_toml::{Document, one_line, without_depth};
