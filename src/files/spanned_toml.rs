@@ -192,7 +192,7 @@ impl Document {
             return Err(BadLine { file, line: 0, key, value, expected });
         }
         let values = values.into_iter().filter_map(|(key, value)| Some((key, value?)));
-        let text = values.collect::<toml::Table>().to_string();
+        let text = dictionary_text(&values.collect());
         Ok(Self::parse("", &text)?.without_lines())
     }
 
@@ -209,6 +209,47 @@ impl Document {
     /// Whether errors name lines of the text.
     pub fn has_lines(&self) -> bool {
         self.has_lines
+    }
+}
+
+// Write a dictionary as TOML
+/// A dictionary in TOML: plain values, and a heading for each table.
+fn dictionary_text(values: &toml::Table) -> String {
+    let (tables, plain): (Vec<_>, Vec<_>) =
+        values.iter().partition(|(_, value)| matches!(value, toml::Value::Table(_)));
+    let line = |(key, value): (&String, &toml::Value)| entry_text(key, value) + "\n";
+    let mut text: String = plain.into_iter().map(line).collect();
+    for (key, value) in tables {
+        text += &format!("\n[{}]\n", key_text(key));
+        text.extend(value.as_table().into_iter().flatten().map(line));
+    }
+    text
+}
+
+/// A value in TOML, on one line. A number keeps the exponent that `toml` would write out as zeros.
+pub(crate) fn value_text(value: &toml::Value) -> String {
+    match value {
+        toml::Value::Float(number) if number.is_finite() => format!("{number:?}"),
+        toml::Value::Array(list) => {
+            format!("[{}]", list.iter().map(value_text).collect::<Vec<_>>().join(", "))
+        }
+        toml::Value::Table(table) => {
+            let entries: Vec<_> = table.iter().map(|(key, value)| entry_text(key, value)).collect();
+            format!("{{ {} }}", entries.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn entry_text(key: &str, value: &toml::Value) -> String {
+    format!("{} = {}", key_text(key), value_text(value))
+}
+
+fn key_text(key: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    match !key.is_empty() && key.chars().all(is_bare) {
+        true => key.to_owned(),
+        false => toml::Value::from(key).to_string(),
     }
 }
 

@@ -4,7 +4,7 @@
 // Imports of building a system file
 use super::SystemFile;
 use crate::error::{BadLine, Error};
-use crate::files::spanned_toml::{Document, one_line, without_depth};
+use crate::files::spanned_toml::{Document, one_line, value_text, without_depth};
 use toml_edit::{
     ArrayOfTables, DocumentMut, InlineTable, Item, Key, RawString, Table, TableLike, TomlError,
     Value,
@@ -75,7 +75,7 @@ impl SystemFileBuilder {
     /// entry of a list, are made where they are missing.
     pub fn set(self, path: &str, value: impl Into<toml::Value>) -> Self {
         match without_depth(value.into()) {
-            Some(value) => self.set_toml(path, &value.to_string()),
+            Some(value) => self.set_toml(path, &value_text(&value)),
             None => self.refused(path, "at most 64 tables and lists inside of one another"),
         }
     }
