@@ -60,7 +60,7 @@ pub fn simulate(
     let outputs = [args.output.as_deref().map(|path| ("output", path)), wavefront];
     let mut outputs: Vec<_> = outputs.into_iter().flatten().collect();
     for &output in &outputs {
-        Format::of(output, &Format::ALL, None)?;
+        Format::of(output, &Format::OF_ARRAY, None)?;
     }
     outputs.retain(|_| !args.report.plan);
     check_files(&[("system file", &args.system)], &outputs)?;

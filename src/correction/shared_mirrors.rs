@@ -77,7 +77,7 @@ impl Correction {
     ///
     /// # Errors
     /// `Invalid` where the plan is that of another system or inverts by iterations, or there are no targets to have mirrors; `Memory` where something does not fit; as for
-    /// [`ReconstructorPlan::run`] and [`low_covariances`](crate::correction::low_covariances).
+    /// [`ReconstructorPlan`](crate::tomography::ReconstructorPlan) and [`low_covariances`](crate::correction::low_covariances).
     ///
     /// ```
     /// use lenslet::correction::{Correction, CorrectionMode, CorrectionOptions, SharedOptions};

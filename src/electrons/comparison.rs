@@ -164,7 +164,7 @@ impl StemPlan {
     /// part; none where PRISM does not interpolate.
     ///
     /// # Errors
-    /// As for [running](StemPlan::run).
+    /// As for [running](crate::plan::Plan::run).
     pub fn kept_by_multislice(
         &self,
         places: &Range<usize>,

@@ -179,7 +179,9 @@ mod tests {
             assert_eq!(one.element(), other.element(), "{}", one.name());
             let bytes = |variable: &Variable| {
                 let mut bytes = Vec::new();
-                variable.array().map(|array| array.write(&mut bytes).unwrap());
+                if let Some(array) = variable.array() {
+                    array.write(&mut bytes).unwrap();
+                }
                 bytes
             };
             assert_eq!(bytes(one), bytes(other), "{}", one.name());
