@@ -321,11 +321,13 @@ fn tables_of_discs_are_bounded() {
         let twice = (outer_scale * 1e6 > radius).then(|| DiscAverage::twice(&phase, radius, reach));
         let seconds = start.elapsed().as_secs_f64();
         assert!(seconds < 60.0, "L0 = {outer_scale}, R = {radius}: {seconds} s");
-        for fall in [Some(once), twice].iter().flatten().map(|disc| disc.fall(reach)) {
-            let expected = phase.fall_and_half_mean(reach).0;
+        for half_structure in
+            [Some(once), twice].iter().flatten().map(|disc| disc.half_structure(reach))
+        {
+            let expected = phase.half_structure_and_half_mean(reach).0;
             assert!(
-                (fall / expected - 1.0).abs() < 1e-9,
-                "L0 = {outer_scale}, R = {radius}: {fall:e}"
+                (half_structure / expected - 1.0).abs() < 1e-9,
+                "L0 = {outer_scale}, R = {radius}: {half_structure:e}"
             );
         }
     }

@@ -1062,7 +1062,10 @@ fn errors_of_a_dictionary_name_the_key_alone() {
     for (found, wanted) in [
         (with("atmosphere", "r0", (-0.15).into()), format!("atmosphere.r0 = -0.15: {metres}")),
         (with("atmosphere", "r0", f64::NAN.into()), format!("atmosphere.r0 = nan: {metres}")),
-        (with("atmosphere", "r0", f64::INFINITY.into()), format!("atmosphere.r0 = inf: {metres}")),
+        (
+            with("atmosphere", "r0", f64::INFINITY.into()),
+            "atmosphere.r0 = inf: expected a finite length in metres".into(),
+        ),
         (
             with("atmosphere", "r0", "0.15".into()),
             "atmosphere.r0 = \"0.15\": expected a length in metres".into(),
@@ -1173,7 +1176,11 @@ fn files_are_built_and_edited_with_the_errors_of_a_file() -> Result<()> {
             0.into(),
             "atmosphere.r0 = 0: expected a length in metres greater than 0",
         ),
-        ("image.pixle", 4.into(), "image.pixle = 4: expected a known key; did you mean pixel?"),
+        (
+            "image.pixle",
+            4.into(),
+            "image.pixle = 4: expected one of the keys wavelengths, pixel, pixels, ",
+        ),
         (
             "guide_star[1].sensor.pixel",
             "x".into(),
@@ -1238,7 +1245,7 @@ fn commands_read_their_file_once() -> std::result::Result<(), Box<dyn std::error
         let mut command = Command::new(env!("CARGO_BIN_EXE_lenslet"));
         let piped = command.args(args.split(' ')).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = piped.stderr(Stdio::piped()).spawn()?;
-        let text = shipped("small-moao.toml");
+        let text = shipped("small-moao.toml") + "\n[phase]\npoints = 9\n";
         std::io::Write::write_all(&mut child.stdin.take().ok_or("no pipe")?, text.as_bytes())?;
         let output = child.wait_with_output()?;
         assert!(output.status.success(), "{args}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,19 +1,19 @@
-//! Draws the slope of the fall of the averaged phase, and what an average over a disc loses, into the folder that is given.
+//! Draws the slope of half the structure function of the averaged phase, and what an average over a disc loses, into the folder that is given.
 
 use lenslet::plot::Figure;
 use lenslet::turbulence::{DiscAverage, VonKarman};
 use std::{error::Error, path::PathBuf};
 
-/// The slope of the fall against the distance, for a point and for discs.
+/// The slope of half the structure function against the distance, for a point and for discs.
 fn slopes() -> Figure {
     let phase = VonKarman::new(25.0);
     let curve = |radius| {
         let average = DiscAverage::new(&phase, radius, 5.0);
-        (0..=250).map(f64::from).map(move |k| (0.02 * k, average.fall_slope(0.02 * k)))
+        (0..=250).map(f64::from).map(move |k| (0.02 * k, average.half_structure_slope(0.02 * k)))
     };
     let mut figure = Figure::new()
         .x_label("distance r [m]")
-        .y_label("slope of the fall, r0 = 1 m [rad² m⁻¹]")
+        .y_label("slope of half the structure function, r0 = 1 m [rad² m⁻¹]")
         .dashes("a point", curve(0.0));
     for radius in [0.5, 1.0, 2.0] {
         figure = figure.line(&format!("R = {radius} m"), curve(radius));
@@ -26,8 +26,8 @@ fn losses() -> Figure {
     let curve = |outer_scale| {
         let phase = VonKarman::new(outer_scale);
         (0..=60).map(|k| 10f64.powf(f64::from(k) / 30.0 - 1.0)).map(move |radius| {
-            let once = DiscAverage::new(&phase, radius, radius).fall(0.0);
-            let twice = DiscAverage::twice(&phase, radius, radius).fall(0.0);
+            let once = DiscAverage::new(&phase, radius, radius).half_structure(0.0);
+            let twice = DiscAverage::twice(&phase, radius, radius).half_structure(0.0);
             (radius, 2.0 * once - twice)
         })
     };

@@ -15,7 +15,7 @@ fn half_triangle(phase: &VonKarman, across: f64, side: f64, nodes: usize, cut: b
     edges.push(0.0);
     let panel = |ends: &[f64]| -> f64 {
         let (half, middle) = (0.5 * (ends[0] - ends[1]), 0.5 * (ends[0] + ends[1]));
-        let at = |u: f64| (side - u) * phase.fall_and_half_mean(across.hypot(u)).0;
+        let at = |u: f64| (side - u) * phase.half_structure_and_half_mean(across.hypot(u)).0;
         (rule.nodes.iter().zip(&rule.weights)).map(|(x, w)| w * half * at(middle + half * x)).sum()
     };
     edges.windows(2).map(panel).sum()

@@ -1,7 +1,7 @@
 // Tangled from book/src/monte-carlo.md: edit there, or here and run cargo tangle stitch.
 //! Simulates the slopes of two laser stars, and draws the verdict on the cone's gradient into the folder that is given.
 
-// What the simulation of slopes stands on
+// Imports of the simulation of slopes
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
 use lenslet::turbulence::direct::slope::pair_covariances;
 use lenslet::turbulence::{SlopeCovariance, SlopeProblem, VonKarman};

@@ -3,8 +3,8 @@
 #pragma once
 
 /// The sum over all threads of a block of whole warps, known to its first thread; to be asked for once in a kernel.
-template <typename number> __device__ __forceinline__ number sum_of_block(number sum) {
-    __shared__ number parts[32];
+__device__ __forceinline__ double sum_of_block(double sum) {
+    __shared__ double parts[32];
     for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
     __syncthreads();

@@ -1,7 +1,6 @@
 // Tangled from book/src/blocks-gpu.md: edit there, or here and run cargo tangle stitch.
 // Products with a matrix of a few rows, between places of longer vectors.
 
-#include "device/block_sum.cuh"
 #include "device/real.cuh"
 
 // Partial sums along the rows
@@ -11,12 +10,17 @@ extern "C" __global__ void sum_parts(
 ) {
     x = of_vector(x, n);
     sums = of_vector(sums, gridDim.x * gridDim.y);
+    __shared__ real shares[32];
     const real *elements = matrix + (long long)blockIdx.y * width;
     real sum = 0;
     for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < width; k += gridDim.x * blockDim.x)
         sum += elements[k] * x[columns[k]];
-    sum = sum_of_block(sum);
-    if (threadIdx.x == 0) sums[blockIdx.y * gridDim.x + blockIdx.x] = sum;
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (threadIdx.x % 32 == 0) shares[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    for (int warp = 1; warp < blockDim.x / 32; warp++) sum += shares[warp];
+    sums[blockIdx.y * gridDim.x + blockIdx.x] = sum;
 }
 
 // Add the partial sums to their rows

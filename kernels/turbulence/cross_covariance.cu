@@ -53,7 +53,7 @@ __device__ double along_line(
             }
             for (int k = 0; k < PANEL; ++k) {
                 const double u = sign * (from + 0.5 * length * (1.0 + rule[k]));
-                const double f = 0.5 * length * rule[PANEL + k] * fall_of(table, view.phase, square + u * u);
+                const double f = 0.5 * length * rule[PANEL + k] * half_structure_of(table, view.phase, square + u * u);
                 sum += f;
                 first += (u - start) * f;
             }
@@ -92,22 +92,22 @@ __device__ void corner_sums(
 /// The mean of weight x S along the line from p to q, for a weight that changes linearly from
 /// first to last; m rad^2.
 __device__ double mean_along(
-    const double *falls, const LayerPair &view, const double *rule, double px, double py, double qx,
+    const double *half_structures, const LayerPair &view, const double *rule, double px, double py, double qx,
     double qy, double first, double last
 ) {
     const double dx = qx - px, dy = qy - py, length = sqrt(dx * dx + dy * dy);
     if (length == 0.0) return 0.0;
     const double x = dx / length, y = dy / length, start = px * x + py * y;
     double moment;
-    const double fall =
-        along_line(falls, view, rule, px * y - py * x, start, start + length, &moment);
-    return (first * fall + (last - first) / length * moment) / length;
+    const double half_structure =
+        along_line(half_structures, view, rule, px * y - py * x, start, start + length, &moment);
+    return (first * half_structure + (last - first) / length * moment) / length;
 }
 
 // Strips of two edges on the device
 /// The sum of e f W for the component along x, of edges that run along y.
 __device__ double strips(
-    const double *falls, const LayerPair &view, const double *rule, double x, double y, double s
+    const double *half_structures, const LayerPair &view, const double *rule, double x, double y, double s
 ) {
     const double one = 0.5 * view.sides[0], two = 0.5 * view.sides[1], c = view.cos;
     const double wide = one + c * two, flat = fabs(one - c * two);
@@ -129,7 +129,7 @@ __device__ double strips(
             const double t = low + part * (high - low), u = lower + part * (higher - lower);
             sum += e * f * weight * (to - from)
                 * mean_along(
-                    falls, view, rule, across - t * s, along + from, across - u * s, along + to, high - low,
+                    half_structures, view, rule, across - t * s, along + from, across - u * s, along + to, high - low,
                     higher - lower
                 );
         }
@@ -140,7 +140,7 @@ __device__ double strips(
 // Covariance of two lenslets on the device
 /// c_ab of two footprints that are near, by edges, without the quarter turns.
 __device__ void by_edges(
-    const double *falls, const double *half_means, const LayerPair &view, const double *rule,
+    const double *half_structures, const double *half_means, const LayerPair &view, const double *rule,
     double x, double y, double c[4]
 ) {
     const double one = view.sides[0], two = view.sides[1];
@@ -151,8 +151,8 @@ __device__ void by_edges(
     c[1] = -(u[0] + v[1]) / (cos * squares);
     c[2] = -(u[1] + v[0]) / (cos * squares);
     if (view.lines) {
-        c[0] = -strips(falls, view, rule, x, y, sin) / squares;
-        c[3] = -strips(falls, view, rule, y, x, -sin) / squares;
+        c[0] = -strips(half_structures, view, rule, x, y, sin) / squares;
+        c[3] = -strips(half_structures, view, rule, y, x, -sin) / squares;
     } else {
         c[0] = (u[0] - v[0]) / (sin * squares);
         c[3] = (v[1] - u[1]) / (sin * squares);
@@ -217,7 +217,7 @@ struct Places {
 /// c of the pairs that are near, by layer, lenslet of the first sensor, and place in its square.
 extern "C" __global__ void __launch_bounds__(64, 6) near_pairs(
     const LayerPair *views, const double *centres, const int *first, int across_first,
-    int across_second, int around, const double *falls, const double *half_means, const double *rule,
+    int across_second, int around, const double *half_structures, const double *half_means, const double *rule,
     double *near
 ) {
     const int row = blockIdx.x, layer = blockIdx.y;
@@ -230,7 +230,7 @@ extern "C" __global__ void __launch_bounds__(64, 6) near_pairs(
     for (int k = threadIdx.x; k < around * around; k += blockDim.x) {
         double x, y;
         if (places.near(view, j, i, low + k / around, left + k % around, x, y)) {
-            by_edges(falls, half_means, view, rule, x, y, found + 4 * k);
+            by_edges(half_structures, half_means, view, rule, x, y, found + 4 * k);
         }
     }
 }

@@ -24,7 +24,7 @@ struct LayerPair {
 // Sums and places of a walk
 /// Integrals along an edge: of S, rad^2 m, of u S, u from its start, rad^2 m^2, and of M, rad^2 m.
 struct Edge {
-    double fall, moment, half_mean;
+    double half_structure, moment, half_mean;
 };
 
 /// What a thread needs for its walks along an edge: its panels, by their number modulo WALKERS,
@@ -38,7 +38,7 @@ struct Walk {
 // Walk the panels of an edge
 /// Adds a node of the walker's panels of the part lo <= |u| <= hi of an edge; u = sign |u|.
 __device__ void walk(
-    Edge *sum, Walk *walk, const LayerPair &view, const double *falls, const double *half_means,
+    Edge *sum, Walk *walk, const LayerPair &view, const double *half_structures, const double *half_means,
     double lo, double hi, double sign
 ) {
     const unsigned whole = 1u << 30;
@@ -57,10 +57,10 @@ __device__ void walk(
             // Add a node of the panel
             const double u = sign * (from + 0.5 * length * (1.0 + walk->node));
             const double weight = 0.5 * length * walk->weight;
-            const double t = square + u * u, fall = weight * fall_of(falls, view.phase, t);
-            sum->fall += fall;
-            sum->moment += (u - walk->start) * fall;
-            sum->half_mean += weight * fall_of(half_means, view.phase, t);
+            const double t = square + u * u, half_structure = weight * half_structure_of(half_structures, view.phase, t);
+            sum->half_structure += half_structure;
+            sum->moment += (u - walk->start) * half_structure;
+            sum->half_mean += weight * half_structure_of(half_means, view.phase, t);
         }
         place += size;
         size = place & (~place + 1u);
@@ -73,7 +73,7 @@ constexpr int NODES = 10, SLOTS = 12, PARTS = SLOTS * WALKERS, EDGES_OF_BLOCK = 
 /// Integrals (layer pairs, EDGES, 3) along the edges around the near lags; blocks along x for
 /// edges, along y for layer pairs.
 extern "C" __global__ void integrate_edges(
-    const LayerPair *views, const double *falls, const double *half_means, const double *rule,
+    const LayerPair *views, const double *half_structures, const double *half_means, const double *rule,
     double *edges
 ) {
     __shared__ double parts[3][PARTS][EDGES_OF_BLOCK];
@@ -97,11 +97,11 @@ extern "C" __global__ void integrate_edges(
     const int node = part % SLOTS;
     if (exists && node < NODES) {
         Walk mine = {across, start, rule[node], rule[NODES + node], part / SLOTS, 0};
-        if (end > 0.0) walk(&sum, &mine, view, falls, half_means, fmax(start, 0.0), end, 1.0);
-        if (start < 0.0) walk(&sum, &mine, view, falls, half_means, fmax(-end, 0.0), -start, -1.0);
+        if (end > 0.0) walk(&sum, &mine, view, half_structures, half_means, fmax(start, 0.0), end, 1.0);
+        if (start < 0.0) walk(&sum, &mine, view, half_structures, half_means, fmax(-end, 0.0), -start, -1.0);
     }
     // Sum the nodes of each edge
-    parts[0][part][lane] = sum.fall;
+    parts[0][part][lane] = sum.half_structure;
     parts[1][part][lane] = sum.moment;
     parts[2][part][lane] = sum.half_mean;
     __syncthreads();
@@ -132,12 +132,12 @@ struct Lattice {
 /// falls on the second.
 __device__ inline double triangle_y(const Lattice &lattice, double d, int j, int i) {
     const Edge rising = lattice.vertical(j, i), falling = lattice.vertical(j + 1, i);
-    return rising.moment + d * falling.fall - falling.moment;
+    return rising.moment + d * falling.half_structure - falling.moment;
 }
 
 __device__ inline double triangle_x(const Lattice &lattice, double d, int j, int i) {
     const Edge rising = lattice.horizontal(j, i), falling = lattice.horizontal(j, i + 1);
-    return rising.moment + d * falling.fall - falling.moment;
+    return rising.moment + d * falling.half_structure - falling.moment;
 }
 
 /// F of the cell (j, i); (x, y) is the lower left corner of the cell (1, 1).

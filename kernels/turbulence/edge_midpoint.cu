@@ -28,7 +28,7 @@ struct LayerPair {
 
 // Four points on a device
 /// S in rad² at a displacement.
-__device__ double fall(const double *tables, const LayerPair &view, double x, double y) {
+__device__ double half_structure(const double *tables, const LayerPair &view, double x, double y) {
     double slope;
     const double t = fmax(x * x + y * y, view.least);
     return look_up(tables + 8 * (size_t)view.table, view.first, view.last, t, &slope);
@@ -42,10 +42,10 @@ __device__ void add_four_points(
         const double along_x = a == 0 ? view.halves[0] : 0.0, along_y = a == 1 ? view.halves[0] : 0.0;
         for (int b = 0; b < 2; ++b) {
             const double u = b == 0 ? view.halves[1] : 0.0, v = b == 1 ? view.halves[1] : 0.0;
-            const double ahead = fall(tables, view, x + along_x + u, y + along_y + v)
-                - fall(tables, view, x + along_x - u, y + along_y - v);
-            const double behind = fall(tables, view, x - along_x - u, y - along_y - v)
-                - fall(tables, view, x - along_x + u, y - along_y + v);
+            const double ahead = half_structure(tables, view, x + along_x + u, y + along_y + v)
+                - half_structure(tables, view, x + along_x - u, y + along_y - v);
+            const double behind = half_structure(tables, view, x - along_x - u, y - along_y - v)
+                - half_structure(tables, view, x - along_x + u, y - along_y + v);
             sum[2 * a + b] += view.strength * (ahead + behind);
         }
     }

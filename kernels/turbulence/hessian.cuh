@@ -3,7 +3,7 @@
 #pragma once
 #include "device/real.cuh"
 
-// Hessian of the fall on the device
+// Hessian of the structure function on the device
 /// H_xx, H_xy, H_yy at (x, y) from p and dp/dt.
 __device__ inline void hessian(real p, real slope, real x, real y, real h[3]) {
     const real q = 2 * slope;

@@ -6,15 +6,15 @@
 
 /// S, M, p and dp/dt at n squared distances t: values[4 k ...].
 extern "C" __global__ void phase_functions(
-    const real *slopes, const double *falls, const double *half_means, const Phase *phase,
+    const real *slopes, const double *half_structures, const double *half_means, const Phase *phase,
     const double *t, double *values, int n
 ) {
     int k = blockIdx.x * blockDim.x + threadIdx.x;
     if (k >= n) return;
     real rise;
     real p = slope_over_distance(slopes, *phase, (real)t[k], &rise);
-    values[4 * k] = fall_of(falls, *phase, t[k]);
-    values[4 * k + 1] = fall_of(half_means, *phase, t[k]);
+    values[4 * k] = half_structure_of(half_structures, *phase, t[k]);
+    values[4 * k + 1] = half_structure_of(half_means, *phase, t[k]);
     values[4 * k + 2] = p;
     values[4 * k + 3] = rise;
 }

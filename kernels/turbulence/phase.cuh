@@ -14,7 +14,7 @@ constexpr double TABLE_END = 1099511627776.0;
 /// The phase of one outer scale: 1/l^2, l^(5/3), l^(-1/3) for a unit of length l; law 0 is von
 /// Karman's, 1 a power.
 struct Phase {
-    double per_square, fall, slope, law;
+    double per_square, half_structure, slope, law;
 };
 
 // Look up a universal function
@@ -39,9 +39,9 @@ __device__ inline float universal(const float *table, const Phase &phase, float 
 
 // Phase functions on the device
 /// S or M at the squared distance t in m^2, by whose table is given; rad^2.
-__device__ inline double fall_of(const double *table, const Phase &phase, double t) {
+__device__ inline double half_structure_of(const double *table, const Phase &phase, double t) {
     double rise;
-    return phase.fall * universal(table, phase, t, &rise);
+    return phase.half_structure * universal(table, phase, t, &rise);
 }
 
 /// p(t), rad^2 m^-2, and dp/dt, rad^2 m^-4.

@@ -10,13 +10,13 @@
 #define REACH 4 // samples beyond a lag on either side that the box filter uses; 0 for no filter
 #endif
 
-// Look the averaged fall up on the device
+// Look an averaged structure function up on the device
 /// A polynomial in (r - centre) / half on the segment that ends at `end`; `per_half` is 1 / half.
 template <typename T> struct Stretch {
     T end, centre, per_half, c[17];
 };
 
-/// The fall at r, or its slope, by whose segments are given.
+/// Half the structure function at r, or its slope, by whose segments are given.
 template <typename T> __device__ inline T averaged(const Stretch<T> *segments, int count, T r) {
     int low = 0, high = count - 1;
     while (low < high) {
@@ -40,10 +40,10 @@ struct Reference {
 };
 
 /// S(r), rad^2, at t = r^2 in m^2.
-__device__ inline double reference_fall(
-    const Reference &reference, const double *falls, const Stretch<double> *discs, double t
+__device__ inline double reference_half_structure(
+    const Reference &reference, const double *half_structures, const Stretch<double> *discs, double t
 ) {
-    if (reference.segments == 0.0) return fall_of(falls, reference.phase, t);
+    if (reference.segments == 0.0) return half_structure_of(half_structures, reference.phase, t);
     return averaged(discs + (int)reference.first, (int)reference.segments, sqrt(t));
 }
 
@@ -86,7 +86,7 @@ constexpr int PANEL_NODES = 10;
 
 /// A thread's share of the integral of S along a part; `rule` holds nodes, then weights.
 __device__ inline double along_part(
-    const Reference &reference, const double *falls, const Stretch<double> *discs,
+    const Reference &reference, const double *half_structures, const Stretch<double> *discs,
     const double *rule, double square, Part part, int lane
 ) {
     double sum = 0.0;
@@ -103,8 +103,8 @@ __device__ inline double along_part(
         double start = last ? 0.0 : length;
         length /= part.bends;
         double u = part.near + start + length * (bend + 0.5 + 0.5 * rule[node]);
-        double fall = reference_fall(reference, falls, discs, square + u * u);
-        sum += 0.5 * fabs(length) * rule[PANEL_NODES + node] * fall;
+        double half_structure = reference_half_structure(reference, half_structures, discs, square + u * u);
+        sum += 0.5 * fabs(length) * rule[PANEL_NODES + node] * half_structure;
     }
     return sum;
 }
@@ -113,7 +113,7 @@ __device__ inline double along_part(
 /// The integral of S from `start` to `end` along a line at the distance `across`, in the first
 /// of 32 threads.
 __device__ inline double along(
-    const Reference &reference, const double *falls, const Stretch<double> *discs,
+    const Reference &reference, const double *half_structures, const Stretch<double> *discs,
     const double *rule, double across, double start, double end, int lane
 ) {
     double square = across * across, inner = reference.kink * reference.kink - square;
@@ -122,7 +122,7 @@ __device__ inline double along(
         double to = part == 3 ? end : fmin(fmax(cut, from), end);
         if (from < to)
             sum += along_part(
-                reference, falls, discs, rule, square, cut_part(reference, square, from, to), lane
+                reference, half_structures, discs, rule, square, cut_part(reference, square, from, to), lane
             );
         from = to;
     }
@@ -197,7 +197,7 @@ __device__ inline const LayerPair &view_of(const LayerPair *views, int count, in
 /// The integral of S along piece k, rad^2 m, by a warp; a piece farther than 2.75 sides stays
 /// as it is.
 __device__ inline void integrate_piece(
-    const LayerPair *views, int count, const double *falls, const Stretch<double> *discs,
+    const LayerPair *views, int count, const double *half_structures, const Stretch<double> *discs,
     const double *rule, int oversampling, double *pieces, int k
 ) {
     const LayerPair &view = view_of<&LayerPair::corners>(views, count, k);
@@ -211,7 +211,7 @@ __device__ inline void integrate_piece(
     double distance = fabs(sqrt(across * across + middle * middle) - view.reference.kink);
     if (distance > 2.75 * view.side) return;
     int lane = threadIdx.x % 32;
-    double sum = along(view.reference, falls, discs, rule, across, start, start + step, lane);
+    double sum = along(view.reference, half_structures, discs, rule, across, start, start + step, lane);
     if (lane == 0) pieces[k] = sum;
 }
 
@@ -250,13 +250,13 @@ __device__ inline void average_middle(
 
 /// Pieces of the near lags and means of the middle lags of all layer pairs, so many of each list.
 extern "C" __global__ __launch_bounds__(128, 5) void wavefront_close(
-    const LayerPair *views, int count, const double *falls, const Stretch<double> *fall_discs,
+    const LayerPair *views, int count, const double *half_structures, const Stretch<double> *half_structure_discs,
     const double *rule, int oversampling, double *pieces, int all_pieces, const real *slopes,
     const Stretch<real> *discs, const Rules *rules, real *means, int all_means
 ) {
     int with_pieces = (all_pieces + 3) / 4, k = blockIdx.x * 4 + threadIdx.x / 32;
     if (k < all_pieces)
-        integrate_piece(views, count, falls, fall_discs, rule, oversampling, pieces, k);
+        integrate_piece(views, count, half_structures, half_structure_discs, rule, oversampling, pieces, k);
     k = ((int)blockIdx.x - with_pieces) * 128 + threadIdx.x;
     if (k >= 0 && k < all_means) average_middle(views, count, slopes, discs, rules, means, k);
 }

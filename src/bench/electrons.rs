@@ -1,7 +1,7 @@
 // Tangled from book/src/bench-electrons.md: edit there, or here and run cargo tangle stitch.
 //! Run times of scans, beside those of transforms alone.
 
-// What timing scans stands on
+// Imports of timing scans
 use crate::device::gpu::Gpu;
 use crate::device::{Engine, processor_name, threads};
 use crate::electrons::prism::transform_along;
@@ -229,7 +229,7 @@ fn least(
     Ok(least)
 }
 
-// Time what stands beside a scan
+// Time intermediate results of a scan
 /// Waves of so many samples along either side, and through how many slices they go.
 #[derive(Debug, Clone, Copy)]
 struct WaveCost {

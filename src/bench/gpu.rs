@@ -1,7 +1,7 @@
 // Tangled from book/src/bench-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Run times on a graphics processor, beside the original's.
 
-// What benches of devices stand on
+// Imports of benches of devices
 use crate::bench::{ARRAYS, SYSTEMS, one_star};
 use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
@@ -377,7 +377,7 @@ impl Sheet {
         text + &self.remarks()
     }
 
-    // Say what is beside the times
+    // Describe the machine of the times
     /// Error, memory and iterations in words.
     fn remarks(&self) -> String {
         let [error, error_single] = self.error;

@@ -1,7 +1,7 @@
 // Tangled from book/src/benchmarks.md: edit there, or here and run cargo tangle stitch.
 //! Run times of images, stage by stage, by two structure functions.
 
-// What timing images stands on
+// Imports of timing images
 use super::reconstruct::time_median;
 use crate::device::engine::Engine;
 use crate::error::{Error, count};

@@ -9,7 +9,7 @@ pub mod image;
 mod kernel_builds;
 pub mod reconstruct;
 
-// What benches stand on
+// Imports of benches
 use crate::device::engine::Engine;
 use crate::device::{available_memory, processor_name, threads};
 use crate::error::{Error, in_bytes};

@@ -1,7 +1,7 @@
 // Tangled from book/src/benchmarks.md: edit there, or here and run cargo tangle stitch.
 //! Run times of reconstructors, stage by stage.
 
-// What timing a reconstructor stands on
+// Imports of timing a reconstructor
 use crate::device::{engine::Engine, lock};
 use crate::error::{Error, count};
 use crate::model::system::System;

@@ -1,7 +1,7 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
 //! The command `bench`: run times, measured here.
 
-// What the command bench stands on
+// Imports of the command bench
 use super::examples::{self, examples};
 use super::progress::{Terminal, with_speed};
 use super::ranks::RankArgs;

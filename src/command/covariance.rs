@@ -1,7 +1,7 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
 //! The command `covariance`: from a system file to a file of covariances.
 
-// What the command covariance stands on
+// Imports of the command covariance
 use super::examples::{self, examples};
 use super::planned_run::PlannedRun;
 use super::progress::{Terminal, with_speed};

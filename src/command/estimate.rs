@@ -1,7 +1,7 @@
 // Tangled from book/src/estimate-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `estimate`: from a file of slopes to a file of wavefronts.
 
-// What the command estimate stands on
+// Imports of the command estimate
 use super::examples::{self, words_and_examples};
 use super::planned_run::{PlannedRun, suited};
 use super::progress::{Terminal, with_speed};

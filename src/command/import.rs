@@ -1,7 +1,7 @@
 // Tangled from book/src/import-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `import`: from a parameter file of TIPTOP, or from telemetry, to a system file.
 
-// What the command import stands on
+// Imports of the command import
 use super::examples::{self, examples};
 use super::summary::{Outcome, align, count, file_json, file_lines};
 use super::telemetry::import_telemetry;

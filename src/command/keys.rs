@@ -1,7 +1,7 @@
 // Tangled from book/src/keys-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `keys`: all keys of the files that commands read.
 
-// What the command keys stands on
+// Imports of the command keys
 use super::examples::{self, examples};
 use crate::electrons::SAMPLE_KEYS;
 use crate::error::{Error, Invalid};

@@ -1,7 +1,7 @@
 // Tangled from book/src/learn-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `learn`: from a file of slopes to a system file.
 
-// What the command learn stands on
+// Imports of the command learn
 use super::examples::{self, words_and_examples};
 use super::planned_run::PlannedRun;
 use super::progress::{Terminal, with_speed};

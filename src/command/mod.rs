@@ -27,7 +27,7 @@ mod telemetry;
 mod templates;
 mod with_system;
 
-// What the commands stand on
+// Imports of the commands
 use self::bench::BenchCommand;
 use self::covariance::CovarianceArgs;
 use self::estimate::EstimateArgs;
@@ -64,7 +64,7 @@ struct Cli {
 enum Command {
     /// Compute the covariances of a system: of its slopes, and with targets and a grid those of the wavefront.
     Covariance(CovarianceArgs),
-    // Commands besides the covariance
+    // Further commands of the program
     /// Estimate the wavefronts of a system's targets from measured slopes.
     Estimate(EstimateArgs),
     /// Compute the reconstructor of a system's targets, and the error that it leaves.

@@ -1,7 +1,7 @@
 // Tangled from book/src/prismatic-options.md: edit there, or here and run cargo tangle stitch.
 //! Command lines of Prismatic as sample files.
 
-// What lines of Prismatic stand on
+// Imports of lines of Prismatic
 use crate::device::Device;
 use crate::electrons::detector::rings;
 use crate::electrons::sample_file::Algorithm;

@@ -1,7 +1,7 @@
 // Tangled from book/src/psf-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `psf`: from a system file to the images of its targets, and their budgets of errors.
 
-// What the command psf stands on
+// Imports of the command psf
 use super::examples::{self, examples};
 use super::planned_run::PlannedRun;
 use super::progress::{Terminal, with_speed};
@@ -303,7 +303,7 @@ impl PsfReport<'_> {
 
 // Report fields and targets in lines
 impl PsfReport<'_> {
-    // Files written beside images
+    // Files written with images
     /// Files that are written beside the images.
     fn further_files(&self) -> [(&'static str, Option<&Path>); 3] {
         let Self { args, .. } = self;

@@ -1,7 +1,7 @@
 // Tangled from book/src/reconstruct-command.md: edit there, or here and run cargo tangle stitch.
 //! Arguments of commands that several processes run together.
 
-// What arguments of ranks stand on
+// Imports of arguments of ranks
 use crate::device::cuda::probe::probe;
 use crate::device::{Device, Engine, RankInfo};
 use crate::error::Error;

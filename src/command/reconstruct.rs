@@ -1,7 +1,7 @@
 // Tangled from book/src/reconstruct-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `reconstruct`: from a system file to reconstructors and the errors that they leave.
 
-// What the command reconstruct stands on
+// Imports of the command reconstruct
 use super::examples::{self, words_and_examples};
 use super::planned_run::{PlannedRun, suited};
 use super::progress::{Terminal, with_speed};

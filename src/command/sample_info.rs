@@ -1,7 +1,7 @@
 // Tangled from book/src/keys-command.md: edit there, or here and run cargo tangle stitch.
 //! What the command `info` reports of a sample file.
 
-// What a report of a sample file stands on
+// Imports of a report of a sample file
 use super::stem::sample_report::{add_summary, summary_lines};
 use super::summary::count;
 use crate::device::{Device, Engine};

@@ -1,7 +1,7 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
 //! The command `simulate`: from a system file to files of slopes and of true wavefronts.
 
-// What the command simulate stands on
+// Imports of the command simulate
 use super::examples::{self, words_and_examples};
 use super::planned_run::PlannedRun;
 use super::progress::{Terminal, with_speed};
@@ -60,7 +60,7 @@ pub fn simulate(
     let outputs = [args.output.as_deref().map(|path| ("output", path)), wavefront];
     let mut outputs: Vec<_> = outputs.into_iter().flatten().collect();
     for &output in &outputs {
-        Format::of(output, &Format::ALL, None)?;
+        Format::of(output, &Format::OF_ARRAY, None)?;
     }
     outputs.retain(|_| !args.report.plan);
     check_files(&[("system file", &args.system)], &outputs)?;

@@ -3,7 +3,7 @@
 mod plane_wave;
 pub(super) mod sample_report;
 
-// What the command stem stands on
+// Imports of the command stem
 use self::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
 use super::examples::{self, examples};
 use super::planned_run::PlannedRun;

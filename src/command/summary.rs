@@ -1,7 +1,7 @@
 // Tangled from book/src/summaries.md: edit there, or here and run cargo tangle stitch.
 //! What the commands say: aligned lines for a person, JSON for a program.
 
-// What summaries stand on
+// Imports of summaries
 use crate::device::cuda::probe::{CudaDriver, CudaProbe, NoCuda};
 use crate::device::{self, Device};
 pub(super) use crate::error::count;

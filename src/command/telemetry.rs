@@ -1,7 +1,7 @@
 // Tangled from book/src/telemetry-command.md: edit there, or here and run cargo tangle stitch.
 //! Telemetry in commands: what `reconstruct` and `simulate` write, and what `import` reads.
 
-// What telemetry in commands stands on
+// Imports of telemetry in commands
 use super::summary::{Outcome, align, count, file_json, file_line};
 use crate::correction::{Correction, CorrectionMode, CorrectionOptions};
 use crate::device::Engine;

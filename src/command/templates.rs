@@ -1,7 +1,7 @@
 // Tangled from book/src/keys-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `new`: commented files to start from.
 
-// What the command new stands on
+// Imports of the command new
 use super::examples::{self, examples};
 use super::summary::{align, file_line};
 use crate::error::{Error, Invalid};

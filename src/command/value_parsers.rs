@@ -1,7 +1,7 @@
 // Tangled from book/src/estimate-command.md: edit there, or here and run cargo tangle stitch.
 //! Choices of the library that are named on the command line.
 
-// What choices by name stand on
+// Imports of choices by name
 use super::planned_run::suited;
 use super::watch::complain;
 use crate::device::{Device, Engine};

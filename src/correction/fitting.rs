@@ -1,7 +1,7 @@
 // Tangled from book/src/fitting.md: edit there, or here and run cargo tangle stitch.
 //! The fitting error: turbulence that is finer than the actuators of a mirror.
 
-// What fitting stands on
+// Imports of fitting
 use crate::correction::correctable_band::{Band, mirrored};
 use crate::error::{Invalid, length};
 use crate::model::atmosphere::Atmosphere;

@@ -1,7 +1,7 @@
 // Tangled from book/src/aliasing.md: edit there, or here and run cargo tangle stitch.
 //! Covariances of slopes of the turbulence that a mirror can follow.
 
-// What low turbulence stands on
+// Imports of in-band covariances
 use crate::correction::correctable_band::Band;
 use crate::correction::fitting::square_metres;
 use crate::device::refuse_beyond_memory;

@@ -1,7 +1,7 @@
 // Tangled from book/src/mirrors.md: edit there, or here and run cargo tangle stitch.
 //! A deformable mirror: where its actuators are, what they do to a wavefront, and what a sensor sees of it.
 
-// What mirrors stand on
+// Imports of mirrors
 use crate::correction::influence::Influence;
 #[cfg(feature = "files")]
 use crate::error::{BadLine, Error};

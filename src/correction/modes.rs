@@ -1,7 +1,7 @@
 // Tangled from book/src/correction-modes.md: edit there, or here and run cargo tangle stitch.
 //! Which mirrors correct which targets, and what each target finds.
 
-// What modes of correction stand on
+// Imports of modes of correction
 use crate::correction::mirror::Mirror;
 use crate::correction::projector::Projector;
 use crate::device::Engine;

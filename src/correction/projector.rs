@@ -3,7 +3,7 @@
 
 mod gpu;
 
-// What projectors stand on
+// Imports of projectors
 use crate::correction::mirror::Mirror;
 use crate::device::Engine;
 use crate::error::{Error, accept};

@@ -1,7 +1,7 @@
 // Tangled from book/src/bandwidth.md: edit there, or here and run cargo tangle stitch.
 //! The temporal error of a mirror: what the wind changes while light is measured and strokes are held.
 
-// What bandwidth stands on
+// Imports of bandwidth
 use crate::correction::correctable_band::Band;
 use crate::correction::fitting::square_metres;
 #[cfg(feature = "files")]

@@ -1,7 +1,7 @@
 // Tangled from book/src/many-targets.md: edit there, or here and run cargo tangle stitch.
 //! What mirrors that targets share leave towards each of them, one after the other.
 
-// What shared mirrors stand on
+// Imports of shared mirrors
 use crate::correction::in_band_covariance::{LowTurbulence, low_bytes_of_each};
 use crate::correction::modes::{Correction, CorrectionMode};
 use crate::correction::projector::Projector;
@@ -77,7 +77,7 @@ impl Correction {
     ///
     /// # Errors
     /// `Invalid` where the plan is that of another system or inverts by iterations, or there are no targets to have mirrors; `Memory` where something does not fit; as for
-    /// [`ReconstructorPlan::run`] and [`low_covariances`](crate::correction::low_covariances).
+    /// [`ReconstructorPlan`](crate::tomography::ReconstructorPlan) and [`low_covariances`](crate::correction::low_covariances).
     ///
     /// ```
     /// use lenslet::correction::{Correction, CorrectionMode, CorrectionOptions, SharedOptions};

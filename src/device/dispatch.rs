@@ -1,7 +1,7 @@
 // Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
 //! A queue of pieces, the workers that compute them, and a sink for their results.
 
-// What the dispatcher stands on
+// Imports of the dispatcher
 use super::memory::{available_memory, free_address_space};
 use crate::error::Error;
 use crate::watch::{Watch, check, unwatched};

@@ -4,7 +4,7 @@
 pub(crate) mod kernels;
 pub(crate) mod rank;
 
-// What the seam stands on
+// Imports of the seam
 use super::backend::{
     Backend, Handle, MatrixProduct, Opened, Operation, Owned, Pages, Queue, Symmetric,
     TransformBatch, TransformKind, Triangular,

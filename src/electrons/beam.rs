@@ -1,7 +1,7 @@
 // Tangled from book/src/electron-beam.md: edit there, or here and run cargo tangle stitch.
 //! Electrons of one energy, lenses with aberrations, and the probe that they make.
 
-// What the beam stands on
+// Imports of the beam
 use super::wave_grid::WaveGrid;
 use crate::error::{Invalid, accept, finite, positive};
 use crate::numerics::real::Real;

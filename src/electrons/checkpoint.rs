@@ -1,7 +1,7 @@
 // Tangled from book/src/scan-checkpoints.md: edit there, or here and run cargo tangle stitch.
 //! Readings in files: runs that go on, and shares that are joined.
 
-// What checkpoints stand on
+// Imports of checkpoints
 use super::scan::{StemPlan, StemReadings};
 use crate::device::Engine;
 use crate::error::{Error, Invalid, accept, count};

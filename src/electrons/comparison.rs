@@ -1,7 +1,7 @@
 // Tangled from book/src/beside-readings.md: edit there, or here and run cargo tangle stitch.
 //! PRISM held against multislice at a few probes.
 
-// What comparisons stand on
+// Imports of comparisons
 use super::detector::DetectorOptions;
 use super::detector::ReadingLayout;
 use super::postprocess::suffix;
@@ -164,7 +164,7 @@ impl StemPlan {
     /// part; none where PRISM does not interpolate.
     ///
     /// # Errors
-    /// As for [running](StemPlan::run).
+    /// As for [running](crate::plan::Plan::run).
     pub fn kept_by_multislice(
         &self,
         places: &Range<usize>,

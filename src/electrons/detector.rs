@@ -2,7 +2,7 @@
 //! What detectors read of a wave.
 pub(crate) mod gpu;
 
-// What detectors stand on
+// Imports of detectors
 use super::beam::{Beam, kept_frequencies};
 use super::wave_grid::WaveGrid;
 use crate::error::{Invalid, accept, finite, positive};

@@ -1,7 +1,7 @@
 // Tangled from book/src/beside-readings.md: edit there, or here and run cargo tangle stitch.
 //! What may be kept of a scan besides its readings.
 
-// What kept things stand on
+// Imports of intermediate results
 use super::beam::kept_frequencies;
 use super::hrtem::plan::{HrtemPlan, samples};
 use super::potential::Potential;
@@ -16,7 +16,7 @@ use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, Array3, ArrayView3, Axis as NdAxis, aview1};
 use num_complex::{Complex, Complex64};
 
-// Things kept beside readings
+// Intermediate results of a scan
 /// What may be kept of a scan besides its readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intermediate {
@@ -28,7 +28,7 @@ pub enum Intermediate {
     Probe,
 }
 
-// Keep things beside readings
+// Keep intermediate results of a scan
 impl StemPlan {
     /// Adds to `signals` what is to be kept, in the precision `T`.
     ///
@@ -105,7 +105,7 @@ impl StemPlan {
         Ok(signals.insert(Variable::new("smatrix_beams", frequencies, axes)?)?)
     }
 
-    // Memory of things beside readings
+    // Memory of intermediate results
     /// Bytes that keeping something takes at most.
     pub fn bytes_beside(&self, beside: Intermediate, precision: Precision) -> u64 {
         let number = if precision == Precision::F64 { 8 } else { 4 };

@@ -2,7 +2,7 @@
 //! Waves of electrons through slices of a specimen.
 pub(crate) mod gpu;
 
-// What multislice stands on
+// Imports of multislice
 use super::beam::{Beam, kept_frequencies};
 use super::wave_grid::WaveGrid;
 use crate::device::{Workers, dispatch, gather, threads};

@@ -1,7 +1,7 @@
 // Tangled from book/src/scan-images.md: edit there, or here and run cargo tangle stitch.
 //! What is done to the readings of a whole scan: the size of the source, and electrons one by one.
 
-// What finished readings stand on
+// Imports of postprocessed readings
 use super::detector::ReadingLayout;
 use super::scan::{StemPlan, StemReadings};
 #[cfg(doc)]

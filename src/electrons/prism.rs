@@ -2,7 +2,7 @@
 //! PRISM: plane waves through the specimen once, probes as their sums.
 pub(crate) mod gpu;
 
-// What the beams of a probe stand on
+// Imports of the beams of a probe
 use super::beam::{Beam, Probe, ProbeWave, kept_frequencies};
 use super::wave_grid::WaveGrid;
 use crate::device::{Workers, dispatch, threads};

@@ -1,7 +1,7 @@
 // Tangled from book/src/sample-file.md: edit there, or here and run cargo tangle stitch.
 //! The file that describes a simulation of electrons.
 
-// What the sample file stands on
+// Imports of the sample file
 use crate::device::refuse_beyond_memory;
 use crate::electrons::beam::Beam;
 use crate::electrons::hrtem::optics::ImageSamples;
@@ -1173,7 +1173,7 @@ precision = "f32"
         ]);
     }
 
-    // Bad tables beside the sample are refused
+    // Bad tables next to the sample are rejected
     #[test]
     fn bad_tables_are_refused_by_line() {
         refused(&[

@@ -2,7 +2,7 @@
 //! Scans: where probes stand, in which order they are followed, and their readings.
 mod gpu;
 
-// What scans stand on
+// Imports of scans
 use super::beam::{Probe, ProbeWave};
 use super::detector::{DetectorOptions, Detectors};
 use super::multislice::{Multislice, Transmission, seconds_of_a_pass};

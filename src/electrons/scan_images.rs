@@ -1,7 +1,7 @@
 // Tangled from book/src/scan-images.md: edit there, or here and run cargo tangle stitch.
 //! What is made of the readings of a scan: integrals of deflections, sizes of sources, counts.
 
-// What images of scans stand on
+// Imports of images of scans
 use super::prism::transform_along;
 use crate::error::{Invalid, accept, finite, not_negative, positive};
 use crate::numerics::real::Real;

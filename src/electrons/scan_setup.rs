@@ -1,7 +1,7 @@
 // Tangled from book/src/posed-scans.md: edit there, or here and run cargo tangle stitch.
 //! From a sample file to the plan of a scan, and from its readings to signals.
 
-// What posed scans stand on
+// Imports of the scan setup
 use super::beam::{Aberration, Aberrations, Beam, Probe};
 use super::detector::{Annulus, DetectorOptions, PatternOptions, Segmented};
 use super::postprocess::Finishing;
@@ -98,7 +98,7 @@ impl SampleFile {
         Ok((plan, summary))
     }
 
-    // What any run stands on
+    // Imports of any run
     /// The specimen, its grid and its slices, and the planes behind which waves are read.
     pub(super) fn ground(&self) -> Result<Ground, Error> {
         let prepared = self.prepared_specimen()?;

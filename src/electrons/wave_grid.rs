@@ -1,7 +1,7 @@
 // Tangled from book/src/wave-grid.md: edit there, or here and run cargo tangle stitch.
 //! The rectangle on which waves are sampled.
 
-// What a wave's grid stands on
+// Imports of a wave's grid
 use crate::error::{Invalid, accept, positive};
 
 // A grid for waves

@@ -3,7 +3,7 @@
 
 pub(crate) mod gpu;
 
-// What operators in blocks of covariances stand on
+// Imports of operators in blocks of covariances
 use crate::error::{Error, Invalid};
 use crate::estimation::circulant::{Circulant, Group};
 use crate::linear::blocks::{Blocks, Border, OperatorBlock, Strip};

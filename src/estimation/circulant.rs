@@ -5,7 +5,7 @@
 pub(crate) mod between_transforms;
 pub(crate) mod gpu;
 
-// What the preconditioner stands on
+// Imports of the preconditioner
 use crate::error::{Error, Invalid, accept, not_negative};
 use crate::linear::operator::{Operator, gather, scatter, vectors};
 use crate::linear::toeplitz::{Block, BlockToeplitz, Parts};
@@ -384,7 +384,7 @@ fn rotate(matrix: &mut [Complex64], vectors: &mut [Complex64], size: usize, p: u
 #[cfg(test)]
 mod tests {
     use super::*;
-    // What tests of the preconditioner stand on
+    // Imports of tests of the preconditioner
     use crate::linear::matrix::Dense;
     use crate::linear::operator::battery;
     use crate::linear::solver::{Solver, Stop};

@@ -5,7 +5,7 @@
 pub(crate) mod factorised;
 pub(crate) mod gpu;
 
-// What the estimate stands on
+// Imports of the estimate
 use crate::data::DataSet;
 use crate::device::engine::Engine;
 use crate::error::{Error, Invalid, accept, count};

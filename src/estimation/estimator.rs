@@ -3,7 +3,7 @@
 
 mod gpu;
 
-// What the planned estimate stands on
+// Imports of the planned estimate
 use self::gpu::{estimators, on_devices, without_factors};
 use crate::device::{CostKind, Speed, engine::Engine};
 use crate::error::{Error, Invalid, count};

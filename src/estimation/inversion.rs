@@ -1,7 +1,7 @@
 // Tangled from book/src/estimate.md: edit there, or here and run cargo tangle stitch.
 //! How systems with the covariance of measurements are solved: by a factor of the matrix, or by iterations.
 
-// What the choice stands on
+// Imports of the choice
 use crate::device::{CostKind, Speed, threads};
 #[cfg(feature = "factorise")]
 use crate::error::Error;

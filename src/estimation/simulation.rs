@@ -1,7 +1,7 @@
 // Tangled from book/src/simulation.md: edit there, or here and run cargo tangle stitch.
 //! Simulated turbulence: what the sensors of a system measure, and the wavefronts of its targets.
 
-// What the simulation stands on
+// Imports of the simulation
 use crate::data::DataSet;
 use crate::device::engine::Engine;
 use crate::device::{CostKind, Workers, gather, threads};

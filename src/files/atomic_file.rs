@@ -20,7 +20,7 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    // Start an atomic file beside its target
+    // Start an atomic file next to its target
     /// Creates a temporary file in the folder of the file `name`, whose place it takes when it is published.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 // Tangled from book/src/emd-files.md: edit there, or here and run cargo tangle stitch.
 //! Data sets in HDF5, in the trees of Prismatic and of EMD 1.0, which py4DSTEM reads.
 
-// What files like Prismatic's stand on
+// Imports of files like Prismatic's
 use super::hdf5::{Address, Hdf5, Link};
 use super::signals::{Instrument, known_as};
 use crate::data::{AttributeValue, Coordinate, DataSet, TypedArray, Variable};

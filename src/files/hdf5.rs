@@ -1,7 +1,7 @@
 // Tangled from book/src/hdf5.md: edit there, or here and run cargo tangle stitch.
 //! The format HDF5, as far as a file needs it that is written once and whole.
 
-// What files in HDF5 stand on
+// Imports of files in HDF5
 use crate::data::{AttributeValue, TypedArray};
 use std::io::{self, Seek, SeekFrom, Write};
 

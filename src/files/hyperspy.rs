@@ -1,7 +1,7 @@
 // Tangled from book/src/zarr.md: edit there, or here and run cargo tangle stitch.
 //! The formats of HyperSpy: one tree of groups, in HDF5 or in Zarr.
 
-// What HyperSpy's formats stand on
+// Imports of HyperSpy's formats
 use super::hdf5::{Address, Hdf5, Link};
 use super::signals::Instrument;
 use super::zarr::{CHUNK, Members, Store, joined};

@@ -1,7 +1,7 @@
 // Tangled from book/src/mrc.md: edit there, or here and run cargo tangle stitch.
 //! The format MRC: images in a stack behind a header of 1024 bytes.
 
-// What files in MRC stand on
+// Imports of files in MRC
 use crate::data::{Coordinate, TypedArray, Variable};
 use crate::error::{Invalid, accept};
 use std::io::{self, Write};

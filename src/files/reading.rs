@@ -9,7 +9,9 @@ use ndarray::{Array2, ArrayD, Axis, Dimension, IxDyn, ShapeBuilder};
 use ndarray_npy::npy::header::{Header, Layout, ReadHeaderError};
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
 use std::{fmt::Display, fs::File, path::Path};
-use zip::{ZipArchive, result::ZipError};
+use zip::read::ZipFile;
+use zip::result::{ZipError, ZipResult};
+use zip::{CompressionMethod, ZipArchive};
 
 // Read one array from a file
 /// Reads an array of finite numbers with one of two numbers of axes: from `.npy`, `.npz` or FITS.
@@ -335,8 +337,7 @@ fn read_archive(mut file: BufReader<File>, wanted: &Wanted) -> Result<ArrayD<f64
             known.ok_or_else(|| wanted.refuse_choice("arrays", &names, &names[..1]))?
         }
     };
-    let member = archive.by_name(&format!("{chosen}.npy"));
-    let mut member = member.map_err(|error| refuse(zip_refusal(error)))?;
+    let mut member = readable(archive.by_name(&format!("{chosen}.npy"))).map_err(refuse)?;
     wanted.take(&find_npy(&mut member, wanted.path)?, &mut member)
 }
 
@@ -345,9 +346,20 @@ pub(super) fn zip_refusal(error: ZipError) -> io::Error {
     match error {
         ZipError::Io(error) => error,
         ZipError::UnsupportedArchive(_) | ZipError::CompressionMethodNotSupported(_) => {
-            io::Error::other("it is compressed in another way than NumPy does it")
+            io::Error::other(OTHER_COMPRESSION)
         }
         other => io::Error::new(ErrorKind::InvalidData, other),
+    }
+}
+
+const OTHER_COMPRESSION: &str = "it is compressed in another way than NumPy does it";
+
+/// A member of an archive, unless it is compressed by a method that the reader would reject only at the first byte.
+pub(super) fn readable<R: Read>(member: ZipResult<ZipFile<'_, R>>) -> io::Result<ZipFile<'_, R>> {
+    let member = member.map_err(zip_refusal)?;
+    match member.compression() {
+        CompressionMethod::Stored | CompressionMethod::Deflated => Ok(member),
+        _ => Err(io::Error::other(OTHER_COMPRESSION)),
     }
 }
 
@@ -400,8 +412,7 @@ pub(crate) fn list_arrays(path: &Path) -> Result<Vec<ListedArray>, Error> {
             let mut archive = ZipArchive::new(file).map_err(|error| refuse(zip_refusal(error)))?;
             let mut all = Vec::new();
             for k in 0..archive.len() {
-                let member = archive.by_index(k).map_err(|error| refuse(zip_refusal(error)));
-                let mut member = member?;
+                let mut member = readable(archive.by_index(k)).map_err(refuse)?;
                 let name = member.name().map_err(|error| refuse(zip_refusal(error)))?.to_string();
                 if name.ends_with(".npy") {
                     all.push(listed(&name, find_npy(&mut member, path)?));

@@ -1,7 +1,7 @@
 // Tangled from book/src/signal-files.md: edit there, or here and run cargo tangle stitch.
 //! Data sets in a file, or a folder, of any format.
 
-// What files of signals stand on
+// Imports of files of signals
 use super::Format;
 use super::atomic_file::{AtomicFile, AtomicFolder};
 use super::zarr::{self, Folder};

@@ -1,7 +1,7 @@
 // Tangled from book/src/signals.md: edit there, or here and run cargo tangle stitch.
 //! Variables with coordinates, as electron microscopists exchange them.
 
-// What signals stand on
+// Imports of signals
 
 use crate::data::coordinate::identifier;
 use crate::data::variable::check_dimensions;

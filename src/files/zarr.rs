@@ -1,7 +1,7 @@
 // Tangled from book/src/zarr.md: edit there, or here and run cargo tangle stitch.
 //! The format Zarr, in a folder or an archive, with signals as xarray opens them.
 
-// What files in Zarr stand on
+// Imports of files in Zarr
 use super::npz::{ErrorLatch, zip_error};
 use crate::data::{AttributeValue, Coordinate, DataSet, Element, TypedArray, Variable};
 use ndarray::{Array1, CowArray};

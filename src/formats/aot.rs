@@ -1,7 +1,7 @@
 // Tangled from book/src/telemetry-files.md: edit there, or here and run cargo tangle stitch.
 //! Telemetry of adaptive optics in the format AOT 2.0: tables whose rows point at each other and at images.
 
-// What telemetry files stand on
+// Imports of telemetry files
 // Modules of telemetry
 pub(crate) mod system;
 #[cfg(feature = "factorise")]

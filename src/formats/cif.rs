@@ -1,7 +1,7 @@
 // Tangled from book/src/cif.md: edit there, or here and run cargo tangle stitch.
 //! Crystals in CIF files.
 
-// What the reader of CIF stands on
+// Imports of the reader of CIF
 use crate::error::BadLine;
 use crate::files::spanned_toml::one_line;
 use crate::formats::crystal_files::{CrystalText, Listed};
@@ -1022,7 +1022,7 @@ mod tests {
         assert_eq!(noted(&lone).0.atoms().len(), 16);
     }
 
-    // Names beside listed operations
+    // Names next to listed operations
     #[test]
     fn names_beside_operations_are_compared() {
         // RUTILE lists half of its group's operations, which are another group

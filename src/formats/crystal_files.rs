@@ -1,7 +1,7 @@
 // Tangled from book/src/crystal-files.md: edit there, or here and run cargo tangle stitch.
 //! Crystals in XYZ files, and what their readers share.
 
-// What readers of crystals stand on
+// Imports of readers of crystals
 use crate::error::{BadLine, Error, Invalid, count as counted};
 use crate::files::spanned_toml::{one_line, read_text};
 use crate::specimen::atoms::{Atom, Element};
@@ -246,7 +246,7 @@ impl CrystalText<'_> {
     }
 }
 
-// How far an atom may be beside its cell
+// Largest distance of an atom from its cell
 /// How far an atom may be beside its cell \[Å\].
 const BESIDE: f64 = 0.5;
 

@@ -1,7 +1,7 @@
 // Tangled from book/src/scopesim-files.md: edit there, or here and run cargo tangle stitch.
 //! Images over a field, in files that ScopeSim reads.
 
-// What images over a field stand on
+// Imports of images over a field
 use crate::data::{DataSet, Variable};
 use crate::error::{Error, Invalid, accept};
 use crate::model::source::Source;

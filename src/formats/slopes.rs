@@ -1,7 +1,7 @@
 // Tangled from book/src/slope-files.md: edit there, or here and run cargo tangle stitch.
 //! Slopes from files of other programs: their shape, their unit and their order.
 
-// What slopes in files stand on
+// Imports of slopes in files
 use crate::error::{Error, Invalid, accept, count};
 use crate::files::reading::{ListedArray, Unit, list_arrays, read_array, split_choice};
 use crate::formats::aot::is_telemetry;

@@ -1,7 +1,7 @@
 // Tangled from book/src/tiptop-files.md: edit there, or here and run cargo tangle stitch.
 //! Systems of TIPTOP's parameter files as system files.
 
-// What systems of TIPTOP stand on
+// Imports of systems of TIPTOP
 pub(crate) mod parameter_file;
 
 use crate::error::{BadLine, Error, accept, length, not_negative, positive};

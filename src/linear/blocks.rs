@@ -3,7 +3,7 @@
 
 pub(crate) mod gpu;
 
-// What operators in blocks stand on
+// Imports of operators in blocks
 use crate::error::{Invalid, accept};
 use crate::linear::matrix::{Dense, dot};
 use crate::linear::operator::{Operator, count, gather, places_of, shape, starts, vectors};

@@ -3,7 +3,7 @@
 
 pub(crate) mod gpu;
 
-// What the elimination stands on
+// Imports of the elimination
 use crate::error::{Error, accept};
 use crate::linear::blocks::Strip;
 use crate::linear::matrix::Dense;

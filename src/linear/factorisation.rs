@@ -3,7 +3,7 @@
 
 pub(crate) mod gpu;
 
-// What factorisations stand on
+// Imports of factorisations
 use crate::error::{Error, Invalid, accept};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{LltError, cholesky_in_place, cholesky_in_place_scratch};

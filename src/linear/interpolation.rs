@@ -4,7 +4,7 @@
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 pub(crate) mod gpu;
 
-// What the interpolation stands on
+// Imports of the interpolation
 use crate::error::Invalid;
 use crate::linear::operator::Operator;
 use crate::numerics::real::Real;

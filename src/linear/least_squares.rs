@@ -1,7 +1,7 @@
 // Tangled from book/src/least-squares.md: edit there, or here and run cargo tangle stitch.
 //! Nonlinear least squares by damped steps, within bounds.
 
-// What least squares stand on
+// Imports of least squares
 use crate::error::Error;
 use crate::linear::factorisation::Eigen;
 use crate::watch::{Watch, check};

@@ -3,7 +3,7 @@
 
 pub(crate) mod gpu;
 
-// What Toeplitz products stand on
+// Imports of Toeplitz products
 use crate::error::{Error, Invalid};
 use crate::linear::operator::{Operator, vectors};
 use crate::numerics::fft::even_fast_length;

@@ -4,7 +4,7 @@
 mod builder;
 pub use builder::SystemFileBuilder;
 
-// What reading a system stands on
+// Imports of reading a system
 use crate::{
     error::{BadLine, Error, Invalid, accept, length_or_infinity, positive},
     files::spanned_toml::{Document, Table, read_text},

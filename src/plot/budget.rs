@@ -1,7 +1,7 @@
 // Tangled from book/src/budget-pictures.md: edit there, or here and run cargo tangle stitch.
 //! Pictures of what is told of images: profiles of stars, and budgets of errors.
 
-// What pictures of budgets stand on
+// Imports of pictures of budgets
 use crate::error::{Error, Invalid, accept};
 use crate::plot::{
     Area, CURVE_COLOURS, Drawn, Figure, LETTERS, Picture, PictureFormat, PlotAxis, Scale, TYPEFACE,

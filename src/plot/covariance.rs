@@ -1,7 +1,7 @@
 // Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
 //! Pictures of covariances: maps over the displacement with one scale of colours, and cuts through their middle.
 
-// What covariance maps stand on
+// Imports of covariance maps
 use crate::error::{Error, Invalid, count, finite};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;

@@ -1,7 +1,7 @@
 // Tangled from book/src/field-pictures.md: edit there, or here and run cargo tangle stitch.
 //! Pictures of fields: maps over directions, with guide stars.
 
-// What pictures of fields stand on
+// Imports of pictures of fields
 use crate::error::{Error, Invalid, accept, positive};
 use crate::plot::{
     Area, BAR, Drawn, LETTERS, Picture, PictureFormat, PlotAxis, SEQUENTIAL, TITLE, TYPEFACE,

@@ -1,7 +1,7 @@
 // Tangled from book/src/learned-pictures.md: edit there, or here and run cargo tangle stitch.
 //! Pictures of what was learned from slopes: the profile, and maps as measured and as fitted.
 
-// What pictures of learning stand on
+// Imports of pictures of learning
 use crate::error::Error;
 use crate::model::system::System;
 use crate::plot::{

@@ -1,7 +1,7 @@
 // Tangled from book/src/wavefront-maps.md: edit there, or here and run cargo tangle stitch.
 //! Pictures of wavefronts: maps side by side with one scale of colours.
 
-// What maps stand on
+// Imports of maps
 use crate::error::{Error, Invalid, positive};
 use crate::plot::{
     Area, BAR, Drawn, LETTERS, Picture, PictureFormat, PlotAxis, SEQUENTIAL, STATIONS, Scale,

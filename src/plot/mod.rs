@@ -27,7 +27,7 @@ pub use reconstructor::{plot_reconstructor, plot_spectrum};
 #[cfg(feature = "files")]
 pub use scans::{ScanPicture, plot_scan};
 
-// What the plots stand on
+// Imports of the plots
 use crate::error::{Error, Invalid, finite};
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::coord::{Shift, types::RangedCoordf64};

@@ -1,7 +1,7 @@
 // Tangled from book/src/noise-maps.md: edit there, or here and run cargo tangle stitch.
 //! Pictures of noise: an ellipse of one standard deviation for each lenslet, over the pupil.
 
-// What pictures of noise stand on
+// Imports of pictures of noise
 use crate::error::{Error, Invalid, accept};
 use crate::model::noise::GuideStar;
 use crate::model::system::System;

@@ -1,7 +1,7 @@
 // Tangled from book/src/star-pictures.md: edit there, or here and run cargo tangle stitch.
 //! Pictures of stars: images side by side, in the logarithm of their light.
 
-// What pictures of stars stand on
+// Imports of pictures of stars
 use crate::error::{Error, Invalid, accept};
 use crate::plot::{
     Area, BAR, Drawn, LETTERS, LIGHT, Picture, PictureFormat, PlotAxis, Scale, TITLE, TYPEFACE,

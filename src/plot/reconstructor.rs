@@ -1,7 +1,7 @@
 // Tangled from book/src/reconstructor-pictures.md: edit there, or here and run cargo tangle stitch.
 //! Pictures of reconstructors: the matrix as blocks of sensors, and the eigenvalues that it keeps and drops.
 
-// What pictures of reconstructors stand on
+// Imports of pictures of reconstructors
 use crate::error::{Error, Invalid, accept, finite};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;

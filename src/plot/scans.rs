@@ -1,7 +1,7 @@
 // Tangled from book/src/scan-pictures.md: edit there, or here and run cargo tangle stitch.
 //! Pictures of scans: the crystal, images, deflections and the mean diffraction pattern.
 
-// What pictures of scans stand on
+// Imports of pictures of scans
 use crate::data::{Coordinate, DataSet, TypedArray, Variable};
 use crate::error::{Error, accept, not_negative};
 use crate::numerics::real::Real;

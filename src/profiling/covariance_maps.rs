@@ -1,7 +1,7 @@
 // Tangled from book/src/measured-maps.md: edit there, or here and run cargo tangle stitch.
 //! Covariance of measured slopes, averaged over lenslets with the same displacement.
 
-// What measured maps stand on
+// Imports of measured maps
 use crate::device::refuse_beyond_memory;
 use crate::error::{Error, Invalid, accept};
 use crate::estimation::estimate::check_slopes;

@@ -1,7 +1,7 @@
 // Tangled from book/src/learning.md: edit there, or here and run cargo tangle stitch.
 //! Turbulence profiles, and where sensors look, learned from measured slopes.
 
-// What learning stands on
+// Imports of learning
 use crate::data::DataSet;
 use crate::device::{CostKind, Engine, Workers, gather};
 use crate::error::{Error, Invalid, accept, count};

@@ -1,7 +1,7 @@
 // Tangled from book/src/slope-checks.md: edit there, or here and run cargo tangle stitch.
 //! Plausibility of the unit and the order of slopes that a system is learned from.
 
-// What checks of slopes stand on
+// Imports of checks of slopes
 use crate::error::{Error, Invalid};
 use crate::linear::times_transpose;
 use crate::model::lenslet_array::SlopeArrangement;

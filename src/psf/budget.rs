@@ -1,7 +1,7 @@
 // Tangled from book/src/error-budget.md: edit there, or here and run cargo tangle stitch.
 //! Errors in nanometres: from structure functions, and given ones as structure functions.
 
-// What a budget stands on
+// Imports of a budget
 use crate::error::{Invalid, finite, not_negative};
 use crate::psf::optical_transfer::TelescopeTransfer;
 use crate::psf::transforms::Plane;

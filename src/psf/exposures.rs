@@ -3,7 +3,7 @@
 
 mod gpu;
 
-// What exposures stand on
+// Imports of exposures
 use crate::device::Engine;
 use crate::device::gpu::Buffer;
 use crate::error::{Error, Invalid, accept};

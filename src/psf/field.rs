@@ -1,7 +1,7 @@
 // Tangled from book/src/field-maps.md: edit there, or here and run cargo tangle stitch.
 //! A square of directions around the axis.
 
-// What a field stands on
+// Imports of a field
 #[cfg(feature = "files")]
 use crate::error::Error;
 use crate::error::{Invalid, accept, positive};

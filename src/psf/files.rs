@@ -1,7 +1,7 @@
 // Tangled from book/src/image-files.md: edit there, or here and run cargo tangle stitch.
 //! Images in files with the layout of TIPTOP's.
 
-// What files of images stand on
+// Imports of files of images
 use crate::data::{DataSet, Variable};
 use crate::error::{Error, Invalid, accept};
 use crate::model::source::Source;

@@ -1,7 +1,7 @@
 // Tangled from book/src/optical-transfer.md: edit there, or here and run cargo tangle stitch.
 //! The optical transfer function: of the telescope's pupil, and of a wavefront with a structure function.
 
-// What optical transfer stands on
+// Imports of optical transfer
 use crate::error::{Invalid, accept, finite, length, positive};
 use crate::model::lenslet_array::Pupil;
 use crate::psf::transforms::Plane;

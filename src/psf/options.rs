@@ -1,7 +1,7 @@
 // Tangled from book/src/image-options.md: edit there, or here and run cargo tangle stitch.
 //! Camera options, and images from structure functions.
 
-// What camera options stand on
+// Imports of camera options
 use crate::correction::fitting::WavefrontSpectrum;
 #[cfg(feature = "files")]
 use crate::error::finite;

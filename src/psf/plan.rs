@@ -1,7 +1,7 @@
 // Tangled from book/src/system-images.md: edit there, or here and run cargo tangle stitch.
 //! Plan of the point-spread functions of a system's targets.
 
-// What the PSF plan stands on
+// Imports of the PSF plan
 use crate::correction::in_band_covariance::{LOW, low_bytes, low_covariances, low_seconds};
 use crate::correction::loop_covariances::LOOP;
 use crate::correction::shared_mirrors::{CAUSES, SharedOptions};
@@ -1059,8 +1059,8 @@ mod tests {
             // One mirror for both is no better for either.
             assert!(of(&shared.budget, "tomography") > own);
         }
-        // The truth sensor has ripples of its own, of which there are few.
-        assert!(sums.iter().all(|sum| (0.98..1.02).contains(sum)), "{sums:?}");
+        // The whole error has what the truth sensor folds as well, a few per cent.
+        assert!(sums.iter().all(|sum| (0.965..1.0).contains(sum)), "{sums:?}");
         let mut wanted = by_cause(9, CorrectionMode::Moao);
         wanted.reconstructor.method = Inversion::Iterative;
         let refused = PsfPlan::new(&small(), wanted).unwrap_err().to_string();

@@ -4,7 +4,7 @@
 #[cfg(feature = "factorise")]
 pub(crate) mod gpu;
 
-// What point spread stands on
+// Imports of point spread
 use crate::error::{Error, Invalid, accept, positive};
 use crate::numerics::special::sinc;
 use crate::psf::optical_transfer::OpticalTransfer;

@@ -4,7 +4,7 @@
 #[cfg(feature = "factorise")]
 pub(super) mod gpu;
 
-// What structure functions stand on
+// Imports of structure functions
 #[cfg(feature = "factorise")]
 use crate::device::Engine;
 #[cfg(feature = "factorise")]

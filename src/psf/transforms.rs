@@ -1,7 +1,7 @@
 // Tangled from book/src/optical-transfer.md: edit there, or here and run cargo tangle stitch.
 //! Transforms of real maps on a plane, on all threads.
 
-// What transforms of a plane stand on
+// Imports of transforms of a plane
 use crate::numerics::fft::{FftPlans, fast_length};
 use ndarray::{Array2, ArrayView2, s};
 use num_complex::Complex;

@@ -1,7 +1,7 @@
 // Tangled from book/src/atoms.md: edit there, or here and run cargo tangle stitch.
 //! Atoms, and the cell in which they are.
 
-// What atoms stand on
+// Imports of atoms
 use crate::error::{Invalid, accept};
 
 // An element by its number

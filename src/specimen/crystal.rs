@@ -1,7 +1,7 @@
 // Tangled from book/src/crystals.md: edit there, or here and run cargo tangle stitch.
 //! Crystals: cells with any angles, turned, repeated and stretched.
 
-// What crystals stand on
+// Imports of crystals
 use crate::device::refuse_beyond_memory;
 use crate::error::{Error, Invalid, accept};
 use crate::specimen::atoms::{Atom, Element, Specimen};

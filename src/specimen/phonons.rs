@@ -1,7 +1,7 @@
 // Tangled from book/src/phonons.md: edit there, or here and run cargo tangle stitch.
 //! Frozen phonons: where trembling atoms stand when an electron passes.
 
-// What phonons stand on
+// Imports of phonons
 use crate::specimen::atoms::{Atom, Specimen};
 use std::{collections::HashMap, f64::consts::PI};
 

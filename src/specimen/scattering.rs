@@ -1,7 +1,7 @@
 // Tangled from book/src/scattering.md: edit there, or here and run cargo tangle stitch.
 //! Scattering factors of atoms for electrons, and the potentials that they stand for.
 
-// What scattering factors stand on
+// Imports of scattering factors
 use crate::error::Invalid;
 use crate::numerics::{Rule, bessel_k, erfc, gauss_legendre};
 use crate::specimen::atoms::Element;

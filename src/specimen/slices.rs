@@ -1,7 +1,7 @@
 // Tangled from book/src/slices.md: edit there, or here and run cargo tangle stitch.
 //! Slices across the beam, and the slice of each atom.
 
-// What slices stand on
+// Imports of slices
 use crate::error::{Invalid, accept, positive};
 use crate::specimen::atoms::Specimen;
 

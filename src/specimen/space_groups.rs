@@ -1,7 +1,7 @@
 // Tangled from book/src/space-groups.md: edit there, or here and run cargo tangle stitch.
 //! Operations of symmetry, and the space groups by their symbols.
 
-// What space groups stand on
+// Imports of space groups
 use crate::files::spanned_toml::edits;
 use crate::specimen::crystal::{Matrix3, determinant, dot, inverse, minus, norm, plus, times};
 

@@ -1,7 +1,7 @@
 // Tangled from book/src/zone-axis.md: edit there, or here and run cargo tangle stitch.
 //! Cells with right angles along any zone axis of a crystal.
 
-// What zone axes stand on
+// Imports of zone axes
 use crate::error::{Invalid, accept};
 use crate::specimen::atoms::Atom;
 use crate::specimen::crystal::{

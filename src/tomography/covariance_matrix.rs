@@ -1,7 +1,7 @@
 // Tangled from book/src/covariance-matrices.md: edit there, or here and run cargo tangle stitch.
 //! Covariance matrices of what guide stars measure with what truth sensors would see.
 
-// What the covariance matrices stand on
+// Imports of the covariance matrices
 use crate::device::engine::Engine;
 use crate::error::{Error, Invalid};
 use crate::model::atmosphere::{Atmosphere, Layer};

@@ -1,7 +1,7 @@
 // Tangled from book/src/tomographic-error.md: edit there, or here and run cargo tangle stitch.
 //! The error of the wavefront that an error of slopes means: a map over the pupil, and its mean.
 
-// What the wavefront error stands on
+// Imports of the wavefront error
 use crate::data::DataSet;
 use crate::device::Engine;
 use crate::error::{Error, Invalid};

@@ -1,7 +1,7 @@
 // Tangled from book/src/aliasing.md: edit there, or here and run cargo tangle stitch.
 //! The error of a reconstructor by its causes: tomography, noise and aliasing.
 
-// What the split of an error stands on
+// Imports of the error decomposition
 use crate::error::{Invalid, accept};
 use crate::linear::times_transpose;
 use crate::model::lenslet_array::SlopeOrder;

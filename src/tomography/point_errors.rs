@@ -3,7 +3,7 @@
 
 mod gpu;
 
-// What errors at points stand on
+// Imports of errors at points
 use crate::data::DataSet;
 use crate::device::{CostKind, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
@@ -33,7 +33,7 @@ use std::f64::consts::PI;
 /// What is known of a target's wavefront before anything is measured.
 struct Prior {
     /// S of Eq. [von karman functions](https://lenslet.github.io/lenslet/phase.html#eq-von-karman-functions) of all layers at displacements of whole steps, (M, M), m².
-    falls: Array2<f64>,
+    half_structures: Array2<f64>,
     /// Points across.
     points: usize,
 }
@@ -44,32 +44,35 @@ impl Prior {
             (system.atmosphere(), system.wavefront_pitch() / grid.oversampling as f64);
         let metres = (air.wavelength() / (2.0 * PI)).powi(2);
         let strength = metres * air.fried_parameter().powf(-5.0 / 3.0);
-        let mut falls = Array2::zeros((grid.points, grid.points));
+        let mut half_structures = Array2::zeros((grid.points, grid.points));
         for layer in air.layers().iter().filter(|layer| layer.fraction > 0.0) {
             let phase = VonKarman::new(layer.outer_scale);
             let step = step * target.cone_factor(layer.altitude);
-            let fall = |(j, i): (usize, usize)| {
-                phase.fall_and_half_mean(step * (i as f64).hypot(j as f64)).0
+            let half_structure = |(j, i): (usize, usize)| {
+                phase.half_structure_and_half_mean(step * (i as f64).hypot(j as f64)).0
             };
-            let layer = strength * layer.fraction * Array2::from_shape_fn(falls.dim(), fall);
-            falls += &layer;
+            let layer = strength
+                * layer.fraction
+                * Array2::from_shape_fn(half_structures.dim(), half_structure);
+            half_structures += &layer;
         }
-        Self { falls, points: grid.points }
+        Self { half_structures, points: grid.points }
     }
 
-    // Sum falls over the pupil
+    // Sum structure functions over the pupil
     /// Σ S(x − y) f(y) over all points y, for each point x.
     fn sums(&self, field: &Array1<f64>) -> Array1<f64> {
         let m = self.points;
         // S along a row of the grid, mirrored, so that each sum is over neighbours.
-        let row = |j: usize| (0..2 * m - 1).map(move |k| self.falls[[j, k.abs_diff(m - 1)]]);
+        let row =
+            |j: usize| (0..2 * m - 1).map(move |k| self.half_structures[[j, k.abs_diff(m - 1)]]);
         let rows: Vec<Vec<f64>> = (0..m).map(|j| row(j).collect()).collect();
         let field: Vec<&[f64]> = field.as_slice().unwrap_or_default().chunks(m).collect();
         let along = |x: usize| {
             let (j, i) = (x / m, x % m);
             let row = |(k, row): (usize, &&[f64])| {
-                let falls = &rows[j.abs_diff(k)][m - 1 - i..];
-                row.iter().zip(falls).map(|(f, s)| f * s).sum::<f64>()
+                let half_structures = &rows[j.abs_diff(k)][m - 1 - i..];
+                row.iter().zip(half_structures).map(|(f, s)| f * s).sum::<f64>()
             };
             field.iter().enumerate().map(row).sum()
         };
@@ -745,16 +748,18 @@ mod tests {
         }
     }
 
-    // Sums of falls are sums
+    // Sums of structure functions are sums
     #[test]
-    fn sums_of_falls_are_sums() {
+    fn sums_of_structure_functions_are_sums() {
         let system = few_points(&system(["inf", "inf"], 0.0));
         let prior = Prior::new(&system, system.wavefront_grid().unwrap(), &system.targets()[0]);
         let field: Array1<f64> = battery::random(25, 3).into();
         for (x, found) in prior.sums(&field).iter().enumerate() {
-            let fall = |y: usize| prior.falls[[(x / 5).abs_diff(y / 5), (x % 5).abs_diff(y % 5)]];
-            let sum: f64 = (0..25).map(|y| fall(y) * field[y]).sum();
-            assert!((found - sum).abs() < 1e-9 * prior.falls[[4, 4]]);
+            let half_structure = |y: usize| {
+                prior.half_structures[[(x / 5).abs_diff(y / 5), (x % 5).abs_diff(y % 5)]]
+            };
+            let sum: f64 = (0..25).map(|y| half_structure(y) * field[y]).sum();
+            assert!((found - sum).abs() < 1e-9 * prior.half_structures[[4, 4]]);
         }
     }
 }

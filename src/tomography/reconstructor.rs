@@ -6,7 +6,7 @@ mod gpu;
 mod iterative;
 mod ranks;
 
-// What the reconstructor stands on
+// Imports of the reconstructor
 use crate::device::{CostKind, engine::Engine};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::inversion::{Inversion, MatrixRates, not_definite};

@@ -1,7 +1,7 @@
 // Tangled from book/src/parallel-footprints.md: edit there, or here and run cargo tangle stitch.
 //! Gradients averaged over two parallel squares of unequal sides: their covariance, for whole rows of pairs.
 
-// What parallel footprints stand on
+// Imports of aligned footprints
 use crate::numerics::quadrature::{Rule, gauss_trapezium};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::edges::{EdgeIntegrals, EdgeLattice, EdgePanels};
@@ -18,7 +18,7 @@ pub(crate) struct TabulatedPhase {
     pub(crate) reach: f64,
     /// The least squared distance in the tables; nearer ones are taken to be there.
     least: f64,
-    fall: RadialTable,
+    half_structure: RadialTable,
     half_mean: RadialTable,
     slope_over_distance: RadialTable,
 }
@@ -34,8 +34,12 @@ impl TabulatedPhase {
             outer_scale,
             reach,
             least,
-            fall: RadialTable::new(least, most, |t| phase.fall_and_half_mean(t.sqrt()).0),
-            half_mean: RadialTable::new(least, most, |t| phase.fall_and_half_mean(t.sqrt()).1),
+            half_structure: RadialTable::new(least, most, |t| {
+                phase.half_structure_and_half_mean(t.sqrt()).0
+            }),
+            half_mean: RadialTable::new(least, most, |t| {
+                phase.half_structure_and_half_mean(t.sqrt()).1
+            }),
             slope_over_distance: RadialTable::new(least, most, |t| phase.slope_over_distance(t)),
         }
     }
@@ -48,15 +52,15 @@ impl TabulatedPhase {
     }
 
     /// S and M in rad² at the squared distance `t` in m².
-    pub(crate) fn fall_and_half_mean(&self, t: f64) -> (f64, f64) {
+    pub(crate) fn half_structure_and_half_mean(&self, t: f64) -> (f64, f64) {
         let t = t.max(self.least);
-        (self.fall.value_and_slope(t).0, self.half_mean.value_and_slope(t).0)
+        (self.half_structure.value_and_slope(t).0, self.half_mean.value_and_slope(t).0)
     }
 
     /// S in rad² at the squared distance `t` in m².
     #[inline(always)]
-    pub(crate) fn fall_alone(&self, t: f64) -> f64 {
-        self.fall.value_and_slope(t.max(self.least)).0
+    pub(crate) fn half_structure_alone(&self, t: f64) -> f64 {
+        self.half_structure.value_and_slope(t.max(self.least)).0
     }
 
     /// M in rad² at the squared distance `t` in m².
@@ -160,11 +164,11 @@ impl FootprintAverage {
         let side = self.half_width - self.half_flat;
         let lines = |centre: f64| self.lines(centre).to_vec();
         let panels = EdgePanels::new(0.0, self.phase.outer_scale, side);
-        let phase = |t| self.phase.fall_and_half_mean(t);
+        let phase = |t| self.phase.half_structure_and_half_mean(t);
         let lattice = EdgeLattice::new(&panels, phase, [lines(x), lines(y)]);
         let (v, h) = (&lattice.vertical, &lattice.horizontal);
         let trapezium = |[first, middle, last]: [EdgeIntegrals; 3]| {
-            EdgeLattice::triangle(side, first, last) + side * middle.fall
+            EdgeLattice::triangle(side, first, last) + side * middle.half_structure
         };
         let along_y = |i: usize| trapezium([0, 1, 2].map(|j| v[[j, i]]));
         let along_x = |j: usize| trapezium([0, 1, 2].map(|i| h[[j, i]]));
@@ -375,7 +379,7 @@ impl DistantTable {
     pub(crate) fn of_edges(phase: &TabulatedPhase, side: f64) -> Self {
         let grid = Self::grid_of_edges(phase, side);
         let lines = [vec![0.0], grid.nodes()].concat();
-        let (n, constant) = (lines.len(), phase.fall_alone((0.5 * phase.reach).powi(2)));
+        let (n, constant) = (lines.len(), phase.half_structure_alone((0.5 * phase.reach).powi(2)));
         let along = CornerFunctions::along((phase, constant), side, [&lines, &lines]);
         let value = |k: usize| {
             let (j, i) = (1 + k / (n - 1), 1 + k % (n - 1));
@@ -529,18 +533,18 @@ impl CornerFunctions {
         [side, wide]: [f64; 2],
         [x, y]: [&[f64]; 2],
     ) -> Vec<[f64; 4]> {
-        let constant = phase.fall_alone(wide.powi(2));
+        let constant = phase.half_structure_alone(wide.powi(2));
         let along_y = Self::along((phase, constant), side, [x, y]);
         let along_x = (x != y).then(|| Self::along((phase, constant), side, [y, x]));
         let along_x = along_x.as_ref().unwrap_or(&along_y);
         let corner = |k: usize| {
             let (j, i) = (k / x.len(), k % x.len());
-            let [fall_y, half_mean_y] = along_y[i * y.len() + j];
-            let [fall_x, half_mean_x] = along_x[k];
+            let [half_structure_y, half_mean_y] = along_y[i * y.len() + j];
+            let [half_structure_x, half_mean_x] = along_x[k];
             let t = x[i].powi(2) + y[j].powi(2);
             let disc = t * (phase.half_mean_alone(t) - 0.5 * constant);
             let xy = x[i] * half_mean_y + y[j] * half_mean_x;
-            [y[j] * fall_y - disc, xy, x[i] * fall_x - disc, 0.0]
+            [y[j] * half_structure_y - disc, xy, x[i] * half_structure_x - disc, 0.0]
         };
         (0..x.len() * y.len()).map(corner).collect()
     }
@@ -552,8 +556,8 @@ impl CornerFunctions {
     ) -> Vec<[f64; 2]> {
         let panels = EdgePanels::new(0.0, phase.outer_scale, side);
         let pair = |t| {
-            let (fall, half_mean) = phase.fall_and_half_mean(t);
-            [fall - constant, half_mean - 0.5 * constant]
+            let (half_structure, half_mean) = phase.half_structure_and_half_mean(t);
+            [half_structure - constant, half_mean - 0.5 * constant]
         };
         let along = |line: &f64| {
             let steps = crossed.windows(2).scan([0.0; 2], |sum, ends| {

@@ -5,7 +5,7 @@ pub mod gpu;
 #[cfg(feature = "factorise")]
 pub(crate) mod lags;
 
-// What pairs without a lattice stand on
+// Imports of pairs without a lattice
 use crate::device::{Workers, dispatch, gather, lock, refuse_beyond_memory, threads};
 use crate::error::{Error, accept, count, length};
 use crate::model::atmosphere::{Atmosphere, Layer};
@@ -57,7 +57,7 @@ impl TurnedAverage {
         let Some(rule) = RINGS.iter().position(|&(_, from)| distance >= from) else {
             let [one, two] = self.squares.sides;
             let panels = EdgePanels::new(0.0, phase.outer_scale, one.min(two));
-            let functions = (|t| phase.fall_alone(t), |t| phase.half_mean_alone(t));
+            let functions = (|t| phase.half_structure_alone(t), |t| phase.half_mean_alone(t));
             return self.squares.by_edges(&panels, functions, [x, y]);
         };
         let mut sum = [0.0; 3];
@@ -848,7 +848,7 @@ pub(crate) fn slope_cross_covariance_with_tables(
 }
 
 // Wavefront against the slopes of any stars
-/// The fall of the covariance of a wavefront with the phase at a distance on a layer.
+/// Half the structure function of a wavefront and the phase at a distance on a layer.
 enum RadialPhase {
     /// Of the wavefront at a point.
     Point(Arc<TabulatedPhase>),
@@ -857,13 +857,13 @@ enum RadialPhase {
 }
 
 impl RadialPhase {
-    // Fall and panels of a radial phase
+    // Half structure and panels of a radial phase
     /// S, or its average over the disc, in rad² at the squared distance `t` in m².
     #[inline(always)]
-    fn fall(&self, t: f64) -> f64 {
+    fn half_structure(&self, t: f64) -> f64 {
         match self {
-            Self::Point(phase) => phase.fall_alone(t),
-            Self::Disc(average, _) => average.fall(t.sqrt()),
+            Self::Point(phase) => phase.half_structure_alone(t),
+            Self::Disc(average, _) => average.half_structure(t.sqrt()),
         }
     }
 
@@ -894,7 +894,7 @@ fn add_star(
         let known = &mut edges[(axis * n + line) * n + cell];
         if known.is_nan() {
             let ends = [lines[1 - axis][cell], lines[1 - axis][cell + 1]];
-            [*known] = panels.integrate(lines[axis][line], ends, |t| [phase.fall(t)]);
+            [*known] = panels.integrate(lines[axis][line], ends, |t| [phase.half_structure(t)]);
         }
         *known
     };
@@ -1635,11 +1635,13 @@ mod tests {
                 let (step, rule) = (0.5 / 2000.0, &*TEN);
                 let node =
                     |k: usize| start + ((k / 10) as f64 + 0.5 + 0.5 * rule.nodes[k % 10]) * step;
-                let term =
-                    |k: usize| rule.weights[k % 10] * phase.fall(across * across + node(k).powi(2));
+                let term = |k: usize| {
+                    rule.weights[k % 10] * phase.half_structure(across * across + node(k).powi(2))
+                };
                 let even = (0..20_000).map(term).sum::<f64>() * 0.5 * step;
                 let ends = [start, start + 0.5];
-                let [computed] = phase.panels(0.5).integrate(across, ends, |t| [phase.fall(t)]);
+                let [computed] =
+                    phase.panels(0.5).integrate(across, ends, |t| [phase.half_structure(t)]);
                 let error = computed / even - 1.0;
                 assert!(error.abs() < 1e-11, "{radius} {across}: {error:e}");
             }

@@ -7,18 +7,18 @@ use std::f64::consts::PI;
 use std::sync::LazyLock;
 
 // Average of the phase over a disc
-/// The fall of a covariance of von Kármán phase averaged over a disc, for r0 = 1 m: multiply by r0^(−5/3).
+/// Half the structure function of von Kármán phase, averaged over a disc, for r0 = 1 m: multiply by r0^(−5/3).
 ///
 /// A table of the distance: made in some milliseconds, looked up in some 30 ns. A disc of radius zero is a point.
 #[derive(Debug, Clone)]
 pub struct DiscAverage {
     radius: f64,
-    table: FallTable,
+    table: HalfStructureTable,
 }
 
 impl DiscAverage {
     // Average over one disc
-    /// S̄(r), Eq. [mean fall](https://lenslet.github.io/lenslet/disc-average.html#eq-mean-fall): the phase averaged over a disc of `radius` metres against the phase at a point.
+    /// S̄(r), Eq. [mean half structure](https://lenslet.github.io/lenslet/disc-average.html#eq-mean-half-structure): the phase averaged over a disc of `radius` metres against the phase at a point.
     ///
     /// Tabulated up to the distance `reach` > 0 in metres. The slope is exact to some 1e-13 of the largest.
     ///
@@ -26,20 +26,20 @@ impl DiscAverage {
     /// use lenslet::turbulence::{DiscAverage, VonKarman, kolmogorov_constant};
     /// let average = DiscAverage::new(&VonKarman::new(f64::INFINITY), 2.0, 10.0);
     /// let closed_form = 6.0 / 11.0 * kolmogorov_constant() * 2f64.powf(5.0 / 3.0); // mean of c r^(5/3) over the disc
-    /// assert!((average.fall(0.0) / closed_form - 1.0).abs() < 1e-14);
+    /// assert!((average.half_structure(0.0) / closed_form - 1.0).abs() < 1e-14);
     /// ```
     pub fn new(phase: &VonKarman, radius: f64, reach: f64) -> Self {
         let radius = or_point(phase, radius, reach);
-        let at_zero = 2.0 * phase.fall_and_half_mean(radius).1;
+        let at_zero = 2.0 * phase.half_structure_and_half_mean(radius).1;
         let slope = |r: f64| mean_slope(phase, radius, r);
         let singular = (radius, phase.outer_scale());
-        Self { radius, table: FallTable::new(at_zero, singular, reach, 1e-14, slope) }
+        Self { radius, table: HalfStructureTable::new(at_zero, singular, reach, 1e-14, slope) }
     }
 
     // Average over two discs
-    /// The fall of the covariance of two averages over equal discs, Eq. [twice](https://lenslet.github.io/lenslet/disc-average.html#eq-twice), up to the distance `reach`.
+    /// Half the structure function, averaged over two equal discs, Eq. [twice](https://lenslet.github.io/lenslet/disc-average.html#eq-twice), up to the distance `reach`.
     ///
-    /// Their variance is B(0) less the fall at 0.
+    /// Their variance is B(0) less half the structure function at 0.
     pub fn twice(phase: &VonKarman, radius: f64, reach: f64) -> Self {
         let radius = or_point(phase, radius, reach);
         let once = Self::new(phase, radius, reach + radius);
@@ -51,18 +51,18 @@ impl DiscAverage {
         let slope = |r: f64| once.mean_slope_again(r, panels);
         let at_zero = once.mean_over_disc();
         let singular = (2.0 * radius, phase.outer_scale());
-        Self { radius, table: FallTable::new(at_zero, singular, reach, 4e-14, slope) }
+        Self { radius, table: HalfStructureTable::new(at_zero, singular, reach, 4e-14, slope) }
     }
 
     // Take the mean over the disc
-    /// The mean of the tabulated fall over the disc around the origin.
+    /// The mean of the tabulated values over the disc around the origin.
     fn mean_over_disc(&self) -> f64 {
         let (mut from, mut sum) = (0.0, 0.0);
         for &to in self.table.ends.iter().take_while(|&&end| end <= self.radius) {
             let (centre, half) = (0.5 * (from + to), 0.5 * (to - from));
             for (node, weight) in SEGMENT.nodes.iter().zip(&SEGMENT.weights) {
                 let s = centre + half * node;
-                sum += weight * half * s * self.fall(s);
+                sum += weight * half * s * self.half_structure(s);
             }
             from = to;
         }
@@ -77,7 +77,7 @@ impl DiscAverage {
         let density = |alpha: f64| {
             let square = f64::cos(0.5 * alpha).powi(2);
             let s = (nearest * nearest + 4.0 * product * square).sqrt();
-            self.fall_slope(s) / s * 4.0 * square * (1.0 - square)
+            self.half_structure_slope(s) / s * 4.0 * square * (1.0 - square)
         };
         let mut sum = 0.0;
         for side in [-cut, PI - cut].into_iter().filter(|&side| side != 0.0) {
@@ -96,24 +96,24 @@ impl DiscAverage {
         2.0 * r / PI * sum
     }
 
-    // Look the fall up
+    // Look half the structure function up
     /// The radius of the disc in metres.
     pub fn radius(&self) -> f64 {
         self.radius
     }
 
-    /// The fall in rad² at the distance `r` in metres, from zero to the table's reach.
-    pub fn fall(&self, r: f64) -> f64 {
+    /// Half the structure function in rad² at the distance `r` in metres, from zero to the table's reach.
+    pub fn half_structure(&self, r: f64) -> f64 {
         self.table.value_and_slope(r).0
     }
 
-    /// The slope of the fall in rad² m⁻¹ at the distance `r` in metres, from zero to the table's reach.
-    pub fn fall_slope(&self, r: f64) -> f64 {
+    /// The slope of half the structure function in rad² m⁻¹ at the distance `r` in metres, from zero to the table's reach.
+    pub fn half_structure_slope(&self, r: f64) -> f64 {
         self.table.value_and_slope(r).1
     }
 
-    // Hand the averaged fall to a device
-    /// The segments that a device looks up, of twenty numbers: those of the fall, and those of its slope.
+    // Hand an averaged structure function to a device
+    /// The segments that a device looks up, of twenty numbers: those of half the structure function, and those of its slope.
     pub(crate) fn stretches(&self) -> [Vec<[f64; COEFFICIENTS + 4]>; 2] {
         let row = |slope: bool| {
             move |(&end, segment): (&f64, &DiscSegment)| {
@@ -196,13 +196,13 @@ static RIM: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(28));
 /// Exact on a segment of the table.
 static SEGMENT: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(COEFFICIENTS / 2 + 2));
 
-// Table of a fall by its slope
+// Table of half a structure function by its slope
 /// Coefficients of the slope on a segment.
 const COEFFICIENTS: usize = 16;
 
 /// A function and its slope as polynomials on segments of unequal length.
 #[derive(Debug, Clone, Default)]
-struct FallTable {
+struct HalfStructureTable {
     /// Where the segments end, ascending.
     ends: Vec<f64>,
     segments: Vec<DiscSegment>,
@@ -216,7 +216,7 @@ struct DiscSegment {
     coefficients: [f64; COEFFICIENTS + 1],
 }
 
-impl FallTable {
+impl HalfStructureTable {
     // Cut the reach into segments
     /// Tabulates from 0 to `reach` the function that is `at_zero` at 0 and has the slope `slope`, singular at 0 and `kink` and
     /// negligible farther than eight outer scales from both.
@@ -349,10 +349,10 @@ mod tests {
             let twice = DiscAverage::twice(&phase, radius, 9.0 - radius);
             for (r, error) in [(0.0, 1e-5), (0.3, 1e-5), (radius, 1e-5), (1.9, 1e-11), (7.0, 1e-13)]
             {
-                let sum = mean_over(radius, r, |s| phase.fall_and_half_mean(s).0);
-                assert!((once.fall(r) / sum - 1.0).abs() < error, "once at {r}");
-                let sum = mean_over(radius, r, |s| once.fall(s));
-                assert!((twice.fall(r) / sum - 1.0).abs() < error, "twice at {r}");
+                let sum = mean_over(radius, r, |s| phase.half_structure_and_half_mean(s).0);
+                assert!((once.half_structure(r) / sum - 1.0).abs() < error, "once at {r}");
+                let sum = mean_over(radius, r, |s| once.half_structure(s));
+                assert!((twice.half_structure(r) / sum - 1.0).abs() < error, "twice at {r}");
             }
         }
     }
@@ -376,9 +376,9 @@ mod tests {
         let once = DiscAverage::new(&phase, radius, 8.0);
         let twice = DiscAverage::twice(&phase, radius, 8.0);
         for r in [0.0, 0.2, radius, 2.0 * radius, 6.5] {
-            let error = phase.covariance(0.0) - once.fall(r) - covariance(r, 1);
+            let error = phase.covariance(0.0) - once.half_structure(r) - covariance(r, 1);
             assert!(error.abs() < 1e-7 * phase.covariance(0.0), "once at {r}: {error:e}");
-            let error = phase.covariance(0.0) - twice.fall(r) - covariance(r, 2);
+            let error = phase.covariance(0.0) - twice.half_structure(r) - covariance(r, 2);
             assert!(error.abs() < 1e-9 * phase.covariance(0.0), "twice at {r}: {error:e}");
         }
     }
@@ -390,8 +390,8 @@ mod tests {
         let pair = 2.0 * gamma(power + 2.0) / (gamma(power / 2.0 + 2.0) * gamma(power / 2.0 + 3.0));
         for (radius, reach) in [(1e-6, 500.0), (0.3, 0.2), (0.3, 40.0), (50.0, 60.0)] {
             let unit = kolmogorov_constant() * f64::powf(radius, power);
-            let once = DiscAverage::new(&phase, radius, reach).fall(0.0) / unit;
-            let twice = DiscAverage::twice(&phase, radius, reach).fall(0.0) / unit;
+            let once = DiscAverage::new(&phase, radius, reach).half_structure(0.0) / unit;
+            let twice = DiscAverage::twice(&phase, radius, reach).half_structure(0.0) / unit;
             assert!((once - 6.0 / 11.0).abs() < 1e-14, "{once}");
             assert!((twice - pair).abs() < 1e-11, "R = {radius}: {twice} {pair}");
         }
@@ -405,15 +405,19 @@ mod tests {
             let (once, point) = (DiscAverage::new, DiscAverage::new(&phase, 0.0, 4.0));
             for r in [0.001, 0.4, 4.0] {
                 let slope = r * phase.slope_over_distance(r * r);
-                assert!((point.fall_slope(r) / slope - 1.0).abs() < 1e-12);
-                assert!((point.fall(r) / phase.fall_and_half_mean(r).0 - 1.0).abs() < 1e-10);
+                assert!((point.half_structure_slope(r) / slope - 1.0).abs() < 1e-12);
+                assert!(
+                    (point.half_structure(r) / phase.half_structure_and_half_mean(r).0 - 1.0).abs()
+                        < 1e-10
+                );
             }
             let (r, radius, step) = (1.3f64, 0.02f64, 1e-3);
             let p = |t| phase.slope_over_distance(t);
             let laplacian = 2.0 * p(r * r) + r * r * (p(r * r + step) - p(r * r - step)) / step;
             let gain = radius * radius / 8.0 * laplacian;
-            let once = once(&phase, radius, 2.0).fall(r) - point.fall(r);
-            let twice = DiscAverage::twice(&phase, radius, 2.0).fall(r) - point.fall(r);
+            let once = once(&phase, radius, 2.0).half_structure(r) - point.half_structure(r);
+            let twice =
+                DiscAverage::twice(&phase, radius, 2.0).half_structure(r) - point.half_structure(r);
             assert!((once / gain - 1.0).abs() < 1e-4, "{once:e} {gain:e}");
             assert!((twice / gain - 2.0).abs() < 2e-4, "{twice:e} {gain:e}");
         }
@@ -429,23 +433,26 @@ mod tests {
                 (0..400).map(|k| 40.0 * (f64::from(k) / 400.0).powi(4)).collect();
             let most =
                 |f: &dyn Fn(f64) -> f64| places.iter().map(|&r| f(r).abs()).fold(0.0, f64::max);
-            let largest = [most(&|r| point.fall(r)), most(&|r| point.fall_slope(r))];
+            let largest =
+                [most(&|r| point.half_structure(r)), most(&|r| point.half_structure_slope(r))];
             let exponents = (6..30).step_by(2).chain((30..=324).step_by(21));
             let radii = exponents.map(|k| 10f64.powi(-k)).chain([5e-324, 0.0]);
             for radius in radii {
                 let once = DiscAverage::new(&phase, radius, 40.0);
                 for disc in [once, DiscAverage::twice(&phase, radius, 40.0)] {
                     let errors = places.iter().map(|&r| {
-                        let fall = (disc.fall(r) - point.fall(r)) / largest[0];
-                        let slope = (disc.fall_slope(r) - point.fall_slope(r)) / largest[1];
-                        [fall.abs(), slope.abs()]
+                        let half_structure =
+                            (disc.half_structure(r) - point.half_structure(r)) / largest[0];
+                        let slope = (disc.half_structure_slope(r) - point.half_structure_slope(r))
+                            / largest[1];
+                        [half_structure.abs(), slope.abs()]
                     });
                     let allowed = [(5.0 / 3.0, largest[0]), (2.0 / 3.0, largest[1])]
                         .map(|(power, largest)| 2e-12 + 6.0 * radius.powf(power) / largest);
-                    for [fall, slope] in errors {
+                    for [half_structure, slope] in errors {
                         assert!(
-                            fall < allowed[0] && slope < allowed[1],
-                            "R = {radius:e}: {fall:e} {slope:e}"
+                            half_structure < allowed[0] && slope < allowed[1],
+                            "R = {radius:e}: {half_structure:e} {slope:e}"
                         );
                     }
                 }
@@ -470,17 +477,18 @@ mod tests {
                 rim.chain((1..200).map(|k| f64::from(k) * reach / 200.0)).collect();
             let largest = places.iter().map(|&r| slope(r)).fold(0.0, f64::max);
             for r in places {
-                let error = (table.fall_slope(r) - slope(r)) / largest;
+                let error = (table.half_structure_slope(r) - slope(r)) / largest;
                 assert!(error.abs() < 1e-13, "slope at {r}, R = {radius}: {error:e}");
                 // Integrate the slope over a centimetre
                 let length = f64::min(0.01, 0.5 * (r - radius).abs());
                 let sum: f64 = (RIM.nodes.iter().zip(&RIM.weights))
                     .map(|(x, weight)| 0.5 * weight * slope(r + 0.5 * length * (1.0 + x)))
                     .sum();
-                let difference = table.fall(r + length) - table.fall(r);
-                let allowed = 1e-13 * largest * length + 2.0 * f64::EPSILON * table.fall(r);
-                assert!((difference - length * sum).abs() < allowed, "fall at {r}, R = {radius}");
-                let error = (twice.fall_slope(r) - wide.mean_slope_again(r, 7)) / largest;
+                let difference = table.half_structure(r + length) - table.half_structure(r);
+                let allowed =
+                    1e-13 * largest * length + 2.0 * f64::EPSILON * table.half_structure(r);
+                assert!((difference - length * sum).abs() < allowed, "S at {r}, R = {radius}");
+                let error = (twice.half_structure_slope(r) - wide.mean_slope_again(r, 7)) / largest;
                 assert!(error.abs() < 2e-13, "twice at {r}, R = {radius}: {error:e}");
             }
         }
@@ -488,7 +496,7 @@ mod tests {
 
     // Recover the variance far away
     #[test]
-    fn far_away_the_fall_is_the_variance() {
+    fn far_away_half_structure_is_the_variance() {
         for (outer_scale, radius, beyond) in [
             (0.5, 50.0, 0.0),
             (0.5, 1e-6, 0.0),
@@ -502,8 +510,8 @@ mod tests {
             let phase = VonKarman::new(outer_scale);
             let reach = 2.0 * radius + 8.0 * outer_scale + beyond;
             let variance = phase.covariance(0.0);
-            let once = DiscAverage::new(&phase, radius, reach).fall(reach) / variance;
-            let twice = DiscAverage::twice(&phase, radius, reach).fall(reach) / variance;
+            let once = DiscAverage::new(&phase, radius, reach).half_structure(reach) / variance;
+            let twice = DiscAverage::twice(&phase, radius, reach).half_structure(reach) / variance;
             assert!((once - 1.0).abs() < 1e-12, "once, R = {radius}: {once}");
             assert!((twice - 1.0).abs() < 1e-11, "twice, R = {radius}: {twice}");
         }

@@ -3,7 +3,7 @@
 
 pub(crate) mod gpu;
 
-// What the formula of four points stands on
+// Imports of the formula of four points
 use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::sensor::Sensor;
@@ -17,23 +17,23 @@ use ndarray::Array2;
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-// Fall of one outer scale
-/// The fall S of one outer scale for r0 = 1 m, tabulated over squared distance.
-struct Fall {
+// Half structure of one outer scale
+/// S, half the structure function, of one outer scale for r0 = 1 m, tabulated over squared distance.
+struct HalfStructure {
     outer_scale: f64,
     /// The least squared distance in the table; nearer ones are taken to be there.
     least: f64,
     table: RadialTable,
 }
 
-impl Fall {
+impl HalfStructure {
     /// A table for footprints of at least `side`, out to the distance `reach`; metres.
     fn new(outer_scale: f64, side: f64, reach: f64) -> Self {
         let phase = VonKarman::new(outer_scale);
         let least = (1e-10 * side.min(outer_scale)).powi(2);
-        let fall = |t: f64| phase.fall_and_half_mean(t.sqrt()).0;
+        let half_structure = |t: f64| phase.half_structure_and_half_mean(t.sqrt()).0;
         let slope = |t: f64| 0.5 * phase.slope_over_distance(t);
-        let table = RadialTable::by_slope([least, reach.powi(2)], fall, slope);
+        let table = RadialTable::by_slope([least, reach.powi(2)], half_structure, slope);
         Self { outer_scale, least, table }
     }
 
@@ -119,7 +119,7 @@ impl SensorLattice {
 struct MidpointLayer {
     /// (λ/2π)² r0^(−5/3) f, m².
     strength: f64,
-    fall: Arc<Fall>,
+    half_structure: Arc<HalfStructure>,
     views: Vec<SensorLattice>,
 }
 
@@ -131,7 +131,7 @@ fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<MidpointLayer>
     let mut seen: Vec<MidpointLayer> = Vec::new();
     for layer in layers() {
         // Find or make the table of a layer
-        let known = seen.iter().find(|seen| seen.fall.outer_scale == layer.outer_scale);
+        let known = seen.iter().find(|seen| seen.half_structure.outer_scale == layer.outer_scale);
         let table = || {
             let sharing = layers().filter(|other| other.outer_scale == layer.outer_scale);
             let (mut side, mut farthest) = (f64::INFINITY, 0.0);
@@ -141,12 +141,12 @@ fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<MidpointLayer>
                 side = f64::min(side, 2.0 * view.half);
                 farthest = f64::max(farthest, view.extent());
             }
-            Arc::new(Fall::new(layer.outer_scale, side, 2.02 * farthest))
+            Arc::new(HalfStructure::new(layer.outer_scale, side, 2.02 * farthest))
         };
-        let fall = known.map_or_else(table, |seen| Arc::clone(&seen.fall));
+        let half_structure = known.map_or_else(table, |seen| Arc::clone(&seen.half_structure));
         let views =
             sensors.iter().map(|sensor| SensorLattice::new(sensor, layer.altitude)).collect();
-        seen.push(MidpointLayer { strength: wavefront * layer.fraction, fall, views });
+        seen.push(MidpointLayer { strength: wavefront * layer.fraction, half_structure, views });
     }
     seen
 }
@@ -186,8 +186,8 @@ impl Displacements {
 struct MidpointBlock<'a> {
     /// Of layers where both share a lattice, rad².
     shared: Displacements,
-    /// Of the other layers: the strength, rad² per rad², the fall, and what both sensors see.
-    apart: Vec<(f64, &'a Fall, [&'a SensorLattice; 2])>,
+    /// Of the other layers: the strength, rad² per rad², half the structure function, and what both sensors see.
+    apart: Vec<(f64, &'a HalfStructure, [&'a SensorLattice; 2])>,
 }
 
 impl<'a> MidpointBlock<'a> {
@@ -195,16 +195,17 @@ impl<'a> MidpointBlock<'a> {
     fn new(sensors: &[Sensor], layers: &'a [MidpointLayer], [p, q]: [usize; 2]) -> Self {
         let sides = sensors[p].side() * sensors[q].side();
         let terms = layers.iter().map(|layer| {
-            (layer.strength / sides, &*layer.fall, [&layer.views[p], &layer.views[q]])
+            (layer.strength / sides, &*layer.half_structure, [&layer.views[p], &layer.views[q]])
         });
         let (together, apart): (Vec<_>, Vec<_>) =
             terms.partition(|(.., [one, two])| one.steps == two.steps);
         let displacement = |lag: [f64; 2]| {
             // Sum the layers of a displacement
             let mut sum = [0.0; 4];
-            for (strength, fall, [one, two]) in &together {
+            for (strength, half_structure, [one, two]) in &together {
                 let first = one.ends([0.0; 2]);
-                let seen = two.ends(lag).map(|ends| ends.map(|end| fall.seen_from(&first, end)));
+                let seen =
+                    two.ends(lag).map(|ends| ends.map(|end| half_structure.seen_from(&first, end)));
                 sum.iter_mut()
                     .zip(differences(seen))
                     .for_each(|(sum, value)| *sum += strength * value);
@@ -225,12 +226,12 @@ impl<'a> MidpointBlock<'a> {
             }
         }
         let mut seen = Vec::new();
-        for (strength, fall, [one, two]) in &self.apart {
+        for (strength, half_structure, [one, two]) in &self.apart {
             let first = EdgeMidpoints::new(one, firsts);
             for start in (0..others.len()).step_by(TILE) {
                 let tile = start..others.len().min(start + TILE);
                 let second = EdgeMidpoints::new(two, &others[tile.clone()]);
-                see_edges(fall, [&first, &second], &mut seen);
+                see_edges(half_structure, [&first, &second], &mut seen);
                 // Add what ends of edges see
                 let count = second.of.len();
                 for (&[left, right, below, above], rows) in first.of.iter().zip(&mut *rows) {
@@ -300,16 +301,20 @@ const TILE: usize = 256;
 
 /// From each midpoint of the first lenslets, the differences of S between the left and the right ends of all others, then between their
 /// lower and upper ones, rad².
-fn see_edges(fall: &Fall, [first, second]: [&EdgeMidpoints; 2], seen: &mut Vec<f64>) {
-    let (count, mut falls) = (second.of.len(), vec![0.0; second.points.len()]);
+fn see_edges(
+    half_structure: &HalfStructure,
+    [first, second]: [&EdgeMidpoints; 2],
+    seen: &mut Vec<f64>,
+) {
+    let (count, mut half_structures) = (second.of.len(), vec![0.0; second.points.len()]);
     seen.resize(2 * count * first.points.len(), 0.0);
     for (&[x, y], seen) in first.points.iter().zip(seen.chunks_mut(2 * count)) {
-        for (seen, end) in falls.iter_mut().zip(&second.points) {
-            *seen = fall.at(end[0] - x, end[1] - y);
+        for (seen, end) in half_structures.iter_mut().zip(&second.points) {
+            *seen = half_structure.at(end[0] - x, end[1] - y);
         }
         let (along, up) = seen.split_at_mut(count);
         for ((along, up), ends) in along.iter_mut().zip(up).zip(&second.of) {
-            let [left, right, below, above] = ends.map(|k| falls[k]);
+            let [left, right, below, above] = ends.map(|k| half_structures[k]);
             (*along, *up) = (left - right, below - above);
         }
     }
@@ -540,19 +545,20 @@ pub(crate) mod tests {
         }
     }
 
-    // Hold the table of the fall to its digits
+    // Check the digits of the tabulated structure function
     #[test]
-    fn the_table_of_the_fall_keeps_all_digits() {
+    fn the_table_of_half_structure_keeps_all_digits() {
         for outer_scale in [f64::INFINITY, 100.0, 25.0, 1.0] {
-            let (fall, phase) = (Fall::new(outer_scale, 0.5, 200.0), VonKarman::new(outer_scale));
+            let (half_structure, phase) =
+                (HalfStructure::new(outer_scale, 0.5, 200.0), VonKarman::new(outer_scale));
             let mut worst: f64 = 0.0;
             for k in 0..2000 {
                 let r = 1e-4 * 1.9e6f64.powf((f64::from(k) + 0.37) / 2000.0);
-                let exact = phase.fall_and_half_mean(r).0;
-                worst = worst.max((fall.at(0.6 * r, -0.8 * r) / exact - 1.0).abs());
+                let exact = phase.half_structure_and_half_mean(r).0;
+                worst = worst.max((half_structure.at(0.6 * r, -0.8 * r) / exact - 1.0).abs());
             }
             assert!(worst < 2e-14, "L0 = {outer_scale}: {worst:.1e}");
-            assert!(fall.at(0.0, 0.0) < 1e-15 * fall.at(0.5, 0.0));
+            assert!(half_structure.at(0.0, 0.0) < 1e-15 * half_structure.at(0.5, 0.0));
         }
     }
 

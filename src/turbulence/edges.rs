@@ -100,7 +100,7 @@ static RULES: LazyLock<[(f64, Rule); 6]> = LazyLock::new(|| {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EdgeIntegrals {
     /// ∫ S du.
-    pub(crate) fall: f64,
+    pub(crate) half_structure: f64,
     /// ∫ u S du.
     pub(crate) moment: f64,
     /// ∫ M du.
@@ -127,9 +127,9 @@ impl EdgeIntegrals {
             let half = 0.5 * (to - from);
             for (node, weight) in PANEL.nodes.iter().zip(&PANEL.weights) {
                 let (u, weight) = (from + half * (1.0 + node), half * weight);
-                let (fall, half_mean) = phase(across * across + u * u);
-                edge.fall += weight * fall;
-                edge.moment += weight * (u - ends[0]) * fall;
+                let (half_structure, half_mean) = phase(across * across + u * u);
+                edge.half_structure += weight * half_structure;
+                edge.moment += weight * (u - ends[0]) * half_structure;
                 edge.half_mean += weight * half_mean;
             }
         });
@@ -169,7 +169,7 @@ impl EdgeLattice {
     // Combine edges into triangles and cells
     /// E of Eq. [triangle integral](https://lenslet.github.io/lenslet/edge-integrals.html#eq-triangle-integral) over two edges of length `side`: the weight u rises on the first and falls on the second.
     pub(crate) fn triangle(side: f64, rising: EdgeIntegrals, falling: EdgeIntegrals) -> f64 {
-        rising.moment + side * falling.fall - falling.moment
+        rising.moment + side * falling.half_structure - falling.moment
     }
 
     /// F of Eq. [cell by sides](https://lenslet.github.io/lenslet/edge-integrals.html#eq-cell-by-sides) of the cell that starts at the lines `j` and `i`.
@@ -202,9 +202,12 @@ pub fn gradient_covariances(
 ) -> Array3<f64> {
     let lines = |first: f64, n| (0..n + 2).map(|k| first + (k as f64 - 1.0) * side).collect();
     let panels = EdgePanels::new(0.0, phase.outer_scale(), side);
-    let fall_and_half_mean = |t: f64| phase.fall_and_half_mean(t.sqrt());
-    let lattice =
-        EdgeLattice::new(&panels, fall_and_half_mean, [lines(first[0], nx), lines(first[1], ny)]);
+    let half_structure_and_half_mean = |t: f64| phase.half_structure_and_half_mean(t.sqrt());
+    let lattice = EdgeLattice::new(
+        &panels,
+        half_structure_and_half_mean,
+        [lines(first[0], nx), lines(first[1], ny)],
+    );
     // Take second and mixed differences
     let (v, h) = (&lattice.vertical, &lattice.horizontal);
     let along_y = |j: usize, i: usize| EdgeLattice::triangle(side, v[[j, i]], v[[j + 1, i]]);

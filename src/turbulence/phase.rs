@@ -7,7 +7,7 @@ use crate::numerics::special::{bessel_k, gamma};
 use std::f64::consts::PI;
 
 // Constants of the turbulent phase
-/// Kolmogorov's constant [24/5 Γ(6/5)]^(5/6) = 3.441938: the fall S(r) for r0 = 1 m, L0 = ∞ is this times r^(5/3).
+/// Kolmogorov's constant [24/5 Γ(6/5)]^(5/6) = 3.441938: S(r), half the structure function, for r0 = 1 m, L0 = ∞ is this times r^(5/3).
 ///
 /// ```
 /// let structure_function_at_r0 = 2.0 * lenslet::turbulence::kolmogorov_constant();
@@ -25,7 +25,7 @@ pub fn spectrum_constant() -> f64 {
 /// The order of the Bessel function in the phase covariance.
 const ORDER: f64 = 5.0 / 6.0;
 
-/// Below this x = 2πr/L0 the fall is summed as a series.
+/// Below this x = 2πr/L0 half the structure function is summed as a series.
 const SERIES_END: f64 = 2.0;
 
 /// Terms of the series; the last is below 1e-20 of the first at `SERIES_END`.
@@ -41,9 +41,9 @@ pub struct VonKarman {
     outer_scale: f64,
     /// c_B L0^(5/3), or Kolmogorov's constant where L0 is infinite; rad².
     scale: f64,
-    /// Coefficients of x^(5/3 + 2k) in the fall.
+    /// Coefficients of x^(5/3 + 2k) in half the structure function.
     odd: [f64; TERMS],
-    /// Coefficients of x^(2 + 2k) in the fall.
+    /// Coefficients of x^(2 + 2k) in half the structure function.
     even: [f64; TERMS],
 }
 
@@ -59,7 +59,7 @@ impl VonKarman {
         } else {
             kolmogorov_constant()
         };
-        // Fill the series of the fall
+        // Fill the series of the structure function
         let reflection = PI / (2.0 * f64::sin(PI * ORDER));
         let mut above = reflection * 2f64.powf(-ORDER) / gamma(1.0 + ORDER);
         let mut below = -reflection * 2f64.powf(ORDER) / gamma(1.0 - ORDER);
@@ -108,27 +108,28 @@ impl VonKarman {
 
     /// Structure function D(r) = 2 S(r) in rad² at the distance `r` in metres.
     pub fn structure_function(&self, r: f64) -> f64 {
-        2.0 * self.fall_and_half_mean(r).0
+        2.0 * self.half_structure_and_half_mean(r).0
     }
 
-    // Evaluate the fall and its mean
-    /// The fall S(r) = B(0) − B(r) and half its mean over the disc, M(r), in rad²; Eq. [von karman functions](https://lenslet.github.io/lenslet/phase.html#eq-von-karman-functions).
-    pub fn fall_and_half_mean(&self, r: f64) -> (f64, f64) {
+    // Evaluate half the structure function and its mean
+    /// S(r), half the structure function, = B(0) − B(r) and half its mean over the disc, M(r), in rad²; Eq. [von karman functions](https://lenslet.github.io/lenslet/phase.html#eq-von-karman-functions).
+    pub fn half_structure_and_half_mean(&self, r: f64) -> (f64, f64) {
         if r == 0.0 {
             return (0.0, 0.0);
         }
         if self.outer_scale.is_infinite() {
-            let fall = self.scale * r.powf(5.0 / 3.0);
-            return (fall, fall * 3.0 / 11.0);
+            let half_structure = self.scale * r.powf(5.0 / 3.0);
+            return (half_structure, half_structure * 3.0 / 11.0);
         }
         let x = 2.0 * PI * r / self.outer_scale;
-        let (fall, half_mean) = if x < SERIES_END { self.near_fall(x) } else { self.far_fall(x) };
-        (self.scale * fall, self.scale * half_mean)
+        let (half_structure, half_mean) =
+            if x < SERIES_END { self.near_half_structure(x) } else { self.far_half_structure(x) };
+        (self.scale * half_structure, self.scale * half_mean)
     }
 
-    // Sum the series of the fall
-    /// S and M in units of `scale`, by the series of Eq. [fall series](https://lenslet.github.io/lenslet/phase.html#eq-fall-series).
-    fn near_fall(&self, x: f64) -> (f64, f64) {
+    // Sum the series of the structure function
+    /// S and M in units of `scale`, by the series of Eq. [half structure series](https://lenslet.github.io/lenslet/phase.html#eq-half-structure-series).
+    fn near_half_structure(&self, x: f64) -> (f64, f64) {
         let square = x * x;
         let (mut odd, mut even, mut odd_mean, mut even_mean) = (0.0, 0.0, 0.0, 0.0);
         for k in (0..TERMS).rev() {
@@ -142,15 +143,15 @@ impl VonKarman {
         (leading * odd + square * even, leading * odd_mean + square * even_mean)
     }
 
-    // Take the fall from Bessel functions
+    // Take the structure function from Bessel functions
     /// S and M in units of `scale`, by Eq. [von karman functions](https://lenslet.github.io/lenslet/phase.html#eq-von-karman-functions); K_11/6 comes from its two lower neighbours.
-    fn far_fall(&self, x: f64) -> (f64, f64) {
+    fn far_half_structure(&self, x: f64) -> (f64, f64) {
         let k_5_6 = bessel_k(ORDER, x);
         let k_11_6 = bessel_k(ORDER - 1.0, x) + 2.0 * ORDER / x * k_5_6;
         let power = x.powf(ORDER);
         let whole = 2f64.powf(ORDER) * gamma(ORDER + 1.0);
-        let fall = self.zero_lag() - power * k_5_6;
-        (fall, 0.5 * self.zero_lag() - (whole - x * power * k_11_6) / (x * x))
+        let half_structure = self.zero_lag() - power * k_5_6;
+        (half_structure, 0.5 * self.zero_lag() - (whole - x * power * k_11_6) / (x * x))
     }
 
     // Evaluate the slope over distance
@@ -170,7 +171,7 @@ impl VonKarman {
     }
 
     // Sum the series of the slope
-    /// x^(−1/6) K_1/6(x), from the series of the fall.
+    /// x^(−1/6) K_1/6(x), from the series of half the structure function.
     fn near_slope(&self, x: f64) -> f64 {
         let square = x * x;
         let (mut odd, mut even) = (0.0, 0.0);
@@ -183,7 +184,7 @@ impl VonKarman {
     }
 }
 
-// Hessian of the fall
+// Hessian of half the structure function
 /// ∂²S/∂x², ∂²S/∂x∂y and ∂²S/∂y² at the displacement (x, y) in metres, from p and dp/dt at t = x² + y²; Eq. [hessian](https://lenslet.github.io/lenslet/phase.html#eq-hessian).
 ///
 /// This is the covariance of two phase gradients for r0 = 1 m, rad² m⁻².
@@ -218,7 +219,8 @@ mod tests {
     fn series_and_bessel_branch_agree() {
         let phase = VonKarman::new(2.0 * PI); // so that x = r
         for x in [1.5, SERIES_END, 2.5] {
-            let ((near, near_mean), (far, far_mean)) = (phase.near_fall(x), phase.far_fall(x));
+            let ((near, near_mean), (far, far_mean)) =
+                (phase.near_half_structure(x), phase.far_half_structure(x));
             assert!((near / far - 1.0).abs() < 1e-14, "S at {x}: {near:e} {far:e}");
             assert!((near_mean / far_mean - 1.0).abs() < 1e-13, "M at {x}");
         }
@@ -227,21 +229,24 @@ mod tests {
             assert!((phase.near_slope(x) / slope - 1.0).abs() < 1e-14, "p at {x}");
         }
         let outside = phase.covariance(0.0) - phase.covariance(3.0);
-        assert!((outside / phase.fall_and_half_mean(3.0).0 - 1.0).abs() < 1e-13);
+        assert!((outside / phase.half_structure_and_half_mean(3.0).0 - 1.0).abs() < 1e-13);
     }
 
-    // Differentiate the fall numerically
+    // Differentiate the structure function numerically
     #[test]
-    fn slope_and_half_mean_belong_to_the_fall() {
+    fn slope_and_half_mean_belong_to_half_structure() {
         for outer_scale in [3.0, 25.0, f64::INFINITY] {
             let phase = VonKarman::new(outer_scale);
             for r in [0.02, 0.7, 4.0] {
                 let step = 2e-5 * r;
                 let central = |f: &dyn Fn(f64) -> f64| (f(r + step) - f(r - step)) / (2.0 * step);
-                let slope = central(&|r| phase.fall_and_half_mean(r).0) / r;
+                let slope = central(&|r| phase.half_structure_and_half_mean(r).0) / r;
                 assert!((slope / phase.slope_over_distance(r * r) - 1.0).abs() < 1e-6);
-                let fall = central(&|r| r * r * phase.fall_and_half_mean(r).1) / r;
-                assert!((fall / phase.fall_and_half_mean(r).0 - 1.0).abs() < 1e-7);
+                let half_structure =
+                    central(&|r| r * r * phase.half_structure_and_half_mean(r).1) / r;
+                assert!(
+                    (half_structure / phase.half_structure_and_half_mean(r).0 - 1.0).abs() < 1e-7
+                );
             }
         }
     }

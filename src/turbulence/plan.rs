@@ -4,7 +4,7 @@
 mod blocks;
 mod gpu;
 
-// What computing a covariance stands on
+// Imports of computing a covariance
 use crate::device::{CostKind, engine::Engine, threads};
 use crate::error::{Error, Invalid, count};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};

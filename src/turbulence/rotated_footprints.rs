@@ -1,7 +1,7 @@
 // Tangled from book/src/turned-footprints.md: edit there, or here and run cargo tangle stitch.
 //! Gradients averaged over two squares that are turned against each other: their covariance by edges, and rules for squares far apart.
 
-// What turned footprints stand on
+// Imports of rotated footprints
 use crate::numerics::quadrature::{Rule, gauss_even, gauss_legendre};
 use crate::turbulence::edges::{EdgeIntegrals, EdgePanels};
 use std::f64::consts::FRAC_PI_2;
@@ -61,11 +61,11 @@ pub(crate) const THIN: f64 = 1e-3;
 impl TurnedSquares {
     // Covariance of turned squares by edges
     /// c_ab for r0 = 1 m at the displacement `at` of the second centre, in metres along the axes of the first; rows are components of the
-    /// first. `fall` and `half_mean` are S and M of squared distance.
+    /// first. `half_structure` and `half_mean` are S and M of squared distance.
     pub(crate) fn by_edges(
         &self,
         panels: &EdgePanels,
-        (fall, half_mean): (impl Fn(f64) -> f64, impl Fn(f64) -> f64),
+        (half_structure, half_mean): (impl Fn(f64) -> f64, impl Fn(f64) -> f64),
         at: [f64; 2],
     ) -> [[f64; 2]; 2] {
         let ([one, two], cos, sin) = (self.sides, self.cos, self.sin);
@@ -85,7 +85,7 @@ impl TurnedSquares {
         let (xx, yy) = if sin.abs() > THIN {
             ((u[0] - v[0]) / (sin * squares), (v[1] - u[1]) / (sin * squares))
         } else {
-            let strips = |at, sin| -self.strips(panels, &fall, at, sin) / squares;
+            let strips = |at, sin| -self.strips(panels, &half_structure, at, sin) / squares;
             (strips(at, sin), strips([at[1], at[0]], -sin))
         };
         [[xx, xy], [yx, yy]]
@@ -96,7 +96,7 @@ impl TurnedSquares {
     fn strips(
         &self,
         panels: &EdgePanels,
-        fall: &impl Fn(f64) -> f64,
+        half_structure: &impl Fn(f64) -> f64,
         at: [f64; 2],
         sin: f64,
     ) -> f64 {
@@ -105,7 +105,8 @@ impl TurnedSquares {
             for second in [-0.5, 0.5] {
                 let across = at[0] + second * two * self.cos - first * one;
                 let along = at[1] + second * two * sin;
-                sum += 4.0 * first * second * self.strip(panels, fall, [across, along], sin);
+                sum +=
+                    4.0 * first * second * self.strip(panels, half_structure, [across, along], sin);
             }
         }
         sum
@@ -116,7 +117,7 @@ impl TurnedSquares {
     fn strip(
         &self,
         panels: &EdgePanels,
-        fall: &impl Fn(f64) -> f64,
+        half_structure: &impl Fn(f64) -> f64,
         [across, along]: [f64; 2],
         sin: f64,
     ) -> f64 {
@@ -133,7 +134,8 @@ impl TurnedSquares {
             let widths = [start, end].map(|[low, high]| high - low);
             for (node, weight) in rule.nodes.iter().zip(&rule.weights) {
                 let [p, q] = [(start, from), (end, to)].map(|(t, z)| place(t, 0.5 + 0.5 * node, z));
-                sum += 0.5 * weight * (to - from) * mean_along(panels, fall, [p, q], widths);
+                sum +=
+                    0.5 * weight * (to - from) * mean_along(panels, half_structure, [p, q], widths);
             }
         }
         sum
@@ -212,7 +214,7 @@ fn corner_sums(
                 let across = point[axis] - edge * side;
                 let integrand = |t| (half_mean(t), 0.0);
                 let integral =
-                    EdgeIntegrals::integrate(panels, &integrand, across.abs(), ends).fall;
+                    EdgeIntegrals::integrate(panels, &integrand, across.abs(), ends).half_structure;
                 *sum += 2.0 * sign * edge * across * integral;
             }
         }
@@ -233,7 +235,7 @@ static LINES: LazyLock<[Rule; 2]> = LazyLock::new(|| [1, 4].map(gauss_legendre))
 /// The mean of weight × S along the line from p to q, for a weight that changes linearly between two values; m rad².
 fn mean_along(
     panels: &EdgePanels,
-    fall: &impl Fn(f64) -> f64,
+    half_structure: &impl Fn(f64) -> f64,
     [p, q]: [[f64; 2]; 2],
     [first, last]: [f64; 2],
 ) -> f64 {
@@ -243,9 +245,13 @@ fn mean_along(
     }
     let [x, y] = [0, 1].map(|axis| (q[axis] - p[axis]) / length);
     let (start, across) = (p[0] * x + p[1] * y, (p[0] * y - p[1] * x).abs());
-    let edge =
-        EdgeIntegrals::integrate(panels, &|t| (fall(t), 0.0), across, [start, start + length]);
-    (first * edge.fall + (last - first) / length * edge.moment) / length
+    let edge = EdgeIntegrals::integrate(
+        panels,
+        &|t| (half_structure(t), 0.0),
+        across,
+        [start, start + length],
+    );
+    (first * edge.half_structure + (last - first) / length * edge.moment) / length
 }
 
 // Harmonic of samples on rings
@@ -281,8 +287,8 @@ mod tests {
             let phase = VonKarman::new(outer_scale);
             let [low, high] = [1e-18, 1e4];
             Self([
-                RadialTable::new(low, high, |t| phase.fall_and_half_mean(t.sqrt()).0),
-                RadialTable::new(low, high, |t| phase.fall_and_half_mean(t.sqrt()).1),
+                RadialTable::new(low, high, |t| phase.half_structure_and_half_mean(t.sqrt()).0),
+                RadialTable::new(low, high, |t| phase.half_structure_and_half_mean(t.sqrt()).1),
                 RadialTable::new(low, high, |t| phase.slope_over_distance(t)),
             ])
         }
@@ -348,8 +354,8 @@ mod tests {
                     part(0).powi(2) + part(1).powi(2)
                 };
                 let least = one.min(two).min(scale) / 512.0;
-                let fall = |t: [f64; 2]| tables.at(0, t[0]);
-                -4.0 * e * f * quarter([&g, &fall], ranges, [least, scale], &rule)
+                let half_structure = |t: [f64; 2]| tables.at(0, t[0]);
+                -4.0 * e * f * quarter([&g, &half_structure], ranges, [least, scale], &rule)
             });
             terms.iter().sum::<f64>() / (one * two).powi(2)
         };

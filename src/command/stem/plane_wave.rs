@@ -1,7 +1,7 @@
 // Tangled from book/src/stem-command.md: edit there, or here and run cargo tangle stitch.
 //! Images of a plane wave, by the command `stem`.
 
-// What images by command stand on
+// Imports of images by command
 use super::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
 use crate::command::planned_run::PlannedRun;
 use crate::command::progress::{Terminal, with_speed};

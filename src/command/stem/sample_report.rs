@@ -1,7 +1,7 @@
 // Tangled from book/src/stem-command.md: edit there, or here and run cargo tangle stitch.
 //! What a run or a plan reports of its sample.
 
-// What reports of a sample stand on
+// Imports of reports of a sample
 use crate::command::summary::{align, count, plan_json, plan_text};
 use crate::command::watch::complain;
 use crate::electrons::SampleSummary;

@@ -1,7 +1,7 @@
 // Tangled from book/src/mirrors-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Projectors onto a mirror by a device.
 
-// What projectors on a device stand on
+// Imports of projectors on a device
 use super::{Projector, make_even};
 use crate::device::Engine;
 use crate::device::gpu::{Buffer, Gpu};

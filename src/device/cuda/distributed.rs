@@ -1,7 +1,7 @@
 // Tangled from book/src/distributed-cuda.md: edit there, or here and run cargo tangle stitch.
 //! Matrices over several devices by cuSOLVERMp, whose ranks speak through NCCL; both libraries are looked for at run time.
 
-// What several devices stand on
+// Imports of several devices
 use super::probe::{Library as Known, require};
 use crate::device::backend::{Collective, DistributedMatrix};
 use crate::error::Error;

@@ -1,7 +1,7 @@
 // Tangled from book/src/detectors-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Detectors on a device.
 
-// What detectors on a device stand on
+// Imports of detectors on a device
 use super::{AnnulusArea, Detectors};
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Shape};

@@ -1,7 +1,7 @@
 // Tangled from book/src/hrtem.md: edit there, or here and run cargo tangle stitch.
 //! Images of the exit wave of a plane wave, through a lens and with partial coherence.
 
-// What images of plane waves stand on
+// Imports of images of plane waves
 use crate::electrons::beam::{Aberrations, Beam, aperture, kept_frequencies};
 use crate::electrons::scan_images::transform_plane;
 use crate::electrons::wave_grid::WaveGrid;

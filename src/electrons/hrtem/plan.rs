@@ -1,7 +1,7 @@
 // Tangled from book/src/micrographs.md: edit there, or here and run cargo tangle stitch.
 //! Images of a plane wave through a specimen that trembles: planned and run.
 
-// What micrographs stand on
+// Imports of micrographs
 mod gpu;
 
 use super::optics::{HrtemOptics, ImageSamples, plane_wave};

@@ -1,7 +1,7 @@
 // Tangled from book/src/micrographs.md: edit there, or here and run cargo tangle stitch.
 //! From a sample file to images of a plane wave, and from these to signals.
 
-// What posed micrographs stand on
+// Imports of posed micrographs
 use super::plan::{HrtemImages, HrtemOptions, HrtemPlan};
 use crate::data::{Coordinate, DataSet, Element, Variable};
 use crate::electrons::hrtem::optics::HrtemOptics;

@@ -1,7 +1,7 @@
 // Tangled from book/src/multislice-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Waves through slices on a device.
 
-// What slices on a device stand on
+// Imports of slices on a device
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Pinned, Shape};
 use crate::device::headers::REAL;
@@ -65,6 +65,9 @@ pub(crate) struct PlaneSide<T> {
     pub(crate) roots: Buffer<Complex<T>>,
 }
 
+/// Sizes of a program, by the names that its kernels give them.
+type Sizes = Vec<(&'static str, usize)>;
+
 // Shape of the blocks of a side
 impl<T: Real> PlaneSide<T> {
     /// Transforms of so many points, some of them in a block, and the sizes of kernels that make them; none where there are no radices for the length.
@@ -75,7 +78,7 @@ impl<T: Real> PlaneSide<T> {
         gpu: &Gpu,
         points: usize,
         columns: bool,
-    ) -> Result<Option<(Self, Vec<(&'static str, usize)>)>, Error> {
+    ) -> Result<Option<(Self, Sizes)>, Error> {
         let Some(radices) = Radices::exactly(points) else { return Ok(None) };
         let number = size_of::<Complex<T>>();
         let alone = radices.threads_alone();

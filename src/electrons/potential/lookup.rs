@@ -1,7 +1,7 @@
 // Tangled from book/src/potentials.md: edit there, or here and run cargo tangle stitch.
 //! Potentials of slices from a patch of pixels for each element.
 
-// What patches stand on
+// Imports of patches
 use super::sites::Site;
 use crate::electrons::wave_grid::WaveGrid;
 use crate::error::{Invalid, accept};

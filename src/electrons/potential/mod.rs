@@ -1,7 +1,7 @@
 // Tangled from book/src/potential-slices.md: edit there, or here and run cargo tangle stitch.
 //! Potentials of slices on the samples of a wave.
 
-// What potentials stand on
+// Imports of potentials
 use self::lookup::Lookup;
 use self::sampled::Sampled;
 use self::sites::{Site, by_slice, sites};

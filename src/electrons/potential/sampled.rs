@@ -1,7 +1,7 @@
 // Tangled from book/src/potential-planes.md: edit there, or here and run cargo tangle stitch.
 //! Potentials of slices from samples of each element's potential on planes.
 
-// What sampled potentials stand on
+// Imports of sampled potentials
 use super::lookup::add_around;
 use super::sites::Site;
 use crate::electrons::wave_grid::WaveGrid;

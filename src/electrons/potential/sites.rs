@@ -1,7 +1,7 @@
 // Tangled from book/src/potentials.md: edit there, or here and run cargo tangle stitch.
 //! Atoms as potentials need them.
 
-// What sites stand on
+// Imports of sites
 use crate::specimen::{Atom, Element, Slicing, Specimen};
 
 // Atoms as potentials need them

@@ -1,7 +1,7 @@
 // Tangled from book/src/potential-waves.md: edit there, or here and run cargo tangle stitch.
 //! Potentials of slices as sums of waves.
 
-// What potentials by waves stand on
+// Imports of potentials by waves
 use super::sites::Site;
 use crate::device::lock;
 use crate::electrons::wave_grid::WaveGrid;

@@ -1,7 +1,7 @@
 // Tangled from book/src/prism-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Probes as sums of beams on a device.
 
-// What windows on a device stand on
+// Imports of windows on a device
 use super::{Prism, SMatrix};
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Shape};

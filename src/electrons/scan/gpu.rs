@@ -1,7 +1,7 @@
 // Tangled from book/src/scan-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Scans on devices.
 
-// What scans on devices stand on
+// Imports of scans on devices
 use super::{Follower, Slices, StemPlan, Waves};
 use crate::device::gpu::{Buffer, BufferView, Gpu, Pinned};
 use crate::device::{Engine, dispatch_in_runs, lock};

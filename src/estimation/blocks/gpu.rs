@@ -1,7 +1,7 @@
 // Tangled from book/src/blocks-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Covariances in blocks as operators on a device.
 
-// What blocks of covariances on a device stand on
+// Imports of blocks of covariances on a device
 use crate::device::gpu::{Buffer, Gpu};
 use crate::error::Error;
 use crate::estimation::blocks::{

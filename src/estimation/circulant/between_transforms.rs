@@ -1,7 +1,7 @@
 // Tangled from book/src/between-transforms.md: edit there, or here and run cargo tangle stitch.
 //! Conjugate gradients with kernels between the transforms of two operators on the same lattices.
 
-// What kernels between transforms stand on
+// Imports of kernels between transforms
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, KernelSource, Shape};
 use crate::device::headers::REAL;

@@ -1,7 +1,7 @@
 // Tangled from book/src/circulant-gpu.md: edit there, or here and run cargo tangle stitch.
 //! The circulant preconditioner on a graphics processor.
 
-// What the preconditioner on a device stands on
+// Imports of the preconditioner on a device
 use crate::device::gpu::{Buffer, Gpu};
 use crate::error::Error;
 use crate::estimation::circulant::{Group, inverse_kernels, parts_of, places};

@@ -3,7 +3,7 @@
 
 pub(crate) mod gpu;
 
-// What estimates by a factor stand on
+// Imports of estimates by a factor
 use super::{
     EstimateOptions, Estimates, EstimatorCpu, FrameEstimate, Frames, Grouped, Matrices, Model,
     check_frames, check_slopes, chi_squared, unit_of,

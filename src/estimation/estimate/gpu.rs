@@ -1,7 +1,7 @@
 // Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
 //! The estimate of wavefronts from slopes on graphics processors.
 
-// What the estimate on a device stands on
+// Imports of the estimate on a device
 use crate::device::gpu::{Buffer, Gpu};
 use crate::device::{Workers, gather, lock};
 use crate::error::{Error, Invalid};

@@ -1,7 +1,7 @@
 // Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Estimates on the graphics processors of an engine.
 
-// What estimates on an engine's devices stand on
+// Imports of estimates on an engine's devices
 use crate::device::{engine::Engine, gpu::Gpu};
 use crate::error::Error;
 use crate::estimation::estimate::gpu::{EstimatorGpu, bytes_needed, estimate_on};

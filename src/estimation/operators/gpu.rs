@@ -1,7 +1,7 @@
 // Tangled from book/src/toeplitz-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Toeplitz operators made of the covariance of slopes, on a device.
 
-// What slope operators on devices stand on
+// Imports of slope operators on devices
 use crate::device::gpu::Gpu;
 use crate::error::Error;
 use crate::linear::toeplitz::Parts;

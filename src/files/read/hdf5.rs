@@ -11,6 +11,7 @@ use std::io;
 
 // Decode a tree in HDF5
 /// An object of the tree.
+#[derive(Default)]
 struct Object<'c> {
     attributes: Vec<(String, AttributeValue)>,
     links: Vec<(String, Target)>,
@@ -148,12 +149,6 @@ impl<'c> File<'c> {
 }
 
 // Decode links and shapes
-impl Default for Object<'_> {
-    fn default() -> Self {
-        Self { attributes: Vec::new(), links: Vec::new(), array: None }
-    }
-}
-
 /// The lengths in a message about a shape.
 fn dataspace(mut body: &[u8]) -> io::Result<Vec<usize>> {
     let rank = usize::from(part(&mut body, 4)?[1]);

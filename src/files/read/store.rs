@@ -4,7 +4,7 @@
 use super::elements::{ElementForm, add_attributes, axis, bytes_of, letters, whole, wrong};
 use crate::data::{AttributeValue, Coordinate, DataSet, Positions, TypedArray, Values, Variable};
 use crate::device::refuse_beyond_memory;
-use crate::files::reading::{cut_short, zip_refusal};
+use crate::files::reading::{cut_short, readable, zip_refusal};
 use crate::files::zarr::unravel;
 use serde_json::{Map, Value};
 use std::io::{self, Cursor};
@@ -24,9 +24,8 @@ trait StoreMembers {
 impl StoreMembers for ZipArchive<Cursor<&[u8]>> {
     fn read(&mut self, path: &str) -> io::Result<Option<Vec<u8>>> {
         match self.by_name(path) {
-            Ok(member) => whole(member).map(Some),
             Err(zip::result::ZipError::FileNotFound) => Ok(None),
-            Err(error) => Err(zip_refusal(error)),
+            member => whole(readable(member)?).map(Some),
         }
     }
 

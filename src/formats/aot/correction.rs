@@ -1,7 +1,7 @@
 // Tangled from book/src/telemetry-loops.md: edit there, or here and run cargo tangle stitch.
 //! Mirrors and loops in telemetry.
 
-// What mirrors in telemetry stand on
+// Imports of mirrors in telemetry
 use crate::correction::mirror::Mirror;
 use crate::correction::modes::{Correction, CorrectionMode, CorrectionOptions};
 use crate::error::{Error, Invalid, accept};

@@ -1,7 +1,7 @@
 // Tangled from book/src/telemetry.md: edit there, or here and run cargo tangle stitch.
 //! Systems in telemetry: what tables of the format AOT say of a system, and the other way.
 
-// What systems in telemetry stand on
+// Imports of systems in telemetry
 use crate::error::{Error, Invalid};
 use crate::files::{Unit, read_array2};
 use crate::formats::aot::{RowOf, Telemetry, TelemetryFile, is_telemetry};

@@ -1,10 +1,10 @@
 // Tangled from book/src/blocks-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Blocks between places of longer vectors, on a device.
 
-// What blocks on a device stand on
+// Imports of blocks on a device
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
-use crate::device::headers::{BLOCK_SUM, REAL};
+use crate::device::headers::REAL;
 use crate::error::{Error, accept};
 use crate::linear::operator::count;
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 const SOURCE: KernelSource = KernelSource {
     name: "blocks.cu",
     text: include_str!("../../../kernels/linear/blocks.cu"),
-    headers: &[REAL, BLOCK_SUM],
+    headers: &[REAL],
 };
 
 // Kernels of blocks
@@ -162,7 +162,7 @@ impl<T: Real> FewRows<T> {
     }
 }
 
-// An operator beside others
+// An operator embedded in longer vectors
 /// An operator whose vectors go in at places of a longer vector.
 struct EmbeddedOperator<T> {
     operator: Arc<dyn DeviceOperator<T>>,

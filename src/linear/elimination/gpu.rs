@@ -1,7 +1,7 @@
 // Tangled from book/src/blocks-gpu.md: edit there, or here and run cargo tangle stitch.
 //! A few unknowns eliminated beside many, on a device.
 
-// What the elimination on a device stands on
+// Imports of the elimination on a device
 use crate::device::gpu::{Buffer, Gpu, Shape};
 use crate::error::{Error, accept};
 use crate::linear::blocks::gpu::{FewRows, SolveFew};

@@ -1,7 +1,7 @@
 // Tangled from book/src/factorisations-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Dense symmetric matrices taken apart on a device.
 
-// What factorisations on a device stand on
+// Imports of factorisations on a device
 use super::{NotPositive, kept};
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Shape};

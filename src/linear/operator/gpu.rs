@@ -3,7 +3,7 @@
 
 pub(crate) mod modes;
 
-// What operators on a device stand on
+// Imports of operators on a device
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;

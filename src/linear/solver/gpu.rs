@@ -1,7 +1,7 @@
 // Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Conjugate gradients and MINRES on a device, without the host in their loop.
 
-// What solving on a device stands on
+// Imports of solving on a device
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Graph, Header, Kernel, KernelArguments, KernelSource, Shape};
 use crate::device::headers::REAL;

@@ -3,7 +3,7 @@
 
 pub(crate) mod gpu;
 
-// What solving together stands on
+// Imports of solving several systems
 use super::{Solver, Stop, combine, dot, norm_of};
 use crate::error::Error;
 use crate::linear::operator::Operator;

@@ -6,7 +6,7 @@ pub(crate) mod plain_sum;
 pub(crate) mod short_transforms;
 pub(crate) mod transforms;
 
-// What products on a device stand on
+// Imports of products on a device
 use crate::device::gpu::{Buffer, Gpu};
 use crate::error::{Error, Invalid};
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};

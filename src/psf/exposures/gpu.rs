@@ -1,7 +1,7 @@
 // Tangled from book/src/exposures-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Exposures of covariances of strokes on a device.
 
-// What exposures on a device stand on
+// Imports of exposures on a device
 use super::{DeviceCamera, ExposureInputs, StrokeCovariance, StructureFunctionSource};
 use crate::device::Engine;
 use crate::device::gpu::{Buffer, Gpu, Pinned};

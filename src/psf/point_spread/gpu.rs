@@ -1,7 +1,7 @@
 // Tangled from book/src/point-spread-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Images of wavefronts on a device, from their structure functions on a quarter of the displacements.
 
-// What images on a device stand on
+// Imports of images on a device
 use super::{Frame, PointSpread, Quarter, waves};
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Gpu, KernelSource, Pinned, Shape};

@@ -1,7 +1,7 @@
 // Tangled from book/src/structure-function-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Modes of a mirror on a device: their squares on the pupil, and their power in its frequencies.
 
-// What sums of modes on a device stand on
+// Imports of sums of modes on a device
 use super::{DeviceModes, Felt, Harmonic, Separations, Stationary, root};
 use crate::device::Engine;
 use crate::device::gpu::kernels::kernels;

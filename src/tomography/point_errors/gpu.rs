@@ -1,7 +1,7 @@
 // Tangled from book/src/point-errors-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Errors at points on devices.
 
-// What errors at points on devices stand on
+// Imports of errors at points on devices
 use super::{Answers, Job, PointErrorsPlan, PointStrip};
 use crate::device::gpu::{Buffer, Gpu};
 use crate::device::{Workers, engine::Engine, gather, lock};
@@ -227,7 +227,7 @@ impl<T: Real> Explainer<T> {
 enum RightHandSides<T> {
     Layered(Box<Layered<T>>),
     /// By tables, of points and of tilts.
-    Known([RowsAtPlaces<T>; 2]),
+    Known(Box<[RowsAtPlaces<T>; 2]>),
 }
 
 impl<T: Real> RightHandSides<T> {
@@ -238,8 +238,8 @@ impl<T: Real> RightHandSides<T> {
                 way.layers.scatter_points(&way.area, first, &way.fields)?;
                 way.stacked.apply_transpose(&way.fields, systems.right_hand_sides())
             }
-            Self::Known([points, _]) => {
-                points.put(first, systems.systems(), systems.right_hand_sides())
+            Self::Known(tables) => {
+                tables[0].put(first, systems.systems(), systems.right_hand_sides())
             }
         }
     }
@@ -251,8 +251,8 @@ impl<T: Real> RightHandSides<T> {
                 way.bring_tilts(job, some)?;
                 way.stacked.apply_transpose(&way.fields, systems.right_hand_sides())
             }
-            Self::Known([_, tilts]) => {
-                tilts.put(some[0], systems.systems(), systems.right_hand_sides())
+            Self::Known(tables) => {
+                tables[1].put(some[0], systems.systems(), systems.right_hand_sides())
             }
         }
     }
@@ -374,5 +374,5 @@ fn known<T: Real>(
         tilt.assign(&weights.dot(&rows.slice(s![start..start + points, ..])));
     }
     let table = |rows: ArrayView2<f64>| RowsAtPlaces::new(gpu, rows, places, batch);
-    Ok(RightHandSides::Known([table(level.view())?, table(tilts.view())?]))
+    Ok(RightHandSides::Known(Box::new([table(level.view())?, table(tilts.view())?])))
 }

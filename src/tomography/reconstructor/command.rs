@@ -3,7 +3,7 @@
 
 mod gpu;
 
-// What commands stand on
+// Imports of commands
 use super::{DEVICE, ERROR, FACTOR, Inversion, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::engine::Engine;
 use crate::error::{Error, Invalid, accept};

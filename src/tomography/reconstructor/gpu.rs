@@ -1,7 +1,7 @@
 // Tangled from book/src/reconstructor-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Reconstructors on a graphics processor.
 
-// What the reconstructor on a device stands on
+// Imports of the reconstructor on a device
 use super::{
     ERROR, ErrorSink, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan,
 };

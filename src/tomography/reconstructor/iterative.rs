@@ -3,7 +3,7 @@
 
 mod gpu;
 
-// What iterating a reconstructor stands on
+// Imports of iterating a reconstructor
 use super::{ERROR, Errors, RECONSTRUCTOR, Reconstruction, ReconstructorPlan};
 use crate::device::engine::Engine;
 use crate::error::Error;

@@ -1,7 +1,7 @@
 // Tangled from book/src/dense-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Covariances without a Toeplitz form on graphics processors.
 
-// What the dense kernel stands on
+// Imports of the dense kernel
 use super::{
     RINGS, SensorLayer, Slopes, TurnedAverage, WantedAverage, half_square, numbers_of_tables,
     pairs_of, prepare_averages, rectangle, see_layers, shares, square, wanted_averages,
@@ -40,7 +40,7 @@ kernels! {
         /// Averages of pairs of lenslets that are near each other.
         near_pairs: NearPairs {
             views: [SensorPairLayer] as "LayerPair", centres: [f64], first: [i32], across_first: usize, across_second: usize,
-            around: usize, falls: [f64], half_means: [f64], rule: [f64], near: [f64],
+            around: usize, half_structures: [f64], half_means: [f64], rule: [f64], near: [f64],
         }
         /// A block of averages.
         dense_block: DenseBlock<T> {
@@ -440,7 +440,7 @@ impl<T: Real> CrossCovarianceTables<T> {
                 across_first: across[0],
                 across_second: across[1],
                 around,
-                falls: self.tables.fall.view(..),
+                half_structures: self.tables.half_structure.view(..),
                 half_means: self.tables.half_mean.view(..),
                 rule: self.rule.view(..),
                 near: near.view(..),

@@ -1,7 +1,7 @@
 // Tangled from book/src/turned-lags.md: edit there, or here and run cargo tangle stitch.
 //! Covariances of sensors that are turned against each other, from few places for all pairs of a lag.
 
-// What turned lags stand on
+// Imports of turned lags
 use super::{PhaseTables, SensorLayer, TurnedAverage, see_layers};
 use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;

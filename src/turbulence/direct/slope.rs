@@ -3,7 +3,7 @@
 
 pub(crate) mod gpu;
 
-// What the direct method stands on
+// Imports of the direct method
 use crate::device::{Workers, gather};
 use crate::error::Error;
 use crate::numerics::quadrature::{Rule, gauss_triangle};

@@ -3,7 +3,7 @@
 
 pub(crate) mod gpu;
 
-// What the direct wavefront method stands on
+// Imports of the direct wavefront method
 use crate::error::{Error, Invalid};
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
@@ -38,7 +38,7 @@ impl Reference {
     }
 
     // Circle on which the phase is singular
-    /// Radius of the circle on which the fall is singular, metres.
+    /// Radius of the circle on which half the structure function is singular, metres.
     pub(crate) fn kink(&self) -> f64 {
         match self {
             Self::Point { .. } => 0.0,
@@ -60,10 +60,10 @@ impl Reference {
 
     // Evaluate the reference phase
     /// S(r), rad²; of an average, up to a constant.
-    pub(crate) fn fall(&self, r: f64) -> f64 {
+    pub(crate) fn half_structure(&self, r: f64) -> f64 {
         match self {
-            Self::Point { phase, .. } => phase.fall_and_half_mean(r).0,
-            Self::Disc { average, .. } => average.fall(r),
+            Self::Point { phase, .. } => phase.half_structure_and_half_mean(r).0,
+            Self::Disc { average, .. } => average.half_structure(r),
         }
     }
 
@@ -74,7 +74,7 @@ impl Reference {
         let p = match self {
             Self::Point { slope_over_distance, .. } => slope_over_distance.value_and_slope(t).0,
             Self::Disc { .. } if t == 0.0 => 0.0,
-            Self::Disc { average, .. } => average.fall_slope(t.sqrt()) / t.sqrt(),
+            Self::Disc { average, .. } => average.half_structure_slope(t.sqrt()) / t.sqrt(),
         };
         [p * x, p * y]
     }
@@ -83,7 +83,8 @@ impl Reference {
     /// ∫ S du from `start` to `end` along a line at the distance `across` from the origin, rad² m.
     pub(crate) fn along(&self, across: f64, start: f64, end: f64) -> f64 {
         let panels = EdgePanels::new(self.kink(), self.outer_scale(), end - start);
-        let [integral] = panels.integrate(across, [start, end], |t| [self.fall(t.sqrt())]);
+        let [integral] =
+            panels.integrate(across, [start, end], |t| [self.half_structure(t.sqrt())]);
         integral
     }
 }
@@ -430,7 +431,7 @@ pub fn wavefront_covariance(problem: &WavefrontProblem) -> Result<Array4<f64>, E
         let average = (layer.disc > 0.0).then(|| DiscAverage::twice(&phase, layer.disc, farthest));
         let value = |r: f64| match &average {
             None => phase.covariance(r),
-            Some(average) => phase.covariance(0.0) - average.fall(r),
+            Some(average) => phase.covariance(0.0) - average.half_structure(r),
         };
         for (t, u) in pairs() {
             let first = offset((t, u)).map(|offset| offset - reach);

@@ -1,8 +1,8 @@
 // Tangled from book/src/edge-midpoint-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Covariances of slopes by the formula of four points on a graphics processor.
 
-// What four points on a device stand on
-use super::{Fall, MidpointLayer, see_layers};
+// Imports of four points on a device
+use super::{HalfStructure, MidpointLayer, see_layers};
 use crate::device::collective::BlockCyclic;
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{self, Buffer, Gpu, KernelSource, Shape};
@@ -62,13 +62,13 @@ impl MidpointLayerPair {
     /// The layer pair of two sensors, with the index at which the layer's table begins; the strength is multiplied by `scale`.
     fn new(layer: &MidpointLayer, [p, q]: [usize; 2], table: i32, scale: f64) -> Self {
         let seen = [&layer.views[p], &layer.views[q]];
-        let [first, last] = layer.fall.table.numbers();
+        let [first, last] = layer.half_structure.table.numbers();
         Self {
             corners: seen.map(|view| view.corner),
             steps: seen.map(|view| view.steps),
             halves: seen.map(|view| view.half),
             strength: layer.strength * scale,
-            least: layer.fall.least,
+            least: layer.half_structure.least,
             table,
             first,
             last,
@@ -77,16 +77,18 @@ impl MidpointLayerPair {
     }
 }
 
-// Tables of falls on a device
+// Tables of structure functions on a device
 /// The tables of all layers, one after the other, and where that of each layer begins, in segments.
 fn tables(layers: &[MidpointLayer]) -> (Vec<[f64; 8]>, Vec<i32>) {
-    let (mut segments, mut known) = (Vec::new(), Vec::<(&Arc<Fall>, i32)>::new());
+    let (mut segments, mut known) = (Vec::new(), Vec::<(&Arc<HalfStructure>, i32)>::new());
     let starts = layers.iter().map(|layer| {
-        let same = known.iter().find(|(fall, _)| Arc::ptr_eq(fall, &layer.fall));
+        let same = known
+            .iter()
+            .find(|(half_structure, _)| Arc::ptr_eq(half_structure, &layer.half_structure));
         same.map(|(_, start)| *start).unwrap_or_else(|| {
             let start = segments.len() as i32;
-            segments.extend(layer.fall.table.segments());
-            known.push((&layer.fall, start));
+            segments.extend(layer.half_structure.table.segments());
+            known.push((&layer.half_structure, start));
             start
         })
     });

@@ -1,7 +1,7 @@
 // Tangled from book/src/phase-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Von Kármán phase statistics on a graphics processor: tables for every outer scale at once.
 
-// What tables on a device stand on
+// Imports of tables on a device
 use crate::device::gpu::{Buffer, Gpu, Header};
 use crate::error::Error;
 use crate::numerics::radial_table::RadialTable;
@@ -26,15 +26,15 @@ const SEGMENTS: usize = 32 * OCTAVES;
 struct HostTables {
     slope_over_distance: Vec<f64>,
     slope_slivers: Vec<f64>,
-    fall: Vec<f64>,
+    half_structure: Vec<f64>,
     half_mean: Vec<f64>,
 }
 
 static TABLES: LazyLock<HostTables> = LazyLock::new(|| HostTables {
     slope_over_distance: both_laws(|phase, t| phase.slope_over_distance(t), full),
     slope_slivers: both_laws(|phase, t| phase.slope_over_distance(t), short),
-    fall: both_laws(|phase, t| phase.fall_and_half_mean(t.sqrt()).0, full),
-    half_mean: both_laws(|phase, t| phase.fall_and_half_mean(t.sqrt()).1, full),
+    half_structure: both_laws(|phase, t| phase.half_structure_and_half_mean(t.sqrt()).0, full),
+    half_mean: both_laws(|phase, t| phase.half_structure_and_half_mean(t.sqrt()).1, full),
 });
 
 // Make the octaves of both laws
@@ -68,7 +68,7 @@ pub struct PhaseTablesGpu<T> {
     /// p̂, for gradients, in the precision of the computation.
     pub(crate) slope_over_distance: Buffer<T>,
     /// Ŝ, in double precision.
-    pub(crate) fall: Buffer<f64>,
+    pub(crate) half_structure: Buffer<f64>,
     /// M̂, in double precision.
     pub(crate) half_mean: Buffer<f64>,
 }
@@ -85,7 +85,7 @@ impl<T: Real> PhaseTablesGpu<T> {
         let slope: Vec<T> = slope.iter().map(|&number| T::of(number)).collect();
         Ok(Self {
             slope_over_distance: gpu.upload(&slope)?,
-            fall: gpu.upload(&TABLES.fall)?,
+            half_structure: gpu.upload(&TABLES.half_structure)?,
             half_mean: gpu.upload(&TABLES.half_mean)?,
         })
     }
@@ -139,7 +139,7 @@ mod tests {
         struct PhaseKernels in FUNCTIONS {
             /// S, M, p and dp/dt at some squared distances.
             phase_functions: PhaseFunctions<T> {
-                slopes: [T], falls: [f64], half_means: [f64], phase: [f64] as "Phase", t: [f64],
+                slopes: [T], half_structures: [f64], half_means: [f64], phase: [f64] as "Phase", t: [f64],
                 values: [f64], n: usize,
             }
         }
@@ -158,7 +158,7 @@ mod tests {
         // Launch the kernel of the phase functions
         let arguments = PhaseFunctions {
             slopes: tables.slope_over_distance.view(..),
-            falls: tables.fall.view(..),
+            half_structures: tables.half_structure.view(..),
             half_means: tables.half_mean.view(..),
             phase: scales.view(..),
             t: there.view(..),
@@ -173,10 +173,10 @@ mod tests {
         for (&t, values) in t.iter().zip(values.chunks(4)) {
             // Note the errors at one distance
             let p = |t: f64| phase.slope_over_distance(t);
-            let (fall, half_mean) = phase.fall_and_half_mean(t.sqrt());
+            let (half_structure, half_mean) = phase.half_structure_and_half_mean(t.sqrt());
             let rise = (p(1.0005 * t) - p(0.9995 * t)) / 1e-3;
             let scale = p(t).max(1e-3 * law.slope_over_distance(t));
-            let found = [values[0] / fall - 1.0, values[1] / half_mean - 1.0];
+            let found = [values[0] / half_structure - 1.0, values[1] / half_mean - 1.0];
             let found =
                 [found[0], found[1], (values[2] - p(t)) / scale, (t * values[3] - rise) / scale];
             for (largest, error) in largest.iter_mut().zip(found) {
@@ -191,14 +191,17 @@ mod tests {
     fn functions_on_the_device_are_those_of_the_phase() {
         for gpu in test_backends() {
             for outer_scale in [0.03, 1.0, 25.0, 1000.0, 1e12, f64::INFINITY] {
-                let [fall, half_mean, p, rise] = errors::<f64>(&gpu, outer_scale);
-                assert!(fall < 1e-13 && half_mean < 1e-13, "{outer_scale}: {fall:e} {half_mean:e}");
+                let [half_structure, half_mean, p, rise] = errors::<f64>(&gpu, outer_scale);
+                assert!(
+                    half_structure < 1e-13 && half_mean < 1e-13,
+                    "{outer_scale}: {half_structure:e} {half_mean:e}"
+                );
                 assert!(p < 1e-13 && rise < 1e-5, "{outer_scale}: {p:e} {rise:e}");
                 let [_, _, p, rise] = errors::<f32>(&gpu, outer_scale);
                 assert!(p < 5e-7 && rise < 1e-5, "{outer_scale}, single: {p:e} {rise:e}");
             }
             let tables = PhaseTablesGpu::<f32>::on(&gpu).unwrap();
-            let bytes = tables.slope_over_distance.bytes() + tables.fall.bytes();
+            let bytes = tables.slope_over_distance.bytes() + tables.half_structure.bytes();
             assert_eq!(bytes + tables.half_mean.bytes(), PhaseTablesGpu::<f32>::bytes());
         }
     }

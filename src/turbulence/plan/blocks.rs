@@ -1,7 +1,7 @@
 // Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
 //! Plans of covariances in blocks.
 
-// What plans in blocks stand on
+// Imports of plans in blocks
 use super::{
     BlocksPlan, CovariancePlan, ENTRY_OF_WAVEFRONT, GroupWavefrontSlopes, PIECES, SLOPES,
     SlopeCovariancePlan, WAVEFRONT, WavefrontCovariancePlan, by_points, check_finite, sensors_of,

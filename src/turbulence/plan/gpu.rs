@@ -1,7 +1,7 @@
 // Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
 //! Plans of covariances on graphics processors.
 
-// What plans on devices stand on
+// Imports of plans on devices
 use super::{CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan};
 use crate::device::engine::Engine;
 use crate::error::Error;

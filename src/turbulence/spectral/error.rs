@@ -1,7 +1,7 @@
 // Tangled from book/src/spectral-error.md: edit there, or here and run cargo tangle stitch.
 //! The error of the spectral method, and the choice of its sampling.
 
-// What the spectral error stands on
+// Imports of the spectral error
 use crate::numerics::fft::fast_lengths;
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
@@ -82,7 +82,7 @@ pub(crate) fn range_of(sides: impl Iterator<Item = f64>) -> [f64; 2] {
     sides.fold([f64::INFINITY, 0.0], |[least, most], side| [least.min(side), most.max(side)])
 }
 
-/// Second derivatives of the fall S away from the origin, from a table of p(t), t = r².
+/// Second derivatives of S, half the structure function, away from the origin, from a table of p(t), t = r².
 struct FarGradients {
     near: f64,
     far: f64,

@@ -1,7 +1,7 @@
 // Tangled from book/src/spectral-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Covariances from the power spectrum on graphics processors: fold, transform, gather.
 
-// What spectra on the GPU stand on
+// Imports of spectra on the GPU
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Fft, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;

@@ -1,7 +1,7 @@
 // Tangled from book/src/spectral-method.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance from the power spectrum, folded before its Fourier transform.
 
-// What the spectral method stands on
+// Imports of the spectral method
 use crate::device::{Workers, gather};
 use crate::error::{Error, Invalid};
 use crate::numerics::fft::FftPlans;

@@ -1,7 +1,7 @@
 // Tangled from book/src/wavefront-spectral.md: edit there, or here and run cargo tangle stitch.
 //! Wavefront–slope covariance from the power spectrum, folded before its Fourier transform.
 
-// What the spectral wavefront method stands on
+// Imports of the spectral wavefront method
 use crate::device::{Workers, gather};
 use crate::error::{Error, Invalid};
 use crate::numerics::fft::FftPlans;
@@ -301,8 +301,8 @@ fn truncation(layer: &WavefrontLayer, samples_per_side: usize) -> f64 {
         * disc
 }
 
-// Fall of the phase from a table
-/// The fall S and the slope over distance p, from a table over t = r².
+// Half structure of the phase from a table
+/// S, half the structure function, and the slope over distance p, from a table over t = r².
 struct Falls {
     near: f64,
     far: f64,
@@ -310,28 +310,29 @@ struct Falls {
 }
 
 impl Falls {
-    /// The fall for footprints of sides between two, metres.
+    /// Half the structure function for footprints of sides between two, metres.
     fn new(outer_scale: f64, [least, most]: [f64; 2]) -> Self {
         let phase = VonKarman::new(outer_scale);
         let near = (least / 32.0).powi(2);
         let far = farthest(outer_scale, most).powi(2).max(2.0 * near);
-        let table = RadialTable::new(near, far, |t| phase.fall_and_half_mean(t.sqrt()).0);
+        let table = RadialTable::new(near, far, |t| phase.half_structure_and_half_mean(t.sqrt()).0);
         Self { near, far, table }
     }
 
-    // Look up the fall and its slope
+    // Look up half structure and slope
     /// S in rad² and p in rad² m⁻² at the displacement \[x, y\] in metres.
     fn at(&self, [x, y]: [f64; 2]) -> (f64, f64) {
         let t = x * x + y * y;
         if t < self.near {
-            let fall = self.table.value_and_slope(self.near).0 * (t / self.near).powf(5.0 / 6.0);
-            return (fall, 5.0 / 3.0 * fall / t.max(f64::MIN_POSITIVE));
+            let half_structure =
+                self.table.value_and_slope(self.near).0 * (t / self.near).powf(5.0 / 6.0);
+            return (half_structure, 5.0 / 3.0 * half_structure / t.max(f64::MIN_POSITIVE));
         }
-        let (fall, slope) = self.table.value_and_slope(t.min(self.far));
-        (fall, if t < self.far { 2.0 * slope } else { 0.0 })
+        let (half_structure, slope) = self.table.value_and_slope(t.min(self.far));
+        (half_structure, if t < self.far { 2.0 * slope } else { 0.0 })
     }
 
-    // Integrate the fall along a square
+    // Integrate half the structure function along a square
     /// ∮ S n_a ds around the square of half side `half` centred at `r`, by Gauss's `rule`; rad² m.
     fn around(&self, r: [f64; 2], half: f64, rule: &Rule) -> [f64; 2] {
         let mut sum = [0.0; 2];
@@ -366,7 +367,7 @@ impl Falls {
 /// What the estimates need of a problem: the table of each layer's outer scale.
 struct Estimate<'a> {
     problem: &'a WavefrontProblem,
-    falls: Vec<Arc<Falls>>,
+    half_structures: Vec<Arc<Falls>>,
 }
 
 impl<'a> Estimate<'a> {
@@ -374,15 +375,16 @@ impl<'a> Estimate<'a> {
         let layers = problem.layers();
         let sides = range_of(layers.iter().map(|layer| layer.side));
         let scales = layers.iter().map(|layer| layer.outer_scale);
-        let falls = share_equals(scales, |outer_scale| Falls::new(outer_scale, sides));
-        Self { problem, falls }
+        let half_structures = share_equals(scales, |outer_scale| Falls::new(outer_scale, sides));
+        Self { problem, half_structures }
     }
 
     // Take the worst of all lattices
     /// The largest of what `of` gives for a lattice (its layers with their tables), a target and a guide star.
     fn worst(&self, of: impl Fn(&[(WavefrontLayer, &Falls)], usize, usize) -> f64 + Sync) -> f64 {
-        let layers = self.problem.layers().iter().zip(&self.falls);
-        let layers: Vec<_> = layers.map(|(layer, falls)| (*layer, falls.as_ref())).collect();
+        let layers = self.problem.layers().iter().zip(&self.half_structures);
+        let layers: Vec<_> =
+            layers.map(|(layer, half_structures)| (*layer, half_structures.as_ref())).collect();
         let length = if self.problem.is_layered() { 1 } else { layers.len() };
         let of_lattice = |lattice: &[(WavefrontLayer, &Falls)]| {
             let stars = self.problem.stars();
@@ -422,10 +424,10 @@ impl<'a> Estimate<'a> {
         self.worst(|layers, t, q| {
             let at = |place: &[f64; 2]| {
                 let last = (self.problem.lags(&layers[0].0) - 1) as f64;
-                let share = |(layer, falls): &(WavefrontLayer, &Falls)| {
+                let share = |(layer, half_structures): &(WavefrontLayer, &Falls)| {
                     let first = self.problem.first_lag(layer, t, q);
                     let r = [0, 1].map(|a| first[a] + place[a] * last * layer.step);
-                    let copies = falls.copies(layer.step * folded as f64, r, &rule);
+                    let copies = half_structures.copies(layer.step * folded as f64, r, &rule);
                     copies.map(|error| layer.slope_strength * error)
                 };
                 let [x, y] = layers.iter().map(share).fold([0.0; 2], add);
@@ -452,11 +454,11 @@ impl<'a> Estimate<'a> {
             let nearest = first.map(|first| (-first / strongest.step).round().clamp(0.0, last));
             let last = self.problem.lags(&layers[0].0);
             let along = |axis: usize, k: usize| {
-                let share = |(layer, falls): &(WavefrontLayer, &Falls)| {
+                let share = |(layer, half_structures): &(WavefrontLayer, &Falls)| {
                     let mut r = self.problem.first_lag(layer, t, q);
                     r[axis] += k as f64 * layer.step;
                     r[1 - axis] += nearest[1 - axis] * layer.step;
-                    layer.slope_strength * disc_mean(falls, layer, r, &rule)[axis]
+                    layer.slope_strength * disc_mean(half_structures, layer, r, &rule)[axis]
                 };
                 layers.iter().map(share).sum::<f64>().abs()
             };
@@ -473,7 +475,12 @@ fn add(one: [f64; 2], other: [f64; 2]) -> [f64; 2] {
 
 // Average the copies over a disc
 /// c for unit strength at the displacement `r`, averaged over the layer's disc, rad² m⁻¹; |c| to a few per cent.
-fn disc_mean(falls: &Falls, layer: &WavefrontLayer, r: [f64; 2], rule: &Rule) -> [f64; 2] {
+fn disc_mean(
+    half_structures: &Falls,
+    layer: &WavefrontLayer,
+    r: [f64; 2],
+    rule: &Rule,
+) -> [f64; 2] {
     const RINGS: usize = 3;
     const DIRECTIONS: usize = 8;
     let (rings, directions) = if layer.disc > 0.0 { (RINGS, DIRECTIONS) } else { (1, 1) };
@@ -482,7 +489,7 @@ fn disc_mean(falls: &Falls, layer: &WavefrontLayer, r: [f64; 2], rule: &Rule) ->
         let radius = layer.disc * ((ring as f64 + 0.5) / rings as f64).sqrt();
         let (sin, cos) = (2.0 * PI * (direction as f64 + 0.5) / directions as f64).sin_cos();
         let r = [r[0] + radius * cos, r[1] + radius * sin];
-        sum = add(sum, falls.around(r, 0.5 * layer.side, rule));
+        sum = add(sum, half_structures.around(r, 0.5 * layer.side, rule));
     }
     sum.map(|sum| -sum / (layer.side.powi(2) * (rings * directions) as f64))
 }
@@ -671,16 +678,16 @@ mod tests {
             let error = (x - epstein * r[0]).abs().max((y - epstein * r[1]).abs());
             assert!(error < 5e-2 * epstein * 0.5, "{x} {y} {epstein}");
         }
-        let (falls, r) = (Falls::new(300.0, [0.1; 2]), [7.0, -3.0]);
+        let (half_structures, r) = (Falls::new(300.0, [0.1; 2]), [7.0, -3.0]);
         let mut plain = [0.0; 2];
         for (n, m) in (-60..=60).flat_map(|n| (-60..=60).map(move |m| (n, m))) {
             if (n, m) != (0, 0) {
                 let copy = [r[0] + f64::from(n) * period, r[1] + f64::from(m) * period];
-                let p = falls.at(copy).1;
+                let p = half_structures.at(copy).1;
                 plain = add(plain, copy.map(|x| -p * x));
             }
         }
-        let smart = falls.copies(period, r, &rule);
+        let smart = half_structures.copies(period, r, &rule);
         (0..2).for_each(|a| {
             assert!((smart[a] - plain[a]).abs() < 5e-2 * plain[0].abs(), "{smart:?}")
         });

@@ -1,7 +1,7 @@
 // Tangled from book/src/micrographs.md: edit there, or here and run cargo tangle stitch.
 //! Exit waves on devices.
 
-// What exit waves on devices stand on
+// Imports of exit waves on devices
 use super::{HrtemPlan, PlaneWave};
 use crate::device::Engine;
 use crate::device::gpu::{Buffer, Gpu};

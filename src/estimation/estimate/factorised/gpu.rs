@@ -1,7 +1,7 @@
 // Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Estimates by a factor on a device.
 
-// What a factor for estimates stands on
+// Imports of a factor for estimates
 use super::{Factored, Factorised};
 use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};

@@ -1,7 +1,7 @@
 // Tangled from book/src/device-operators.md: edit there, or here and run cargo tangle stitch.
 //! Modes on a device: what numbers of a vector have in common, and what is taken out of them.
 
-// What modes on a device stand on
+// Imports of modes on a device
 use super::{DeviceOperator, check_lengths, vectors_of};
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};

@@ -1,7 +1,7 @@
 // Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Conjugate gradients for many right-hand sides at once, on a device.
 
-// What systems side by side stand on
+// Imports of systems side by side
 use super::{ExplainedVariance, Ritz, Step, aims, patternless};
 use crate::device::gpu::{Buffer, Gpu, Graph, Shape};
 use crate::error::Error;

@@ -1,7 +1,7 @@
 // Tangled from book/src/plain-sum-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Products with block Toeplitz matrices as plain sums, on a device.
 
-// What plain sums stand on
+// Imports of plain sums
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Gpu, Header, KernelSource, Shape};
 use crate::device::headers::REAL;

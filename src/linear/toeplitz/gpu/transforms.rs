@@ -1,7 +1,7 @@
 // Tangled from book/src/transforms-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Products with block Toeplitz matrices by Fourier transforms, on a device, in three passes.
 
-// What passes on a device stand on
+// Imports of passes on a device
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, BufferView, Gpu, Header, KernelSource, Shape as Launch};
 use crate::device::headers::{GENERATION, REAL};

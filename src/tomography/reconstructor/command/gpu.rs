@@ -1,7 +1,7 @@
 // Tangled from book/src/many-targets.md: edit there, or here and run cargo tangle stitch.
 //! Commands on a graphics processor.
 
-// What commands on a device stand on
+// Imports of commands on a device
 use super::{StrokeCommand, StrokeSum, command_part};
 use crate::device::collective::BlockCyclic;
 use crate::device::engine::Engine;

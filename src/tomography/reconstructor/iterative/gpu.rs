@@ -1,7 +1,7 @@
 // Tangled from book/src/reconstructor-gpu.md: edit there, or here and run cargo tangle stitch.
 //! The reconstructor by iterations on devices.
 
-// What iterating on devices stands on
+// Imports of iterating on devices
 use crate::device::gpu::Gpu;
 use crate::device::{Workers, engine::Engine, gather, lock};
 use crate::error::Error;

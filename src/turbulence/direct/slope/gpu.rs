@@ -1,7 +1,7 @@
 // Tangled from book/src/direct-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance in real space on graphics processors.
 
-// What the direct kernels stand on
+// Imports of the direct kernels
 use crate::device::engine::Engine;
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{self, Buffer, Gpu, Header, KernelSource, Shape};
@@ -32,7 +32,7 @@ kernels! {
     struct DirectKernels in DIRECT {
         /// Integrals along the edges of lenslets.
         integrate_edges: IntegrateEdges {
-            views: [SourcePairLayer] as "LayerPair", falls: [f64], half_means: [f64], rule: [f64], edges: [f64],
+            views: [SourcePairLayer] as "LayerPair", half_structures: [f64], half_means: [f64], rule: [f64], edges: [f64],
         }
         /// The kernel of the filter near its centre.
         fill_windows: FillWindows<T> {
@@ -207,7 +207,7 @@ impl<T: Real> SlopePlan<T> {
                 (views.view(..), self.edges.view(..), self.windows.view(..));
             let arguments = IntegrateEdges {
                 views,
-                falls: tables.fall.view(..),
+                half_structures: tables.half_structure.view(..),
                 half_means: tables.half_mean.view(..),
                 rule: self.panel.view(..),
                 edges,

@@ -1,7 +1,7 @@
 // Tangled from book/src/wavefront-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Wavefront–slope covariance in real space, on graphics processors.
 
-// What the wavefront kernels stand on
+// Imports of the wavefront kernels
 use crate::device::engine::Engine;
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
@@ -35,7 +35,7 @@ kernels! {
     struct WavefrontKernels in WAVEFRONT {
         /// Integrals and means near the axis.
         wavefront_close: WavefrontClose<T> {
-            views: [TargetStarLayer] as "LayerPair", count: usize, falls: [f64], fall_discs: [f64] as "Stretch<double>",
+            views: [TargetStarLayer] as "LayerPair", count: usize, half_structures: [f64], half_structure_discs: [f64] as "Stretch<double>",
             rule: [f64], oversampling: usize, pieces: [f64], all_pieces: usize, slopes: [T],
             discs: [T] as "Stretch<real>", rules: [T] as "Rules", means: [T], all_means: usize,
         }
@@ -138,7 +138,7 @@ fn far(oversampling: usize) -> f64 {
 // Averaged phases for devices
 /// Segments of all averaged phases, and which of them are each layer's.
 struct Averages {
-    falls: Vec<f64>,
+    half_structures: Vec<f64>,
     slopes: Vec<f64>,
     layers: Vec<Range<usize>>,
 }
@@ -153,15 +153,15 @@ impl Averages {
         };
         let tables: Vec<_> = problem.layers().par_iter().map(tabulate).collect();
         // Gather the segments of all layers
-        let (mut falls, mut slopes, mut layers, mut first) =
+        let (mut half_structures, mut slopes, mut layers, mut first) =
             (Vec::new(), Vec::new(), Vec::new(), 0);
-        for [fall, slope] in tables {
-            layers.push(first..first + fall.len());
-            first += fall.len();
-            falls.extend(fall.into_iter().flatten());
+        for [half_structure, slope] in tables {
+            layers.push(first..first + half_structure.len());
+            first += half_structure.len();
+            half_structures.extend(half_structure.into_iter().flatten());
             slopes.extend(slope.into_iter().flatten());
         }
-        Self { falls, slopes, layers }
+        Self { half_structures, slopes, layers }
     }
 }
 
@@ -259,7 +259,7 @@ struct WavefrontTables<T> {
     gpu: Gpu,
     kernels: WavefrontKernels<T>,
     tables: Arc<PhaseTablesGpu<T>>,
-    falls: Buffer<f64>,
+    half_structures: Buffer<f64>,
     slopes: Buffer<T>,
     rules: Buffer<T>,
     panel: Buffer<f64>,
@@ -283,7 +283,7 @@ impl<T: Real> WavefrontTables<T> {
         Ok(Self {
             kernels: WavefrontKernels::load(gpu, &[("REACH", reach)])?,
             tables: Arc::clone(tables),
-            falls: gpu.upload(&averages.falls)?,
+            half_structures: gpu.upload(&averages.half_structures)?,
             slopes: gpu.upload(&round(&averages.slopes))?,
             rules: gpu.upload(&round(&rules))?,
             panel: gpu.upload(&[panel.nodes, panel.weights].concat())?,
@@ -378,8 +378,8 @@ impl<T: Real> WavefrontPlan<T> {
         let arguments = WavefrontClose {
             views: views.view(..),
             count: views.len(),
-            falls: tools.tables.fall.view(..),
-            fall_discs: tools.falls.view(..),
+            half_structures: tools.tables.half_structure.view(..),
+            half_structure_discs: tools.half_structures.view(..),
             rule: tools.panel.view(..),
             oversampling: self.oversampling,
             pieces: self.pieces.view(..),
@@ -446,8 +446,12 @@ impl<T: Real> WavefrontPlan<T> {
     #[cfg(test)]
     fn bytes(&self) -> u64 {
         let tools = &*self.tools;
-        let tools =
-            [tools.falls.bytes(), tools.slopes.bytes(), tools.rules.bytes(), tools.panel.bytes()];
+        let tools = [
+            tools.half_structures.bytes(),
+            tools.slopes.bytes(),
+            tools.rules.bytes(),
+            tools.panel.bytes(),
+        ];
         let views: u64 = self.batches.iter().map(|(_, views)| views.bytes()).sum();
         let fields: u64 = self.fields.iter().map(Buffer::bytes).sum();
         let lists = self.pieces.bytes() + self.means.bytes();
@@ -481,7 +485,7 @@ pub fn memory<T: Real>(problem: &WavefrontProblem, pairs: usize) -> u64 {
 const TILE: usize = 16;
 
 // Share targets and stars between devices
-// Cores beside the devices
+// Cores together with devices
 /// What wavefronts and slopes are computed with.
 enum WavefrontWorker<T> {
     Cores(Vec<Reference>),
