@@ -669,7 +669,7 @@ impl EvolvingTurbulence<'_> {
 /// use lenslet::plan::Plan;
 /// use lenslet::watch::unwatched;
 /// use lenslet::model::System;
-/// use lenslet::tomography::*;
+/// use lenslet::estimation::*;
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = SimulationPlan::new(&system, SimulationOptions::default().frames(2).seed(7))?;
 /// let simulated = plan.run(&Engine::default(), &unwatched)?;

@@ -246,11 +246,7 @@ fn entry_text(key: &str, value: &toml::Value) -> String {
 }
 
 fn key_text(key: &str) -> String {
-    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    match !key.is_empty() && key.chars().all(is_bare) {
-        true => key.to_owned(),
-        false => toml::Value::from(key).to_string(),
-    }
+    toml_edit::Key::new(key).display_repr().into_owned()
 }
 
 // Refuse values of great depth

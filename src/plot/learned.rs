@@ -20,7 +20,7 @@ use plotters::prelude::*;
 /// `Failed` where a picture cannot be drawn.
 ///
 /// ```
-/// use lenslet::{watch::unwatched, model::System, plot::{PictureFormat, plot_learned}, tomography::*};
+/// use lenslet::{watch::unwatched, model::System, plot::{PictureFormat, plot_learned}, profiling::*};
 /// let system = System::from_file("book/systems/small-moao.toml")?;
 /// let plan = LearnPlan::new(&system, LearnOptions::default())?;
 /// let learned = plan.fit(plan.expected(&unwatched)?, &unwatched)?;

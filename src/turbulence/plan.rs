@@ -531,8 +531,8 @@ impl SlopeSlope {
 /// use lenslet::turbulence::*;
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = CovariancePlan::new(&system, CovarianceOptions::default())?;
-/// let told = plan.describe(&Engine::default());
-/// assert_eq!(told.arrays[0], ("slope_slope".to_string(), vec![4, 4, 2, 2, 39, 39]));
+/// let description = plan.describe(&Engine::default())?;
+/// assert_eq!(description.arrays[0], ("slope_slope".to_string(), vec![4, 4, 2, 2, 39, 39]));
 /// let covariances = plan.run(&Engine::default(), &unwatched)?;
 /// assert!(covariances.slope_slope.variance() > 0.0 && covariances.wavefront_slope.is_some());
 /// # Ok::<(), lenslet::Error>(())
