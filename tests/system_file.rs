@@ -1098,7 +1098,7 @@ fn errors_of_a_dictionary_name_the_key_alone() {
         ),
         (
             with("lenslet_array", "pitch", 1e-200.into()),
-            "lenslet_array.pitch = 1e-200: expected a length in metres".into(),
+            "lenslet_array.pitch = 1e-200: expected a length between 1e-9 and 1e15 m".into(),
         ),
         (with("guide_star", "", 1.into()), "guide_star[0].\"\" = 1: expected".into()),
         (
