@@ -155,18 +155,18 @@ const MOST_STEPS: usize = 64;
 
 /// Where a value is or will be: at a key of a table, or at an entry of the list under that key.
 struct Slot<'t> {
-    table: &'t mut dyn TableLike,
+    table: AnyTable<'t>,
     key: &'t str,
     index: Option<usize>,
 }
 
 impl<'t> Slot<'t> {
     /// The slot at the end of a path. If `make`, tables on the path are made where they are missing.
-    fn find(mut table: &'t mut dyn TableLike, path: &'t str, make: bool) -> Option<Self> {
+    fn find(table: &'t mut Table, path: &'t str, make: bool) -> Option<Self> {
         if path.split('.').count() > MOST_STEPS {
             return None;
         }
-        let mut steps = path.split('.').peekable();
+        let (mut table, mut steps) = (AnyTable::Headed(table), path.split('.').peekable());
         loop {
             let step = steps.next()?;
             let (key, index) = match step.split_once('[') {
@@ -185,8 +185,8 @@ impl<'t> Slot<'t> {
     }
     // Open the table in a slot
     /// The table in this slot.
-    fn open(self, make: bool) -> Option<&'t mut dyn TableLike> {
-        let Self { table, key, index } = self;
+    fn open(self, make: bool) -> Option<AnyTable<'t>> {
+        let (table, key, index) = (self.table.into_like(), self.key, self.index);
         if make && !table.contains_key(key) {
             table.insert(
                 key,
@@ -197,20 +197,20 @@ impl<'t> Slot<'t> {
             );
         }
         let item = table.get_mut(key)?;
-        let Some(index) = index else { return item.as_table_like_mut() };
-        match item {
-            Item::ArrayOfTables(tables) => {
+        match (item, index) {
+            (Item::Table(table), None) => Some(AnyTable::Headed(table)),
+            (Item::Value(Value::InlineTable(table)), None) => Some(AnyTable::Inline(table)),
+            (Item::ArrayOfTables(tables), Some(index)) => {
                 if make && index == tables.len() {
                     tables.push(Table::new());
                 }
-                tables.get_mut(index).map(|table| table as &mut dyn TableLike)
+                tables.get_mut(index).map(AnyTable::Headed)
             }
-            Item::Value(Value::Array(list)) => {
+            (Item::Value(Value::Array(list)), Some(index)) => {
                 if make && index == list.len() {
                     list.push(InlineTable::new());
                 }
-                let table = list.get_mut(index)?.as_inline_table_mut();
-                table.map(|table| table as &mut dyn TableLike)
+                list.get_mut(index)?.as_inline_table_mut().map(AnyTable::Inline)
             }
             _ => None,
         }
@@ -219,20 +219,20 @@ impl<'t> Slot<'t> {
     // Change the value in a slot
     /// Sets the value, which takes the comments of an old one.
     fn set(self, value: Value) -> Option<()> {
-        let Self { table, key, index } = self;
-        if !table.contains_key(key) {
+        let Self { mut table, key, index } = self;
+        if !table.like().contains_key(key) {
             let value = match index {
                 Some(0) => Value::Array([value].into_iter().collect()),
                 Some(_) => return None,
                 None => value,
             };
-            let mut entries = take_entries(table);
+            let mut entries = table.take_entries();
             let set_before = entries.iter().take_while(|(key, _)| key.as_repr().is_none()).count();
             entries.insert(set_before, (Key::new(key), Item::Value(value)));
-            add_entries(table, entries);
+            table.add_entries(entries);
             return Some(());
         }
-        match (table.get_mut(key)?, index) {
+        match (table.like().get_mut(key)?, index) {
             (Item::Value(old), None) => in_place_of(old, value),
             (item, None) => *item = Item::Value(value),
             (Item::Value(Value::Array(list)), Some(index)) if index == list.len() => {
@@ -248,8 +248,8 @@ impl<'t> Slot<'t> {
 
     // Replace the key of a slot
     #[cfg_attr(not(feature = "command"), allow(dead_code))]
-    fn replace(self, new_key: &str, value: Value) {
-        let entries = take_entries(self.table).into_iter().map(|(key, item)| {
+    fn replace(mut self, new_key: &str, value: Value) {
+        let entries = self.table.take_entries().into_iter().map(|(key, item)| {
             if key.get() != self.key {
                 return (key, item);
             }
@@ -265,18 +265,20 @@ impl<'t> Slot<'t> {
             }
             (key, Item::Value(value))
         });
-        add_entries(self.table, entries.collect());
+        let entries = entries.collect();
+        self.table.add_entries(entries);
     }
 
     fn remove(self) {
-        match (self.table.get_mut(self.key), self.index) {
+        let table = self.table.into_like();
+        match (table.get_mut(self.key), self.index) {
             (Some(Item::ArrayOfTables(tables)), Some(index)) if index < tables.len() => {
                 tables.remove(index);
             }
             (Some(Item::Value(Value::Array(list))), Some(index)) if index < list.len() => {
                 list.remove(index);
             }
-            (Some(_), None) => drop(self.table.remove(self.key)),
+            (Some(_), None) => drop(table.remove(self.key)),
             _ => {}
         }
     }
@@ -288,19 +290,48 @@ fn in_place_of(old: &mut Value, mut value: Value) {
 }
 
 // Take a table apart
-/// All entries of a table, which is empty afterwards.
-fn take_entries(table: &mut dyn TableLike) -> Vec<(Key, Item)> {
-    let keys: Vec<String> = table.iter().map(|(key, _)| key.to_owned()).collect();
-    let take = |key: String| {
-        let key = table.key(&key)?.clone();
-        table.remove(key.get()).map(|item| (key, item))
-    };
-    keys.into_iter().filter_map(take).collect()
+/// A table under a heading, or one in braces.
+enum AnyTable<'t> {
+    Headed(&'t mut Table),
+    Inline(&'t mut InlineTable),
 }
 
-fn add_entries(table: &mut dyn TableLike, entries: Vec<(Key, Item)>) {
-    for (key, item) in entries {
-        table.entry_format(&key).or_insert(item);
+impl<'t> AnyTable<'t> {
+    fn like(&mut self) -> &mut dyn TableLike {
+        match self {
+            Self::Headed(table) => *table,
+            Self::Inline(table) => *table,
+        }
+    }
+
+    fn into_like(self) -> &'t mut dyn TableLike {
+        match self {
+            Self::Headed(table) => table,
+            Self::Inline(table) => table,
+        }
+    }
+
+    /// All entries of the table, which is empty afterwards.
+    fn take_entries(&mut self) -> Vec<(Key, Item)> {
+        let table = self.like();
+        let keys: Vec<String> = table.iter().map(|(key, _)| key.to_owned()).collect();
+        let take = |key: String| {
+            let key = table.key(&key)?.clone();
+            table.remove(key.get()).map(|item| (key, item))
+        };
+        keys.into_iter().filter_map(take).collect()
+    }
+
+    /// Adds entries whose keys are written as they were.
+    fn add_entries(&mut self, entries: Vec<(Key, Item)>) {
+        for (key, item) in entries {
+            match self {
+                Self::Headed(table) => drop(table.insert_formatted(&key, item)),
+                Self::Inline(table) => {
+                    item.into_value().ok().and_then(|value| table.insert_formatted(&key, value));
+                }
+            }
+        }
     }
 }
 
@@ -320,13 +351,14 @@ mod tests {
             file.set_toml("air.r0", "0.2")
                 .set_toml("air.layers[0].h", "5.0")
                 .set_toml("air.layers[0].scale", "7.0")
+                .set_toml("air.layers[0].wind", "8.0")
                 .set_toml("air.layers[1].f", "0.5")
                 .set("star[0].shift", vec![1.0, 2.0])
                 .set("star[0].rotation", 3)
                 .set("star[0].noise", 2e-14)
                 .set_toml("star[1].noise", "3e-14")
         });
-        let wanted = "# first\n[air]\nr0 = 0.2  # m\nlayers = [\n  { scale = 7.0, h = 5.0, f = 1 }, # low\n  { f = 0.5 },\n]\n\n[[star]] # one\nshift = [1.0, 2.0]\nrotation = 3\nnoise = 2e-14\n[[star]]\nnoise = 3e-14\nzenith = 3";
+        let wanted = "# first\n[air]\nr0 = 0.2  # m\nlayers = [\n  { scale = 7.0, wind = 8.0, h = 5.0, f = 1 }, # low\n  { f = 0.5 },\n]\n\n[[star]] # one\nshift = [1.0, 2.0]\nrotation = 3\nnoise = 2e-14\n[[star]]\nnoise = 3e-14\nzenith = 3";
         assert_eq!(found, wanted);
     }
 
