@@ -251,9 +251,11 @@ impl Plan for EstimatePlan {
         if self.method != Inversion::Iterative {
             return Ok(engine.require_double_on_cpu("estimates by factors")?);
         }
+        if self.posed.options.tolerance >= SINGLE {
+            return Ok(());
+        }
         let what = format!("estimates to a tolerance below {SINGLE:e}");
-        let coarse = self.posed.options.tolerance >= SINGLE;
-        Ok(if coarse { Ok(()) } else { engine.require_double_on_cpu(&what) }?)
+        Ok(engine.require_double_on_cpu(&what)?)
     }
 
     fn describe(&self, engine: &Engine) -> Result<Description, Error> {

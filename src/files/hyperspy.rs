@@ -155,23 +155,9 @@ impl Node<'_> {
             links.push((name, node.write_hdf5(file)?));
         }
         let links: Vec<_> = links.iter().map(|(name, at)| (&name[..], Link::Hard(*at))).collect();
-        let facts = attributes.iter().filter_map(|(key, value)| Some((&key[..], fact_of(value)?)));
+        let facts = attributes
+            .iter()
+            .filter_map(|(key, value)| Some((&key[..], AttributeValue::from_json(value)?)));
         file.group(&links, &facts.collect::<Vec<_>>())
     }
-}
-
-/// A value of JSON as an attribute; none for one that is none.
-fn fact_of(value: &Value) -> Option<AttributeValue> {
-    Some(match value {
-        Value::Bool(is) => AttributeValue::Flag(*is),
-        Value::String(text) => AttributeValue::Text(text.clone()),
-        Value::Number(number) => number.as_i64().map_or_else(
-            || number.as_f64().map(AttributeValue::Number),
-            |number| Some(AttributeValue::Integer(number)),
-        )?,
-        Value::Array(all) => {
-            AttributeValue::Numbers(all.iter().filter_map(Value::as_f64).collect())
-        }
-        Value::Null | Value::Object(_) => return None,
-    })
 }

@@ -278,6 +278,22 @@ impl AttributeValue {
             Self::Numbers(all) => json!(all),
         }
     }
+
+    /// A value of JSON as an attribute, if it is one.
+    pub(super) fn from_json(value: &Value) -> Option<Self> {
+        Some(match value {
+            Value::Bool(is) => Self::Flag(*is),
+            Value::String(text) => Self::Text(text.clone()),
+            Value::Number(number) => number.as_i64().map_or_else(
+                || number.as_f64().map(Self::Number),
+                |number| Some(Self::Integer(number)),
+            )?,
+            Value::Array(all) => {
+                Self::Numbers(all.iter().map(Value::as_f64).collect::<Option<_>>()?)
+            }
+            Value::Null | Value::Object(_) => return None,
+        })
+    }
 }
 
 impl DataSet<'_> {

@@ -84,23 +84,10 @@ fn decode(members: &mut impl StoreMembers) -> io::Result<DataSet<'static>> {
 /// The attributes that the description at a path has.
 fn attributes(all: &Descriptions, path: &str) -> Vec<(String, AttributeValue)> {
     let Some(Value::Object(values)) = all.get(path) else { return Vec::new() };
-    values.iter().filter_map(|(key, value)| Some((key.clone(), attribute(value)?))).collect()
-}
-
-/// A value of JSON as the value of an attribute.
-fn attribute(value: &Value) -> Option<AttributeValue> {
-    Some(match value {
-        Value::Bool(is) => AttributeValue::Flag(*is),
-        Value::String(text) => AttributeValue::Text(text.clone()),
-        Value::Number(number) => number.as_i64().map_or_else(
-            || number.as_f64().map(AttributeValue::Number),
-            |number| Some(AttributeValue::Integer(number)),
-        )?,
-        Value::Array(all) => {
-            AttributeValue::Numbers(all.iter().map(Value::as_f64).collect::<Option<_>>()?)
-        }
-        Value::Null | Value::Object(_) => return None,
-    })
+    values
+        .iter()
+        .filter_map(|(key, value)| Some((key.clone(), AttributeValue::from_json(value)?)))
+        .collect()
 }
 
 // Decode the variable of a group
