@@ -12,7 +12,7 @@ use crate::electrons::multislice::gpu::PassesGpu;
 use crate::electrons::prism::gpu::{PlanesGpu, WindowsGpu};
 use crate::electrons::{Beam, DetectorOptions, Detectors, WaveGrid};
 use crate::error::Error;
-use crate::linear::blocks::gpu::FewRows;
+use crate::linear::blocks::gpu::WideMatrix;
 use crate::linear::matrix::gpu::MatrixGpu;
 use crate::linear::operator::Pairs;
 use crate::linear::operator::gpu::WithPairsGpu;
@@ -89,7 +89,7 @@ fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
         let matrix = Arc::new(MatrixGpu::<T>::new(gpu, Array2::zeros((2, 2)).view())?);
         WithPairsGpu::new(matrix, &Pairs::new(vec![1, 0], vec![0.5; 2])?)?;
         let few = Array2::zeros((2, 2));
-        FewRows::<T>::new(gpu, few.view(), [&[0..1, 1..2], &[0..1, 1..2]], 1)?;
+        WideMatrix::<T>::new(gpu, few.view(), [&[0..1, 1..2], &[0..1, 1..2]], 1)?;
         ask_for_reconstructor::<T>(gpu)?;
         ask_for_modes::<T>(gpu)?;
         ask_for_slices::<T>(gpu)

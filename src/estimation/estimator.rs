@@ -182,8 +182,8 @@ impl EstimatePlan {
         let told = posed.covariances.description(engine);
         let (targets, points, frames) = (posed.targets, posed.points, posed.options.frames);
         let solver = format!("{:?}", posed.options.solver);
-        let few = posed.covariances.blocks().and_then(|blocks| blocks.sets.few());
-        let aid = match (posed.options.preconditioned, few) {
+        let unstructured = posed.covariances.blocks().and_then(|blocks| blocks.sets.unstructured());
+        let aid = match (posed.options.preconditioned, unstructured) {
             (true, Some(_)) => ", circulant preconditioner, few slopes eliminated",
             (true, None) => ", circulant preconditioner",
             (false, _) => "",

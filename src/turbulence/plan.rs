@@ -510,8 +510,8 @@ impl SlopeSlope {
         match self {
             Self::Toeplitz(covariance) => covariance.variance(),
             Self::Blocks(lattices, rectangles) => {
-                match (rectangles.sets.of_sensors()[0], &rectangles.few) {
-                    (set, Some(few)) if set == lattices.len() => few[[0, 0]],
+                match (rectangles.sets.of_sensors()[0], &rectangles.unstructured) {
+                    (set, Some(matrix)) if set == lattices.len() => matrix[[0, 0]],
                     (set, _) => lattices[set].variance(),
                 }
             }
