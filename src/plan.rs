@@ -72,7 +72,7 @@ pub trait Plan: fmt::Debug {
         self.memory(engine)?.check(engine, &self.subject())
     }
 
-    /// Runs the computation, and reports its progress to a watcher.
+    /// Runs the computation and reports its progress to `watch`.
     ///
     /// # Errors
     /// Those of [`check`](Self::check); `Cancelled` where the watcher wants to stop; those of the computation and of devices.
@@ -124,7 +124,7 @@ impl Memory {
 /// A part of a computation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
-    /// What a watcher is told when it begins.
+    /// Name that [`Watch::stage`] receives when it begins.
     pub name: &'static str,
     /// About how long it takes, in seconds.
     pub seconds: f64,

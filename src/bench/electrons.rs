@@ -192,8 +192,8 @@ pub fn time_stem(
     let (points, slices) = (case.points, plan.options().slicing.count());
     let work = WaveCost { points, slices, waves };
     let (reading, transforms) = match engine.precision() {
-        Precision::F32 => beside::<f32>(&plan, work, engine, repeat, watch)?,
-        Precision::F64 => beside::<f64>(&plan, work, engine, repeat, watch)?,
+        Precision::F32 => read_and_transform_times::<f32>(&plan, work, engine, repeat, watch)?,
+        Precision::F64 => read_and_transform_times::<f64>(&plan, work, engine, repeat, watch)?,
     };
     let name = case.name.into();
     Ok(StemTimes {
@@ -239,7 +239,7 @@ struct WaveCost {
 }
 
 /// The times of reading all waves, if cores do that, and of transforms alone.
-fn beside<T: Real>(
+fn read_and_transform_times<T: Real>(
     plan: &StemPlan,
     work: WaveCost,
     engine: &Engine,
@@ -268,15 +268,15 @@ fn transforms_on_host<T: Real>(
     watch: &dyn Watch,
 ) -> Result<f64, Error> {
     let (forward, inverse) = T::plan_complex(work.points);
-    let ways = [forward, inverse].map(|way| [way.clone(), way]);
+    let transforms = [forward, inverse].map(|transform| [transform.clone(), transform]);
     let (waves, slices) = (work.waves.min(4 * threads()), work.slices.min(4));
     let number = Complex::new(T::one(), T::zero());
     let mut planes = vec![vec![number; work.points * work.points]; waves];
     let transform = |plane: &mut Vec<Complex<T>>| {
-        let mut room = Vec::new();
+        let mut scratch = Vec::new();
         plane.fill(number);
         for k in 0..2 * slices {
-            transform_along(plane, &ways[k % 2], &mut room);
+            transform_along(plane, &transforms[k % 2], &mut scratch);
         }
     };
     let some = least(repeat, watch, || {

@@ -539,9 +539,12 @@ impl FromPrismatic {
         );
         if refocused {
             // Refocus to where probes are narrow
-            let way = slices as f64 * thickness + defocus[defocus.len() / 2];
-            text += &format!("\nrefocus = {way:?}");
-            self.note("-mrf 1", format!("waves are refocused by {way} Å, thickness and defocus"));
+            let distance = slices as f64 * thickness + defocus[defocus.len() / 2];
+            text += &format!("\nrefocus = {distance:?}");
+            self.note(
+                "-mrf 1",
+                format!("waves are refocused by {distance} Å, thickness and defocus"),
+            );
         }
         Ok(text)
     }

@@ -187,7 +187,7 @@ pub fn reconstruct(
     let others = found.other_wavefront_errors(&system)?;
     let seconds = start.elapsed().as_secs_f64();
     let description = plan.describe(&engine)?;
-    let told = ReconstructReport {
+    let report = ReconstructReport {
         args,
         system,
         plan,
@@ -200,24 +200,24 @@ pub fn reconstruct(
     };
     // Write the reconstruction and its picture
     terminal.writes(output);
-    let mut arrays = told.data_set();
-    let origin = Provenance::new(&command_line(), &told.description.method, file.text());
+    let mut arrays = report.data_set();
+    let origin = Provenance::new(&command_line(), &report.description.method, file.text());
     origin.clone().note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.engine.precision))?;
     drop(arrays);
-    let telemetry = match (telemetry, &told.found.reconstructor) {
+    let telemetry = match (telemetry, &report.found.reconstructor) {
         (Some((path, loops)), Some(matrix)) => {
             terminal.writes(&path);
             let (of_system, by_engine) =
-                ((&told.system, matrix), (&told.engine, args.engine.precision));
+                ((&report.system, matrix), (&report.engine, args.engine.precision));
             Some(loops.draft(&path, of_system, by_engine, origin)?)
         }
         _ => None,
     };
     let drawing = picture.map(|(path, format)| {
         terminal.writes(path);
-        AtomicFile::holding(path, &told.draw(format)?)
+        AtomicFile::holding(path, &report.draw(format)?)
     });
     let drawing = drawing.transpose()?;
     check(&terminal)?;
@@ -225,7 +225,7 @@ pub fn reconstruct(
     telemetry.map(AtomicFile::publish).transpose()?;
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
-    Ok(args.report.summary(|| told.summary(), || told.lines()))
+    Ok(args.report.summary(|| report.summary(), || report.lines()))
 }
 
 // Options of a reconstruction
@@ -405,7 +405,7 @@ impl ReconstructReport<'_> {
             errors.iter().map(|error| 1e9 * error.rms).collect()
         };
         let both = others.map(|others| [rms(&self.errors), rms(others)]);
-        let told =
+        let of_prediction =
             |prediction: bool| both.as_ref().map(|both| &both[usize::from(predict != prediction)]);
         json!({
             "system": self.args.system.display().to_string(),
@@ -418,8 +418,8 @@ impl ReconstructReport<'_> {
             "error_nm_without_tilt": of(|error| error.rms_without_tilt),
             "delay": delay,
             "predict": predict,
-            "error_nm_with_prediction": told(true),
-            "error_nm_without_prediction": told(false),
+            "error_nm_with_prediction": of_prediction(true),
+            "error_nm_without_prediction": of_prediction(false),
             "precision": self.args.engine.precision.name(),
             "seconds": self.seconds,
             "threads": threads(),
@@ -524,9 +524,9 @@ fn errors_at_points(
     draft.publish()?;
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
-    let told = (args, plan.measurements(), &found, options.tolerance);
-    let lines = || lines_of_points(told, (system, seconds, &description.engine));
-    Ok(args.report.summary(|| summary_of_points(told, seconds), lines))
+    let report = (args, plan.measurements(), &found, options.tolerance);
+    let lines = || lines_of_points(report, (system, seconds, &description.engine));
+    Ok(args.report.summary(|| summary_of_points(report, seconds), lines))
 }
 
 // Check what errors at points are asked for

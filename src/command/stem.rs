@@ -229,8 +229,8 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let mut planned = PlannedRun::new(&plan, &engine);
     // Plan what is added to a scan
     for extra in &asked.save {
-        let beside = extra.of_scan(&plan)?;
-        planned = planned.with_bytes(plan.bytes_beside(beside, engine.precision()));
+        let intermediate = extra.of_scan(&plan)?;
+        planned = planned.with_bytes(plan.intermediate_bytes(intermediate, engine.precision()));
     }
     if let Some(count) = args.compare {
         plan.by_multislice(count)?;

@@ -342,7 +342,7 @@ pub fn machine_json(cuda: &CudaProbe) -> Value {
 
 // Words about the system
 // Tell about the system
-/// What is told about one covariance.
+/// Summary of one covariance.
 struct CovarianceReport {
     /// Step of the displacements in the pupil, metres.
     sampling: f64,
@@ -405,10 +405,10 @@ impl CovarianceReport {
     }
 
     // Tell one covariance to a program
-    /// Adds what is told to an object.
+    /// Adds the summary to a JSON object.
     fn add_to(&self, object: &mut Value) {
         let sampling = sampling_json(&self.chosen, self.sampling);
-        let told = json!({
+        let summary = json!({
             "sampling": self.sampling,
             "block": self.block[1],
             "smallest_block": self.block[0],
@@ -418,7 +418,7 @@ impl CovarianceReport {
             "dense_numbers": self.dense,
             "dense_bytes": self.dense.saturating_mul(8),
         });
-        for (key, value) in [told, sampling].iter().filter_map(Value::as_object).flatten() {
+        for (key, value) in [summary, sampling].iter().filter_map(Value::as_object).flatten() {
             object[key] = value.clone();
         }
     }
@@ -447,14 +447,14 @@ pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)>
     let turbulence = format!("r0 = {r0} m at {nanometres:.0} nm, a seeing of {seeing:.2} arcsec");
     let mut lines = vec![("system", path.display().to_string()), ("turbulence", turbulence)];
     lines.push(("geometry", geometry(system)));
-    let told = reports(system);
+    let reports = reports(system);
     let [slopes, wavefront] = dense_bytes(system).map(in_bytes);
-    match &told {
+    match &reports {
         Ok((slopes, _)) => lines.extend(slopes.lines("slopes")),
         Err(error) => lines.push(("slopes", format!("{slopes} in dense form; {error}"))),
     }
-    match told {
-        Ok((_, Some(Ok(told)))) => lines.extend(told.lines("wavefront")),
+    match reports {
+        Ok((_, Some(Ok(wavefront)))) => lines.extend(wavefront.lines("wavefront")),
         Ok((_, Some(Err(error)))) => {
             lines.push(("wavefront", format!("{wavefront} in dense form; {error}")));
         }
@@ -467,7 +467,7 @@ pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)>
 }
 
 // What is told of both covariances
-/// What is told about slopes and wavefront, where they have the Toeplitz form.
+/// Summaries of the covariances of slopes and of wavefronts, where they have the Toeplitz form.
 fn reports(
     system: &System,
 ) -> Result<(CovarianceReport, Option<Result<CovarianceReport, Error>>), Error> {
@@ -484,10 +484,10 @@ pub fn system_json(path: &Path, system: &System) -> Value {
         Err(error) => object["no_toeplitz"] = json!(error.to_string()),
         Ok((slopes, wavefront)) => {
             slopes.add_to(&mut object);
-            if let Some(told) = wavefront {
+            if let Some(wavefront) = wavefront {
                 object["wavefront"] = json!({});
-                match told {
-                    Ok(told) => told.add_to(&mut object["wavefront"]),
+                match wavefront {
+                    Ok(wavefront) => wavefront.add_to(&mut object["wavefront"]),
                     Err(error) => object["wavefront"]["no_toeplitz"] = json!(error.to_string()),
                 }
             }

@@ -110,7 +110,7 @@ pub fn import_telemetry(
     let slopes = SlopeOrder::new(&system.valid_lenslets()).len();
     let layers = system.atmosphere().layers().len();
     if as_json {
-        let told = json!({
+        let summary = json!({
             "file": path.display().to_string(),
             "mode": file.mode(),
             "guide_stars": stars,
@@ -120,7 +120,7 @@ pub fn import_telemetry(
             "notes": found.notes,
             "output": file_json(Some(output)),
         });
-        return Ok(format!("{told}\n").into());
+        return Ok(format!("{summary}\n").into());
     }
     let of_stars = [count(stars, "guide star"), count(slopes, "slope")].join(", ");
     let of_air = [count(layers, "layer"), count(targets, "target")].join(", ");

@@ -109,8 +109,8 @@ impl ControlLoop {
                 None => 0.0,
             };
             let push = if response.is_empty() { 1.0 } else { 0.0 };
-            let seen = (1.0 - rest) * ago(whole) + rest * ago(whole + 1);
-            let next: f64 = ago(1) + self.gain * (push - seen);
+            let delayed = (1.0 - rest) * ago(whole) + rest * ago(whole + 1);
+            let next: f64 = ago(1) + self.gain * (push - delayed);
             response.push(next);
             most = f64::max(most, next.abs());
             quiet = if next.abs() < FORGOTTEN * most { quiet + 1 } else { 0 };
@@ -141,7 +141,7 @@ fn motions(air: &Atmosphere, times: &[[f64; 2]]) -> Vec<Motion> {
 }
 
 // Covariances of slopes in a loop
-/// The stage of these covariances, as a watcher is told.
+/// Name of the stage of these covariances.
 pub(crate) const LOOP: &str = "covariances through the loop";
 
 /// Covariances of slopes of turbulence, (n, n), rad².

@@ -130,7 +130,7 @@ impl Correction {
         &self.mirrors
     }
 
-    /// A mirror of the first design in the pupil, by whose strokes errors are told.
+    /// A mirror of the first design in the pupil, in whose strokes errors are expressed.
     pub fn pupil_mirror(&self) -> &Mirror {
         &self.pupil_mirror
     }
@@ -234,7 +234,7 @@ impl CorrectionOptions {
 // Stack what targets see
 impl Correction {
     /// J_t of all mirrors, (m, a), 1/m, as a target sees them.
-    pub(crate) fn seen(&self, target: &Source) -> Array2<f64> {
+    pub(crate) fn interaction(&self, target: &Source) -> Array2<f64> {
         let blocks: Vec<_> =
             self.mirrors.iter().map(|mirror| mirror.interaction(&self.system, target)).collect();
         let views: Vec<_> = blocks.iter().map(|block| block.view()).collect();
@@ -247,8 +247,10 @@ impl Correction {
         chosen: &[(Source, f64)],
         engine: &Engine,
     ) -> Result<Vec<Array2<f64>>, Error> {
-        let blocks: Vec<_> =
-            chosen.iter().map(|(target, weight)| self.seen(target) * weight.sqrt()).collect();
+        let blocks: Vec<_> = chosen
+            .iter()
+            .map(|(target, weight)| self.interaction(target) * weight.sqrt())
+            .collect();
         let views: Vec<_> = blocks.iter().map(|block| block.view()).collect();
         let stack = concatenate(Axis(0), &views);
         let stack = stack.unwrap_or_else(|_| unreachable!("all see the same actuators"));
@@ -346,7 +348,7 @@ impl Correction {
     /// Q_t, (m, n): the slopes of all mirrors towards target `t` for measurements, by these commands.
     pub(crate) fn made(&self, commands: &[Array2<f64>], t: usize) -> Array2<f64> {
         let command = commands.get(t).unwrap_or(&commands[0]);
-        times_transpose(&self.seen(&self.system.targets()[t]), &command.t())
+        times_transpose(&self.interaction(&self.system.targets()[t]), &command.t())
     }
 
     // Find the rows of each direction
@@ -626,7 +628,7 @@ mod tests {
             let strokes = command.dot(&slopes.slice(s![..n]));
             for (t, target) in system.targets().iter().enumerate() {
                 let own = slopes.slice(s![n + t * m..n + (t + 1) * m]);
-                let left = &own - &correction.seen(target).dot(&strokes);
+                let left = &own - &correction.interaction(target).dot(&strokes);
                 squares[t] += &(&left * &left / REALISATIONS as f64);
             }
         }

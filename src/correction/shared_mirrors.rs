@@ -289,7 +289,7 @@ impl SharedMirrors<'_> {
     pub fn left(&self, t: usize, to: (&Engine, &dyn Watch)) -> Result<ResidualStrokes, Error> {
         accept(t < self.correction.targets(), "target", t, "the number of a target")?;
         let shape = self.nearest(t);
-        let parts = self.parts(t, &self.shapes[shape].moments, self.seen(t).as_ref(), to)?;
+        let parts = self.parts(t, &self.shapes[shape].moments, self.projection(t).as_ref(), to)?;
         Ok(ResidualStrokes { parts, shape })
     }
 
@@ -300,10 +300,10 @@ impl SharedMirrors<'_> {
     }
 
     /// M_t, unless mirrors are the one in the pupil.
-    fn seen(&self, t: usize) -> Option<Array2<f64>> {
+    fn projection(&self, t: usize) -> Option<Array2<f64>> {
         let target = &self.correction.system().targets()[t];
         let wanted = !self.correction.is_in_pupil();
-        wanted.then(|| times(self.pupil.inverse(), &self.correction.seen(target)))
+        wanted.then(|| times(self.pupil.inverse(), &self.correction.interaction(target)))
     }
 
     // Find the nearest shape
@@ -318,7 +318,7 @@ impl SharedMirrors<'_> {
         &self,
         t: usize,
         MirrorMoments { command, noise, low }: &MirrorMoments,
-        seen: Option<&Array2<f64>>,
+        projection: Option<&Array2<f64>>,
         (engine, watch): (&Engine, &dyn Watch),
     ) -> Result<Vec<(&'static str, Array2<f64>)>, Error> {
         let gain = self.options.noise_gain;
@@ -326,33 +326,40 @@ impl SharedMirrors<'_> {
         let (Some((of_low, before)), Some(low)) = (&self.low, low) else {
             let with = self.plan.strokes_with(t, matrices, self.unit, (engine, watch))?;
             let made = &command.variance + &(noise * (gain - 1.0));
-            return Ok(vec![(CAUSES[0], left(&self.before, &with, seen, &made))]);
+            return Ok(vec![(CAUSES[0], left(&self.before, &with, projection, &made))]);
         };
         check(watch)?;
         let between = of_low.with_truth(t..t + 1, watch)?;
         let with = times(matrices[0], &times_transpose(&between, matrices[1]));
         let folded = &command.variance - low - noise;
-        let causes =
-            [left(before, &with, seen, low), through(seen, noise) * gain, through(seen, &folded)];
+        let causes = [
+            left(before, &with, projection, low),
+            through(projection, noise) * gain,
+            through(projection, &folded),
+        ];
         Ok(CAUSES.into_iter().zip(causes).collect())
     }
 }
 
 // Own error of a shape
 /// M S Mᵗ.
-fn through(seen: Option<&Array2<f64>>, made: &Array2<f64>) -> Array2<f64> {
-    seen.map_or_else(|| made.clone(), |seen| times_transpose(&times_transpose(seen, made), seen))
+fn through(projection: Option<&Array2<f64>>, made: &Array2<f64>) -> Array2<f64> {
+    projection.map_or_else(
+        || made.clone(),
+        |projection| times_transpose(&times_transpose(projection, made), projection),
+    )
 }
 
 /// Eq. [left in strokes](https://lenslet.github.io/lenslet/many-targets.html#eq-left-in-strokes).
 fn left(
     before: &Array2<f64>,
     with: &Array2<f64>,
-    seen: Option<&Array2<f64>>,
+    projection: Option<&Array2<f64>>,
     made: &Array2<f64>,
 ) -> Array2<f64> {
-    let cross = seen.map_or_else(|| with.clone(), |seen| times_transpose(with, seen));
-    let mut left = before - &cross - cross.t() + through(seen, made);
+    let cross =
+        projection.map_or_else(|| with.clone(), |projection| times_transpose(with, projection));
+    let mut left = before - &cross - cross.t() + through(projection, made);
     let turned = left.t().to_owned();
     left.zip_mut_with(&turned, |one, other| *one = 0.5 * (*one + other));
     left
@@ -410,15 +417,15 @@ impl Correction {
         &self,
         plan: &ReconstructorPlan,
         (options, engine): (SharedOptions, &Engine),
-        told: &mut Description,
+        description: &mut Description,
     ) {
-        told.memory = self.memory_of_shared(plan, options, engine);
+        description.memory = self.memory_of_shared(plan, options, engine);
         let [targets, slopes] = [(self.targets(), "target"), (plan.measurements(), "slope")]
             .map(|(number, noun)| count(number, noun));
-        told.what = format!("images of {targets} behind shared mirrors, from {slopes}");
+        description.what = format!("images of {targets} behind shared mirrors, from {slopes}");
         let stage = plan.stage_of_commands(self.shared_commands(options), engine);
-        told.stages.retain(|known| !plan.is_replaced(known));
-        told.stages.push(stage);
+        description.stages.retain(|known| !plan.is_replaced(known));
+        description.stages.push(stage);
     }
 
     /// Largest memory that [`shared`](Self::shared) mirrors occupy, together with the residual towards one target.
@@ -565,9 +572,9 @@ mod tests {
             let options = SharedOptions { own: true, mirrors: 2, ..ALONE };
             let mirrors = correction.shared(&plan, options, (&cores, &unwatched)).unwrap();
             let left = |t| mirrors.left(t, (&cores, &unwatched)).unwrap();
-            let seen: Vec<_> = (0..4).map(left).collect();
-            let errors: Vec<_> = seen.iter().map(|left| left.parts[0].1.clone()).collect();
-            let own = seen.iter().map(|left| mirrors.own_error(left.shape).unwrap().clone());
+            let residuals: Vec<_> = (0..4).map(left).collect();
+            let errors: Vec<_> = residuals.iter().map(|left| left.parts[0].1.clone()).collect();
+            let own = residuals.iter().map(|left| mirrors.own_error(left.shape).unwrap().clone());
             (errors, own.collect::<Vec<_>>())
         };
         let (each, own_of_each) = own(Moao, &[(6, 0.0)]);
@@ -598,9 +605,9 @@ mod tests {
             let target = correction.system().targets()[t];
             crate::model::noise::GuideStar::at_rest(target, *system.truth_sensor(), 0.0).unwrap()
         };
-        let seen = system.guide_stars().iter().cloned().chain([truth(0), truth(2)]);
+        let stars = system.guide_stars().iter().cloned().chain([truth(0), truth(2)]);
         let turbulence =
-            Simulation::new(&system.to_builder().guide_stars(seen).build().unwrap()).unwrap();
+            Simulation::new(&system.to_builder().guide_stars(stars).build().unwrap()).unwrap();
         let (n, m) = (command.ncols(), pupil.interaction().nrows());
         let mut sums = [0.0; 2];
         for draw in 0..REALISATIONS {

@@ -337,24 +337,24 @@ mod tests {
                     true => Err(Invalid::new("k", k, "another").into()),
                     false => Ok(k),
                 };
-                let mut seen = 0;
+                let mut done = 0;
                 let count = |_, _| {
-                    seen += 1;
+                    done += 1;
                     Ok(())
                 };
-                (dispatch(Workers { cores, devices }, 0..1000, watch, work, count), seen)
+                (dispatch(Workers { cores, devices }, 0..1000, watch, work, count), done)
             };
             // Check each way to stop
-            let (failed, seen) = run(&unwatched, 10);
+            let (failed, done) = run(&unwatched, 10);
             assert!(matches!(failed, Err(Error::Invalid(invalid)) if invalid.value == "10"));
-            assert!((0..999).contains(&seen));
-            let (stopped, seen) = run(&Impatient(0.into(), 5), 1000);
+            assert!((0..999).contains(&done));
+            let (stopped, done) = run(&Impatient(0.into(), 5), 1000);
             assert!(
-                matches!(stopped, Err(Error::Cancelled)) && (5..1000).contains(&seen),
-                "{seen}"
+                matches!(stopped, Err(Error::Cancelled)) && (5..1000).contains(&done),
+                "{done}"
             );
-            let (done, seen) = run(&Impatient(0.into(), 1000), 1000);
-            assert!(done.is_ok() && seen == 1000, "cancelled when all was done");
+            let (complete, done) = run(&Impatient(0.into(), 1000), 1000);
+            assert!(complete.is_ok() && done == 1000, "cancelled when all was done");
             let refuse = |k, ()| Err(Invalid::new("sink", k, "less").into());
             let refused =
                 dispatch(Workers { cores, devices }, 0..9, &unwatched, |_, _| Ok(()), refuse);
@@ -436,7 +436,7 @@ mod tests {
     // Runs cover a list once
     #[test]
     fn runs_cover_a_list_once() {
-        let mut seen = [0; 23];
+        let mut visits = [0; 23];
         let long = |worker: &usize, run: Range<usize>| Ok((*worker, run.len()));
         dispatch_in_runs(
             &[2, 5],
@@ -446,12 +446,12 @@ mod tests {
             long,
             |run, (size, long)| {
                 assert!(long <= size && (long == size || run.end == 23));
-                run.for_each(|k| seen[k] += 1);
+                run.for_each(|k| visits[k] += 1);
                 Ok(())
             },
         )
         .unwrap();
-        assert_eq!(seen, [1; 23]);
+        assert_eq!(visits, [1; 23]);
         let fails = |_: &usize, run: Range<usize>| match run.contains(&7) {
             true => Err(Error::Cancelled),
             false => Ok(()),

@@ -37,7 +37,7 @@ pub(crate) struct Rendezvous {
 /// Status of the other ranks, as received by a process.
 #[derive(Debug, Default)]
 struct PeerStatus {
-    told: Mutex<Announced>,
+    announced: Mutex<Announced>,
     changed: Condvar,
     /// Connections: those to all other ranks on rank 0, that to rank 0 on the others.
     lines: Mutex<Vec<TcpStream>>,
@@ -137,25 +137,25 @@ impl Peers for Rendezvous {
             return Ok(bytes);
         }
         let until = Instant::now() + PATIENCE;
-        let mut told = lock(&self.news.told);
+        let mut announced = lock(&self.news.announced);
         loop {
-            if let Some(shared) = told.shared.take() {
+            if let Some(shared) = announced.shared.take() {
                 return Ok(shared);
             }
             let left = until.saturating_duration_since(Instant::now());
-            if let Some(reason) = &told.lost {
+            if let Some(reason) = &announced.lost {
                 return Err(failed(&self.rank_info, reason));
             } else if left.is_zero() {
                 return Err(failed(&self.rank_info, "rank 0 said nothing for a minute"));
             }
-            let waited = self.news.changed.wait_timeout(told, left);
-            told = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.news.changed.wait_timeout(announced, left);
+            announced = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     // Report and notice lost ranks
     fn lost(&self) -> Option<Error> {
-        lock(&self.news.told).lost.as_ref().map(|reason| failed(&self.rank_info, reason))
+        lock(&self.news.announced).lost.as_ref().map(|reason| failed(&self.rank_info, reason))
     }
 
     fn give_up(&self, reason: &str) {
@@ -221,7 +221,7 @@ impl PeerStatus {
             };
             match text.split_once(' ') {
                 Some(("share", bytes)) => {
-                    lock(&self.told).shared = Some(read_bytes(bytes));
+                    lock(&self.announced).shared = Some(read_bytes(bytes));
                     self.changed.notify_all();
                 }
                 Some(("lost", reason)) => return self.lose(escaped(reason).to_string()),
@@ -235,7 +235,7 @@ impl PeerStatus {
     /// Stores the loss of a rank, unless it is not the first, and notifies all.
     fn lose(&self, reason: String) {
         if !self.is_over.load(Ordering::Acquire) {
-            lock(&self.told).lost.get_or_insert_with(|| reason.clone());
+            lock(&self.announced).lost.get_or_insert_with(|| reason.clone());
             self.changed.notify_all();
             self.say(&format!("lost {reason}"));
         }

@@ -40,7 +40,7 @@ pub struct Comparison {
 }
 
 // Compare shared beams with multislice
-/// The stage of the comparison, as a watcher is told.
+/// Name of the stage that computes the compared probes by multislice.
 const COMPARED: &str = "multislice";
 
 impl StemPlan {
@@ -156,7 +156,7 @@ impl StemPlan {
 /// Probes whose electrons are compared at the beginning of a scan.
 const COUNTED: usize = 4;
 
-/// The stage in which multislice counts these electrons, as a watcher is told.
+/// Name of the stage that computes these probes by multislice, to count their electrons.
 const COUNTING: &str = "electrons by multislice";
 
 impl StemPlan {

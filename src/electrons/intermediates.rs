@@ -36,7 +36,7 @@ impl StemPlan {
     /// `Invalid` where there is no S-matrix, or a signal of that name already; `Cancelled`.
     pub fn keep<T>(
         &self,
-        beside: Intermediate,
+        intermediate: Intermediate,
         signals: &mut DataSet<'static>,
         watch: &dyn Watch,
     ) -> Result<(), Error>
@@ -44,7 +44,7 @@ impl StemPlan {
         T: Real + Element,
         Complex<T>: Element,
     {
-        match beside {
+        match intermediate {
             Intermediate::Potential => {
                 check(watch)?;
                 Ok(signals.insert(potential_signal::<T>(&self.potential(0)?)?)?)
@@ -107,11 +107,11 @@ impl StemPlan {
 
     // Memory of intermediate results
     /// Bytes that keeping something takes at most.
-    pub fn bytes_beside(&self, beside: Intermediate, precision: Precision) -> u64 {
+    pub fn intermediate_bytes(&self, intermediate: Intermediate, precision: Precision) -> u64 {
         let number = if precision == Precision::F64 { 8 } else { 4 };
         let points = |grid: &WaveGrid| grid.points().iter().product::<usize>() as u64;
         let (options, all) = (self.options(), points(&self.options().grid));
-        match beside {
+        match intermediate {
             Intermediate::Potential => all * options.slicing.count() as u64 * (8 + number),
             Intermediate::Probe => {
                 points(self.grid()) * options.defoci.len() as u64 * (32 + 2 * number)
@@ -199,10 +199,10 @@ mod tests {
          [beam]\nenergy_kev = 100.0\nsemi_angle = 24.0\ndefocus = [0.0, 40.0]\n[scan]\nwindow = [[0.5, 5.43], [0.2, 2.0]]\nstep = [1.0, 0.7]\n\
          [method]\nalgorithm = 'prism'\ninterpolation = [2, 1]\ninterpolation_check = 'warn'\n[detector]\nbin = 4.0\n";
 
-    fn kept(text: &str, beside: Intermediate) -> (StemPlan, Result<DataSet<'static>, Error>) {
+    fn kept(text: &str, intermediate: Intermediate) -> (StemPlan, Result<DataSet<'static>, Error>) {
         let file = SampleFile::from_toml(text, "book/systems/small.toml").unwrap();
         let (plan, mut signals) = (file.plan().unwrap(), DataSet::default());
-        let done = plan.keep::<f64>(beside, &mut signals, &unwatched);
+        let done = plan.keep::<f64>(intermediate, &mut signals, &unwatched);
         (plan, done.map(|()| signals))
     }
 
@@ -222,7 +222,9 @@ mod tests {
         assert_eq!((kept.name(), values.shape()), ("potential", &[48, 32, 4][..]));
         let slice = plan.potential(0).unwrap().slice(2);
         assert!(slice[[9, 13]] != slice[[13, 9]] && values[[13, 9, 2]] == slice[[9, 13]]);
-        assert!(plan.bytes_beside(Intermediate::Potential, Precision::F32) >= 48 * 32 * 4 * 12);
+        assert!(
+            plan.intermediate_bytes(Intermediate::Potential, Precision::F32) >= 48 * 32 * 4 * 12
+        );
         let (plan, signals) = kept_probes();
         let probes = complex(&signals, "probe");
         assert_eq!(probes.shape(), [2, 24, 32]);
@@ -257,7 +259,7 @@ mod tests {
         let Some(TypedArray::F64(list)) = list.array() else { unreachable!("real numbers") };
         let beams = list.shape()[0];
         assert_eq!((matrix.shape(), list.shape()), (&[beams, 24, 16][..], &[beams, 2][..]));
-        assert!(beams > 4 && plan.bytes_beside(Intermediate::SMatrix, Precision::F64) > 0);
+        assert!(beams > 4 && plan.intermediate_bytes(Intermediate::SMatrix, Precision::F64) > 0);
         // A beam behind the specimen, sample by sample
         let options = plan.options();
         let b = beams - 1;

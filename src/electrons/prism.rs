@@ -100,11 +100,11 @@ impl Prism {
     }
 
     // Back through free space
-    /// Factors of kept k_x and of kept k_y that take a wave back by `way` \[Å\], over the pixels of its transform, Eq. [refocus](https://lenslet.github.io/lenslet/prism.html#eq-refocus).
-    pub(crate) fn back(&self, beam: &Beam, way: f64) -> [Vec<Complex<f64>>; 2] {
+    /// Factors of kept k_x and of kept k_y that propagate a wave back by `distance` \[Å\], over the pixels of its transform, Eq. [refocus](https://lenslet.github.io/lenslet/prism.html#eq-refocus).
+    pub(crate) fn back(&self, beam: &Beam, distance: f64) -> [Vec<Complex<f64>>; 2] {
         kept_frequencies(&self.grid).map(|kept| {
             let share = 1.0 / kept.len() as f64;
-            let turn = |q: &f64| Complex::cis(PI * beam.wavelength() * way * q * q) * share;
+            let turn = |q: &f64| Complex::cis(PI * beam.wavelength() * distance * q * q) * share;
             kept.iter().map(turn).collect()
         })
     }

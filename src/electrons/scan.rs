@@ -29,7 +29,7 @@ const KEPT: usize = 1 << 30;
 /// Seconds of one thread for a beam in a sample of a window.
 const TERM: f64 = 6e-9;
 
-/// How much of the time of a thread whoever takes waves through slices needs: a thread, or a device.
+/// Share of a thread that propagating waves through slices occupies: all of it on the host, next to none on a device.
 fn share(engine: &Engine) -> f64 {
     if engine.devices().is_empty() { 1.0 } else { 5e-4 }
 }
@@ -530,14 +530,14 @@ impl StemPlan {
         places: &[[f64; 2]],
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
-        let (count, seen) = (self.configurations(), CancelOnly(watch));
+        let (count, cancel) = (self.configurations(), CancelOnly(watch));
         let followers = self.followers::<T>(engine, self.followed(places.len())?)?;
         let mut mean = Array2::zeros((places.len(), self.readings()));
         for c in 0..count {
             watch.part("configuration", c, count);
-            let slices = self.handed_out(self.slices(c, &seen)?, &followers, &seen)?;
+            let slices = self.handed_out(self.slices(c, &cancel)?, &followers, &cancel)?;
             let found =
-                self.shared(&self.waves(&followers, &slices, engine, &seen)?, places, watch)?;
+                self.shared(&self.waves(&followers, &slices, engine, &cancel)?, places, watch)?;
             mean.zip_mut_with(&found, |mean, x| *mean += (x - *mean) / (c + 1) as f64);
         }
         Ok(mean)
@@ -546,7 +546,7 @@ impl StemPlan {
 
 // Another focus, another thread
 // Names of the stages of a configuration
-/// The stages of a configuration, as a watcher is told.
+/// Names of the stages of a configuration.
 const SLICES: &str = "slices";
 const BEAMS: &str = "beams";
 const PROBES: &str = "probes";
@@ -718,7 +718,7 @@ fn block<T: Real>(grid: &WaveGrid, waves: usize) -> usize {
 /// All cores of this machine.
 struct Cores<'a> {
     plan: &'a StemPlan,
-    /// Whether nobody else follows waves.
+    /// Whether no device propagates waves, too.
     alone: bool,
 }
 
@@ -952,7 +952,7 @@ struct Beams<'a, T> {
     plan: &'a StemPlan,
     /// The matrix behind each end.
     matrices: Arc<Vec<SMatrix<T>>>,
-    /// Whether nobody else reads probes.
+    /// Whether no device reads probes, too.
     alone: bool,
 }
 

@@ -647,9 +647,9 @@ impl Estimates {
     /// `Invalid` where a wavefront is beyond the largest number.
     pub(crate) fn push<T: Real>(&mut self, found: FrameEstimate<T>) -> Result<(), Invalid> {
         let (frame, unit) = (self.iterations.len(), found.unit);
-        let mut room = self.wavefront.index_axis_mut(Axis(0), frame);
+        let mut wavefront = self.wavefront.index_axis_mut(Axis(0), frame);
         let mut finite = true;
-        for (point, w) in room.iter_mut().zip(&found.wavefront) {
+        for (point, w) in wavefront.iter_mut().zip(&found.wavefront) {
             *point = w.in_double() * unit;
             finite &= point.is_finite();
         }
@@ -1200,10 +1200,10 @@ pub(crate) mod tests {
         let estimator = built(&system, EstimateOptions::default().stop(stop)).unwrap();
         let estimates = estimator.estimate(frames.view(), false, &unwatched).unwrap();
         let factored = dense_matrix(estimator.measured()).llt(faer::Side::Lower).unwrap();
-        for (frame, &told) in estimates.chi_squared.iter().enumerate() {
+        for (frame, &statistic) in estimates.chi_squared.iter().enumerate() {
             let s = faer::Mat::from_fn(n, 1, |k, _| frames[[frame, k]]);
             let exact = (s.transpose() * factored.solve(&s))[(0, 0)] / n as f64;
-            assert!((told / exact - 1.0).abs() < 1e-8, "{told} {exact}");
+            assert!((statistic / exact - 1.0).abs() < 1e-8, "{statistic} {exact}");
         }
         let scatter = (2.0 / n as f64).sqrt();
         assert!((estimates.chi_squared[0] - 1.0).abs() < 4.0 * scatter);

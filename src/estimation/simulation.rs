@@ -333,8 +333,8 @@ impl Screen {
             return Some(spread(&product, &(first.0 * second.0)).sum());
         };
         let n = self.deviations.nrows();
-        let [y, x] = [0, 1].map(|way| {
-            let product = &one[way] * &other[way];
+        let [y, x] = [0, 1].map(|axis| {
+            let product = &one[axis] * &other[axis];
             &product.slice(s![..n]) + &product.slice(s![n..])
         });
         let rows = first.0.rows().into_iter().zip(second.0.rows());

@@ -511,10 +511,14 @@ mod tests {
             let mut memory = vec![0; length];
             let matrix = matrix();
             let data = one_of_each(&matrix);
-            for room in (0..length).step_by(61).chain([length - 1, length]) {
-                let file = io::Cursor::new(&mut memory[..room]);
+            for capacity in (0..length).step_by(61).chain([length - 1, length]) {
+                let file = io::Cursor::new(&mut memory[..capacity]);
                 let result = data.write(file, format, Precision::F64);
-                assert_eq!(result.is_ok(), room == length, "{format:?}, {room} of {length}");
+                assert_eq!(
+                    result.is_ok(),
+                    capacity == length,
+                    "{format:?}, {capacity} of {length}"
+                );
             }
         }
         Ok(())

@@ -167,11 +167,11 @@ mod tests {
 
     impl Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let room = self.size.saturating_sub(self.file.position() as usize);
-            if room == 0 && !bytes.is_empty() {
+            let available = self.size.saturating_sub(self.file.position() as usize);
+            if available == 0 && !bytes.is_empty() {
                 return Err(ErrorKind::StorageFull.into());
             }
-            self.file.write(&bytes[..room.min(bytes.len())])
+            self.file.write(&bytes[..available.min(bytes.len())])
         }
 
         fn flush(&mut self) -> io::Result<()> {

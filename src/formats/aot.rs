@@ -283,14 +283,14 @@ fn write_table(table: usize, rows: &[AotRow], file: &mut impl Write) -> io::Resu
             _ => 0,
         };
         let longest = rows.iter().map(length).max().unwrap_or(0);
-        let (bytes, told) = match form {
+        let (bytes, format) = match form {
             ColumnKind::Text => (longest.max(1), format!("{}A", longest.max(1))),
             ColumnKind::Whole => (8, "1K".into()),
             ColumnKind::Real => (8, "1D".into()),
             ColumnKind::List => (16, format!("QD({longest})")),
         };
         width += bytes;
-        forms.push((name, form, unit, bytes, told));
+        forms.push((name, form, unit, bytes, format));
     }
     // Lay out the rows of a table
     let (mut bytes, mut heap) = (Vec::with_capacity(width * rows.len()), Vec::new());
@@ -329,10 +329,10 @@ fn write_table(table: usize, rows: &[AotRow], file: &mut impl Write) -> io::Resu
     header.value("GCOUNT", 1, "");
     header.value("TFIELDS", forms.len(), "columns");
     header.long_text("EXTNAME", TABLES[table].0);
-    for (k, (name, form, unit, _, told)) in forms.iter().enumerate() {
+    for (k, (name, form, unit, _, format)) in forms.iter().enumerate() {
         let key = |word: &str| format!("{word}{}", k + 1);
         header.text(&key("TTYPE"), name);
-        header.text(&key("TFORM"), told);
+        header.text(&key("TFORM"), format);
         if !unit.is_empty() {
             header.text(&key("TUNIT"), unit);
         }

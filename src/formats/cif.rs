@@ -418,7 +418,7 @@ impl CrystalText<'_> {
 }
 
 // Codes of settings
-/// The codes by which settings are told from each other, for messages.
+/// The codes that distinguish settings, for messages.
 fn codes(settings: &[Setting]) -> String {
     let mut codes: Vec<&str> = settings.iter().map(Setting::code).collect();
     codes.dedup();

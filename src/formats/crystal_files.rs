@@ -574,8 +574,8 @@ mod tests {
             let refused = complaint(&SILICON.replacen(from, to, 1), "SI.xyz");
             assert!(refused.starts_with(&format!("SI.xyz:{expected}")), "{refused}");
         }
-        let beside = SILICON.replacen("2.7150  2.7150  0.0", "5.92 -0.48 0.0", 1);
-        let crystal = Crystal::from_text(&beside, "SI.xyz", None).unwrap();
+        let shifted = SILICON.replacen("2.7150  2.7150  0.0", "5.92 -0.48 0.0", 1);
+        let crystal = Crystal::from_text(&shifted, "SI.xyz", None).unwrap();
         let [x, y, _] =
             crystal.specimen(BeamDirection::MinusZ, [1; 3]).unwrap().atoms()[1].position;
         assert!((x - 0.49).abs() < 1e-12 && (y - 4.95).abs() < 1e-12);
@@ -683,8 +683,8 @@ mod tests {
         }
         // Through a face, 0.2 Å apart: a warning, and none at 0.31 Å
         for (apart, warned) in [(0.2, true), (0.31, false)] {
-            let beside = [0.5, 1.0 - 0.5 * apart / 5.43, 0.5];
-            for (name, text, _) in formats([0.5, 0.5 * apart / 5.43, 0.5], beside, [1.0; 2]) {
+            let second = [0.5, 1.0 - 0.5 * apart / 5.43, 0.5];
+            for (name, text, _) in formats([0.5, 0.5 * apart / 5.43, 0.5], second, [1.0; 2]) {
                 let warning = CrystalFile::parse(&text, name, None).unwrap().warning();
                 assert_eq!(warning.is_some(), warned, "{name}: {warning:?}");
                 let start = format!("{name}:5: atom is 0.2000 Å from the atom on line 3, ");

@@ -225,8 +225,8 @@ impl Normal {
     /// What eigenvalues below this share of the largest say is rounding.
     pub const ROUNDING: f64 = 1e-10;
 
-    /// 𝒟⁻¹ (𝒩 + ϰ)⁻¹ 𝒟⁻¹ g for each row g, (rows, parameters), Eq. [damped step](https://lenslet.github.io/lenslet/least-squares.html#eq-damped-step); zero for parameters that take no part, and along
-    /// directions that are not told.
+    /// 𝒟⁻¹ (𝒩 + ϰ)⁻¹ 𝒟⁻¹ g for each row g, (rows, parameters), Eq. [damped step](https://lenslet.github.io/lenslet/least-squares.html#eq-damped-step); zero for fixed parameters, and along
+    /// directions that the data do not determine.
     pub fn solve(&self, rows: &Array2<f64>, damping: f64) -> Array2<f64> {
         let mut solved = Array2::zeros(rows.dim());
         let Some(eigen) = &self.eigen else { return solved };

@@ -90,8 +90,8 @@ impl ScanPicture<'_, '_> {
         let of = |setting: &[usize]| {
             let numbers = match signal.array() {
                 _ if signal.name().starts_with("standard_error") => return Vec::new(),
-                Some(TypedArray::F32(array)) => seen(at_setting(array.view(), setting)),
-                Some(TypedArray::F64(array)) => seen(at_setting(array.view(), setting)),
+                Some(TypedArray::F32(array)) => plane_of(at_setting(array.view(), setting)),
+                Some(TypedArray::F64(array)) => plane_of(at_setting(array.view(), setting)),
                 _ => return Vec::new(),
             };
             self.images(signal, setting, &numbers, rings)
@@ -197,7 +197,7 @@ fn at_setting<'a, T>(mut array: ArrayViewD<'a, T>, setting: &[usize]) -> ArrayVi
 
 // Planes of numbers
 /// The numbers in double precision, with four axes their mean over the first two.
-fn seen<T: Real>(array: ArrayViewD<'_, T>) -> ArrayD<f64> {
+fn plane_of<T: Real>(array: ArrayViewD<'_, T>) -> ArrayD<f64> {
     let mean = || array.mean_axis(Along(0))?.mean_axis(Along(0));
     let few = (array.ndim() == 4).then(mean).flatten().unwrap_or_else(|| array.to_owned());
     few.mapv(T::in_double)

@@ -335,7 +335,7 @@ impl Geometry {
 }
 
 // How a map changes with a turn
-/// The map of a layer of strength 1, and how it changes if that was told with it.
+/// The map of a layer of strength 1, and its derivatives where they were computed with it.
 struct LayerMap {
     map: Array1<f64>,
     slopes: Option<TurnedMapChange>,
@@ -992,7 +992,7 @@ impl LearnOptions {
         Self { fit: fit.into_iter().collect(), ..self }
     }
 }
-/// Stages of learning, as a watcher is told.
+/// Names of the stages of a fit.
 const MAPS: &str = "maps of the slopes";
 const FIT: &str = "fit";
 
@@ -1206,9 +1206,9 @@ impl FitWarning {
     /// All warnings about a fit.
     fn all(plan: &LearnPlan, state: &FitState, fitted: &Fitted, spread: &Spread) -> Vec<Self> {
         let keys = &plan.parameters;
-        let told = |key: &Parameter| !matches!(key, Parameter::Noise(..));
+        let is_reported = |key: &Parameter| !matches!(key, Parameter::Noise(..));
         let mut warnings = Vec::new();
-        for (k, &key) in keys.iter().enumerate().filter(|(_, key)| told(key)) {
+        for (k, &key) in keys.iter().enumerate().filter(|(_, key)| is_reported(key)) {
             let error = spread.covariance.as_ref().map(|all| all[[k, k]].max(0.0).sqrt());
             if fitted.held[k] {
                 warnings.push(Self::Bound(key, shown(key, state.get(key), 0.0)[0]));
@@ -1235,9 +1235,9 @@ impl Spread {
     fn ties(&self, keys: &[Parameter]) -> Vec<FitWarning> {
         let Some(all) = &self.covariance else { return Vec::new() };
         let mut ties = Vec::new();
-        let told = |k: &usize| !matches!(keys[*k], Parameter::Noise(..));
-        for (at, &k) in self.free.iter().enumerate().filter(|(_, k)| told(k)) {
-            for &l in self.free[at + 1..].iter().filter(|l| told(l)) {
+        let is_reported = |k: &usize| !matches!(keys[*k], Parameter::Noise(..));
+        for (at, &k) in self.free.iter().enumerate().filter(|(_, k)| is_reported(k)) {
+            for &l in self.free[at + 1..].iter().filter(|l| is_reported(l)) {
                 let correlation = all[[k, l]] / (all[[k, k]] * all[[l, l]]).sqrt();
                 if correlation.abs() > TIED {
                     ties.push(FitWarning::Tied([keys[k], keys[l]], correlation));
@@ -1351,9 +1351,9 @@ impl Learned {
         let keys = &plan.parameters;
         let warnings = FitWarning::all(plan, &state, fit, &spread);
         let blind = |k: usize| spread.blind[0].iter().any(|direction| direction[k].abs() > 0.1);
-        let told = |k: usize| spread.free.contains(&k) && !blind(k);
+        let has_error = |k: usize| spread.free.contains(&k) && !blind(k);
         let error = |k: usize| {
-            let all = spread.covariance.as_ref().filter(|_| told(k))?;
+            let all = spread.covariance.as_ref().filter(|_| has_error(k))?;
             Some(all[[k, k]].max(0.0).sqrt())
         };
         let value = |(k, &parameter): (usize, &Parameter)| {
@@ -1430,7 +1430,7 @@ impl Learned {
 }
 
 // Combine errors of strengths
-/// A value of a fit and its error, as they are told: an outer scale in metres.
+/// A value of a fit and its error as they are reported: an outer scale in metres instead of its logarithm.
 fn shown(key: Parameter, value: f64, error: f64) -> [f64; 2] {
     match key {
         Parameter::OuterScale => [value.exp(), value.exp() * error],
@@ -1803,10 +1803,10 @@ mod tests {
         let keys: Vec<Parameter> = parts.iter().map(|(key, _)| *key).collect();
         assert_eq!(keys, [Parameter::Strength(1), Parameter::Strength(2)]);
         assert!(parts[0].1 * parts[1].1 < 0.0);
-        let told = learned.warnings[0].to_string();
+        let message = learned.warnings[0].to_string();
         assert!(
-            told.contains("more strength of layer") && told.ends_with("no effect at all"),
-            "{told}"
+            message.contains("more strength of layer") && message.ends_with("no effect at all"),
+            "{message}"
         );
         // Layers a fifth of a lenslet apart can hardly be separated.
         let near = system(0.15, [0.5, 0.3, 0.2], [3000.0, 3300.0], 20.0);
@@ -1906,7 +1906,10 @@ mod tests {
         assert!(bad.to_string().starts_with("frames = 1: expected at least 2"), "{bad}");
         let other = learn(&alone, &alone, &[ParameterGroup::Strengths]).maps;
         assert!(plan.fit(other, &unwatched).unwrap_err().to_string().starts_with("maps = "));
-        let told = plan.describe(&Engine::default()).unwrap();
-        assert!(told.method.starts_with("3 numbers and 9 of noise") && told.memory.host > 1 << 20);
+        let description = plan.describe(&Engine::default()).unwrap();
+        assert!(
+            description.method.starts_with("3 numbers and 9 of noise")
+                && description.memory.host > 1 << 20
+        );
     }
 }

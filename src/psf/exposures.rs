@@ -263,14 +263,14 @@ impl Exposures<'_> {
             self.refuse_none(variance, strokes)?;
             budget = budget.with(name, variance)?;
         }
-        self.read_from_device(whole).map(|seen| (budget, seen))
+        self.read_from_device(whole).map(|exposures| (budget, exposures))
     }
 
     /// The exposures of what the device has added; where not `whole`, images have their middle alone.
     fn read_from_device(&mut self, whole: bool) -> Result<Vec<Exposure>, Error> {
-        let mut seen = Vec::new();
+        let mut exposures = Vec::new();
         // Read exposures from quarters
-        let Some(there) = self.there.as_mut() else { return Ok(seen) };
+        let Some(there) = self.there.as_mut() else { return Ok(exposures) };
         let quarters = there.quarters()?;
         let images = if whole { there.images()? } else { Vec::new() };
         let mut images = images.into_iter();
@@ -280,14 +280,14 @@ impl Exposures<'_> {
                 let sums = [arr2(&[[sum]]), arr2(&[[0.0]])];
                 Frame { pixels: 1, ..*frame }.image(&sums, sum / frame.perfect)
             };
-            seen.push(Exposure {
+            exposures.push(Exposure {
                 image: images.next().unwrap_or_else(middle),
                 perfect: of_perfect(perfect, whole),
                 width: quarter.width().ok(),
                 ensquared: quarter.ensquared(&self.image.ensquared)?,
             });
         }
-        Ok(seen)
+        Ok(exposures)
     }
 
     // Look for a number that is none
@@ -332,10 +332,10 @@ impl Exposures<'_> {
     fn expose_on_host(&self, structure: &Array2<f64>, whole: bool) -> Result<Vec<Exposure>, Error> {
         let pixels = if whole { self.image.pixels } else { 1 };
         let image = CameraOptions { pixels, ..self.image.clone() };
-        let mut seen = image.expose(&self.telescope, structure, self.diameter)?;
-        let pairs = seen.iter_mut().zip(&self.perfect);
-        pairs.for_each(|(seen, perfect)| seen.perfect = of_perfect(perfect, whole));
-        Ok(seen)
+        let mut exposures = image.expose(&self.telescope, structure, self.diameter)?;
+        let pairs = exposures.iter_mut().zip(&self.perfect);
+        pairs.for_each(|(exposure, perfect)| exposure.perfect = of_perfect(perfect, whole));
+        Ok(exposures)
     }
 }
 
@@ -357,9 +357,9 @@ impl Exposures<'_> {
         if self.there.is_none() {
             let whole = &self.common + &self.structure(strokes)?;
             let transfers = self.telescope.through(&whole, &self.image.wavelengths)?;
-            let each = |seen: &crate::psf::OpticalTransfer| {
-                let pixel = self.image.pixel_at(seen.wavelength(), self.diameter);
-                Ok(seen.point_spread(pixel, self.image.pixels)?)
+            let each = |transfer: &crate::psf::OpticalTransfer| {
+                let pixel = self.image.pixel_at(transfer.wavelength(), self.diameter);
+                Ok(transfer.point_spread(pixel, self.image.pixels)?)
             };
             return transfers.iter().map(each).collect();
         }
@@ -404,18 +404,18 @@ mod tests {
             let wanted = image.expose(&telescope, &found, 2.0).unwrap();
             let engine = Engine::default();
             let mut made = Exposures::new(actuators, &aperture, &image, 2.0, &engine).unwrap();
-            let (seen, images) = (made.of(&strokes).unwrap(), made.images(&strokes).unwrap());
+            let (exposures, images) = (made.of(&strokes).unwrap(), made.images(&strokes).unwrap());
             // Hold exposures to their steps
             for k in 0..2 {
-                let gap = (&seen[k].image.values - &wanted[k].image.values)
+                let gap = (&exposures[k].image.values - &wanted[k].image.values)
                     .fold(0.0, |m: f64, g| m.max(g.abs()));
                 assert!(gap < 1e-13, "{gap:e}");
-                assert_eq!(seen[k].image.values, images[k].values);
+                assert_eq!(exposures[k].image.values, images[k].values);
                 assert_eq!(
-                    (seen[k].width, &seen[k].perfect),
+                    (exposures[k].width, &exposures[k].perfect),
                     (wanted[k].width, &wanted[k].perfect)
                 );
-                assert_eq!(seen[k].ensquared.len(), 1);
+                assert_eq!(exposures[k].ensquared.len(), 1);
             }
             let causes = [("one", StrokeCovariance::OnHost(Cow::Borrowed(&strokes)))];
             let (budget, middles) = made.by_cause(&causes, false).unwrap();

@@ -22,7 +22,7 @@ pub struct Images<'a> {
     pub errors: &'a [f64],
     /// The image without correction at the first wavelength.
     pub uncorrected: &'a PointSpread,
-    /// Sides of the boxes of the exposures' ensquared energy \[rad\]; the first one is told in the cards.
+    /// Sides of the boxes of the exposures' ensquared energy \[rad\]; the cards have the value of the first.
     pub ensquared: &'a [f64],
 }
 

@@ -562,8 +562,8 @@ mod tests {
             assert!((vane.covers(centre, side) - counted).abs() < 2e-3, "{centre:?}");
         }
         // One along x that passes above the axis.
-        let beside = Vane { width: 0.2, angle: 0.0, offset: 0.5 };
-        let found = Aperture::new(&pupil, &[beside], 80, 0.1, Edges::Area).unwrap();
+        let outside = Vane { width: 0.2, angle: 0.0, offset: 0.5 };
+        let found = Aperture::new(&pupil, &[outside], 80, 0.1, Edges::Area).unwrap();
         for (place, light) in [([45, 70], 0.0), ([35, 70], 1.0), ([45, 10], 1.0), ([40, 70], 1.0)] {
             assert!((found.light()[place] - light).abs() < 1e-12, "{place:?}");
         }

@@ -296,13 +296,13 @@ impl CameraOptions {
         if self.extra > 0.0 {
             whole += &telescope.extra(self.extra, EXPONENT)?;
         }
-        let each = |seen: crate::psf::OpticalTransfer| {
-            let pixel = self.pixel_at(seen.wavelength(), length("diameter", diameter)?);
+        let each = |otf: crate::psf::OpticalTransfer| {
+            let pixel = self.pixel_at(otf.wavelength(), length("diameter", diameter)?);
             Ok(Exposure {
-                image: seen.point_spread(pixel, self.pixels)?,
-                perfect: telescope.alone(seen.wavelength())?.point_spread(pixel, self.pixels)?,
-                width: seen.width().ok(),
-                ensquared: seen.ensquared(&self.ensquared)?,
+                image: otf.point_spread(pixel, self.pixels)?,
+                perfect: telescope.alone(otf.wavelength())?.point_spread(pixel, self.pixels)?,
+                width: otf.width().ok(),
+                ensquared: otf.ensquared(&self.ensquared)?,
             })
         };
         telescope.through(&whole, &self.wavelengths)?.into_iter().map(each).collect()
@@ -473,12 +473,12 @@ mod tests {
             ..CameraOptions::default()
         };
         let nothing = Array2::zeros((96, 96));
-        let seen = options.expose(&telescope, &nothing, 8.0).unwrap();
+        let exposures = options.expose(&telescope, &nothing, 8.0).unwrap();
         let (jitter, extra) =
             (telescope.jitter(4.0 * mas).unwrap(), telescope.extra(60e-9, -2.0).unwrap());
         let budget = Budget::of(&telescope, &[("jitter", &jitter), ("extra", &extra)]).unwrap();
-        assert_eq!(seen.len(), 2);
-        for (exposure, &wavelength) in seen.iter().zip(&options.wavelengths) {
+        assert_eq!(exposures.len(), 2);
+        for (exposure, &wavelength) in exposures.iter().zip(&options.wavelengths) {
             let marechal = budget.marechal(wavelength);
             assert!((exposure.image.strehl / marechal - 1.0).abs() < 0.03, "{wavelength}");
             assert_eq!(exposure.image.pixel, wavelength / 16.0);

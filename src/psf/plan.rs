@@ -377,45 +377,45 @@ const MODE: f64 = 3.5e-9;
 impl PsfPlan {
     /// What the plan will do.
     fn description(&self, engine: &Engine) -> Description {
-        let mut told = self.reconstruction.description(engine);
+        let mut plan = self.reconstruction.description(engine);
         if !self.has(ErrorTerm::Tomography) && self.independent.is_some() {
-            told.stages.clear(); // nothing is reconstructed
+            plan.stages.clear(); // nothing is reconstructed
         }
         let (targets, image) = (self.correction.targets(), &self.options.image);
-        told.what = format!("images of {}, and {}", count(targets, "target"), told.what);
+        plan.what = format!("images of {}, and {}", count(targets, "target"), plan.what);
         let waves = image.wavelengths.len();
-        told.arrays = vec![("psf".into(), vec![waves, self.targets, image.pixels, image.pixels])];
+        plan.arrays = vec![("psf".into(), vec![waves, self.targets, image.pixels, image.pixels])];
         if let Some(across) = self.options.field.as_ref().map(Field::across) {
-            told.arrays.push(("field_strehl".into(), vec![waves, across, across]));
+            plan.arrays.push(("field_strehl".into(), vec![waves, across, across]));
         }
         if self.reconstruction.errors_only() {
-            told.memory = self.reconstruction.memory_of_each(engine);
+            plan.memory = self.reconstruction.memory_of_each(engine);
         }
         if let Some(options) = self.shared {
-            self.correction.describe_shared(&self.reconstruction, (options, engine), &mut told);
+            self.correction.describe_shared(&self.reconstruction, (options, engine), &mut plan);
         }
-        told.memory.host = told.memory.host.saturating_add(self.bytes());
+        plan.memory.host = plan.memory.host.saturating_add(self.bytes());
         // Describe one covariance
         if self.independent.is_none() {
             let residuals = ResidualWavefronts::bytes(&self.correction);
-            told.memory.host = told.memory.host.max(residuals).saturating_add(self.bytes());
+            plan.memory.host = plan.memory.host.max(residuals).saturating_add(self.bytes());
             let seconds =
                 ResidualWavefronts::seconds(&self.correction, self.options.control.as_ref());
             let work = [(CostKind::Integrals, seconds)];
-            told.stages.push(Stage::shared(LOOP, &work, &Engine::default()));
+            plan.stages.push(Stage::shared(LOOP, &work, &Engine::default()));
         }
-        told.memory.devices.iter_mut().take(1).for_each(|bytes| *bytes += self.bytes_on_device());
+        plan.memory.devices.iter_mut().take(1).for_each(|bytes| *bytes += self.bytes_on_device());
         if self.has(ErrorTerm::Aliasing) && self.independent.is_some() {
             let (system, pitch) = self.square();
             let work = [(CostKind::Integrals, low_seconds(system, pitch))];
             let low = if self.shared.is_some() { 0 } else { low_bytes(system, pitch) };
-            told.memory.host = told.memory.host.saturating_add(low);
-            told.stages.push(Stage::shared(LOW, &work, &Engine::default()));
+            plan.memory.host = plan.memory.host.saturating_add(low);
+            plan.stages.push(Stage::shared(LOW, &work, &Engine::default()));
         }
-        let at = told.stages.iter().take_while(|stage| stage.name == "start").count();
-        told.stages.insert(at, self.stage_of_mirror(engine));
-        told.stages.push(self.stage(engine));
-        told
+        let at = plan.stages.iter().take_while(|stage| stage.name == "start").count();
+        plan.stages.insert(at, self.stage_of_mirror(engine));
+        plan.stages.push(self.stage(engine));
+        plan
     }
 
     // Stage of a mirror's shapes
@@ -539,24 +539,26 @@ impl PsfResult {
     /// Adds maps of Strehl ratio, width, ensquared energy and error over a field.
     fn add_field(&self, data: &mut DataSet, field: &Field, image: &CameraOptions) {
         let maps = |value: &dyn Fn(&Exposure) -> f64| {
-            let map = |w: usize| self.map(field, |seen| value(&seen.exposures[w]));
+            let map = |w: usize| self.map(field, |image| value(&image.exposures[w]));
             stacked(&(0..image.wavelengths.len()).map(map).collect::<Vec<_>>())
         };
         let mas = |angle: f64| 1e3 * angle / ARCSEC;
-        data.add("field_strehl", maps(&|seen| seen.image.strehl)).dimensions("wavelength, y, x");
-        let width = |seen: &Exposure| seen.width.map_or(f64::NAN, |width| mas(width.mean()));
+        data.add("field_strehl", maps(&|exposure| exposure.image.strehl))
+            .dimensions("wavelength, y, x");
+        let width =
+            |exposure: &Exposure| exposure.width.map_or(f64::NAN, |width| mas(width.mean()));
         data.add("field_fwhm", maps(&width)).dimensions("wavelength, y, x").long_name("mas");
         for (k, side) in image.ensquared.iter().enumerate() {
             let side = (1e6 * side / ARCSEC).round() / 1e3;
-            let shares = maps(&|seen| seen.ensquared[k]);
+            let shares = maps(&|exposure| exposure.ensquared[k]);
             let shares = data.add(&format!("field_ensquared_{k}"), shares);
             let about = format!("share of the light in {side} mas");
             shares.dimensions("wavelength, y, x").long_name(&about);
         }
         let terms = self.field[0].budget.terms();
-        let term = |k: usize| self.map(field, |seen| seen.budget.terms()[k].rms());
+        let term = |k: usize| self.map(field, |image| image.budget.terms()[k].rms());
         let mut errors: Vec<Array2<f64>> = (0..terms.len()).map(term).collect();
-        errors.push(self.map(field, |seen| seen.budget.total()));
+        errors.push(self.map(field, |image| image.budget.total()));
         let names: Vec<&str> = terms.iter().map(|term| term.name.as_str()).collect();
         let error = data.add("field_error", stacked(&errors)).unit("m").dimensions("term, y, x");
         error.long_name(&format!("{}, total", names.join(", ")));
@@ -671,7 +673,7 @@ impl PsfPlan {
             let of_field = t >= self.targets;
             // Forget perfect images of a field
             if of_field {
-                let perfect = exposures.iter_mut().map(|seen| &mut seen.perfect);
+                let perfect = exposures.iter_mut().map(|exposure| &mut exposure.perfect);
                 perfect.for_each(|perfect| perfect.values = Array2::ones((1, 1)));
             }
             targets.push(TargetImage { exposures, budget });
@@ -700,21 +702,21 @@ impl PsfPlan {
         let actuators = self.has(ErrorTerm::Tomography).then_some(actuators);
         let mut made = self.exposures(actuators, (telescope, &common), engine)?;
         let mut there = None;
-        let mut expose = |seen: TargetErrors| {
+        let mut expose = |errors: TargetErrors| {
             check(watch)?;
             self.begin_target(targets.len(), watch);
             let of_field = targets.len() >= self.targets;
             let whole = !of_field || self.whole_field;
             // Find the error where the mirrors are for
-            if let Some((shape, strokes)) = seen.reference
+            if let Some((shape, strokes)) = errors.reference
                 && there.is_none_or(|(known, _)| known != shape)
             {
                 let strokes = StrokeCovariance::OnHost(Cow::Borrowed(strokes));
                 let (own, _) = made.by_cause(&[("tomography", strokes)], false)?;
                 there = Some((shape, own.total().powi(2)));
             }
-            let (mut budget, mut exposures) = made.by_cause(&seen.own, whole)?;
-            if let Some((_, reference)) = there.filter(|_| seen.reference.is_some()) {
+            let (mut budget, mut exposures) = made.by_cause(&errors.own, whole)?;
+            if let Some((_, reference)) = there.filter(|_| errors.reference.is_some()) {
                 budget = tell_apart(&budget, reference)?;
             }
             for term in known.terms() {
@@ -722,7 +724,7 @@ impl PsfPlan {
             }
             // Forget perfect images of a field
             if of_field {
-                let perfect = exposures.iter_mut().map(|seen| &mut seen.perfect);
+                let perfect = exposures.iter_mut().map(|exposure| &mut exposure.perfect);
                 perfect.for_each(|perfect| perfect.values = Array2::ones((1, 1)));
             }
             targets.push(TargetImage { exposures, budget });
@@ -912,8 +914,8 @@ impl PsfPlan {
         let image = &self.options.image;
         let whole = telescope.turbulence(self.correction.system().atmosphere());
         let pixel = image.pixel_at(image.wavelengths[0], self.diameter);
-        let seen = telescope.through(&whole, &image.wavelengths[..1])?.remove(0);
-        Ok(seen.point_spread(pixel, image.pixels)?)
+        let transfer = telescope.through(&whole, &image.wavelengths[..1])?.remove(0);
+        Ok(transfer.point_spread(pixel, image.pixels)?)
     }
 }
 
@@ -932,15 +934,15 @@ fn summed(
 // Tell the error of elsewhere apart
 /// Splits the tomographic error of a budget by Eq. [own and elsewhere](https://lenslet.github.io/lenslet/anisoplanatism.html#eq-own-and-elsewhere), with the variance \[m²\] of the same error where the mirrors are for.
 fn tell_apart(budget: &Budget, reference: f64) -> Result<Budget, Invalid> {
-    let mut told = Budget::default();
+    let mut split = Budget::default();
     for term in budget.terms() {
         let own = if term.name == CAUSES[0] { term.variance.min(reference) } else { term.variance };
-        told = told.with(&term.name, own)?;
+        split = split.with(&term.name, own)?;
         if term.name == CAUSES[0] {
-            told = told.with(ErrorTerm::Anisoplanatism.name(), term.variance - own)?;
+            split = split.with(ErrorTerm::Anisoplanatism.name(), term.variance - own)?;
         }
     }
-    Ok(told)
+    Ok(split)
 }
 
 // Tests of the PSF plan
@@ -1044,11 +1046,12 @@ mod tests {
             .map(|mode| run(&system, by_cause(9, mode)).targets);
         let mut sums = Vec::new();
         for ((own, shared), whole) in own.iter().zip(&shared).zip(&whole) {
-            for seen in [own, shared] {
-                let names: Vec<_> = seen.budget.terms().iter().map(|term| &term.name[..]).collect();
+            for image in [own, shared] {
+                let names: Vec<_> =
+                    image.budget.terms().iter().map(|term| &term.name[..]).collect();
                 assert_eq!(names, ["tomography", "noise", "aliasing", "fitting"]);
-                let strehl = seen.exposures[0].image.strehl;
-                assert!((strehl / seen.budget.marechal(4.8e-6) - 1.0).abs() < 0.05);
+                let strehl = image.exposures[0].image.strehl;
+                assert!((strehl / image.budget.marechal(4.8e-6) - 1.0).abs() < 0.05);
             }
             let [own, noise, folded] = CAUSES.map(|cause| of(&own.budget, cause));
             sums.push((own + noise + folded) / of(&whole.budget, "tomography"));
@@ -1157,9 +1160,9 @@ mod tests {
         for (t, place) in [[1, 1], [1, 0]].into_iter().enumerate() {
             let target = &found.targets[t].exposures[0];
             assert!((strehl[place] / target.image.strehl - 1.0).abs() < 1e-9, "target {t}");
-            let seen = &found.field[3 * place[0] + place[1]];
-            assert_eq!(seen.exposures[0].image.pixels(), 1);
-            assert!((seen.budget.total() / found.targets[t].budget.total() - 1.0).abs() < 1e-9);
+            let image = &found.field[3 * place[0] + place[1]];
+            assert_eq!(image.exposures[0].image.pixels(), 1);
+            assert!((image.budget.total() / found.targets[t].budget.total() - 1.0).abs() < 1e-9);
         }
         assert!(strehl[[0, 2]] != strehl[[2, 0]] && strehl[[1, 1]] > strehl[[2, 2]]);
         // A mirror for the targets of the file is none for the field.

@@ -163,8 +163,8 @@ impl Stationary {
         let (step, reach) = (telescope.step(), telescope.reach);
         let all = separations.axes.iter().flat_map(|along| &along.separations);
         let farthest = all.fold(0.0, |most: f64, x| most.max(x.abs()));
-        let room = (farthest + 6.0 * actuators.pitch) / step;
-        let plane = Plane::around(2 * (reach + 1).max(room as usize / 2) + room as usize / 2);
+        let margin = (farthest + 6.0 * actuators.pitch) / step;
+        let plane = Plane::around(2 * (reach + 1).max(margin as usize / 2) + margin as usize / 2);
         let area = step * step / separations.cell;
         let influence = plane.spectrum(&actuators.on_plane(step).view());
         let weights = influence.mapv(|influence| influence.norm_sqr() * area);

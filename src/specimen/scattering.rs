@@ -228,9 +228,9 @@ impl ScatteringFactor {
         move |q| {
             let pole = |pole: &Pole| {
                 let square = q * q + pole.beta;
-                let way = PI * square.sqrt() * z;
-                let double = pole.double * (1.0 + way) / square;
-                0.5 * (pole.simple + double) / square * f64::exp(-2.0 * way)
+                let exponent = PI * square.sqrt() * z;
+                let double = pole.double * (1.0 + exponent) / square;
+                0.5 * (pole.simple + double) / square * f64::exp(-2.0 * exponent)
             };
             let gaussian = |term: &Gaussian| term.height * f64::exp(-term.steepness * q * q);
             self.poles.iter().map(pole).sum::<f64>() + gaussians.iter().map(gaussian).sum::<f64>()

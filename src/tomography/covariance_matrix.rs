@@ -30,7 +30,7 @@ pub struct CovarianceMatrices {
 
 // Compute the three matrices
 impl CovarianceMatrices {
-    /// The matrices of a system with its noise. `watch` is told of three stages and counts lenslets.
+    /// The matrices of a system with its noise. `watch` receives three stages, whose pieces are lenslets.
     ///
     /// # Errors
     /// `Invalid` where the system has no target; `Memory` where a matrix does not fit; `Cancelled` where the watcher wants to stop.
@@ -98,7 +98,7 @@ fn with_measurements(
     }
 }
 
-/// The stages of the covariance matrices, as a watcher is told, and what it counts.
+/// Names of the stages of the covariance matrices, and of their pieces.
 pub(crate) const MEASUREMENTS: &str = "covariance of measurements";
 pub(crate) const TRUTH: &str = "covariance with the truth";
 pub(crate) const LENSLETS: &str = "lenslets";
@@ -169,7 +169,7 @@ pub(crate) fn rows_with_measurements(
 }
 
 // Covariance with a later truth
-/// The stage of the covariance with a later truth, as a watcher is told.
+/// Name of the stage of the covariance with a later truth.
 pub(crate) const LATER: &str = "covariance with the later truth";
 
 impl CovarianceMatrices {
@@ -210,11 +210,11 @@ pub(crate) fn upwind(
     system: &System,
     delay: f64,
 ) -> Result<Vec<(Vec<Sensor>, Atmosphere)>, Invalid> {
-    let seen = |(moved, air): ([f64; 2], Atmosphere)| {
-        let back = |truth: Sensor| Sensor { shift: moved.map(|way| -way), ..truth };
+    let upwind_sensors = |(moved, air): ([f64; 2], Atmosphere)| {
+        let back = |truth: Sensor| Sensor { shift: moved.map(|component| -component), ..truth };
         (truth_sensors(system).into_iter().map(back).collect(), air)
     };
-    Ok(flows(system.atmosphere(), delay)?.into_iter().map(seen).collect())
+    Ok(flows(system.atmosphere(), delay)?.into_iter().map(upwind_sensors).collect())
 }
 
 /// How far layers move in a time, metres along x and y, and the air of those that move so.

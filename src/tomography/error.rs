@@ -296,12 +296,12 @@ pub(crate) fn piston_and_tilts(area: &Array1<f64>, tilts: [Array1<f64>; 2]) -> V
 pub(crate) fn without_modes(
     area: &Array1<f64>,
     modes: &[Array1<f64>],
-    seen: &[Array1<f64>],
+    covariances: &[Array1<f64>],
     mut variance: Array1<f64>,
 ) -> Array1<f64> {
-    for (mode, common) in modes.iter().zip(seen) {
+    for (mode, common) in modes.iter().zip(covariances) {
         variance = variance - 2.0 * mode * common;
-        for (other, also) in modes.iter().zip(seen) {
+        for (other, also) in modes.iter().zip(covariances) {
             variance = variance + (area * mode).dot(also) * mode * other;
         }
     }
@@ -324,10 +324,10 @@ impl LensletCorners {
     fn map(&self, wavefront: &Array2<f64>) -> WavefrontError {
         let modes = self.modes();
         let see = |mode: &Array1<f64>| wavefront.dot(&(&self.area * mode));
-        let seen: Vec<Array1<f64>> = modes.iter().map(see).collect();
+        let covariances: Vec<Array1<f64>> = modes.iter().map(see).collect();
         let [with, without] = [1, modes.len()].map(|count| {
             let all = wavefront.diag().to_owned();
-            without_modes(&self.area, &modes[..count], &seen[..count], all)
+            without_modes(&self.area, &modes[..count], &covariances[..count], all)
         });
         let rms = |variance: &Array1<f64>| self.area.dot(variance).max(0.0).sqrt();
         let over_the_pupil = |variance: &Array1<f64>| {
@@ -522,9 +522,9 @@ mod tests {
             }
             for (case, left) in cases.iter().zip(&mut all) {
                 let from = n + if case.late { m } else { 0 };
-                let seen = if case.blind { &spoilt } else { &measured };
+                let frame_slopes = if case.blind { &spoilt } else { &measured };
                 left.row_mut(realisation)
-                    .assign(&(&slopes.slice(s![from..from + m]) - &case.rows.dot(seen)));
+                    .assign(&(&slopes.slice(s![from..from + m]) - &case.rows.dot(frame_slopes)));
             }
         }
         all

@@ -564,7 +564,7 @@ impl Reconstruction {
     }
 }
 
-/// The stages of a reconstruction, as a watcher is told.
+/// Names of the stages of a reconstruction.
 const FACTOR: &str = "factorisation";
 const RECONSTRUCTOR: &str = "reconstructor";
 const ERROR: &str = "error";

@@ -684,8 +684,8 @@ impl<'a> RowBand<'a> {
 // Covariances of a band of rows
 /// Hands over the covariances of lenslets of a first sensor, in rows, with those of a second, summed over all layers.
 ///
-/// Lenslets come by their numbers along y and along x, those of one row of the first together; `give` is told which of the two lists
-/// they are, and xx, xy and yy.
+/// Lenslets come by their numbers along y and along x, those of one row of the first together; `give` is called with their
+/// indices in the two lists, and with xx, xy and yy.
 pub(crate) fn band_covariances(
     views: &[FootprintPair],
     [firsts, seconds]: [&[[usize; 2]]; 2],

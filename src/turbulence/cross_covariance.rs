@@ -217,14 +217,15 @@ fn see_layers(
     }
     let wavefront = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
         * atmosphere.fried_parameter().powf(-5.0 / 3.0);
-    let seen = atmosphere.layers().iter().zip(phases).zip(footprints);
-    seen.map(|((layer, phase), footprints)| SensorLayer {
-        altitude: layer.altitude,
-        strength: wavefront * layer.fraction,
-        phase,
-        footprints,
-    })
-    .collect()
+    let layers = atmosphere.layers().iter().zip(phases).zip(footprints);
+    layers
+        .map(|((layer, phase), footprints)| SensorLayer {
+            altitude: layer.altitude,
+            strength: wavefront * layer.fraction,
+            phase,
+            footprints,
+        })
+        .collect()
 }
 
 // Check stars and their valid lenslets
@@ -517,8 +518,8 @@ fn any_slopes(
     let both = |members: &[usize]| slopes.iter().all(|side| members.iter().any(|&k| side.holds(k)));
     let worthy = groups.members().filter(|members| both(members));
     let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0, kept);
-    let seen = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
-    let wanted = wanted_averages(&shares(&groups), seen, slopes);
+    let views = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
+    let wanted = wanted_averages(&shares(&groups), views, slopes);
     let tables = wanted.iter().flatten().map(WantedAverage::numbers).sum::<u64>();
     check_slope_memory(slopes, expanded(sensors, worthy).saturating_add(tables))?;
     // Compute the groups that share a lattice
@@ -1091,7 +1092,7 @@ pub(crate) fn wavefront_slope_moving(
         let mut rows: Vec<&mut [f64]> = slopes.chunks_mut(order.len()).collect();
         for ((layer, phase), edges) in layers.iter().zip(phases).zip(&edges) {
             let see = |&point: &[f64; 2]| targets[line / m].project(point, layer.altitude);
-            let seen: Vec<[f64; 2]> = points.iter().map(see).collect();
+            let projected: Vec<[f64; 2]> = points.iter().map(see).collect();
             for (q, star) in layer.footprints.iter().enumerate() {
                 let (lenslets, strength) = (order.lenslets(q), layer.strength * star.factor);
                 let place = order.index(q, 0, 0)..order.index(q, 0, 0) + 2 * lenslets.len();
@@ -1100,11 +1101,12 @@ pub(crate) fn wavefront_slope_moving(
                 match edges.as_deref().filter(|_| star.is_upright()) {
                     Some(table) => {
                         let few = (CROSSINGS / (star.centres[0].len() + 1).pow(2)).max(1);
-                        for (seen, slopes) in seen.chunks(few).zip(slopes.chunks_mut(few)) {
-                            add_row((table, strength), (star, lenslets), seen, slopes);
+                        for (projected, slopes) in projected.chunks(few).zip(slopes.chunks_mut(few))
+                        {
+                            add_row((table, strength), (star, lenslets), projected, slopes);
                         }
                     }
-                    None => slopes.iter_mut().zip(&seen).for_each(|(slopes, &at)| {
+                    None => slopes.iter_mut().zip(&projected).for_each(|(slopes, &at)| {
                         add_star((phase, strength), (star, lenslets), at, slopes);
                     }),
                 }
@@ -1134,8 +1136,8 @@ pub(crate) fn moving_cross_covariance(
             widths.fold(0.0, f64::max) + far
         };
         let layers = see_layers(atmosphere, sensors, gradient, extent, None);
-        let seen = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
-        let mut wanted = wanted_averages(&|_| false, seen, slopes);
+        let views = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
+        let mut wanted = wanted_averages(&|_| false, views, slopes);
         for (layer, wanted) in wanted.iter_mut().enumerate() {
             let count = motions.iter().filter(|motion| motion.layer == layer).count();
             for average in wanted {

@@ -54,7 +54,7 @@ pub fn wavefront_problem(system: &System) -> Result<WavefrontProblem, Error> {
 }
 
 // Stages of the covariances
-/// The stages of a covariance, as a watcher is told.
+/// Names of the stages of a covariance.
 pub(crate) const SLOPES: &str = "slopes";
 pub(crate) const WAVEFRONT: &str = "wavefront and slopes";
 pub(crate) const WAVEFRONTS: &str = "wavefronts";
@@ -1192,10 +1192,11 @@ mod tests {
         let builder = small.to_builder().targets([]).slope_model(SlopeModel::EdgeMidpoint);
         let system = builder.build().unwrap();
         let plan = CovariancePlan::new(&system, CovarianceOptions::default()).unwrap();
-        let told = plan.describe(&Engine::default()).unwrap();
-        assert_eq!((told.form, told.slope_model), ("dense", "edge-midpoint"));
+        let description = plan.describe(&Engine::default()).unwrap();
+        assert_eq!((description.form, description.slope_model), ("dense", "edge-midpoint"));
         assert!(
-            told.reason.contains("covariance.slope_model") && told.method.contains("midpoints")
+            description.reason.contains("covariance.slope_model")
+                && description.method.contains("midpoints")
         );
         let covariances = plan.run(&Engine::default(), &unwatched).unwrap();
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());

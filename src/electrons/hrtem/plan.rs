@@ -239,7 +239,7 @@ impl Plan for HrtemPlan {
     }
 }
 
-/// The stage of the images, as a watcher is told.
+/// Name of the stage that computes the exit waves, for [`Watch::stage`](crate::watch::Watch::stage).
 const EXIT_WAVES: &str = "exit waves";
 
 // A plane wave on its way

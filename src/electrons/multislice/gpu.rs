@@ -84,14 +84,14 @@ impl<T: Real> PlaneSide<T> {
         let alone = radices.threads_alone();
         let wanted = if columns { 64 / number } else { (256 / alone).clamp(1, 16) };
         let fits = |rows: &usize| {
-            rows * radices.room(*rows, number).work * number <= gpu.shared_memory()
+            rows * radices.layout(*rows, number).work * number <= gpu.shared_memory()
                 && rows * alone <= 1024
         };
         let Some(together) = (1..=wanted).rev().find(fits) else { return Ok(None) };
         let threads = (together * alone).next_multiple_of(32);
         let sizes = [("ROWS", together), ("TEAM", threads)];
         let sizes = [&radices.sizes()[..], &sizes].concat();
-        let shared = together * radices.room(together, number).work * number;
+        let shared = together * radices.layout(together, number).work * number;
         let roots = gpu.upload(&radices.roots::<T>())?;
         Ok(Some((Self { together, threads, shared, roots }, sizes)))
     }

@@ -55,7 +55,7 @@ enum PotentialForm {
 // How potentials are made
 /// How potentials are made.
 ///
-/// Unless told otherwise each atom is where it is and all of it in its slice, with Kirkland's scattering factors.
+/// By default each atom is at its exact position, entirely in one slice, and scatters with Kirkland's factors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PotentialOptions {
     /// How the potential of a slice is made out of atoms.
@@ -144,8 +144,8 @@ fn check_sides([x, y, z]: [f64; 3], grid: &WaveGrid, slicing: &Slicing) -> Resul
 // Slices that are alike
 /// For each slice, the first with the same contents.
 fn first_alike<C: Hash + Eq>(contents: impl Iterator<Item = C>) -> Vec<usize> {
-    let mut seen = HashMap::new();
-    contents.enumerate().map(|(k, content)| *seen.entry(content).or_insert(k)).collect()
+    let mut first_of = HashMap::new();
+    contents.enumerate().map(|(k, content)| *first_of.entry(content).or_insert(k)).collect()
 }
 
 /// The atoms of a slice: element, place across the beam and weight of each, in bits.

@@ -271,8 +271,8 @@ mod tests {
                 let weights = gpu.zeros(3 * which.len()).unwrap();
                 let sums = gpu.zeros(3 * wx * wy).unwrap();
                 let at = (places.view(..), firsts.view(..));
-                let room = [weights.view(..), sums.view(..)];
-                windows.sum(&gpu, &beams, 0, at, room, 3).unwrap();
+                let workspace = [weights.view(..), sums.view(..)];
+                windows.sum(&gpu, &beams, 0, at, workspace, 3).unwrap();
                 let some: Vec<Complex<f64>> = sums.read().unwrap();
                 whole.iter_mut().zip(some).for_each(|(all, some)| *all += some);
             }

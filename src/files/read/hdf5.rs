@@ -272,10 +272,10 @@ impl<'c> File<'c> {
     fn emd(self, root: &Object) -> io::Result<DataSet<'static>> {
         let mut data = DataSet::default();
         let mut groups = vec![(String::new(), self.child(root, "lenslet")?)];
-        let mut seen = 0;
+        let mut messages = 0;
         while let Some((name, group)) = groups.pop() {
-            seen += 1;
-            if seen > 10_000 {
+            messages += 1;
+            if messages > 10_000 {
                 return Err(wrong("the tree in HDF5 has more than 10000 groups"));
             }
             for (inside, target) in &group.links {

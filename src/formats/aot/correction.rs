@@ -191,7 +191,7 @@ impl TelemetrySystem {
 }
 
 // Places of actuators
-/// Where the actuators of a corrector are \[m\]; nowhere if it is not told.
+/// Positions of the actuators of a corrector \[m\]; empty if the file has none.
 fn places_of(row: &RowOf) -> Result<Vec<[f64; 2]>, Error> {
     let Some(more) = row.more("AOT_WAVEFRONT_CORRECTORS_DM") else { return Ok(Vec::new()) };
     let [x, y] = [more.list("ACTUATORS_X")?, more.list("ACTUATORS_Y")?];
@@ -201,10 +201,9 @@ fn places_of(row: &RowOf) -> Result<Vec<[f64; 2]>, Error> {
     }
     let count = row.number("N_VALID_ACTUATORS")?;
     if !x.is_empty() && count.is_some_and(|count| count != x.len() as f64) {
-        let told = count.unwrap_or_default();
         return Err(row.refuse(
             "N_VALID_ACTUATORS",
-            told,
+            count.unwrap_or_default(),
             &format!("{}, the number of places", x.len()),
         ));
     }
@@ -215,8 +214,8 @@ fn places_of(row: &RowOf) -> Result<Vec<[f64; 2]>, Error> {
 /// The keys of a mirror with actuators at these places, if there is one.
 fn design_of(row: &RowOf, places: &[[f64; 2]], system: &System) -> Result<Option<String>, Error> {
     let card = |key: &str| -> Result<Option<f64>, Error> {
-        let told = row.card("TRANSFORMATION_MATRIX", key)?;
-        Ok(told.and_then(|told| told.parse().ok()).filter(|x: &f64| x.is_finite()))
+        let number = row.card("TRANSFORMATION_MATRIX", key)?;
+        Ok(number.and_then(|number| number.parse().ok()).filter(|x: &f64| x.is_finite()))
     };
     let gap = |a: &[f64; 2], b: &[f64; 2]| f64::hypot(a[0] - b[0], a[1] - b[1]);
     let nearest =

@@ -189,8 +189,8 @@ impl<T: Real> SolverGpu<T> {
     }
 
     // Solve on a device
-    /// Solves A x = b, and leaves the result in [`solution`](Self::solution). `watch` is told the number and the relative
-    /// residual of the last iteration whenever the host looks at the device, and ends the run with an error of its own.
+    /// Solves A x = b, and leaves the result in [`solution`](Self::solution). `watch` is called with the number and the
+    /// relative residual of the last iteration whenever the host reads them from the device; an error that it returns ends the run.
     ///
     /// # Errors
     /// As for [`Solver::solve`]; and what the device says.

@@ -212,16 +212,17 @@ mod tests {
                 let causes =
                     [("one", of(strokes.clone())), ("two", of(0.3 * &strokes.t() + 1e-16))];
                 for whole in [true, false] {
-                    let (told, seen) = made.by_cause(&causes, whole).unwrap();
+                    let (computed, exposures) = made.by_cause(&causes, whole).unwrap();
                     let (budget, wanted) = cores.by_cause(&causes, whole).unwrap();
-                    assert_eq!((told.terms().len(), seen.len()), (2, 2));
-                    for (a, b) in told.terms().iter().zip(budget.terms()) {
+                    assert_eq!((computed.terms().len(), exposures.len()), (2, 2));
+                    for (a, b) in computed.terms().iter().zip(budget.terms()) {
                         let near = (a.variance / b.variance - 1.0).abs() < 10.0 * bound;
-                        assert!(near && a.name == b.name, "{}: {told}", gpu.name());
+                        assert!(near && a.name == b.name, "{}: {computed}", gpu.name());
                     }
-                    seen.iter()
+                    exposures
+                        .iter()
                         .zip(&wanted)
-                        .for_each(|(seen, wanted)| same_exposure(seen, wanted, bound));
+                        .for_each(|(exposure, wanted)| same_exposure(exposure, wanted, bound));
                 }
             }
         }

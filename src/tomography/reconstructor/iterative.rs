@@ -361,8 +361,8 @@ mod tests {
         // A plan of so many slopes that nobody has the memory for their matrix.
         let vast = ReconstructorPlan { measurements: 40_000_000, ..plan }.fitted(&engine);
         assert_eq!(vast.method(), Inversion::Iterative);
-        let told = vast.describe(&engine).unwrap();
-        assert!(told.reason.contains("does not fit") && told.form == "toeplitz", "{}", told.reason);
+        let info = vast.describe(&engine).unwrap();
+        assert!(info.reason.contains("does not fit") && info.form == "toeplitz", "{}", info.reason);
         let iterative = options.method(Inversion::Iterative);
         // Rows go side by side as they fit, and one does in any case
         assert_eq!(

@@ -343,14 +343,14 @@ fn collected<T: Real>(
     let mut all = Array2::zeros((if rank == 0 { count } else { 0 }, deal.columns()));
     // All ranks compute the same size of a piece: rank 0 has the most columns.
     let piece = PIECE.min(count * deal.of(0).count()).max(deal.columns());
-    let room = member.gpu().zeros::<T>(if ranks > 1 { piece } else { 0 })?;
+    let received = member.gpu().zeros::<T>(if ranks > 1 { piece } else { 0 })?;
     for from in 0..ranks {
         let theirs = deal.of(from);
         let width = theirs.count();
         let height = piece / width;
         for first in (0..count).step_by(height) {
             let height = height.min(count - first);
-            let part = if from == rank { rows.from(first * width) } else { room.view(..) };
+            let part = if from == rank { rows.from(first * width) } else { received.view(..) };
             let part = part.first(height * width);
             if from > 0 {
                 member.broadcast(part, from)?;
@@ -540,12 +540,12 @@ mod tests {
             let first = Engine::gpus(engine.devices()[..1].to_vec(), Precision::F64).unwrap();
             let alone =
                 ReconstructorPlan::new(&pair(2e-14, 0.0), options.method(Inversion::Iterative));
-            let told = alone
+            let error = alone
                 .unwrap()
                 .run(&first.with_rank_info(rank_info).unwrap(), &unwatched)
                 .unwrap_err();
             let words = "ranks = 2: expected 1, as method = \"iterative\"";
-            assert!(told.to_string().starts_with(words), "{told}");
+            assert!(error.to_string().starts_with(words), "{error}");
             let later = ReconstructorPlan::new(&twins, options.delay(0.01).keep(true)).unwrap();
             assert!(later.why_alone(&engine).is_some_and(|why| why.contains("worth sharing")));
         }

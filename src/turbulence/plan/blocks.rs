@@ -92,7 +92,7 @@ impl BlocksPlan {
         let (sensors, sets) = (sensors_of(system), self.sets.of_sensors());
         let mut pairs = among(&sensors);
         pairs.retain(|pair| {
-            let [p, q] = pair.map(|seen| sets[seen.number]);
+            let [p, q] = pair.map(|cost| sets[cost.number]);
             p != q || Some(p) == self.sets.unstructured()
         });
         time_of_slopes(SLOPES, system, &pairs, engine).seconds
@@ -279,28 +279,29 @@ mod tests {
             assert!((&one - &other).iter().all(|error| error.abs() < 1e-11 * largest));
         }
         // Tell the same names and shapes
-        let told = planned(&system, Form::Blocks).describe(&Engine::default()).unwrap();
+        let description = planned(&system, Form::Blocks).describe(&Engine::default()).unwrap();
         let arrays = blocks.to_data_set(&system);
         let results = arrays.shapes();
-        for (name, shape) in &told.arrays {
+        for (name, shape) in &description.arrays {
             assert!(
                 results.contains(&(name.clone(), shape.clone())),
                 "{name} {shape:?} {results:?}"
             );
         }
-        assert_eq!((told.form, told.arrays.len()), ("blocks", 7));
+        assert_eq!((description.form, description.arrays.len()), ("blocks", 7));
     }
     // Choose blocks for many slopes
     #[test]
     fn many_slopes_are_taken_in_blocks() {
         let system = System::from_file("book/systems/elt-mixed.toml").unwrap();
         let plan = planned(&system, Form::Auto);
-        let told = plan.describe(&Engine::default()).unwrap();
+        let description = plan.describe(&Engine::default()).unwrap();
         assert!(
-            told.form == "blocks" && told.reason.contains("guide_star[6] has 2 lenslets"),
-            "{told:?}"
+            description.form == "blocks"
+                && description.reason.contains("guide_star[6] has 2 lenslets"),
+            "{description:?}"
         );
-        assert!(told.memory.host < 1 << 30, "{:?}", told.memory);
+        assert!(description.memory.host < 1 << 30, "{:?}", description.memory);
         let unstructured = plan.blocks().and_then(|blocks| blocks.sets.unstructured());
         assert_eq!(unstructured, Some(1));
         assert_eq!(planned(&mixed(), Form::Auto).form(), "dense");

@@ -152,9 +152,9 @@ impl<T: Real> SideBySide<T> {
         let ask = |whole: &f64| if *whole > 0.0 { [stop.tolerance, *whole] } else { NOTHING };
         let asked: Vec<[f64; 2]> = wholes.iter().map(ask).collect();
         self.work.multiply_solution(false)?;
-        let told = self.run(&asked, (least, stop.iterations), watch)?;
-        let found = told.iter().zip(wholes);
-        found.map(|(told, whole)| told.explained(*whole, stop.tolerance)).collect()
+        let progress = self.run(&asked, (least, stop.iterations), watch)?;
+        let found = progress.iter().zip(wholes);
+        found.map(|(progress, whole)| progress.explained(*whole, stop.tolerance)).collect()
     }
 
     // Solve right-hand sides to a residual
@@ -186,10 +186,10 @@ impl<T: Real> SideBySide<T> {
             let asked: Vec<[f64; 2]> = aims.iter().map(ask).collect();
             let most = spent.iter().max().copied().unwrap_or(0);
             let limit = stop.iterations.saturating_sub(most).max(1);
-            let told = self.run(&asked, (1.0, limit), watch)?;
-            for (told, spent) in told.iter().zip(&mut spent) {
-                told.refuse_breakdown(*spent)?;
-                *spent += told.iterations;
+            let progress = self.run(&asked, (1.0, limit), watch)?;
+            for (progress, spent) in progress.iter().zip(&mut spent) {
+                progress.refuse_breakdown(*spent)?;
+                *spent += progress.iterations;
             }
             self.work.multiply_solution(false)?;
             x = self.rows(&self.work.x, b.nrows())?;
@@ -224,8 +224,8 @@ impl<T: Real> SideBySide<T> {
         for _ in 0..stop.iterations {
             watch()?;
             self.work.a.gpu().replay(&self.iteration)?;
-            let told = self.progress()?[0];
-            if told.is_done || ritz.add(told.step) {
+            let progress = self.progress()?[0];
+            if progress.is_done || ritz.add(progress.step) {
                 break;
             }
         }
