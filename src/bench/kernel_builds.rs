@@ -199,9 +199,9 @@ fn every_kernel_compiles_for_every_generation() {
     if let Err(reason) = probe::require(probe::Library::Nvrtc) {
         return eprintln!("skipped: {reason}");
     }
-    let asked = [all_requests::<f64>().unwrap(), all_requests::<f32>().unwrap()].concat();
+    let requests = [all_requests::<f64>().unwrap(), all_requests::<f32>().unwrap()].concat();
     let builds: Vec<_> =
-        asked.iter().flat_map(|request| GENERATIONS.map(|device| (request, device))).collect();
+        requests.iter().flat_map(|request| GENERATIONS.map(|device| (request, device))).collect();
     let logs: Vec<_> = builds
         .par_iter()
         .map(|((source, options), device)| log_of(source, options, *device))

@@ -381,12 +381,12 @@ fn job_stages<'p>(
 ///
 /// # Errors
 /// `Cancelled`.
-pub fn with_speed(engine: Engine, wanted: bool) -> Result<Engine, Error> {
+pub fn with_speed(engine: Engine, measured: bool) -> Result<Engine, Error> {
     let Some(kept) = Kept::of(&engine) else { return Ok(engine) };
     if let Some(speed) = kept.speed() {
         return Ok(engine.with_speed(speed));
     }
-    if !wanted {
+    if !measured {
         return Ok(engine);
     }
     let terminal = Terminal::new(false);

@@ -175,27 +175,27 @@ impl ScanRequest {
 // Scan a sample
 /// Computes what the arguments ask for; returns what to print.
 pub fn stem(args: &StemArgs) -> Result<String, Error> {
-    let asked = ScanRequest::read(args)?;
-    let file = &asked.file;
+    let request = ScanRequest::read(args)?;
+    let file = &request.file;
     // Say what becomes of a line of Prismatic
-    if let Some(line) = &asked.line {
+    if let Some(line) = &request.line {
         let notes = line.notes.iter().filter(|_| !args.report.quiet);
         notes.for_each(|note| complain("note", note));
         if let Some(path) = &args.write_sample {
-            check_files(&asked.inputs(args), &[("sample file", path)])?;
+            check_files(&request.inputs(args), &[("sample file", path)])?;
             AtomicFile::holding(path, line.text_beside(path)?.as_bytes())?.publish()?;
             let written = align(&[file_line("output", path, "")]);
             return Ok(if args.report.quiet { String::new() } else { written });
         }
     }
-    let engine = Engine::open(asked.device, args.precision.unwrap_or(file.run.precision))?;
+    let engine = Engine::open(request.device, args.precision.unwrap_or(file.run.precision))?;
     let engine = if args.cores { engine.with_cores() } else { engine };
     // Check the files of a scan
-    let named = asked.output.as_deref().map(|path| ("output", path));
+    let named = request.output.as_deref().map(|path| ("output", path));
     let whole = named.filter(|_| args.share.is_none());
     let format = whole.map(|it| Format::of(it, &Format::WITH_COORDINATES, None)).transpose()?;
     positive("checkpoint", args.checkpoint)?;
-    let mut inputs = asked.inputs(args);
+    let mut inputs = request.inputs(args);
     inputs.extend(args.collect.iter().map(|path| ("share", path.as_path())));
     let picture = args.plot.as_deref();
     let picture =
@@ -221,14 +221,14 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         }
     }
     if file.method.algorithm == Algorithm::Hrtem {
-        return plane_wave::image(&asked.images(args, picture)?, file, engine, format);
+        return plane_wave::image(&request.images(args, picture)?, file, engine, format);
     }
     let (plan, summary) = file.plan_with_summary()?;
     warn(&summary);
     let engine = with_speed(engine, args.report.plan)?;
     let mut planned = PlannedRun::new(&plan, &engine);
     // Plan what is added to a scan
-    for extra in &asked.save {
+    for extra in &request.save {
         let intermediate = extra.of_scan(&plan)?;
         planned = planned.with_bytes(plan.intermediate_bytes(intermediate, engine.precision()));
     }
@@ -237,19 +237,19 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         planned = planned.with_stages([plan.comparing(count, &engine)]);
     }
     let description = planned.describe()?;
-    let Some(output) = asked.output.as_ref().filter(|_| !args.report.plan) else {
+    let Some(output) = request.output.as_ref().filter(|_| !args.report.plan) else {
         return Ok(plan_with_summary(&description, &summary, args.report.json));
     };
     planned.check()?;
     // Check the signal of an image file
-    let wanted = args.signal.as_deref();
+    let signal = args.signal.as_deref();
     let besides = |extra: &Extra| {
-        extra.to_possible_value().is_some_and(|value| Some(value.get_name()) == wanted)
+        extra.to_possible_value().is_some_and(|value| Some(value.get_name()) == signal)
     };
-    if format == Some(Format::Mrc) && !asked.save.iter().any(besides) {
+    if format == Some(Format::Mrc) && !request.save.iter().any(besides) {
         let mut none = plan.begin(0..plan.places())?;
         none.done = [plan.configurations(), 0];
-        none.to_data_set::<f32>(&plan, &file.finishing(&plan))?.check(Format::Mrc, wanted)?;
+        none.to_data_set::<f32>(&plan, &file.finishing(&plan))?.check(Format::Mrc, signal)?;
     }
     let (terminal, start) = (Terminal::new(args.report.quiet), Instant::now());
     let run = ScanJob {
@@ -260,7 +260,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         engine: &engine,
         fingerprint: plan.fingerprint(&engine),
         finishing: file.finishing(&plan),
-        save: &asked.save,
+        save: &request.save,
     };
     let is_new = args.collect.is_empty();
     // Plan the progress of a scan

@@ -218,24 +218,24 @@ fn layers(system: &System) -> impl Iterator<Item = &Layer> {
 
 /// The tables for the covariances of all stars, and of truth sensors with stars and with themselves, each with its farthest
 /// displacement, metres.
-fn wanted(system: &System) -> Vec<(CovarianceKey, f64)> {
+fn tables_needed(system: &System) -> Vec<(CovarianceKey, f64)> {
     let (stars, truths) = (system.sensors(), truth_sensors(system));
     let among =
         stars.iter().enumerate().flat_map(|(p, one)| stars[p..].iter().map(move |q| (one, q)));
     let with_truth = truths.iter().flat_map(|truth| stars.iter().map(move |star| (truth, star)));
     let own = truths.iter().take(1).map(|truth| (truth, truth));
-    let mut wanted: Vec<(CovarianceKey, f64)> = Vec::new();
+    let mut reaches: Vec<(CovarianceKey, f64)> = Vec::new();
     for (one, other) in among.chain(with_truth).chain(own) {
         for layer in layers(system) {
             let (kind, [first, second]) = lattices_at(system, layer, [one, other]);
             let reach = first.reach(&second);
-            match wanted.iter_mut().find(|(known, _)| *known == kind) {
+            match reaches.iter_mut().find(|(known, _)| *known == kind) {
                 Some((_, most)) => *most = f64::max(*most, reach),
-                None => wanted.push((kind, reach)),
+                None => reaches.push((kind, reach)),
             }
         }
     }
-    wanted
+    reaches
 }
 
 // Block of low covariances
@@ -334,8 +334,8 @@ pub(crate) struct LowTurbulence<'s> {
 impl<'s> LowTurbulence<'s> {
     pub(crate) fn new(system: &'s System, pitch: f64, watch: &dyn Watch) -> Result<Self, Error> {
         watch.stage(LOW, "lenslets");
-        let wanted = wanted(system).into_par_iter();
-        let tables = wanted.map(|(kind, reach)| InBandTable::new(kind, reach, pitch));
+        let reaches = tables_needed(system).into_par_iter();
+        let tables = reaches.map(|(kind, reach)| InBandTable::new(kind, reach, pitch));
         Ok(Self { system, tables: tables.collect::<Result<_, Invalid>>()? })
     }
 
@@ -454,7 +454,7 @@ fn sizes(system: &System, pitch: f64) -> [u64; 2] {
     let matrices = n * n + system.targets().len() as u64 * m * n + m * m;
     let across = |reach: f64| 2 * half_table(reach, pitch) as u64 + 1;
     let of = |(_, reach): &(CovarianceKey, f64)| across(*reach).saturating_pow(2).saturating_mul(4);
-    [matrices, wanted(system).iter().map(of).fold(0, u64::saturating_add)]
+    [matrices, tables_needed(system).iter().map(of).fold(0, u64::saturating_add)]
 }
 
 /// Memory of the low covariances of a system, bytes; tables are made of as many numbers again.

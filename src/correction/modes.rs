@@ -335,9 +335,9 @@ impl Correction {
             };
             return all.map(own).collect();
         }
-        let wanted = all.zip(&self.weights).filter(|(_, weight)| **weight > 0.0);
+        let weighted = all.zip(&self.weights).filter(|(_, weight)| **weight > 0.0);
         let (chosen, rows): (Vec<_>, Vec<_>) =
-            wanted.map(|((target, rows), weight)| ((*target, *weight), rows)).unzip();
+            weighted.map(|((target, rows), weight)| ((*target, *weight), rows)).unzip();
         let projectors = self.projectors(&chosen, engine)?;
         let parts =
             projectors.iter().zip(&rows).map(|(part, rows)| times_transpose(part, &rows.t()));

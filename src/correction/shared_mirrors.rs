@@ -302,8 +302,8 @@ impl SharedMirrors<'_> {
     /// M_t, unless mirrors are the one in the pupil.
     fn projection(&self, t: usize) -> Option<Array2<f64>> {
         let target = &self.correction.system().targets()[t];
-        let wanted = !self.correction.is_in_pupil();
-        wanted.then(|| times(self.pupil.inverse(), &self.correction.interaction(target)))
+        let elsewhere = !self.correction.is_in_pupil();
+        elsewhere.then(|| times(self.pupil.inverse(), &self.correction.interaction(target)))
     }
 
     // Find the nearest shape

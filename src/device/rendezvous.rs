@@ -448,14 +448,14 @@ fn secret_of(text: &str) -> io::Result<Secret> {
 }
 
 /// The secret of the user's file, which is made if it is `wanted` and there is none.
-fn usual_secret(file: Option<&Path>, wanted: bool) -> io::Result<Secret> {
+fn usual_secret(file: Option<&Path>, required: bool) -> io::Result<Secret> {
     let none = || io::Error::other(format!("there is no home folder: set {SECRET_VARIABLE}"));
     let file = file.ok_or_else(none)?;
     let named = |error: io::Error| {
         let how = format!("set {SECRET_VARIABLE} to the secret of rank 0, or copy its file");
         io::Error::new(error.kind(), format!("the secret in {}: {error}: {how}", file.display()))
     };
-    if wanted && !file.exists() {
+    if required && !file.exists() {
         // Make the file of the usual secret
         file.parent().map_or(Ok(()), fs::create_dir_all)?;
         match write_private_file(file, &format!("{}\n", random_text()?), false) {

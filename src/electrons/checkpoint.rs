@@ -29,9 +29,9 @@ impl StemPlan {
             (false, _) => "devices",
             (true, _) => "cores and devices",
         };
-        let asked = format!("{kind} {:?} {:?}", engine.precision(), self.options());
+        let description = format!("{kind} {:?} {:?}", engine.precision(), self.options());
         let atoms = format!("{:?}", self.specimen());
-        sum_over(atoms.as_bytes(), sum_over(asked.as_bytes(), EMPTY))
+        sum_over(atoms.as_bytes(), sum_over(description.as_bytes(), EMPTY))
     }
 }
 

@@ -807,9 +807,9 @@ impl StemPlan {
             }
         }
         let slices = Slices { multislice, potential, kinds, firsts, ready: Vec::new() };
-        let wanted = if self.keeps::<T>() { &slices.firsts[..] } else { &[] };
+        let kinds = if self.keeps::<T>() { &slices.firsts[..] } else { &[] };
         let make = |_: &(), k: &usize| slices.made(*k);
-        let ready = gather(Workers::cores(&()), wanted, &CancelOnly(watch), make)?;
+        let ready = gather(Workers::cores(&()), kinds, &CancelOnly(watch), make)?;
         Ok(Slices { ready, ..slices })
     }
 
@@ -1165,10 +1165,10 @@ pub(super) mod tests {
         let mut wave = probe.at::<f64>(&[place]);
         let slice = |k| Ok(potential.slice(k));
         multislice.run(wave.view_mut(), slice, &[6], &unwatched, |_, _| Ok(())).unwrap();
-        let wanted = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
-        let last = plan.readings() - wanted.len();
-        for (value, wanted) in found.mean.row(17).iter().skip(last).zip(&wanted) {
-            assert!((value - wanted).abs() < 1e-13, "{value} {wanted}");
+        let expected = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
+        let last = plan.readings() - expected.len();
+        for (value, expected) in found.mean.row(17).iter().skip(last).zip(&expected) {
+            assert!((value - expected).abs() < 1e-13, "{value} {expected}");
         }
         // All beams of PRISM read the same, single precision nearly so
         let method = StemMethod::Prism { factor: [1, 1], refocus: 0.0, margin: None };
@@ -1196,10 +1196,10 @@ pub(super) mod tests {
         let mut wave = probe.at::<f64>(&[options.scan.place(17)]);
         let slice = |k| Ok(potential.slice(k));
         multislice.run(wave.view_mut(), slice, &[6], &unwatched, |_, _| Ok(())).unwrap();
-        let wanted = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
-        let last = plan.readings() - wanted.len();
-        for (value, wanted) in found.row(17).iter().skip(last).zip(&wanted) {
-            assert!((value - wanted).abs() < 1e-13, "{value} {wanted}");
+        let expected = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
+        let last = plan.readings() - expected.len();
+        for (value, expected) in found.row(17).iter().skip(last).zip(&expected) {
+            assert!((value - expected).abs() < 1e-13, "{value} {expected}");
         }
         let gap = |options: StemOptions| {
             let other = StemPlan::new(specimen(), options).unwrap();

@@ -276,17 +276,17 @@ impl MeasuredCovariance<'_> {
     /// `Invalid` where there is no valid lenslet.
     pub(crate) fn operators<T: Real>(
         &self,
-        wanted: bool,
+        preconditioned: bool,
     ) -> Result<(SharedOperator<T>, Option<SharedOperator<T>>), Error> {
         let Some(rectangles) = self.rectangles else {
             let slopes = BlockToeplitz::slopes(self.groups[0].covariance, self.valid)?;
             let circulant =
                 || Circulant::new(self.groups).map(|p| Arc::new(p) as SharedOperator<T>);
-            return Ok((Arc::new(slopes), wanted.then(circulant).transpose()?));
+            return Ok((Arc::new(slopes), preconditioned.then(circulant).transpose()?));
         };
         let strip = rectangles.sets.unstructured().map(|_| unstructured_with_lattices(rectangles));
         let slopes = slopes_in_blocks(self.groups, rectangles, strip.as_ref())?;
         let preconditioner = || eliminated(self, rectangles, strip.as_ref());
-        Ok((slopes, wanted.then(preconditioner).transpose()?))
+        Ok((slopes, preconditioned.then(preconditioner).transpose()?))
     }
 }

@@ -222,9 +222,9 @@ impl EstimatePlan {
     // Stages of an estimate
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let posed = &self.posed;
-        let wanted = |stage: &Stage| stage.name != WAVEFRONTS;
+        let remains = |stage: &Stage| stage.name != WAVEFRONTS;
         let mut stages = posed.covariances.stages(engine);
-        stages.retain(wanted);
+        stages.retain(remains);
         let cost = cost(posed);
         stages.push(Stage::new(OPERATORS, &[(CostKind::Transforms, 20.0 * cost.product)], engine));
         let [factor, frames] = cost.of(self.method);

@@ -206,19 +206,19 @@ impl Cost {
     /// `Invalid` where this build cannot go the way that is asked for, or a filter makes no sense.
     pub(crate) fn choose(
         &self,
-        asked: Inversion,
+        given: Inversion,
         filter: f64,
         stars: &[GuideStar],
         speed: &Speed,
     ) -> Result<(Inversion, String), Invalid> {
-        asked.check_filter(filter)?;
-        if !cfg!(feature = "factorise") && !matches!(asked, Inversion::Auto | Inversion::Iterative)
+        given.check_filter(filter)?;
+        if !cfg!(feature = "factorise") && !matches!(given, Inversion::Auto | Inversion::Iterative)
         {
             let expected = "auto or iterative, as this build is without the feature factorise";
-            return Err(Invalid::new("method", asked.name(), expected));
+            return Err(Invalid::new("method", given.name(), expected));
         }
-        if asked != Inversion::Auto {
-            return Ok((asked, "it was asked for".into()));
+        if given != Inversion::Auto {
+            return Ok((given, "it was asked for".into()));
         }
         let (dense, why) = Inversion::dense(filter, stars);
         // Choose between dense and iterative

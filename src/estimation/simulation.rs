@@ -794,8 +794,11 @@ impl SimulationPlan {
         let rows =
             lenslets + 2 * self.system.targets().len() * wavefront_points(&self.system).len();
         let numbers = |&n: &usize| {
-            let wanted = if n < MOST { n as u64 } else { 1 << 28 };
-            [2 * wanted * (3 * wanted + rows as u64 + 2 * turned * wanted), 12 * wanted * wanted]
+            let frequencies = if n < MOST { n as u64 } else { 1 << 28 };
+            [
+                2 * frequencies * (3 * frequencies + rows as u64 + 2 * turned * frequencies),
+                12 * frequencies * frequencies,
+            ]
         };
         let layers = || self.frequencies.iter().map(numbers);
         let kept = layers().map(|[kept, _]| kept).sum::<u64>();

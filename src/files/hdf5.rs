@@ -584,7 +584,7 @@ pub(super) mod tests {
     }
 
     /// The text of this number in the heap at an address; none is at 0.
-    fn heaped(file: &[u8], address: u64, wanted: u64) -> &[u8] {
+    fn heaped(file: &[u8], address: u64, index: u64) -> &[u8] {
         if address == 0 {
             return &[];
         }
@@ -592,7 +592,7 @@ pub(super) mod tests {
         let mut rest = &heap[HEAD..number(&heap[8..16]) as usize];
         loop {
             let length = number(&rest[8..16]) as usize;
-            if number(&rest[..2]) == wanted {
+            if number(&rest[..2]) == index {
                 return &rest[HEAD..HEAD + length];
             }
             assert!(number(&rest[..2]) > 0, "the end of the heap");

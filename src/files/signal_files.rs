@@ -344,8 +344,8 @@ mod tests {
     #[test]
     fn files_for_other_readers() {
         let folder = tempfile::tempdir().unwrap();
-        let asked = std::env::var_os("LENSLET_SIGNAL_FILES");
-        let folder = asked.as_deref().map_or(folder.path(), Path::new);
+        let kept = std::env::var_os("LENSLET_SIGNAL_FILES");
+        let folder = kept.as_deref().map_or(folder.path(), Path::new);
         let signals = lopsided();
         for format in Format::WITH_COORDINATES {
             let path = folder.join(format!("signals.{}", format.name()));

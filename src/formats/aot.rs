@@ -13,7 +13,7 @@ use crate::error::{Error, Invalid};
 use crate::files::fits::{BLOCK, Cards, HeaderKeys, read_keys};
 use crate::files::npz::{Kind, Number};
 use crate::files::provenance::Provenance;
-use crate::files::reading::{ArrayHeader, Unit, Wanted, cut_short};
+use crate::files::reading::{ArrayHeader, ReadRequest, Unit, cut_short};
 use crate::numerics::real::Precision;
 use ndarray::ArrayD;
 use std::collections::BTreeMap;
@@ -475,8 +475,9 @@ impl TelemetryFile {
                 path.display(),
                 if name.is_empty() { unit.to_string() } else { name.clone() }
             ));
-            let wanted = Wanted { path: &place, choice: None, axes: [0; 2], unit: Unit::None };
-            let keys = HeaderKeys { keys, wanted: &wanted };
+            let request =
+                ReadRequest { path: &place, choice: None, axes: [0; 2], unit: Unit::None };
+            let keys = HeaderKeys { keys, request: &request };
             let length = keys.data_bytes(&keys.shape("NAXIS")?)?;
             let start = file.stream_position().map_err(refuse)?;
             if start.saturating_add(length) > end {
@@ -507,7 +508,7 @@ impl HeaderKeys<'_> {
         let cells = [self.number::<u64>("NAXIS2", Some(0))?, self.number("TFIELDS", Some(0))?];
         let cells = cells[0].min(length).saturating_mul(cells[1].saturating_add(1));
         let needed = length.saturating_add(cells.saturating_mul(Self::CELL));
-        refuse_beyond_memory(needed, || format!("{}: the table", self.wanted.path.display()))
+        refuse_beyond_memory(needed, || format!("{}: the table", self.request.path.display()))
     }
 }
 
@@ -646,7 +647,7 @@ fn numbers(
         unit: String::new(),
     };
     let mut bytes = bytes;
-    Ok(found.read_numbers(&mut bytes, 1.0, keys.wanted.path).ok())
+    Ok(found.read_numbers(&mut bytes, 1.0, keys.request.path).ok())
 }
 
 // Ask a row of telemetry
@@ -758,13 +759,14 @@ impl RowOf<'_> {
     ) -> Result<Option<ArrayD<f64>>, Error> {
         let Some(image) = self.placed(column)? else { return Ok(None) };
         let place = PathBuf::from(format!("{}[{}]", self.file.path.display(), image.name));
-        let wanted = Wanted { path: &place, choice: None, axes, unit: unit.unwrap_or(Unit::None) };
-        let mut keys = HeaderKeys { keys: image.keys.clone(), wanted: &wanted };
+        let request =
+            ReadRequest { path: &place, choice: None, axes, unit: unit.unwrap_or(Unit::None) };
+        let mut keys = HeaderKeys { keys: image.keys.clone(), request: &request };
         if unit.is_none() {
             keys.keys.remove("BUNIT");
         }
         let mut file = BufReader::new(&self.file.file);
-        file.seek(SeekFrom::Start(image.start)).map_err(|source| wanted.unreadable(source))?;
+        file.seek(SeekFrom::Start(image.start)).map_err(|source| request.unreadable(source))?;
         let Some(found) = keys.about(0)? else {
             return Err(self.refuse(column, &image.name, "an image with data"));
         };

@@ -888,9 +888,9 @@ mod tests {
                     let phase: f64 = 2.0 * PI * (0..3).map(|k| hkl[k] * place[k]).sum::<f64>();
                     sum = [sum[0] + weight * phase.cos(), sum[1] + weight * phase.sin()];
                 }
-                let wanted = [0, 1].map(|k| values[k].parse::<f64>().unwrap());
+                let expected = [0, 1].map(|k| values[k].parse::<f64>().unwrap());
                 assert!(
-                    (sum[0] - wanted[0]).abs() < 1e-5 && (sum[1] - wanted[1]).abs() < 1e-5,
+                    (sum[0] - expected[0]).abs() < 1e-5 && (sum[1] - expected[1]).abs() < 1e-5,
                     "{row:?} {name} {sum:?}"
                 );
             }

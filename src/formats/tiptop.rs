@@ -1363,8 +1363,8 @@ mod tests {
         (imported, system)
     }
 
-    fn near(found: f64, wanted: f64) {
-        assert!((found / wanted - 1.0).abs() < 1e-6, "{found} and {wanted}");
+    fn near(found: f64, expected: f64) {
+        assert!((found / expected - 1.0).abs() < 1e-6, "{found} and {expected}");
     }
 
     // Numbers that follow by hand
@@ -1513,11 +1513,11 @@ mod tests {
     fn refuse(mistakes: &str) {
         for mistake in mistakes.trim().lines() {
             let parts: Vec<&str> = mistake.split(" | ").map(str::trim).collect();
-            let [from, to, wanted] = parts[..] else { panic!("{mistake}") };
+            let [from, to, expected] = parts[..] else { panic!("{mistake}") };
             assert!(MUSE.contains(from), "{from}");
             let refused = Imported::from_tiptop(&MUSE.replacen(from, to, 1), "x.ini");
             let refused = refused.unwrap_err().to_string();
-            assert!(refused.starts_with(&format!("x.ini:{wanted}")), "{mistake}:\n{refused}");
+            assert!(refused.starts_with(&format!("x.ini:{expected}")), "{mistake}:\n{refused}");
         }
     }
 

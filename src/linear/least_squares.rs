@@ -318,8 +318,8 @@ mod tests {
         // The covariance of a line through five points at 0 to 4 is [[0.6, -0.2], [-0.2, 0.1]].
         let without = Normal::new(&found.jacobian, &[false, false, true]).unwrap();
         let covariance = without.solve(&Array2::eye(3), 0.0);
-        let wanted = arr2(&[[0.6, -0.2, 0.0], [-0.2, 0.1, 0.0], [0.0; 3]]);
-        assert!((covariance - wanted).iter().all(|gap| gap.abs() < 1e-12));
+        let expected = arr2(&[[0.6, -0.2, 0.0], [-0.2, 0.1, 0.0], [0.0; 3]]);
+        assert!((covariance - expected).iter().all(|gap| gap.abs() < 1e-12));
         assert_eq!(without.free(), [0, 1]);
         let none = Normal::new(&Array2::zeros((5, 3)), &[false; 3]).unwrap();
         assert!(none.free().is_empty() && none.solve(&Array2::eye(3), 0.0).sum() == 0.0);

@@ -338,8 +338,8 @@ mod tests {
         light.noise(&sensor(), pupil, Validity::LitFraction(0.1), &air()).unwrap()
     }
 
-    fn assert_near(found: f64, wanted: f64, tolerance: f64) {
-        assert!((found / wanted - 1.0).abs() < tolerance, "{found} and {wanted}");
+    fn assert_near(found: f64, expected: f64, tolerance: f64) {
+        assert!((found / expected - 1.0).abs() < tolerance, "{found} and {expected}");
     }
 
     // Check light against quoted formulae
@@ -555,8 +555,8 @@ mod tests {
         };
         let [xx, xy, yy] = block(0.0);
         assert!(xx > 1.2 * yy && xy < -0.1 * yy); // from the left and above
-        for (found, wanted) in block(90.0).into_iter().zip([yy, -xy, xx]) {
-            assert_near(found, wanted, 1e-12);
+        for (found, expected) in block(90.0).into_iter().zip([yy, -xy, xx]) {
+            assert_near(found, expected, 1e-12);
         }
         let [a, b, c] = block(33.0);
         assert_near(a + c, xx + yy, 1e-12);

@@ -201,11 +201,11 @@ mod tests {
         let picture = image::load_from_memory(&png).unwrap().into_rgb8();
         // The first bar of the second colour is high, that of the first is low.
         let count = |hex: u32, columns: std::ops::Range<u32>| {
-            let wanted = [hex >> 16, hex >> 8, hex].map(|byte| byte as u8);
+            let colour = [hex >> 16, hex >> 8, hex].map(|byte| byte as u8);
             let rows = |x: u32| (80..840).filter(move |&y| (x, y) != (0, 0));
             columns
                 .flat_map(|x| rows(x).map(move |y| (x, y)))
-                .filter(|&(x, y)| picture.get_pixel(x, y).0 == wanted)
+                .filter(|&(x, y)| picture.get_pixel(x, y).0 == colour)
                 .count()
         };
         let [first, second] = [CURVE_COLOURS[0], CURVE_COLOURS[1]].map(|hex| count(hex, 200..580));

@@ -462,7 +462,7 @@ struct FitModel<'a> {
 
 // A map that is wanted
 /// A map that is to be computed: of a layer and sensors, for a pair.
-struct WantedMap {
+struct MapRequest {
     layer: Layer,
     sensors: [Sensor; 2],
     pair: usize,
@@ -482,9 +482,9 @@ enum What {
 
 impl FitModel<'_> {
     // Compute many maps at once
-    fn compute(&self, wanted: Vec<WantedMap>) -> Result<Vec<LayerMap>, Error> {
-        let map = |geometry: &&Geometry, wanted: WantedMap| {
-            let WantedMap { layer, sensors, pair, what } = wanted;
+    fn compute(&self, requests: Vec<MapRequest>) -> Result<Vec<LayerMap>, Error> {
+        let map = |geometry: &&Geometry, request: MapRequest| {
+            let MapRequest { layer, sensors, pair, what } = request;
             let pair = &geometry.layout.pairs()[pair];
             let map = match what {
                 What::Slopes if are_turned(sensors) && are_turned_little(sensors) => {
@@ -495,7 +495,7 @@ impl FitModel<'_> {
             };
             Ok(LayerMap { map, slopes: None })
         };
-        gather(Workers::cores(&self.geometry), wanted, &CancelOnly(self.watch), map)
+        gather(Workers::cores(&self.geometry), requests, &CancelOnly(self.watch), map)
     }
 
     /// Evaluates the maps for other parameters.
@@ -513,13 +513,13 @@ impl FitModel<'_> {
             let pairs = self.geometry.layout.pairs();
             let of_layer = |layer: &Layer| {
                 let pairs = pairs.iter().enumerate();
-                let wanted = |(pair, stars): (usize, &MapPair)| WantedMap {
+                let request = |(pair, stars): (usize, &MapPair)| MapRequest {
                     layer: *layer,
                     sensors: stars.stars.map(|star| state.sensors[star]),
                     pair,
                     what: What::Slopes,
                 };
-                pairs.map(wanted).collect::<Vec<_>>()
+                pairs.map(request).collect::<Vec<_>>()
             };
             let maps = self.compute(state.layers.iter().flat_map(of_layer).collect())?;
             let mut maps = maps.into_iter();
@@ -550,7 +550,7 @@ impl FitModel<'_> {
 
     // Want maps for a derivative
     /// The maps that a step of a number changes, each with its layer and with the derivative's factor.
-    fn changed(&self, key: Parameter, step: f64) -> Vec<(usize, f64, WantedMap)> {
+    fn changed(&self, key: Parameter, step: f64) -> Vec<(usize, f64, MapRequest)> {
         let mut moved = self.state.clone();
         moved.set(key, self.state.get(key) + step);
         let mut changed = Vec::new();
@@ -576,8 +576,8 @@ impl FitModel<'_> {
                     _ => (sensors, step, What::Map),
                 };
                 if matters {
-                    let wanted = WantedMap { layer: *layer, sensors, pair, what };
-                    changed.push((l, layer.fraction / step, wanted));
+                    let request = MapRequest { layer: *layer, sensors, pair, what };
+                    changed.push((l, layer.fraction / step, request));
                 }
             }
         }
@@ -619,7 +619,7 @@ impl Residuals for FitModel<'_> {
         self.look_at(parameters)?;
         let pairs = self.geometry.layout.pairs();
         let mut jacobian = Array2::zeros((self.geometry.layout.len(), parameters.len()));
-        let (mut places, mut wanted) = (Vec::new(), Vec::new());
+        let (mut places, mut requests) = (Vec::new(), Vec::new());
         for (k, key) in self.parameters.iter().enumerate() {
             // Fill the columns of linear numbers
             match *key {
@@ -641,13 +641,13 @@ impl Residuals for FitModel<'_> {
                     Some(slope) => column.scaled_add(self.state.layers[l].fraction, &slope),
                     None => {
                         places.push((k, l, factor));
-                        wanted.push(map);
+                        requests.push(map);
                     }
                 }
             }
         }
-        let kinds: Vec<(usize, What)> = wanted.iter().map(|map| (map.pair, map.what)).collect();
-        let maps = self.compute(wanted)?;
+        let kinds: Vec<(usize, What)> = requests.iter().map(|map| (map.pair, map.what)).collect();
+        let maps = self.compute(requests)?;
         // Fill the columns of other numbers
         for ((k, l, factor), ((pair, what), unit)) in
             places.into_iter().zip(kinds.into_iter().zip(maps))
@@ -1520,8 +1520,8 @@ mod tests {
         plan(start, fit).fit(maps, &unwatched).unwrap()
     }
 
-    fn close(found: f64, wanted: f64, tolerance: f64) {
-        assert!((found - wanted).abs() <= tolerance, "{found} and not {wanted}");
+    fn close(found: f64, expected: f64, tolerance: f64) {
+        assert!((found - expected).abs() <= tolerance, "{found} and not {expected}");
     }
 
     // Exact maps give the truth back

@@ -316,8 +316,8 @@ impl LoopSimulation {
             let slopes = &frame.slopes + &noise;
             let own = self.commands.iter().map(|k| k.dot(&slopes.slice(s![..k.ncols()])));
             let best = (0..self.targets).flat_map(|t| self.best(&frame, t));
-            for (strokes, wanted) in loops.iter_mut().zip(own.chain(best)) {
-                strokes.follow(&wanted, false);
+            for (strokes, command) in loops.iter_mut().zip(own.chain(best)) {
+                strokes.follow(&command, false);
             }
         }
         let held: Vec<&Array1<f64>> = loops.iter().map(StrokeHistory::held).collect();
@@ -401,20 +401,20 @@ impl<'a> StrokeHistory<'a> {
     }
 
     /// Takes what is wanted after an exposure. A loop that is at rest had nothing before, another one the same.
-    fn follow(&mut self, wanted: &Array1<f64>, at_rest: bool) {
+    fn follow(&mut self, command: &Array1<f64>, at_rest: bool) {
         let ControlLoop { kind, gain, delay, .. } = *self.control;
         if kind == LoopKind::Open {
-            self.rows = vec![wanted.clone()];
+            self.rows = vec![command.clone()];
             return;
         }
         let (whole, rest) = (delay.floor() as usize, delay.fract());
         if self.rows.is_empty() {
-            let before = if at_rest { Array1::zeros(wanted.len()) } else { wanted.clone() };
+            let before = if at_rest { Array1::zeros(command.len()) } else { command.clone() };
             self.rows = vec![before; whole + 1];
         }
         let ago = |frames: usize| &self.rows[self.rows.len() - frames];
         let delayed = ago(whole) * (1.0 - rest) + ago(whole + 1) * rest;
-        let next = ago(1) + &((wanted - &delayed) * gain);
+        let next = ago(1) + &((command - &delayed) * gain);
         self.rows.push(next);
     }
 

@@ -419,8 +419,8 @@ mod tests {
         let disc = |v: f64| if v == 0.0 { 1.0 } else { 2.0 * libm::j1(PI * v) / (PI * v) };
         for ((j, i), &found) in image.values.indexed_iter() {
             let v = 0.37 * (j as f64 - 15.0).hypot(i as f64 - 15.0);
-            let wanted = ((disc(v) - 0.09 * disc(0.3 * v)) / 0.91).powi(2);
-            assert!((found - wanted).abs() < 2e-4, "[{j}, {i}]: {found} and {wanted}");
+            let expected = ((disc(v) - 0.09 * disc(0.3 * v)) / 0.91).powi(2);
+            assert!((found - expected).abs() < 2e-4, "[{j}, {i}]: {found} and {expected}");
         }
     }
 
@@ -441,8 +441,8 @@ mod tests {
                     field += num_complex::Complex::from_polar(*light, phase);
                 }
                 // What edges scatter is spread evenly over the field.
-                let wanted = field.norm_sqr() / aperture.light().sum().powi(2);
-                assert!((found - wanted).abs() < 5e-5, "[{j}, {i}]: {found} and {wanted}");
+                let expected = field.norm_sqr() / aperture.light().sum().powi(2);
+                assert!((found - expected).abs() < 5e-5, "[{j}, {i}]: {found} and {expected}");
             }
             let near = |j: usize, i: usize| image.values[[pixels / 2 + j - 1, pixels / 2 + i - 1]];
             assert!((near(0, 2) - near(2, 0)).abs() < 1e-12);
@@ -455,7 +455,7 @@ mod tests {
     fn seeing_has_its_width() {
         let (wave, r0) = (0.5e-6, 0.15f64);
         let endless = TelescopeTransfer::unlimited(241, r0 / 20.0).unwrap();
-        for (outer_scale, wanted, tolerance) in [
+        for (outer_scale, expected, tolerance) in [
             (f64::INFINITY, 0.97586, 1e-4),
             (100.0 * r0, 0.97586 * (1.0 - 2.183 * 0.01f64.powf(0.356)).sqrt(), 1e-2),
         ] {
@@ -465,7 +465,10 @@ mod tests {
             let transfer = &endless.through(&structure, &[wave]).unwrap()[0];
             let width = transfer.width().unwrap();
             let ratio = width.mean() / (wave / r0);
-            assert!((ratio / wanted - 1.0).abs() < tolerance, "{outer_scale}: {ratio}, {wanted}");
+            assert!(
+                (ratio / expected - 1.0).abs() < tolerance,
+                "{outer_scale}: {ratio}, {expected}"
+            );
             assert!((width.major / width.minor - 1.0).abs() < 1e-4);
         }
     }

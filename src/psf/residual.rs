@@ -368,9 +368,9 @@ impl<'a> ResidualWavefronts<'a> {
     ) -> Result<f64, Error> {
         let between = self.low.with_truth(t..t + 1, watch)?;
         let crossed = times(&self.fit.onto, &times_transpose(&between, rows));
-        let wanted = self.points.variance(&self.fit.shapes, &self.fit.strokes);
+        let own = self.points.variance(&self.fit.shapes, &self.fit.strokes);
         let common = self.points.product(&times(&self.fit.shapes, &crossed), shapes);
-        Ok(wanted - 2.0 * common + self.points.variance(shapes, coarse))
+        Ok(own - 2.0 * common + self.points.variance(shapes, coarse))
     }
 }
 

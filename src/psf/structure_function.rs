@@ -182,8 +182,8 @@ impl Stationary {
         let variance = covariance[[middle, middle]];
         let near = |k: usize| k.abs_diff(middle) <= self.reach;
         Array2::from_shape_fn(covariance.dim(), |(j, i)| {
-            let wanted = near(j) && near(i);
-            if wanted { 2.0 * (variance - covariance[[j, i]]).max(0.0) } else { 0.0 }
+            let is_near = near(j) && near(i);
+            if is_near { 2.0 * (variance - covariance[[j, i]]).max(0.0) } else { 0.0 }
         })
     }
 }
@@ -645,10 +645,10 @@ mod tests {
             let there = over(&|m| product(centre[m] - rho[m], centre[m], rho[m]));
             let both = over(&|m| product(centre[m], centre[m], rho[m]));
             let overlap = over(&|m| 2.0 * half - rho[m]);
-            let wanted = 4e-16 * (here + there - 2.0 * both) / overlap;
+            let expected = 4e-16 * (here + there - 2.0 * both) / overlap;
             let value = found[[samples + v, samples + u]];
-            let gap = (value - wanted).abs();
-            assert!(gap < 2e-3 * wanted + 1e-20, "[{u}, {v}]: {value:e} {wanted:e}");
+            let gap = (value - expected).abs();
+            assert!(gap < 2e-3 * expected + 1e-20, "[{u}, {v}]: {value:e} {expected:e}");
             assert!((found[[samples - v, samples - u]] / value - 1.0).abs() < 1e-9);
         }
     }
@@ -730,10 +730,10 @@ mod tests {
         let low = few.dot(&few.t());
         let mut negative = definite.clone();
         negative[[3, 3]] -= 0.9 * definite[[3, 3]];
-        let gap = |wanted: &Array2<f64>| {
-            let root = root(wanted).unwrap();
-            (root.dot(&root.t()) - wanted).fold(0.0, |most: f64, gap| most.max(gap.abs()))
-                / wanted[[1, 1]]
+        let gap = |matrix: &Array2<f64>| {
+            let root = root(matrix).unwrap();
+            (root.dot(&root.t()) - matrix).fold(0.0, |most: f64, gap| most.max(gap.abs()))
+                / matrix[[1, 1]]
         };
         assert!(gap(&definite) < 1e-11 && gap(&low) < 1e-10, "{} {}", gap(&definite), gap(&low));
         // Without its negative part, a matrix is not the same, and not far.
@@ -781,12 +781,12 @@ mod tests {
             })
             .collect();
         let places = [[12, 12 + 3], [12 + 4, 12 - 2], [12 + 7, 12]];
-        let check = |wanted: f64, of: &dyn Fn(&Array2<f64>) -> f64| {
+        let check = |expected: f64, of: &dyn Fn(&Array2<f64>) -> f64| {
             let values: Vec<f64> = draws.iter().map(of).collect();
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             let square = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
             let error = square.sqrt() / values.len() as f64;
-            assert!((mean - wanted).abs() < 4.0 * error, "{mean} ± {error}, {wanted}");
+            assert!((mean - expected).abs() < 4.0 * error, "{mean} ± {error}, {expected}");
             assert!(error < 0.01, "{error}");
             mean
         };

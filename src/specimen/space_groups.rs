@@ -453,11 +453,11 @@ fn compact(symbol: &str) -> String {
 
 /// The three known symbols that are most like one that is unknown.
 pub(crate) fn nearest_symbols(symbol: &str) -> Vec<&'static str> {
-    let wanted: String = compact(symbol).chars().take(20).collect();
-    let wanted = wanted.split(':').next().unwrap_or_default();
+    let typed: String = compact(symbol).chars().take(20).collect();
+    let typed = typed.split(':').next().unwrap_or_default();
     let mut all: Vec<(usize, &str)> = settings()
         .flat_map(|one| one.names.split('='))
-        .map(|name| (edits(wanted, &compact(name)), name))
+        .map(|name| (edits(typed, &compact(name)), name))
         .collect();
     all.sort_by_key(|(distance, _)| *distance);
     let mut nearest: Vec<&str> = Vec::new();

@@ -424,8 +424,8 @@ pub(crate) mod tests {
             CovarianceMatrices { measurements: c.clone(), truth_measurements: c_tm.clone(), truth };
         found.remove(&modes);
         let p = Array2::eye(n) - z.dot(&z.t());
-        let gap = |found: Array2<f64>, wanted: Array2<f64>| {
-            (found - wanted).fold(0.0, |most: f64, gap| most.max(gap.abs()))
+        let gap = |found: Array2<f64>, expected: Array2<f64>| {
+            (found - expected).fold(0.0, |most: f64, gap| most.max(gap.abs()))
         };
         assert!(gap(found.truth_measurements, c_tm.dot(&p)) < 1e-12);
         let variances = z.t().dot(&c).dot(&z).diag().to_owned();

@@ -322,14 +322,14 @@ impl ReconstructorPlan {
             .map(|(name, pairs)| time_of_slopes(name, &self.system, pairs, engine));
         let iterated = self.method == Inversion::Iterative;
         let bordered = self.has_border(engine);
-        let wanted = |stage: &Stage| match stage.name {
+        let remains = |stage: &Stage| match stage.name {
             TRUTH => !bordered,
             LATER => self.is_delayed(),
             MEASUREMENTS | FACTOR => !iterated,
             ERROR | RECONSTRUCTOR => stage.seconds > 0.0,
             _ => true,
         };
-        let times = slopes.into_iter().chain(self.stages_of_matrices(engine)).filter(wanted);
+        let times = slopes.into_iter().chain(self.stages_of_matrices(engine)).filter(remains);
         let compressed = iterated.then(|| self.compressed().ok()).flatten();
         let compressed = compressed.map_or_else(Vec::new, |plan| plan.stages(engine));
         let compressed = compressed.into_iter().filter(|stage| stage.name == SLOPES);
@@ -645,7 +645,7 @@ impl ReconstructorPlan {
             half = eigen.project(&half, kept) / &roots;
             let errors = self.errors(truth, &half);
             check(watch)?;
-            let rows = self.asked(half).map(|half| eigen.expand(&(half / &roots)));
+            let rows = self.chosen_rows(half).map(|half| eigen.expand(&(half / &roots)));
             (rows, errors, Some((values.to_vec(), kept)), None)
         } else {
             // Reconstruct by the cholesky factor
@@ -655,7 +655,7 @@ impl ReconstructorPlan {
             factor.halve(&mut half);
             let errors = self.errors(truth, &half);
             check(watch)?;
-            let mut rows = self.asked(half);
+            let mut rows = self.chosen_rows(half);
             rows.iter_mut().for_each(|rows| factor.finish(rows));
             (rows, errors, None, None)
         })
@@ -738,7 +738,7 @@ impl ReconstructorPlan {
     }
 
     /// The rows of the reconstructor that is asked for, if one is.
-    fn asked(&self, half: Array2<f64>) -> Option<Array2<f64>> {
+    fn chosen_rows(&self, half: Array2<f64>) -> Option<Array2<f64>> {
         if self.options.errors_only {
             return None;
         }

@@ -519,8 +519,8 @@ fn any_slopes(
     let worthy = groups.members().filter(|members| both(members));
     let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0, kept);
     let views = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
-    let wanted = wanted_averages(&shares(&groups), views, slopes);
-    let tables = wanted.iter().flatten().map(WantedAverage::numbers).sum::<u64>();
+    let requests = average_requests(&shares(&groups), views, slopes);
+    let tables = requests.iter().flatten().map(AverageRequest::numbers).sum::<u64>();
     check_slope_memory(slopes, expanded(sensors, worthy).saturating_add(tables))?;
     // Compute the groups that share a lattice
     let mut shared = Vec::new();
@@ -533,14 +533,14 @@ fn any_slopes(
         };
         shared.push(both(members).then(|| covariance(members)).transpose()?);
     }
-    let averages = prepare_averages(&layers, wanted, watch)?;
+    let averages = prepare_averages(&layers, requests, watch)?;
     let block = |pair| StarPairBlock::new((&groups, &shared), (&layers, &averages), pair);
     fill_slopes(slopes, block, StarPairBlock::fill, watch)
 }
 
 // Averages that all pairs of sensors share
 /// An average over two sides, which so many pairs of lenslets displaced by up to `reach` want; metres.
-struct WantedAverage {
+struct AverageRequest {
     outer_scale: f64,
     sides: [f64; 2],
     reach: f64,
@@ -553,18 +553,18 @@ fn shares(groups: &Groups) -> impl Fn([usize; 2]) -> bool {
 }
 
 /// What pairs of parallel sensors that are not `shared` want of each layer.
-fn wanted_averages<'a>(
+fn average_requests<'a>(
     shared: &dyn Fn([usize; 2]) -> bool,
     layers: impl Iterator<Item = (f64, &'a [Footprints])>,
     slopes: [Slopes; 2],
-) -> Vec<Vec<WantedAverage>> {
+) -> Vec<Vec<AverageRequest>> {
     let [rows, columns] = slopes;
     let pairs: Vec<[usize; 2]> = (pairs_of(slopes).into_iter())
         .map(|[p, q]| [rows.first + p, columns.first + q])
         .filter(|pair| !shared(*pair))
         .collect();
     let of_layer = |(outer_scale, stars): (f64, &[Footprints])| {
-        let mut wanted: Vec<WantedAverage> = Vec::new();
+        let mut requests: Vec<AverageRequest> = Vec::new();
         for &pair in &pairs {
             // Want an average for two sensors
             let [one, two] = pair.map(|k| &stars[k]);
@@ -576,19 +576,21 @@ fn wanted_averages<'a>(
             let reach = [one, two].map(|star| star.extent() - star.side).iter().sum();
             let lenslets =
                 rows.count(pair[0] - rows.first) * columns.count(pair[1] - columns.first);
-            match wanted.iter_mut().find(|known| known.sides == sides) {
+            match requests.iter_mut().find(|known| known.sides == sides) {
                 Some(known) => {
                     known.reach = f64::max(known.reach, reach);
                     known.pairs += lenslets;
                 }
-                None => wanted.push(WantedAverage { outer_scale, sides, reach, pairs: lenslets }),
+                None => {
+                    requests.push(AverageRequest { outer_scale, sides, reach, pairs: lenslets })
+                }
             }
         }
-        wanted
+        requests
     };
     layers.map(of_layer).collect()
 }
-impl WantedAverage {
+impl AverageRequest {
     fn grid(&self) -> Option<PanelGrid> {
         PanelGrid::worthy(self.sides, self.reach, self.pairs)
     }
@@ -602,17 +604,17 @@ impl WantedAverage {
 /// The averages of each layer that are wanted of it.
 fn prepare_averages(
     layers: &[SensorLayer],
-    wanted: Vec<Vec<WantedAverage>>,
+    requests: Vec<Vec<AverageRequest>>,
     watch: &dyn Watch,
 ) -> Result<Vec<Vec<FootprintAverage>>, Error> {
-    let corners = tables_of_corners(layers, &wanted, watch)?;
-    let all: Vec<(usize, WantedAverage)> = (wanted.into_iter().enumerate())
-        .flat_map(|(k, wanted)| wanted.into_iter().map(move |wanted| (k, wanted)))
+    let corners = tables_of_corners(layers, &requests, watch)?;
+    let all: Vec<(usize, AverageRequest)> = (requests.into_iter().enumerate())
+        .flat_map(|(k, requests)| requests.into_iter().map(move |request| (k, request)))
         .collect();
-    let prepare = |_: &(), (k, wanted): (usize, WantedAverage)| {
-        let average = FootprintAverage::new(&layers[k].phase, wanted.sides);
-        let share = corners.iter().find(|(sharing, _)| sharing.serve(&wanted));
-        let grid = wanted.grid();
+    let prepare = |_: &(), (k, request): (usize, AverageRequest)| {
+        let average = FootprintAverage::new(&layers[k].phase, request.sides);
+        let share = corners.iter().find(|(sharing, _)| sharing.serve(&request));
+        let grid = request.grid();
         let table = share.filter(|_| grid.is_some()).and_then(|(_, table)| table.as_ref());
         Ok((k, average.tabulated(grid, table)))
     };
@@ -632,28 +634,28 @@ struct Sharing {
 }
 
 impl Sharing {
-    fn serve(&self, wanted: &WantedAverage) -> bool {
-        let sum = wanted.sides[0] + wanted.sides[1];
-        wanted.outer_scale == self.outer_scale && sum <= self.most && sum >= 0.5 * self.most
+    fn serve(&self, request: &AverageRequest) -> bool {
+        let sum = request.sides[0] + request.sides[1];
+        request.outer_scale == self.outer_scale && sum <= self.most && sum >= 0.5 * self.most
     }
 }
 
 /// The tables of corners of all averages that want a table.
 fn tables_of_corners(
     layers: &[SensorLayer],
-    wanted: &[Vec<WantedAverage>],
+    requests: &[Vec<AverageRequest>],
     watch: &dyn Watch,
 ) -> Result<Vec<(Sharing, Option<DistantTable>)>, Error> {
-    let sum = |wanted: &WantedAverage| wanted.sides[0] + wanted.sides[1];
-    let mut all: Vec<&WantedAverage> =
-        wanted.iter().flatten().filter(|wanted| wanted.grid().is_some()).collect();
+    let sum = |request: &AverageRequest| request.sides[0] + request.sides[1];
+    let mut all: Vec<&AverageRequest> =
+        requests.iter().flatten().filter(|request| request.grid().is_some()).collect();
     all.sort_by(|one, other| sum(other).total_cmp(&sum(one)));
     let mut shared: Vec<Sharing> = Vec::new();
-    for &wanted in &all {
-        let WantedAverage { outer_scale, sides, .. } = *wanted;
-        match shared.iter_mut().find(|sharing| sharing.serve(wanted)) {
+    for &request in &all {
+        let AverageRequest { outer_scale, sides, .. } = *request;
+        match shared.iter_mut().find(|sharing| sharing.serve(request)) {
             Some(sharing) => sharing.sides.push(sides),
-            None => shared.push(Sharing { outer_scale, most: sum(wanted), sides: vec![sides] }),
+            None => shared.push(Sharing { outer_scale, most: sum(request), sides: vec![sides] }),
         }
     }
     let prepare = |_: &(), sharing: Sharing| {
@@ -666,7 +668,7 @@ fn tables_of_corners(
 }
 
 // Numbers of all tables for some sensors
-impl WantedAverage {
+impl AverageRequest {
     /// Whether its corners are tabulated, too.
     fn has_corners(&self) -> bool {
         corners_serve(self.sides)
@@ -682,9 +684,9 @@ fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     let footprints = place_footprints(atmosphere, sensors, ConeGradient::Pupil);
     let scales = atmosphere.layers().iter().map(|layer| layer.outer_scale);
     let layers = scales.zip(footprints.iter().map(Vec::as_slice));
-    let wanted = wanted_averages(&shares(&Groups::new(sensors)), layers, [slopes; 2]);
-    let whole = wanted.iter().flatten().filter(|average| average.has_corners());
-    whole.map(WantedAverage::numbers).sum()
+    let requests = average_requests(&shares(&Groups::new(sensors)), layers, [slopes; 2]);
+    let whole = requests.iter().flatten().filter(|average| average.has_corners());
+    whole.map(AverageRequest::numbers).sum()
 }
 
 impl Slopes<'_> {
@@ -1137,15 +1139,15 @@ pub(crate) fn moving_cross_covariance(
         };
         let layers = see_layers(atmosphere, sensors, gradient, extent, None);
         let views = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
-        let mut wanted = wanted_averages(&|_| false, views, slopes);
-        for (layer, wanted) in wanted.iter_mut().enumerate() {
+        let mut requests = average_requests(&|_| false, views, slopes);
+        for (layer, requests) in requests.iter_mut().enumerate() {
             let count = motions.iter().filter(|motion| motion.layer == layer).count();
-            for average in wanted {
+            for average in requests {
                 average.reach += far;
                 average.pairs = average.pairs.saturating_mul(count);
             }
         }
-        let averages = prepare_averages(&layers, wanted, watch)?;
+        let averages = prepare_averages(&layers, requests, watch)?;
         let moving: Vec<(usize, SensorLayer)> = motions
             .iter()
             .map(|motion| (motion.layer, layers[motion.layer].moved(motion, slopes[1].first)))

@@ -170,13 +170,13 @@ impl Displacements {
     /// Those of sensors with so many lenslets across, if they are `wanted`.
     pub(crate) fn new(
         [lenslets, others]: [usize; 2],
-        wanted: bool,
+        share_lattices: bool,
         of: impl Fn([f64; 2]) -> [f64; 4],
     ) -> Self {
         let lag = |k: usize| k as f64 - (lenslets as f64 - 1.0);
         let lags = lenslets + others - 1;
         let displacement = |(row, column)| of([row, column].map(lag));
-        let values = wanted.then(|| Array2::from_shape_fn((lags, lags), displacement));
+        let values = share_lattices.then(|| Array2::from_shape_fn((lags, lags), displacement));
         Self { values, lenslets }
     }
 

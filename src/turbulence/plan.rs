@@ -626,13 +626,13 @@ impl CovariancePlan {
         if options.form != Form::Toeplitz && toeplitz().is_err() {
             system.expect_slopes()?;
         }
-        let asked = "as asked for".to_string();
+        let as_given = "as asked for".to_string();
         let (posed, reason) = match options.form {
-            Form::Toeplitz => (toeplitz()?, asked),
-            Form::Dense => (PosedProblems::Dense, asked),
+            Form::Toeplitz => (toeplitz()?, as_given),
+            Form::Dense => (PosedProblems::Dense, as_given),
             Form::Blocks => {
                 system.expect_average("differences between points have no form of blocks")?;
-                (blocks()?, asked)
+                (blocks()?, as_given)
             }
             Form::Auto => match toeplitz() {
                 Ok(posed) => (posed, "the guide stars share a lattice".to_string()),
@@ -1050,11 +1050,11 @@ pub(crate) fn dense_wavefront_slope(
     system: &System,
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
-    let wanted = (system.targets(), system.wavefront_grid()?, system.wavefront_pitch());
+    let wavefronts = (system.targets(), system.wavefront_grid()?, system.wavefront_pitch());
     let (atmosphere, stars) = (system.atmosphere(), system.sensors());
     let (valid, gradient) = (system.valid_lenslets(), system.cone_gradient());
     let matrix =
-        cross_covariance::wavefront_slope(atmosphere, wanted, &stars, &valid, gradient, watch)?;
+        cross_covariance::wavefront_slope(atmosphere, wavefronts, &stars, &valid, gradient, watch)?;
     check_finite("wavefront_slope_dense", &matrix)?;
     Ok(matrix)
 }

@@ -78,9 +78,9 @@ pub(super) fn compiler() -> Result<&'static (String, String), String> {
             return Err("kernels run on the processor under Linux only".to_string());
         }
         let name = env::var("CXX").unwrap_or_else(|_| "c++".into());
-        let asked = Command::new(&name).arg("--version").output();
+        let output = Command::new(&name).arg("--version").output();
         let version =
-            asked.map_err(|error| format!("the compiler {name} does not run: {error}"))?;
+            output.map_err(|error| format!("the compiler {name} does not run: {error}"))?;
         Ok((name, String::from_utf8_lossy(&version.stdout).into_owned()))
     };
     FOUND.get_or_init(find).as_ref().map_err(Clone::clone)

@@ -190,10 +190,10 @@ mod tests {
                 let found: Vec<f64> = readings.read().unwrap();
                 for (wave, found) in spectra.chunks(560).zip(found.chunks(there.values())) {
                     let wave = ArrayView2::from_shape((28, 20), wave).unwrap();
-                    let wanted = detectors.read(wave).into_values();
-                    assert_eq!(wanted.len(), found.len());
+                    let expected = detectors.read(wave).into_values();
+                    assert_eq!(expected.len(), found.len());
                     let total: f64 = wave.iter().map(Complex::norm_sqr).sum();
-                    for (k, (a, b)) in wanted.iter().zip(found).enumerate() {
+                    for (k, (a, b)) in expected.iter().zip(found).enumerate() {
                         assert!((a - b).abs() < 1e-14 * total, "{k}: {a} and {b}");
                     }
                 }

@@ -255,7 +255,7 @@ mod tests {
         let matrix = matrix::<f64>([3, 2], 40.0);
         let window = *matrix.prism.window();
         let wave = probe().wave(&window).unwrap();
-        let wanted = matrix.spectra(&wave, &PLACES, &unwatched).unwrap();
+        let expected = matrix.spectra(&wave, &PLACES, &unwatched).unwrap();
         let [wx, wy] = window.points().map(|points| points / 2);
         for gpu in test_backends() {
             let windows = WindowsGpu::<f64>::new(&gpu, &window).unwrap().unwrap();
@@ -279,7 +279,7 @@ mod tests {
             let sums = gpu.upload(&whole).unwrap();
             windows.transform(&gpu, sums.view(..), 3).unwrap();
             let found: Vec<Complex<f64>> = sums.read().unwrap();
-            let gaps = wanted.iter().zip(&found).map(|(a, b)| (a - b).norm());
+            let gaps = expected.iter().zip(&found).map(|(a, b)| (a - b).norm());
             let gap = gaps.fold(0.0, f64::max);
             assert!(gap < 1e-14 && gap > 0.0, "{gap:e}");
         }

@@ -691,8 +691,8 @@ mod tests {
         assert!(!passing.iter().any(|follower| follower.holds()));
         let workers = plan.waves(&passing, &slices, &engine, &unwatched).unwrap();
         let found = plan.shared(&workers, &places, &unwatched).unwrap();
-        let wanted = read(&plan, &Engine::cpu(Precision::F64));
-        assert!(gap(&found, &wanted) < 1e-12);
+        let expected = read(&plan, &Engine::cpu(Precision::F64));
+        assert!(gap(&found, &expected) < 1e-12);
     }
 
     // Beams are spread over devices without room
@@ -705,12 +705,12 @@ mod tests {
         let (prism, refocus) = plan.prism().unwrap().unwrap();
         let matrices = plan.matrices(&followers, &slices, (&prism, refocus), &unwatched).unwrap();
         let places: Vec<_> = (5..9).map(|k| plan.options.scan.place(k)).collect();
-        let wanted = read(&plan, &engine);
+        let expected = read(&plan, &engine);
         for (devices, whole, workers) in [(3, false, 1), (2, true, 4)] {
             let there = plan.windows_shared(&emulated(devices), &matrices, whole).unwrap();
             assert_eq!(there.len(), workers);
             let found = plan.shared(&there, &places, &unwatched).unwrap();
-            assert!(gap(&found, &wanted) < 1e-12 && gap(&found, &wanted) > 0.0);
+            assert!(gap(&found, &expected) < 1e-12 && gap(&found, &expected) > 0.0);
         }
     }
 }

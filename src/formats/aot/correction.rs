@@ -363,7 +363,7 @@ mod tests {
         telemetry.add_correction(&correction, mode, &commands, Some(&control))?;
         let (_folder, file) = open(&telemetry)?;
         let slopes = ndarray::Array1::from_shape_fn(n, |k| ((5 * k + 1) as f64).cos());
-        let wanted = commands[0].dot(&slopes);
+        let expected = commands[0].dot(&slopes);
         let mut first = 0;
         for (k, mirror) in correction.mirrors().iter().enumerate() {
             let mut strokes = ndarray::Array1::<f64>::zeros(mirror.positions().len());
@@ -381,7 +381,7 @@ mod tests {
             }
             for (a, stroke) in strokes.iter().enumerate() {
                 assert!(
-                    (stroke - wanted[first + a]).abs() < 1e-9 * (1.0 + stroke.abs()),
+                    (stroke - expected[first + a]).abs() < 1e-9 * (1.0 + stroke.abs()),
                     "{k} {a}"
                 );
             }

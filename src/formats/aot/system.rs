@@ -840,13 +840,13 @@ pub fn read_slopes(path: &Path, system: &System) -> Result<Array2<f64>, Error> {
             ));
         };
         let frames = if q == 0 { measured.shape()[0] } else { slopes.nrows() };
-        let wanted = [frames, 2, lenslets.len()];
-        if measured.shape() != wanted {
+        let expected = [frames, 2, lenslets.len()];
+        if measured.shape() != expected {
             let value = format!("{:?}", measured.shape());
             return Err(row.refuse(
                 "MEASUREMENTS",
                 value,
-                &format!("{wanted:?}, all frames of all valid lenslets"),
+                &format!("{expected:?}, all frames of all valid lenslets"),
             ));
         }
         if q == 0 {

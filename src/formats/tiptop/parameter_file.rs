@@ -281,8 +281,8 @@ impl<'t> UnreadText<'t> {
     }
 
     /// Takes a character, if it is next.
-    fn take(&mut self, wanted: char) -> bool {
-        let rest: Option<&'t str> = self.0.strip_prefix(wanted);
+    fn take(&mut self, character: char) -> bool {
+        let rest: Option<&'t str> = self.0.strip_prefix(character);
         self.0 = rest.unwrap_or(self.0);
         rest.is_some()
     }
@@ -425,14 +425,14 @@ mod tests {
     #[test]
     fn broken_lines_are_refused_by_their_places() {
         let refused = |text: &str| ParameterFile::parse("f.ini", text).unwrap_err().to_string();
-        for (line, wanted) in [
+        for (line, expected) in [
             ("Seeing", "f.ini:2: expected a key and its value, with = between them, in `Seeing`"),
             ("= 3", "f.ini:2: expected a key and its value, with = between them, in `= 3`"),
             ("[DM", "f.ini:2: expected a section such as [telescope], in `DM`"),
             ("[a]", "f.ini:2: a: expected one section of this name"),
             ("x = 1\nx = 2", "f.ini:3: a.x = 2: expected each key once in a section"),
         ] {
-            assert_eq!(refused(&format!("[a]\n{line}")), wanted);
+            assert_eq!(refused(&format!("[a]\n{line}")), expected);
         }
         assert!(refused("x = 1").starts_with("f.ini:1: x = 1: expected a section"));
         for value in [

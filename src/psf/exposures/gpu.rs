@@ -205,8 +205,8 @@ mod tests {
                     StrokeCovariance::OnDevice(gpu.upload(strokes.as_slice().unwrap()).unwrap());
                 let alone = made.images_of(&there).unwrap();
                 assert_eq!(alone, made.images(&strokes).unwrap(), "from the host or not");
-                for (alone, wanted) in alone.iter().zip(cores.images(&strokes).unwrap()) {
-                    same_image(alone, &wanted, bound);
+                for (alone, expected) in alone.iter().zip(cores.images(&strokes).unwrap()) {
+                    same_image(alone, &expected, bound);
                 }
                 let of = |strokes| StrokeCovariance::OnHost(Cow::Owned(strokes));
                 let causes =

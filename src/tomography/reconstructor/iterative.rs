@@ -93,7 +93,7 @@ impl ReconstructorPlan {
         let errors = self.errors_of_iterations(&truth, &rows, &solved);
         drop(rows);
         let [x, _] = solved;
-        Ok(self.found((self.asked(x), errors, None, None), truth))
+        Ok(self.found((self.chosen_rows(x), errors, None, None), truth))
     }
 
     // Limit of the iterations

@@ -3,8 +3,8 @@
 
 // Imports of the dense kernel
 use super::{
-    RINGS, SensorLayer, Slopes, TurnedAverage, WantedAverage, half_square, numbers_of_tables,
-    pairs_of, prepare_averages, rectangle, see_layers, shares, square, wanted_averages,
+    AverageRequest, RINGS, SensorLayer, Slopes, TurnedAverage, average_requests, half_square,
+    numbers_of_tables, pairs_of, prepare_averages, rectangle, see_layers, shares, square,
 };
 use crate::device::collective::BlockCyclic;
 use crate::device::gpu::kernels::kernels;
@@ -300,8 +300,8 @@ impl<'a> PosedBlocks<'a> {
         let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0, None);
         let (mut shared, groups) = (Vec::new(), Groups::new(sensors));
         let views = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
-        let mut wanted = wanted_averages(&shares(&groups), views, [rows, columns]);
-        wanted.iter_mut().for_each(|layer| layer.retain(WantedAverage::has_corners));
+        let mut wanted = average_requests(&shares(&groups), views, [rows, columns]);
+        wanted.iter_mut().for_each(|layer| layer.retain(AverageRequest::has_corners));
         let averages = prepare_averages(&layers, wanted, watch)?;
         for members in groups.members() {
             let alike: Vec<Sensor> = members.iter().map(|&k| sensors[k]).collect();

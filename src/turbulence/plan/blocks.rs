@@ -29,13 +29,13 @@ impl BlocksPlan {
     ///
     /// # Errors
     /// `Invalid` as in [`SlopeProblem::of_sensors`].
-    pub(super) fn new(system: &System, wanted: bool) -> Result<Self, Error> {
+    pub(super) fn new(system: &System, with_wavefronts: bool) -> Result<Self, Error> {
         let (sensors, order) = (system.sensors(), SlopeOrder::new(&system.valid_lenslets()));
         let sets = LatticeGroups::new(&system.groups(), &order);
         let (air, gradient) = (system.atmosphere(), system.cone_gradient());
         let slopes = |set| SlopeProblem::of_sensors(air, &sets.pick(set, &sensors), gradient);
         let slopes = (0..sets.lattices()).map(slopes).collect::<Result<Vec<_>, _>>()?;
-        let grid = system.wavefront_grid().ok().filter(|_| wanted);
+        let grid = system.wavefront_grid().ok().filter(|_| with_wavefronts);
         let wavefront = |set| {
             let sensors = sets.pick(set, &sensors);
             let on_grid = sensors[0].array.pitch() == system.wavefront_pitch();
@@ -193,11 +193,12 @@ impl BlocksPlan {
             }
             watch.stage(WAVEFRONT, PIECES);
             let grid = system.wavefront_grid()?;
-            let wanted = (system.targets(), grid, system.wavefront_pitch());
+            let wavefronts = (system.targets(), grid, system.wavefront_pitch());
             let (sensors, valid) = (self.sets.pick(set, &sensors), self.sets.pick(set, &valid));
             let (air, gradient) = (system.atmosphere(), system.cone_gradient());
-            let matrix =
-                cross_covariance::wavefront_slope(air, wanted, &sensors, &valid, gradient, watch)?;
+            let matrix = cross_covariance::wavefront_slope(
+                air, wavefronts, &sensors, &valid, gradient, watch,
+            )?;
             check_finite(&wavefront_unstructured_name(set), &matrix)?;
             Ok(GroupWavefrontSlopes::Dense(by_points(matrix, system.targets().len(), grid.points)))
         };

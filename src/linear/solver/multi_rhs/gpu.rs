@@ -22,7 +22,7 @@ pub(crate) struct SideBySide<T> {
     method: Box<dyn SolverMethod<T>>,
     iteration: Graph,
     /// What each system is asked: what ends it, and the variance that is to be explained or 0.
-    asked: Buffer<f64>,
+    targets: Buffer<f64>,
     /// Iterations that the last right-hand sides took.
     expected: usize,
 }
@@ -54,7 +54,7 @@ impl<T: Real> SideBySide<T> {
         let iteration = work.a.gpu().record(|| method.iterate(&work))?;
         Ok(Self {
             iteration,
-            asked: work.a.gpu().zeros(2 * work.systems)?,
+            targets: work.a.gpu().zeros(2 * work.systems)?,
             expected: 1,
             method,
             work,
@@ -85,17 +85,17 @@ impl<T: Real> SideBySide<T> {
     /// Begins systems that are asked something each, and runs them until all are done.
     fn run(
         &mut self,
-        asked: &[[f64; 2]],
+        targets: &[[f64; 2]],
         (least, limit): (f64, usize),
         watch: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Vec<SystemProgress>, Error> {
-        self.start(asked, (least, limit))?;
+        self.start(targets, (least, limit))?;
         let mut ahead = self.expected;
         loop {
             (0..ahead).try_for_each(|_| self.work.a.gpu().replay(&self.iteration))?;
             watch()?;
             let mut systems = self.progress()?;
-            systems.truncate(asked.len());
+            systems.truncate(targets.len());
             if systems.iter().all(|system| system.is_done) {
                 let most = systems.iter().map(|system| system.iterations).max();
                 self.expected = most.unwrap_or(1).max(1);
@@ -106,18 +106,18 @@ impl<T: Real> SideBySide<T> {
     }
 
     // Start the states of all systems
-    fn start(&self, asked: &[[f64; 2]], (least, limit): (f64, usize)) -> Result<(), Error> {
+    fn start(&self, targets: &[[f64; 2]], (least, limit): (f64, usize)) -> Result<(), Error> {
         let work = &self.work;
         let none = std::iter::repeat(NOTHING);
         let all: Vec<f64> =
-            asked.iter().copied().chain(none).take(work.systems).flatten().collect();
-        self.asked.write(&all)?;
+            targets.iter().copied().chain(none).take(work.systems).flatten().collect();
+        self.targets.write(&all)?;
         let shape = Shape { grid: [1, 1, work.systems], block: work.threads, shared: 0 };
         let arguments = BeginSystems {
             now: work.states[0].view(..),
             next: work.states[1].view(..),
             squares: work.squares.view(..),
-            asked: self.asked.view(..),
+            targets: self.targets.view(..),
             least,
             limit: limit as f64,
             r: work.r.view(..),
@@ -150,9 +150,9 @@ impl<T: Real> SideBySide<T> {
         watch: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Vec<ExplainedVariance>, Error> {
         let ask = |whole: &f64| if *whole > 0.0 { [stop.tolerance, *whole] } else { NOTHING };
-        let asked: Vec<[f64; 2]> = wholes.iter().map(ask).collect();
+        let targets: Vec<[f64; 2]> = wholes.iter().map(ask).collect();
         self.work.multiply_solution(false)?;
-        let progress = self.run(&asked, (least, stop.iterations), watch)?;
+        let progress = self.run(&targets, (least, stop.iterations), watch)?;
         let found = progress.iter().zip(wholes);
         found.map(|(progress, whole)| progress.explained(*whole, stop.tolerance)).collect()
     }
@@ -183,10 +183,10 @@ impl<T: Real> SideBySide<T> {
             let given: Vec<T> = b.iter().map(|&value| T::of(value)).collect();
             self.work.r.view(..given.len()).write(&given)?;
             let ask = |aim: &Option<f64>| aim.map_or(NOTHING, |aim| [aim, 0.0]);
-            let asked: Vec<[f64; 2]> = aims.iter().map(ask).collect();
+            let targets: Vec<[f64; 2]> = aims.iter().map(ask).collect();
             let most = spent.iter().max().copied().unwrap_or(0);
             let limit = stop.iterations.saturating_sub(most).max(1);
-            let progress = self.run(&asked, (1.0, limit), watch)?;
+            let progress = self.run(&targets, (1.0, limit), watch)?;
             for (progress, spent) in progress.iter().zip(&mut spent) {
                 progress.refuse_breakdown(*spent)?;
                 *spent += progress.iterations;
