@@ -165,10 +165,10 @@ fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measu
             let of_run = |run: &Vec<(String, f64)>| -> f64 {
                 run.iter().filter(|(stage, _)| stage == name).map(|(_, seconds)| seconds).sum()
             };
-            let found = runs.iter().map(of_run).fold(f64::INFINITY, f64::min);
+            let fastest = runs.iter().map(of_run).fold(f64::INFINITY, f64::min);
             let stages = planned.iter().filter(|stage| stage.name == name);
             let planned = stages.map(|stage| stage.seconds).sum();
-            measured.push(MeasuredTimes { kind: kind.name(), found, planned });
+            measured.push(MeasuredTimes { kind: kind.name(), found: fastest, planned });
         }
     }
     Ok(measured)
@@ -181,8 +181,8 @@ fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measu
 /// `Invalid` where a pace is not positive and finite.
 pub fn speed(measured: &[MeasuredTimes]) -> Result<Speed, Invalid> {
     let pace = |kind: CostKind| {
-        let found = measured.iter().find(|measured| measured.kind == kind.name());
-        found.map_or(1.0, MeasuredTimes::pace)
+        let times = measured.iter().find(|measured| measured.kind == kind.name());
+        times.map_or(1.0, MeasuredTimes::pace)
     };
     Speed::measured(today(), pace)
 }

@@ -405,8 +405,8 @@ pub fn chosen(names: &[String], devices: usize) -> Result<Vec<ScanCase>, Invalid
     }
     let all = CASES.map(|case| case.name).join(", ");
     let known = |name: &String| {
-        let found = CASES.into_iter().find(|case| case.name == name);
-        found.ok_or_else(|| Invalid::new("case", name, format!("one of {all}")))
+        let case = CASES.into_iter().find(|case| case.name == name);
+        case.ok_or_else(|| Invalid::new("case", name, format!("one of {all}")))
     };
     names.iter().map(known).collect()
 }

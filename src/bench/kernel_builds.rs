@@ -150,19 +150,19 @@ struct Usage {
 // Kernels of a log
 /// The kernels of a log with their resources.
 fn usages(log: &str) -> Vec<(String, Usage)> {
-    let mut found: Vec<(String, Usage)> = Vec::new();
+    let mut usages: Vec<(String, Usage)> = Vec::new();
     for line in log.lines() {
         if let Some((_, rest)) = line.split_once("Compiling entry function '") {
-            found.push((rest.split('\'').next().unwrap_or_default().into(), Usage::default()));
+            usages.push((rest.split('\'').next().unwrap_or_default().into(), Usage::default()));
         }
-        let Some((_, usage)) = found.last_mut() else { continue };
+        let Some((_, usage)) = usages.last_mut() else { continue };
         let before = |unit: &str| number_before(line, unit);
         usage.spilled = before(" bytes spill stores").unwrap_or(usage.spilled);
         usage.stack = before(" bytes stack frame").unwrap_or(usage.stack);
         usage.registers = before(" registers").unwrap_or(usage.registers);
         usage.shared = before(" bytes smem").unwrap_or(usage.shared);
     }
-    found
+    usages
 }
 
 // Number in front of a unit

@@ -158,7 +158,7 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
     let (terminal, start) = (Terminal::new(args.report.quiet), Instant::now());
     let files = [args.output.as_deref(), args.scopesim.as_deref(), args.plot.as_deref()];
     let files = files.into_iter().chain([args.csv.as_deref()]).flatten();
-    let found = planned.run(&terminal, files)?;
+    let result = planned.run(&terminal, files)?;
     let seconds = start.elapsed().as_secs_f64();
     let simulated =
         loops.map(|loops| loops.run(&cores, &terminal)).transpose()?.unwrap_or_default();
@@ -168,12 +168,12 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
         plan: &plan,
         description: &description,
         engine: &engine,
-        found: &found,
+        result: &result,
         simulated: &simulated,
         seconds,
     };
     // Write the images and their picture
-    let mut arrays = found.to_data_set(&plan)?;
+    let mut arrays = result.to_data_set(&plan)?;
     let origin = Provenance::new(&command_line(), &description.method, file.text());
     origin.clone().note(&mut arrays);
     terminal.writes(output);
@@ -212,7 +212,7 @@ struct PsfReport<'a> {
     plan: &'a PsfPlan,
     description: &'a Description,
     engine: &'a Engine,
-    found: &'a PsfResult,
+    result: &'a PsfResult,
     /// Means over simulated loops of each target, if they are requested.
     simulated: &'a [Simulated],
     seconds: f64,
@@ -248,11 +248,11 @@ fn width(exposure: &Exposure) -> Option<f64> {
 impl PsfReport<'_> {
     /// The file for ScopeSim, complete but not yet published.
     fn draft_of_field(&self, path: &Path, origin: Provenance) -> Result<AtomicFile, Error> {
-        let (all, targets) = (self.plan.correction().system().targets(), self.found.targets.len());
+        let (all, targets) = (self.plan.correction().system().targets(), self.result.targets.len());
         let field = self.plan.options().field;
         let (directions, images) = match field {
-            Some(_) => (&all[targets..targets + self.found.field.len()], &self.found.field),
-            None => (&all[..targets], &self.found.targets),
+            Some(_) => (&all[targets..targets + self.result.field.len()], &self.result.field),
+            None => (&all[..targets], &self.result.targets),
         };
         let exposures = images.iter().map(|image| image.exposures.as_slice()).collect();
         let mut arrays = DataSet::default();
@@ -269,7 +269,7 @@ impl PsfReport<'_> {
     fn lines(&self) -> String {
         let (stars, n) =
             (self.system.guide_stars().len(), self.plan.reconstruction().measurements());
-        let targets = self.found.targets.len();
+        let targets = self.result.targets.len();
         let description = self.description;
         let system = [
             [count(stars, "guide star"), count(n, "slope")].join(", "),
@@ -279,7 +279,7 @@ impl PsfReport<'_> {
         .join("; ");
         let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
         let mut lines = vec![("system", system), ("method", description.reason.clone())];
-        for (t, (name, target)) in names.iter().zip(&self.found.targets).enumerate() {
+        for (t, (name, target)) in names.iter().zip(&self.result.targets).enumerate() {
             let mut name = name.as_str();
             for line in self.lines_of(target) {
                 lines.push((std::mem::take(&mut name), line));
@@ -317,7 +317,7 @@ impl PsfReport<'_> {
     /// From where to where the numbers of a field go at the first wavelength.
     fn line_of(&self, field: &Field) -> String {
         let range = |value: &dyn Fn(&TargetImage) -> f64| {
-            let values = self.found.field.iter().map(value);
+            let values = self.result.field.iter().map(value);
             let start = [f64::INFINITY, f64::NEG_INFINITY];
             values.fold(start, |[low, high], value| [low.min(value), high.max(value)])
         };
@@ -406,7 +406,7 @@ impl PsfReport<'_> {
 
     /// All targets, with their residual errors in simulated loops.
     fn targets(&self) -> Vec<Value> {
-        let targets = self.system.targets().iter().zip(&self.found.targets).enumerate();
+        let targets = self.system.targets().iter().zip(&self.result.targets).enumerate();
         let each = targets.map(|(t, (source, target))| {
             let mut object = with_contrast(source, target);
             if let Some(simulated) = self.simulated.get(t) {
@@ -418,8 +418,8 @@ impl PsfReport<'_> {
     }
 
     fn field(&self, field: &Field) -> Value {
-        let directions = &self.plan.correction().system().targets()[self.found.targets.len()..];
-        let points = directions.iter().zip(&self.found.field);
+        let directions = &self.plan.correction().system().targets()[self.result.targets.len()..];
+        let points = directions.iter().zip(&self.result.field);
         let points: Vec<Value> =
             points.map(|(source, target)| target_json(source, target)).collect();
         let [size, step] = [field.size, field.step].map(|angle| angle / ARCSEC);
@@ -491,12 +491,12 @@ impl PsfReport<'_> {
             titles.extend([format!("strehl_{wave}"), format!("fwhm_mas_{wave}")]);
             titles.extend(self.boxes().iter().map(|side| format!("ensquared_{side}mas_{wave}")));
         }
-        let all = || self.found.targets.iter().chain(&self.found.field);
+        let all = || self.result.targets.iter().chain(&self.result.field);
         let terms = all().next().map_or_else(Vec::new, |target| target.budget.terms().to_vec());
         titles.extend(terms.iter().map(|term| format!("{}_nm", term.name)));
         titles.push("total_nm".into());
         let mut lines = vec![titles.join(",")];
-        let targets = self.found.targets.len();
+        let targets = self.result.targets.len();
         for (k, (source, image)) in
             self.plan.correction().system().targets().iter().zip(all()).enumerate()
         {
@@ -530,12 +530,12 @@ impl PsfReport<'_> {
         if self.args.of == PsfPlotKind::Budget {
             return self.draw_budgets(format);
         }
-        let mut images = vec![("perfect".to_string(), &self.found.targets[0].exposures[0].perfect)];
-        for (t, target) in self.found.targets.iter().enumerate().take(6) {
+        let mut images = vec![("perfect".into(), &self.result.targets[0].exposures[0].perfect)];
+        for (t, target) in self.result.targets.iter().enumerate().take(6) {
             let image = &target.exposures[0].image;
             images.push((format!("target {t}: Strehl {:.2}", image.strehl), image));
         }
-        images.push(("without correction".into(), &self.found.uncorrected));
+        images.push(("without correction".into(), &self.result.uncorrected));
         let mut images: Vec<_> =
             images.iter().map(|(title, image)| (title.as_str(), *image)).collect();
         if self.args.of == PsfPlotKind::Profile {
@@ -548,8 +548,8 @@ impl PsfReport<'_> {
     /// Bars for the targets, at most six of them.
     fn draw_budgets(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let names: Vec<String> =
-            (0..self.found.targets.len().min(6)).map(|t| format!("target {t}")).collect();
-        let budgets = names.iter().zip(&self.found.targets);
+            (0..self.result.targets.len().min(6)).map(|t| format!("target {t}")).collect();
+        let budgets = names.iter().zip(&self.result.targets);
         let budgets: Vec<_> = budgets.map(|(name, one)| (name.as_str(), &one.budget)).collect();
         let name = short_name(&self.args.system.display().to_string());
         plot_budgets(&budgets, &format!("{name}: error budget"), format)
@@ -558,13 +558,13 @@ impl PsfReport<'_> {
     /// The system, and the first wavelength.
     fn title(&self) -> String {
         let name = short_name(&self.args.system.display().to_string());
-        format!("{name} at {:.4} µm", 1e6 * self.found.uncorrected.wavelength)
+        format!("{name} at {:.4} µm", 1e6 * self.result.uncorrected.wavelength)
     }
 
     /// The maps of a field at the first wavelength.
     fn picture_of(&self, field: &Field) -> FieldPicture {
         let first = |value: &dyn Fn(&Exposure) -> f64| {
-            self.found.map(field, |target| value(&target.exposures[0]))
+            self.result.map(field, |target| value(&target.exposures[0]))
         };
         let mut maps = vec![
             ("Strehl ratio".to_string(), first(&|exposure| exposure.image.strehl)),
@@ -576,7 +576,7 @@ impl PsfReport<'_> {
                 first(&|exposure| exposure.ensquared[0]),
             ));
         }
-        let error = self.found.map(field, |target| 1e9 * target.budget.total());
+        let error = self.result.map(field, |target| 1e9 * target.budget.total());
         maps.push(("wavefront error [nm rms]".to_string(), error));
         // Part natural from laser guide stars
         let (natural, laser): (Vec<_>, Vec<_>) = self

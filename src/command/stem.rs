@@ -295,13 +295,14 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     }
     terminal.finish();
     // Warn of large errors of PRISM
-    let warnings = comparison.as_ref().map_or_else(Vec::new, |found| found.warnings(&plan));
+    let warnings =
+        comparison.as_ref().map_or_else(Vec::new, |comparison| comparison.warnings(&plan));
     warnings.iter().for_each(|warning| complain("warning", warning));
     let summary =
         SampleSummary { warnings: [&summary.warnings[..], &warnings].concat(), ..summary.clone() };
     let run = ScanJob { summary: &summary, ..run };
-    let found = (&readings, comparison.as_ref(), resumed);
-    Ok(run.summary(found, output, start.elapsed().as_secs_f64()))
+    let results = (&readings, comparison.as_ref(), resumed);
+    Ok(run.summary(results, output, start.elapsed().as_secs_f64()))
 }
 
 // Things kept of a scan

@@ -284,13 +284,13 @@ pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
         Err(reason) => lines.push(("CUDA", reason.to_string())),
         Ok(driver) => lines.extend(driver_lines(driver)),
     }
-    let state = |found: &Result<(), NoCuda>| match found {
+    let state = |status: &Result<(), NoCuda>| match status {
         Ok(()) => "found",
         Err(NoCuda::NoFunction { .. }) => "too old",
         Err(_) => "not found",
     };
     let libraries = cuda.libraries.each_ref();
-    let libraries = libraries.map(|(name, found)| format!("{name} {}", state(found)));
+    let libraries = libraries.map(|(name, status)| format!("{name} {}", state(status)));
     lines.push(("libraries", libraries.join(", ")));
     lines
 }
@@ -299,9 +299,9 @@ pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
 fn driver_lines(driver: &CudaDriver) -> Vec<(&'static str, String)> {
     let (major, minor) = driver.version;
     let version = format!("driver for CUDA {major}.{minor}");
-    let devices = driver.devices.iter().map(|found| {
-        let ((major, minor), memory) = (found.compute_capability, in_bytes(found.memory));
-        let (ordinal, name) = (found.ordinal, &found.name);
+    let devices = driver.devices.iter().map(|device| {
+        let ((major, minor), memory) = (device.compute_capability, in_bytes(device.memory));
+        let (ordinal, name) = (device.ordinal, &device.name);
         ("", format!("cuda:{ordinal}  {name}, {memory}, compute capability {major}.{minor}"))
     });
     std::iter::once(("CUDA", version)).chain(devices).collect()
@@ -309,13 +309,13 @@ fn driver_lines(driver: &CudaDriver) -> Vec<(&'static str, String)> {
 
 // Tell a program about the machine
 pub fn machine_json(cuda: &CudaProbe) -> Value {
-    let devices = cuda.driver.iter().flat_map(|driver| &driver.devices).map(|found| {
-        let (major, minor) = found.compute_capability;
+    let devices = cuda.driver.iter().flat_map(|driver| &driver.devices).map(|device| {
+        let (major, minor) = device.compute_capability;
         // Describe one device in json
         json!({
-            "ordinal": found.ordinal,
-            "name": found.name,
-            "memory": found.memory,
+            "ordinal": device.ordinal,
+            "name": device.name,
+            "memory": device.memory,
             "compute_capability": [major, minor],
         })
     });
@@ -323,7 +323,7 @@ pub fn machine_json(cuda: &CudaProbe) -> Value {
     let libraries: serde_json::Map<_, _> = cuda
         .libraries
         .iter()
-        .map(|(name, found)| ((*name).to_string(), json!(found.is_ok())))
+        .map(|(name, status)| ((*name).to_string(), json!(status.is_ok())))
         .collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),

@@ -283,8 +283,9 @@ impl Correction {
     ///
     /// # Errors
     /// `Invalid` where the reconstruction has no reconstructor or no covariances, or is that of another system; `Failed` where singular values do not converge.
-    pub fn of(&self, found: &Reconstruction, engine: &Engine) -> Result<Corrected, Error> {
-        let (Some(reconstructor), Some(covariances)) = (&found.reconstructor, &found.covariances)
+    pub fn of(&self, reconstruction: &Reconstruction, engine: &Engine) -> Result<Corrected, Error> {
+        let (Some(reconstructor), Some(covariances)) =
+            (&reconstruction.reconstructor, &reconstruction.covariances)
         else {
             let expected = "a reconstruction with its reconstructor and its covariances: keep(true), errors_only(false)";
             return Err(Invalid::new("reconstruction", "without a matrix", expected).into());

@@ -106,10 +106,10 @@ impl Correction {
         let pupil = self.pupil(engine)?;
         // Refuse plans of other systems
         let slopes = pupil.interaction().nrows();
-        let found = (plan.targets(), plan.truth_slopes());
+        let shape = (plan.targets(), plan.truth_slopes());
         let expected = (self.system().targets().len(), slopes);
         let words = format!("{expected:?} targets and slopes of each, those of the correction");
-        accept(found == expected, "reconstruction", found, &words)?;
+        accept(shape == expected, "reconstruction", shape, &words)?;
         let expected = "from 1 to the number of targets";
         let good = (1..=self.targets()).contains(&options.mirrors);
         accept(good || !self.is_own(), "mirrors", options.mirrors, expected)?;

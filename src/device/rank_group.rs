@@ -134,10 +134,10 @@ impl RankGroup {
             false => Vec::new(),
         };
         let shift = self.start(gpus, &members, identifier, work).map_err(failed)?;
-        let (found, members) = shift.watched(rendezvous, watch).map_err(failed)?;
+        let (results, members) = shift.watched(rendezvous, watch).map_err(failed)?;
         *known = members;
         rendezvous.into_iter().for_each(|rendezvous| rendezvous.set_over(true));
-        Ok(found)
+        Ok(results)
     }
 
     // Start a thread for each device
@@ -212,7 +212,7 @@ impl<R> Shift<R> {
         watch: &dyn Watch,
     ) -> Result<(Vec<R>, Vec<Rank>), Error> {
         let count = self.threads.len();
-        let mut found: Vec<Option<R>> = (0..count).map(|_| None).collect();
+        let mut results: Vec<Option<R>> = (0..count).map(|_| None).collect();
         let (mut ended, mut failure) = (vec![false; count], None::<(Instant, Error)>);
         while ended.contains(&false) {
             let wrong = match self.events.recv_timeout(Duration::from_millis(50)) {
@@ -236,7 +236,7 @@ impl<R> Shift<R> {
                     ended[k] = true;
                     match done {
                         Ok(result) => {
-                            found[k] = Some(result);
+                            results[k] = Some(result);
                             None
                         }
                         Err(error) => Some(error),
@@ -270,7 +270,7 @@ impl<R> Shift<R> {
             Some((_, error)) => Err(cause(error, rendezvous)),
             None => {
                 self.members.sort_by_key(Rank::place);
-                Ok((found.into_iter().flatten().collect(), self.members))
+                Ok((results.into_iter().flatten().collect(), self.members))
             }
         }
     }

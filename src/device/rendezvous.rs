@@ -551,14 +551,14 @@ fn call_first(
             (secret, addresses.collect())
         }
     };
-    let mut found = io::Error::other("no address is known");
+    let mut last_error = io::Error::other("no address is known");
     for address in addresses {
         match join(rank_info, &secret, address, (options.handshake, until)) {
             Ok(answer) => return Ok(answer),
-            Err(error) => found = io::Error::new(error.kind(), format!("{address}: {error}")),
+            Err(error) => last_error = io::Error::new(error.kind(), format!("{address}: {error}")),
         }
     }
-    Err(found)
+    Err(last_error)
 }
 
 // Authenticate both ends of a connection

@@ -354,8 +354,8 @@ impl Probe {
                 length / 2.0,
                 2.0 * radius
             );
-            let found = self.aberrations.value_of(&term);
-            accept(step <= PI * (1.0 + 1e-9), &term, found, &expected)?;
+            let value = self.aberrations.value_of(&term);
+            accept(step <= PI * (1.0 + 1e-9), &term, value, &expected)?;
         }
         Ok(())
     }

@@ -141,7 +141,7 @@ impl StemReadings {
     /// # Errors
     /// `Write` where the file is a checkpoint and cannot be removed.
     pub fn remove(path: &Path, plan: &StemPlan, fingerprint: u64) -> Result<(), Error> {
-        let is_file = path.symlink_metadata().is_ok_and(|found| found.is_file());
+        let is_file = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
         if !is_file || Self::read(path, plan, fingerprint).is_err() {
             return Ok(());
         }

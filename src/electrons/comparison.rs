@@ -65,9 +65,9 @@ impl StemPlan {
         places.sort_unstable();
         let at: Vec<_> = places.iter().map(|k| exact.options().scan.place(*k)).collect();
         watch.stage(COMPARED, "");
-        let found = exact.mean_at(engine, &at, watch)?;
+        let reference = exact.mean_at(engine, &at, watch)?;
         let mine = readings.mean.select(Axis(0), &places);
-        Ok(Comparison { places, detectors: self.errors(&exact, mine.view(), found.view()) })
+        Ok(Comparison { places, detectors: self.errors(&exact, mine.view(), reference.view()) })
     }
 
     // The same scan by multislice
@@ -100,7 +100,7 @@ impl StemPlan {
         &self,
         exact: &Self,
         mine: ArrayView2<'_, f64>,
-        found: ArrayView2<'_, f64>,
+        reference: ArrayView2<'_, f64>,
     ) -> Vec<DetectorError> {
         let options = self.options();
         let layouts = [self, exact].map(|plan| plan.detectors().layout());
@@ -116,7 +116,7 @@ impl StemPlan {
                 columns.of(all.slice(s![.., n * values..(n + 1) * values]), layout.total)
             };
             for ((name, columns), (_, exact_columns)) in groups.iter().zip(&exact_groups) {
-                let x = own(found, layouts[1], exact_columns);
+                let x = own(reference, layouts[1], exact_columns);
                 let hat = own(mine, layouts[0], columns);
                 let name = format!("{name}{}", suffix(defocus, inside));
                 errors.push(DetectorError::of(name, columns, &hat, &x));
@@ -188,8 +188,8 @@ impl StemPlan {
         let at: Vec<_> =
             numbers.iter().map(|k| self.options().scan.place(places.start + k)).collect();
         watch.stage(COUNTING, "");
-        let found = first.mean_at(engine, &at, watch)?;
-        let kept = found.outer_iter().map(|row| first.total_of(row));
+        let readings = first.mean_at(engine, &at, watch)?;
+        let kept = readings.outer_iter().map(|row| first.total_of(row));
         Ok(numbers.into_iter().zip(kept).collect())
     }
 

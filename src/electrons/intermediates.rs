@@ -175,14 +175,14 @@ fn plane_axes(grid: &WaveGrid, times: f64) -> Result<[Coordinate; 2], Invalid> {
 /// The frequencies \[1/Å\] of waves (wave, k_y, k_x) of a single one each: (wave, axis).
 fn frequencies_of<T: Real>(grid: &WaveGrid, waves: ArrayView3<'_, Complex<T>>) -> Array2<f64> {
     let [x, y] = kept_frequencies(grid);
-    let mut found = Array2::zeros((waves.len_of(NdAxis(0)), 2));
-    for (mut to, wave) in found.outer_iter_mut().zip(waves.outer_iter()) {
+    let mut frequencies = Array2::zeros((waves.len_of(NdAxis(0)), 2));
+    for (mut to, wave) in frequencies.outer_iter_mut().zip(waves.outer_iter()) {
         let lit = wave.indexed_iter().find(|(_, a)| **a != Complex::default());
         if let Some(((j, i), _)) = lit {
             to.assign(&aview1(&[x[i], y[j]]));
         }
     }
-    found
+    frequencies
 }
 
 // Tests of kept things

@@ -475,8 +475,8 @@ impl StemPlan {
             let places: Vec<_> =
                 (readings.done[1]..next).map(|k| self.options.scan.place(first + k)).collect();
             let part = Part { whole: watch, before: readings.done[1], total: count };
-            let found = self.shared(workers, &places, &part)?;
-            for (k, values) in (readings.done[1]..next).zip(found.outer_iter()) {
+            let rows = self.shared(workers, &places, &part)?;
+            for (k, values) in (readings.done[1]..next).zip(rows.outer_iter()) {
                 readings.add(k, values);
             }
             readings.done[1] = next;
@@ -492,7 +492,7 @@ impl StemPlan {
         places: &[[f64; 2]],
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
-        let mut found = Array2::zeros((places.len(), self.readings()));
+        let mut readings = Array2::zeros((places.len(), self.readings()));
         dispatch_in_runs(
             workers,
             places.len(),
@@ -500,11 +500,11 @@ impl StemPlan {
             |waves| waves.batch(places.len()),
             |waves, run| waves.read(&places[run], &CancelOnly(watch)),
             |run, values| {
-                found.slice_mut(s![run, ..]).assign(&values);
+                readings.slice_mut(s![run, ..]).assign(&values);
                 Ok(())
             },
         )?;
-        Ok(found)
+        Ok(readings)
     }
 
     // Read any places
@@ -536,9 +536,9 @@ impl StemPlan {
         for c in 0..count {
             watch.part("configuration", c, count);
             let slices = self.handed_out(self.slices(c, &cancel)?, &followers, &cancel)?;
-            let found =
+            let readings =
                 self.shared(&self.waves(&followers, &slices, engine, &cancel)?, places, watch)?;
-            mean.zip_mut_with(&found, |mean, x| *mean += (x - *mean) / (c + 1) as f64);
+            mean.zip_mut_with(&readings, |mean, x| *mean += (x - *mean) / (c + 1) as f64);
         }
         Ok(mean)
     }
@@ -743,13 +743,13 @@ impl<T: Real> Follower<T> for Cores<'_> {
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
         let (plan, ends) = (self.plan, &self.plan.options.ends);
-        let mut found = Array2::zeros((places.len(), plan.readings()));
+        let mut readings = Array2::zeros((places.len(), plan.readings()));
         for (d, probe) in plan.probes().iter().enumerate() {
             slices.follow(probe.at::<T>(places), ends, watch, |e, waves| {
-                plan.read_waves(waves, d, e, &mut found);
+                plan.read_waves(waves, d, e, &mut readings);
             })?;
         }
-        Ok(found)
+        Ok(readings)
     }
 
     fn beams(
@@ -893,8 +893,8 @@ impl StemPlan {
             watch,
             |follower| follower.batch(prism.beams()),
             |follower, which| follower.beams(slices, prism, which, &CancelOnly(watch)),
-            |which, found| {
-                for (all, some) in spectra.iter_mut().zip(found) {
+            |which, new| {
+                for (all, some) in spectra.iter_mut().zip(new) {
                     let all = all.slice_mut(s![which.clone(), .., ..]);
                     Zip::from(all).and(&some).par_for_each(|all, some| *all = *some);
                 }
@@ -912,9 +912,9 @@ impl StemPlan {
         waves: ArrayView3<'_, Complex<T>>,
         d: usize,
         e: usize,
-        found: &mut Array2<f64>,
+        readings: &mut Array2<f64>,
     ) {
-        let mut here = found.slice_mut(s![.., self.columns(d, e)]);
+        let mut here = readings.slice_mut(s![.., self.columns(d, e)]);
         let pairs = here.axis_iter_mut(Axis(0)).into_par_iter().zip(waves.axis_iter(Axis(0)));
         pairs.for_each(|(mut to, wave)| {
             let read = self.detectors.read(wave).into_values();
@@ -962,14 +962,14 @@ impl<T: Real> Waves for Beams<'_, T> {
     }
 
     fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error> {
-        let mut found = Array2::zeros((places.len(), self.plan.readings()));
+        let mut readings = Array2::zeros((places.len(), self.plan.readings()));
         for (d, probe) in self.plan.probes().iter().enumerate() {
             for (e, matrix) in self.matrices.iter().enumerate() {
                 let waves = matrix.spectra(probe, places, watch)?;
-                self.plan.read_waves(waves.view(), d, e, &mut found);
+                self.plan.read_waves(waves.view(), d, e, &mut readings);
             }
         }
-        Ok(found)
+        Ok(readings)
     }
 }
 

@@ -645,11 +645,11 @@ impl Estimates {
     ///
     /// # Errors
     /// `Invalid` where a wavefront is beyond the largest number.
-    pub(crate) fn push<T: Real>(&mut self, found: FrameEstimate<T>) -> Result<(), Invalid> {
-        let (frame, unit) = (self.iterations.len(), found.unit);
+    pub(crate) fn push<T: Real>(&mut self, estimate: FrameEstimate<T>) -> Result<(), Invalid> {
+        let (frame, unit) = (self.iterations.len(), estimate.unit);
         let mut wavefront = self.wavefront.index_axis_mut(Axis(0), frame);
         let mut finite = true;
-        for (point, w) in wavefront.iter_mut().zip(&found.wavefront) {
+        for (point, w) in wavefront.iter_mut().zip(&estimate.wavefront) {
             *point = w.in_double() * unit;
             finite &= point.is_finite();
         }
@@ -658,11 +658,11 @@ impl Estimates {
             return Err(Invalid::new(format!("wavefronts of frame {frame}"), "infinite", expected));
         }
         // Note how the frame was found
-        let Attempt { solved, shortfall } = found.attempt;
+        let Attempt { solved, shortfall } = estimate.attempt;
         self.iterations.push(solved.iterations);
         self.residual.push(solved.residual);
-        self.chi_squared.push((unit * found.chi_squared * unit).min(f64::MAX));
-        self.interpolation.extend(found.interpolation.map(|error| error * unit));
+        self.chi_squared.push((unit * estimate.chi_squared * unit).min(f64::MAX));
+        self.interpolation.extend(estimate.interpolation.map(|error| error * unit));
         self.shortfall.push(shortfall.map(|error| error.to_string()));
         Ok(())
     }

@@ -86,16 +86,16 @@ impl ReadRequest<'_> {
     /// Takes the array that was found from the file.
     pub(super) fn take(
         &self,
-        found: &ArrayHeader,
+        header: &ArrayHeader,
         file: &mut impl Read,
     ) -> Result<ArrayD<f64>, Error> {
-        if !self.axes.contains(&found.shape.len()) || found.shape.contains(&0) {
-            return Err(self.refuse_shape(&found.shape));
+        if !self.axes.contains(&header.shape.len()) || header.shape.contains(&0) {
+            return Err(self.refuse_shape(&header.shape));
         }
-        let factor = self.factor(&found.unit)?;
-        let numbers = found.read_numbers(file, factor, self.path)?;
+        let factor = self.factor(&header.unit)?;
+        let numbers = header.read_numbers(file, factor, self.path)?;
         // Give the numbers their shape
-        let shape = IxDyn(&found.shape).set_f(found.columns_first);
+        let shape = IxDyn(&header.shape).set_f(header.columns_first);
         let array = ArrayD::from_shape_vec(shape, numbers)
             .map_err(|error| self.unreadable(io::Error::other(error)))?;
         let array = if array.is_standard_layout() {
@@ -402,9 +402,9 @@ pub(crate) fn list_arrays(path: &Path) -> Result<Vec<ListedArray>, Error> {
     let mut start = [0; 6];
     file.read_exact(&mut start).map_err(refuse)?;
     file.rewind().map_err(refuse)?;
-    let listed = |name: &str, found: ArrayHeader| {
+    let listed = |name: &str, header: ArrayHeader| {
         let name = name.strip_suffix(".npy").unwrap_or(name).to_string();
-        ListedArray { number: None, name, shape: found.shape, unit: String::new() }
+        ListedArray { number: None, name, shape: header.shape, unit: String::new() }
     };
     match &start {
         b"SIMPLE" => request.list_images(&mut file),

@@ -90,8 +90,8 @@ impl<'a> DataSet<'a> {
             (None, [one]) => Ok(*one),
             (None, all) => Err(Invalid::new("signals", all.len(), expected())),
             (Some(name), all) => {
-                let found = all.iter().find(|(one, _)| one.name() == name).copied();
-                found.ok_or_else(|| Invalid::new("signal", name, expected()))
+                let variable = all.iter().find(|(one, _)| one.name() == name).copied();
+                variable.ok_or_else(|| Invalid::new("signal", name, expected()))
             }
         }
     }

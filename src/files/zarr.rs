@@ -310,7 +310,7 @@ pub(super) fn accept_own_store(folder: &Path) -> io::Result<()> {
         Err(io::Error::other(format!("{remedy} ({what}): move it away, or give another name")))
     };
     let read = |path: &Path| -> Option<Value> {
-        let few = path.metadata().is_ok_and(|found| found.len() < 1 << 28);
+        let few = path.metadata().is_ok_and(|metadata| metadata.len() < 1 << 28);
         few.then(|| fs::read(path).ok())
             .flatten()
             .and_then(|text| serde_json::from_slice(&text).ok())
@@ -319,9 +319,9 @@ pub(super) fn accept_own_store(folder: &Path) -> io::Result<()> {
     let Some(Value::Object(descriptions)) = all.map(|mut all| all["metadata"].take()) else {
         return refuse("without a list of its arrays by this program in .zmetadata");
     };
-    let mut found = Vec::new();
-    list_files(folder, "", &mut found)?;
-    for path in found {
+    let mut paths = Vec::new();
+    list_files(folder, "", &mut paths)?;
+    for path in paths {
         let own = match (descriptions.get(&path), path.rsplit_once('/')) {
             _ if path == ALL => true,
             (Some(description), _) => read(&folder.join(&path)).as_ref() == Some(description),
@@ -341,15 +341,15 @@ pub(super) fn accept_own_store(folder: &Path) -> io::Result<()> {
 
 // List the files in a folder
 /// Appends the paths of all files below a folder.
-fn list_files(root: &Path, folder: &str, found: &mut Vec<String>) -> io::Result<()> {
+fn list_files(root: &Path, folder: &str, paths: &mut Vec<String>) -> io::Result<()> {
     for entry in root.join(folder).read_dir()? {
         let entry = entry?;
         let path = joined(folder, &entry.file_name().to_string_lossy());
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            list_files(root, &path, found)?;
+            list_files(root, &path, paths)?;
         } else {
-            found.push(if kind.is_file() { path } else { format!("{path} (a link or a device)") });
+            paths.push(if kind.is_file() { path } else { format!("{path} (a link or a device)") });
         }
     }
     Ok(())

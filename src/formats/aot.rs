@@ -543,9 +543,9 @@ fn read_table(keys: &HeaderKeys, bytes: &[u8]) -> Result<Vec<BTreeMap<String, Ce
             let cell = &row[place.clone()];
             // Read a cell of telemetry
             let number = |letter: char, count: usize, bytes: &[u8]| {
-                numbers(keys, field, letter, count, bytes).map(|found| found.ok_or_else(refuse))
+                numbers(keys, field, letter, count, bytes).map(|values| values.ok_or_else(refuse))
             };
-            let found = match letter {
+            let cell = match letter {
                 'A' => {
                     let text = String::from_utf8_lossy(cell);
                     Cell::Text(text.split('\0').next().unwrap_or_default().trim_end().into())
@@ -572,7 +572,7 @@ fn read_table(keys: &HeaderKeys, bytes: &[u8]) -> Result<Vec<BTreeMap<String, Ce
                 }
                 _ => continue,
             };
-            cells.insert(name.clone(), found);
+            cells.insert(name.clone(), cell);
         }
     }
     Ok(table)
@@ -638,7 +638,7 @@ fn numbers(
         _ => None,
     };
     let number = Number { kind, bytes: size, big_endian: true };
-    let found = ArrayHeader {
+    let header = ArrayHeader {
         shape: vec![count],
         columns_first: false,
         number,
@@ -647,7 +647,7 @@ fn numbers(
         unit: String::new(),
     };
     let mut bytes = bytes;
-    Ok(found.read_numbers(&mut bytes, 1.0, keys.request.path).ok())
+    Ok(header.read_numbers(&mut bytes, 1.0, keys.request.path).ok())
 }
 
 // Ask a row of telemetry
@@ -699,9 +699,9 @@ impl<'f> RowOf<'f> {
     ) -> Result<Option<RowOf<'f>>, Error> {
         let Some(text) = self.text(column)? else { return Ok(None) };
         let uid = text.strip_prefix("ROWREF<").and_then(|rest| rest.strip_suffix('>'));
-        let found = uid.and_then(|uid| self.file.table(table).find(|row| row.uid() == uid));
+        let row = uid.and_then(|uid| self.file.table(table).find(|row| row.uid() == uid));
         let expected = format!("ROWREF<…> with the UID of a row of {table}");
-        found.map(Some).ok_or_else(|| self.refuse(column, text, &expected))
+        row.map(Some).ok_or_else(|| self.refuse(column, text, &expected))
     }
 
     /// The row of the same name in the table that says more of its kind.
@@ -740,9 +740,9 @@ impl RowOf<'_> {
         let Some(text) = self.text(column)? else { return Ok(None) };
         let name = text.strip_prefix("INTREF<").and_then(|rest| rest.strip_suffix('>'));
         let name = name.map(str::to_ascii_uppercase);
-        let found = self.file.images.iter().find(|image| Some(&image.name) == name.as_ref());
+        let image = self.file.images.iter().find(|image| Some(&image.name) == name.as_ref());
         let expected = "INTREF<…> with the name of an image of this file";
-        found.map(Some).ok_or_else(|| self.refuse(column, text, expected))
+        image.map(Some).ok_or_else(|| self.refuse(column, text, expected))
     }
 
     /// What a card of that image's header says.
@@ -767,10 +767,10 @@ impl RowOf<'_> {
         }
         let mut file = BufReader::new(&self.file.file);
         file.seek(SeekFrom::Start(image.start)).map_err(|source| request.unreadable(source))?;
-        let Some(found) = keys.about(0)? else {
+        let Some(header) = keys.about(0)? else {
             return Err(self.refuse(column, &image.name, "an image with data"));
         };
-        keys.read(&found, &mut file).map(Some)
+        keys.read(&header, &mut file).map(Some)
     }
 }
 

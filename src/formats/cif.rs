@@ -577,8 +577,8 @@ impl CrystalText<'_> {
         {
             return None;
         }
-        let found = settings_of_operations(operations);
-        let what = match found.first() {
+        let settings = settings_of_operations(operations);
+        let what = match settings.first() {
             Some(first) if named.iter().any(|one| one.number == first.number) => return None,
             Some(first) => format!("are those of {}, group {}", first.symbol(), first.number),
             None if is_group(operations) => return None,
@@ -712,8 +712,8 @@ impl CrystalText<'_> {
         // The displacement of an atom of a CIF
         let names =
             [("_atom_site_u_iso_or_equiv", 1.0), ("_atom_site_b_iso_or_equiv", 8.0 * PI * PI)];
-        let found = names.into_iter().find_map(|(name, factor)| Some((name, factor, given(name)?)));
-        let displacement = match found {
+        let tag = names.into_iter().find_map(|(name, factor)| Some((name, factor, given(name)?)));
+        let displacement = match tag {
             Some((name, factor, word)) => {
                 (self.measured(name, word, 0.0..=1e4, "a mean square in Å², not negative")?
                     / factor)

@@ -1016,14 +1016,14 @@ impl LearnPlan {
         let least = LeastSquares { bounds: bounds.clone(), floor, steps: self.options.steps };
         let fitted = least.run(&mut model, &start, watch)?;
         model.look_at(&fitted.parameters)?;
-        let (found, state) = (model.maps(), model.state.clone());
+        let (fitted_maps, state) = (model.maps(), model.state.clone());
         let spread = Spread::of(&fitted, &maps, &weights)?;
         // Refuse a misfit that is not finite
         if spread.misfit.is_some_and(|misfit| !misfit.is_finite()) {
             let reason = "the misfit is not finite: the errors of the maps vanish, or the slopes are no angles in radians".into();
             return Err(Error::Failed { what: "learning".into(), reason });
         }
-        Learned::new(self, state, &fitted, (maps, found), spread)
+        Learned::new(self, state, &fitted, (maps, fitted_maps), spread)
     }
 }
 

@@ -71,7 +71,7 @@ struct ExposureInputs<'p> {
     telescope: &'p TelescopeTransfer,
     /// The structure function that all wavefronts have in common, m².
     common: &'p Array2<f64>,
-    found: Option<&'p StructureFunctionSource<'p>>,
+    structure: Option<&'p StructureFunctionSource<'p>>,
     /// Wavelengths \[m\] with the sides of their pixels \[rad\].
     exposures: &'p [(f64, f64)],
     /// Pixels across.
@@ -111,7 +111,7 @@ pub struct Exposures<'a> {
     telescope: TelescopeTransfer,
     diameter: f64,
     actuators: Option<Actuators<'a>>,
-    found: Option<StructureFunctionSource<'a>>,
+    structure: Option<StructureFunctionSource<'a>>,
     common: Array2<f64>,
     perfect: Vec<PointSpread>,
     there: Option<Box<dyn DeviceCamera + 'a>>,
@@ -151,7 +151,7 @@ impl<'a> Exposures<'a> {
         }
         let image = CameraOptions { extra: 0.0, jitter: 0.0, ..image.clone() };
         // Choose how structure functions are found
-        let found = |actuators: Actuators<'a>| {
+        let structure = |actuators: Actuators<'a>| {
             let count = actuators.positions.len();
             accept(count > 0, "positions", count, "at least one actuator")?;
             Ok::<_, Error>(match image.structure {
@@ -166,7 +166,7 @@ impl<'a> Exposures<'a> {
                 ),
             })
         };
-        let found = actuators.map(found).transpose()?;
+        let structure = actuators.map(structure).transpose()?;
         // Expose a perfect wavefront
         let waves = image.wavelengths.iter();
         let pixels: Vec<(f64, f64)> =
@@ -176,17 +176,17 @@ impl<'a> Exposures<'a> {
         });
         let perfect = perfect.collect::<Result<Vec<_>, Invalid>>()?;
         let there = {
-            let (telescope, common, found) = (&telescope, &common, found.as_ref());
+            let (telescope, common, structure) = (&telescope, &common, structure.as_ref());
             let posed = ExposureInputs {
                 telescope,
                 common,
-                found,
+                structure,
                 exposures: &pixels,
                 pixels: image.pixels,
             };
             posed.there(engine)?
         };
-        Ok(Self { image, telescope, diameter, actuators, found, common, perfect, there })
+        Ok(Self { image, telescope, diameter, actuators, structure, common, perfect, there })
     }
 }
 
@@ -222,14 +222,14 @@ impl Exposures<'_> {
     // Find a structure function on cores
     /// The structure function of errors of strokes, in the memory of the host.
     fn structure(&self, strokes: &StrokeCovariance) -> Result<Array2<f64>, Error> {
-        let (Some(actuators), Some(found)) = (&self.actuators, &self.found) else {
+        let (Some(actuators), Some(structure)) = (&self.actuators, &self.structure) else {
             return Err(
                 Invalid::new("covariance of strokes", "some", "none, without a mirror").into()
             );
         };
         strokes.check(actuators)?;
         let strokes = strokes.here(actuators.positions.len())?;
-        match found {
+        match structure {
             StructureFunctionSource::Exact(means) => means.of(&strokes),
             StructureFunctionSource::Stationary(stationary) => {
                 actuators.check(&strokes)?;
@@ -241,7 +241,7 @@ impl Exposures<'_> {
     // Expose by a device
     /// Adds errors of strokes to what the device exposes.
     fn add_on_device(&mut self, strokes: &StrokeCovariance) -> Result<(), Error> {
-        if let Some(StructureFunctionSource::Stationary(_)) = self.found {
+        if let Some(StructureFunctionSource::Stationary(_)) = self.structure {
             self.actuators.as_ref().map_or(Ok(()), |actuators| strokes.check(actuators))?;
             return self.there.as_mut().map_or(Ok(()), |there| there.add_strokes(strokes));
         }

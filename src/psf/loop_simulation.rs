@@ -239,8 +239,8 @@ impl LoopSimulation {
         let LoopSimulationPlan { system, options, correction, aperture, step, .. } = plan;
         let engine = Engine::default();
         plan.check(&engine)?;
-        let found = plan.reconstructor.run(&engine, watch)?;
-        let commands = correction.of(&found, &engine)?.commands;
+        let reconstruction = plan.reconstructor.run(&engine, watch)?;
+        let commands = correction.of(&reconstruction, &engine)?.commands;
         let (control, targets) = (options.control.unwrap_or(AT_ONCE), system.targets().len());
         // Transform the light of the pupil
         let samples = aperture.light().nrows();

@@ -763,18 +763,18 @@ impl PsfPlan {
             };
             return self.reconstruction.each_error(engine, watch, &mut projected);
         }
-        let found = self.reconstruction.run(engine, watch)?;
+        let reconstruction = self.reconstruction.run(engine, watch)?;
         let mut whole = |strokes: Array2<f64>| {
             alone(vec![("tomography", StrokeCovariance::OnHost(Cow::Owned(strokes)))])
         };
         if !Self::is_plain(&self.options.correction, correction.system().targets().len()) {
-            let left = correction.of(&found, engine)?;
+            let left = correction.of(&reconstruction, engine)?;
             let parts = left.stroke_errors.outer_iter().zip(left.noise_errors.outer_iter());
             return parts.map(|(all, noise)| &all + (gain - 1.0) * &noise).try_for_each(whole);
         }
         // Change the noise of one target after the other
-        let rows = found.reconstructor.iter().flat_map(|rows| rows.outer_iter());
-        for (errors, rows) in found.error_covariance.outer_iter().zip(rows) {
+        let rows = reconstruction.reconstructor.iter().flat_map(|rows| rows.outer_iter());
+        for (errors, rows) in reconstruction.error_covariance.outer_iter().zip(rows) {
             let mut strokes = correction.pupil(engine)?.stroke_errors(&errors, engine)?;
             strokes.scaled_add(gain - 1.0, &correction.noise(&rows.to_owned(), engine)?);
             whole(strokes)?;
@@ -809,8 +809,9 @@ impl PsfPlan {
         (engine, watch): (&Engine, &dyn Watch),
         sink: &mut dyn FnMut(OwnErrors) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let found = self.reconstruction.run(engine, watch)?;
-        let (Some(rows), Some(kept)) = (found.reconstructor, found.covariances) else {
+        let reconstruction = self.reconstruction.run(engine, watch)?;
+        let (Some(rows), Some(kept)) = (reconstruction.reconstructor, reconstruction.covariances)
+        else {
             let expected = "a reconstruction with its matrices";
             return Err(Invalid::new("reconstruction", "without a matrix", expected).into());
         };

@@ -75,14 +75,14 @@ impl Actuators<'_> {
 fn distinct(values: &[f64], tolerance: f64) -> (Vec<f64>, Vec<usize>) {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
-    let (mut found, mut places) = (Vec::<f64>::new(), vec![0; values.len()]);
+    let (mut distinct, mut places) = (Vec::<f64>::new(), vec![0; values.len()]);
     for k in order {
-        if found.last().is_none_or(|last| values[k] - last > tolerance) {
-            found.push(values[k]);
+        if distinct.last().is_none_or(|last| values[k] - last > tolerance) {
+            distinct.push(values[k]);
         }
-        places[k] = found.len() - 1;
+        places[k] = distinct.len() - 1;
     }
-    (found, places)
+    (distinct, places)
 }
 
 /// Along one axis: the coordinates of the separations, and for each pair of actuators' coordinates which one is theirs.
@@ -255,8 +255,8 @@ impl Separations {
 
 // Area of a cell of actuators
 fn cell(counts: &Array2<f64>, [y, x]: [&[f64]; 2], pitch: f64) -> f64 {
-    let found = counts.indexed_iter().filter(|(_, count)| **count > 0.0);
-    let mut steps: Vec<[f64; 2]> = found.map(|((j, i), _)| [x[i], y[j]]).collect();
+    let present = counts.indexed_iter().filter(|(_, count)| **count > 0.0);
+    let mut steps: Vec<[f64; 2]> = present.map(|((j, i), _)| [x[i], y[j]]).collect();
     steps.sort_by(|a, b| a[0].hypot(a[1]).total_cmp(&b[0].hypot(b[1])));
     steps.retain(|step| step[0].hypot(step[1]) > 1e-3 * pitch);
     let area = |a: [f64; 2], b: [f64; 2]| (a[0] * b[1] - a[1] * b[0]).abs();
@@ -353,8 +353,8 @@ impl<'a> MeanStructure<'a> {
         let mut sums = [(side, side), half].map(Array2::zeros);
         for first in (0..modes.count()).step_by(BATCH) {
             let batch = modes.batch(first);
-            let found = sums_of_modes(&self.plane, &modes, &batch);
-            sums.iter_mut().zip(found).for_each(|(sum, found)| *sum += &found);
+            let new = sums_of_modes(&self.plane, &modes, &batch);
+            sums.iter_mut().zip(new).for_each(|(sum, new)| *sum += &new);
         }
         Ok(sums)
     }
@@ -523,14 +523,14 @@ impl Actuators<'_> {
         let expected = "at most 50000 lit squares for a sum over their pairs";
         accept(felt.squares.len() <= 50_000, "samples", felt.squares.len(), expected)?;
         let pairs = SquarePairs::of(felt, strokes, points);
-        let mut found = Vec::with_capacity(wavelengths.len());
+        let mut transfers = Vec::with_capacity(wavelengths.len());
         for &wavelength in wavelengths {
             let phase = 2.0 * PI / length("wavelength", wavelength)?;
             let mut values = pairs.transfer(phase * phase) / aperture.light().sum();
             values[[points / 2, points / 2]] = 1.0;
-            found.push(telescope.with_values(values, wavelength)?);
+            transfers.push(telescope.with_values(values, wavelength)?);
         }
-        Ok(found)
+        Ok(transfers)
     }
 }
 

@@ -206,7 +206,7 @@ impl PointErrorsPlan {
             _ => job.explain_on_device(&model, engine, watch)?,
         };
         let errors = (0..before.len()).map(|t| job.error_of(t, &answers));
-        let counts = || answers.explained.iter().map(|found| found.iterations);
+        let counts = || answers.explained.iter().map(|explained| explained.iterations);
         let mean = counts().sum::<usize>() as f64 / counts().count().max(1) as f64;
         let iterations = (mean, counts().max().unwrap_or(0));
         Ok(PointErrors { errors: errors.collect(), iterations, interpolation_error })
@@ -391,8 +391,9 @@ impl Job<'_> {
                 let rows = times_transposed(wavefront, &strip.units(row, &self.lit.area, all));
                 let products = rows.dot(&tilts.t());
                 let wholes = (self.wholes(strip, row), below);
-                let (found, solved) = explain_together(operators, (rows, x), wholes, stop, ask)?;
-                answers.put(strip.first(row), &found, products.as_slice().unwrap_or_default());
+                let (explained, solved) =
+                    explain_together(operators, (rows, x), wholes, stop, ask)?;
+                answers.put(strip.first(row), &explained, products.as_slice().unwrap_or_default());
                 x = solved;
             }
             watch.progress(done + 1, strips.len());

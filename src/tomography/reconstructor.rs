@@ -473,12 +473,12 @@ impl Plan for ReconstructorPlan {
             let truth = truth_covariance(&self.system, watch)?;
             let inverted = self.invert_together(&truth, engine, watch)?;
             return Ok(inverted
-                .map_or_else(Reconstruction::elsewhere, |inverted| self.found(inverted, truth)));
+                .map_or_else(Reconstruction::elsewhere, |inverted| self.result(inverted, truth)));
         }
         if !engine.devices().is_empty() {
             let truth = truth_covariance(&self.system, watch)?;
             let inverted = self.invert_on_device(&truth, engine, watch)?;
-            return Ok(self.found(inverted, truth));
+            return Ok(self.result(inverted, truth));
         }
         let mut covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
         self.add_later_truth(&mut covariances, engine, watch)?;
@@ -507,8 +507,8 @@ impl ReconstructorPlan {
         sink: &mut ErrorSink,
     ) -> Result<(), Error> {
         if !self.is_one_by_one(engine) {
-            let found = self.run(engine, watch)?.error_covariance;
-            return found.outer_iter().enumerate().try_for_each(|(t, error)| sink(t, error));
+            let result = self.run(engine, watch)?.error_covariance;
+            return result.outer_iter().enumerate().try_for_each(|(t, error)| sink(t, error));
         }
         self.memory_of_each(engine).check(engine, &self.subject())?;
         self.each_error_on_device(engine, watch, sink)
@@ -596,11 +596,11 @@ impl ReconstructorPlan {
         let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
         let given = [measurements, truth_measurements];
         let (rows, errors, spectrum, _) = self.invert_on_host(&truth, given, watch)?;
-        Ok(self.found((rows, errors, spectrum, kept), truth))
+        Ok(self.result((rows, errors, spectrum, kept), truth))
     }
 
     /// A reconstruction from what the inversion gives.
-    fn found(
+    fn result(
         &self,
         (rows, (error, other), spectrum, kept): Inverted,
         truth: Array2<f64>,

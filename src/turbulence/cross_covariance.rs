@@ -1209,7 +1209,7 @@ impl<'a> MovingBlock<'a> {
         let views: Vec<FootprintPair> = extended.collect();
         let all: Vec<[usize; 2]> = (0..lags * lags).map(|k| [k / lags, k % lags]).collect();
         let mut values = Array2::from_elem((lags, lags), [0.0; 3]);
-        band_covariances(&views, [&[[0, 0]], &all], |[_, k], found| values[all[k]] = found);
+        band_covariances(&views, [&[[0, 0]], &all], |[_, k], value| values[all[k]] = value);
         Self::Lattice(values, across)
     }
 

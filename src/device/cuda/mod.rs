@@ -34,9 +34,9 @@ pub fn open(device: Device) -> Result<Vec<Gpu>, Error> {
     let Device::Cuda(ordinal) = device else {
         return Err(refuse("it is no graphics processor".into()));
     };
-    let found = probe();
-    let first = found.device(ordinal).map_err(|none| refuse(none.to_string()))?;
-    let driver = found.driver.as_ref().map_err(|none| refuse(none.to_string()))?;
+    let libraries = probe();
+    let first = libraries.device(ordinal).map_err(|none| refuse(none.to_string()))?;
+    let driver = libraries.driver.as_ref().map_err(|none| refuse(none.to_string()))?;
     let chosen = match ordinal {
         Some(_) => std::slice::from_ref(first),
         None => driver.devices.as_slice(),
@@ -156,8 +156,9 @@ impl Cuda {
     }
 
     /// Returns an error where a library, or a function of it, is missing.
-    fn require(&self, found: Result<(), probe::NoCuda>) -> Result<(), Error> {
-        found.map_err(|none| Error::Device { device: self.name.clone(), reason: none.to_string() })
+    fn require(&self, library: Result<(), probe::NoCuda>) -> Result<(), Error> {
+        library
+            .map_err(|none| Error::Device { device: self.name.clone(), reason: none.to_string() })
     }
 }
 /// The driver's stream of a handle.

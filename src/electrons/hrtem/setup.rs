@@ -103,8 +103,8 @@ impl HrtemImages {
     ) -> Result<DataSet<'static>, Error> {
         let (options, errors) = (plan.options(), self.standard_error());
         let shape = (options.defoci.len(), options.ends.len());
-        let found = (self.mean.len_of(Axis(0)), self.mean.len_of(Axis(1)));
-        accept(found == shape, "images", found, &format!("{shape:?} images"))?;
+        let images = (self.mean.len_of(Axis(0)), self.mean.len_of(Axis(1)));
+        accept(images == shape, "images", images, &format!("{shape:?} images"))?;
         let mut signals = DataSet::default();
         let all = series(&options.defoci, &options.ends, &options.slicing)?;
         let planes = series(&[], &options.ends, &options.slicing)?;

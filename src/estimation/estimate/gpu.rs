@@ -354,7 +354,7 @@ pub(crate) fn estimate_on<T: Real>(
     })?;
     // Put the frames in their order
     let mut estimates = Estimates::of(frames, [targets, points]);
-    results.into_iter().try_for_each(|found| estimates.push(found))?;
+    results.into_iter().try_for_each(|estimate| estimates.push(estimate))?;
     Ok(estimates)
 }
 

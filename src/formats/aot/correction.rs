@@ -149,9 +149,9 @@ impl TelemetrySystem {
     /// # Errors
     /// As [`of`](Self::of); where places of actuators or numbers of the loop make no sense.
     pub fn with_correction(file: &TelemetryFile) -> Result<Self, Error> {
-        let mut found = Self::of(file)?;
+        let mut imported = Self::of(file)?;
         let name = file.path().display().to_string();
-        let system = System::from_toml(&found.text, &name)?;
+        let system = System::from_toml(&imported.text, &name)?;
         let mode = file.mode().replace("SLAO", "SCAO").to_ascii_lowercase();
         let several = mode == "mcao";
         let mut mirrors: Vec<(String, Vec<[f64; 2]>)> = Vec::new();
@@ -159,17 +159,19 @@ impl TelemetrySystem {
             let (uid, places) = (row.uid(), places_of(&row)?);
             let same = mirrors.first().is_some_and(|(_, first)| *first == places);
             if places.is_empty() {
-                found
+                imported
                     .notes
                     .push(format!("not used: {uid}, which does not tell where its actuators are"));
             } else if !mirrors.is_empty() && !several {
                 if !same {
-                    found.notes.push(format!("not used: {uid}, as {} has one mirror", file.mode()));
+                    imported
+                        .notes
+                        .push(format!("not used: {uid}, as {} has one mirror", file.mode()));
                 }
             } else {
                 match design_of(&row, &places, &system)? {
                     Some(text) => mirrors.push((format!("\n[[mirror]]  # {uid}\n{text}"), places)),
-                    None => found.notes.push(format!("not used: {uid}, whose actuators are on no grid that a mirror can have here")),
+                    None => imported.notes.push(format!("not used: {uid}, whose actuators are on no grid that a mirror can have here")),
                 }
             }
         }
@@ -181,12 +183,12 @@ impl TelemetrySystem {
                     "SCAO, SLAO, GLAO, MOAO, LTAO or MCAO",
                 ));
             }
-            found.text += &format!("\n[correction]\nmode = {mode:?}\n");
-            found.text.extend(mirrors.into_iter().map(|(text, _)| text));
+            imported.text += &format!("\n[correction]\nmode = {mode:?}\n");
+            imported.text.extend(mirrors.into_iter().map(|(text, _)| text));
         }
-        found.text += &control_of(file, &mut found.notes)?;
-        CorrectionOptions::from_system_file(&SystemFile::from_toml(&found.text, &name)?)?;
-        Ok(found)
+        imported.text += &control_of(file, &mut imported.notes)?;
+        CorrectionOptions::from_system_file(&SystemFile::from_toml(&imported.text, &name)?)?;
+        Ok(imported)
     }
 }
 

@@ -98,7 +98,12 @@ impl ParameterFile {
         let (name, rest) = (name.trim(), rest.trim());
         let good = !name.is_empty() && (rest.is_empty() || rest.starts_with([';', '#']));
         if !good {
-            return Err(self.bad(line, "", None, &found("a section such as [telescope]", header)));
+            return Err(self.bad(
+                line,
+                "",
+                None,
+                &in_line("a section such as [telescope]", header),
+            ));
         }
         if self.sections.iter().any(|section| section.name == name) {
             return Err(self.bad(line, name, Some(""), "one section of this name"));
@@ -112,7 +117,7 @@ impl ParameterFile {
     /// The key of a line, and the beginning of its value.
     fn key(&self, line: usize, indent: usize, content: &str) -> Result<SectionDraft, BadLine> {
         let expected = "a key and its value, with = between them";
-        let broken = || self.bad(line, "", None, &found(expected, content));
+        let broken = || self.bad(line, "", None, &in_line(expected, content));
         let (key, text) = content.split_once(['=', ':']).ok_or_else(broken)?;
         let (key, text) = (key.trim(), text.trim());
         if key.is_empty() {
@@ -194,7 +199,7 @@ fn comment_of(content: &str) -> Option<&str> {
 
 // Quote a broken line
 /// What was expected, and the line as it was found.
-fn found(expected: &str, line: &str) -> String {
+fn in_line(expected: &str, line: &str) -> String {
     format!("{expected}, in `{}`", one_line(line))
 }
 

@@ -117,7 +117,7 @@ impl ExposureInputs<'_> {
 
     /// The camera of a device, in one precision.
     fn on<T: Real>(&self, gpu: &Gpu) -> Result<ExposuresGpu<T>, Error> {
-        let stationary = match self.found {
+        let stationary = match self.structure {
             Some(StructureFunctionSource::Stationary(here)) => Some(StationaryGpu::new(gpu, here)?),
             _ => None,
         };

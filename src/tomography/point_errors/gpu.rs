@@ -103,12 +103,12 @@ fn in_precision<T: Real>(
     let batch = strips.iter().map(|strip| strip.width).max().unwrap_or(1);
     let explainer = |gpu: &Gpu| Explainer::<T>::new(gpu, job, model, batch, watch).map(Mutex::new);
     let explainers = gpus.iter().map(explainer).collect::<Result<Vec<_>, Error>>()?;
-    let found = gather(Workers::devices(&explainers), &strips, watch, |explainer, strip| {
+    let explained = gather(Workers::devices(&explainers), &strips, watch, |explainer, strip| {
         let mut explainer = lock(explainer);
         (0..strip.rows).map(|row| explainer.explain(job, strip, row, watch)).collect()
     })?;
     let mut answers = job.answers();
-    for (strip, rows) in strips.iter().zip(found) {
+    for (strip, rows) in strips.iter().zip(explained) {
         let rows: Vec<(Vec<ExplainedVariance>, Vec<f64>)> = rows;
         for (row, (explained, with_tilts)) in rows.iter().enumerate() {
             answers.put(strip.first(row), explained, with_tilts);

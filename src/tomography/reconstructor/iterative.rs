@@ -93,7 +93,7 @@ impl ReconstructorPlan {
         let errors = self.errors_of_iterations(&truth, &rows, &solved);
         drop(rows);
         let [x, _] = solved;
-        Ok(self.found((self.chosen_rows(x), errors, None, None), truth))
+        Ok(self.result((self.chosen_rows(x), errors, None, None), truth))
     }
 
     // Limit of the iterations
@@ -138,9 +138,9 @@ impl ReconstructorPlan {
             let block = first..rows.nrows().min(first + BLOCK);
             let b = rows.slice(s![block.clone(), ..]).to_owned();
             let ask = &mut || check(watch);
-            let found = solve_together(measured, preconditioner, &b, self.stop(), ask)?;
-            for (all, found) in all.iter_mut().zip(&found) {
-                all.slice_mut(s![block.clone(), ..]).assign(found);
+            let solutions = solve_together(measured, preconditioner, &b, self.stop(), ask)?;
+            for (all, solutions) in all.iter_mut().zip(&solutions) {
+                all.slice_mut(s![block.clone(), ..]).assign(solutions);
             }
             watch.progress(block.end, rows.nrows());
         }

@@ -51,8 +51,8 @@ impl ReconstructorPlan {
         if self.measurements < WORTHWHILE && fits {
             return Some(format!("{WORTHWHILE} slopes would be worth sharing"));
         }
-        let found = devices[0].require_joining();
-        found.err().map(|error| match error {
+        let required = devices[0].require_joining();
+        required.err().map(|error| match error {
             Error::Device { reason, .. } => reason,
             other => other.to_string(),
         })
@@ -138,8 +138,8 @@ impl ReconstructorPlan {
                 Arc::new(move |member, watch| plan.part::<f32>(member, &truth, watch))
             }
         };
-        let found = engine.rank_group().work(engine.devices(), watch, &work)?;
-        Ok(found.into_iter().flatten().next())
+        let results = engine.rank_group().work(engine.devices(), watch, &work)?;
+        Ok(results.into_iter().flatten().next())
     }
 
     // Part of one rank in an inversion
@@ -162,9 +162,9 @@ impl ReconstructorPlan {
         let (errors, spectrum) = if self.method == Inversion::Eigen {
             // Find eigenvectors by all ranks
             let filter = self.filter_above(T::epsilon().in_double());
-            let found = member.eigenvectors(&matrix, &deal)?;
+            let eigenvectors = member.eigenvectors(&matrix, &deal)?;
             drop(matrix);
-            let eigen = EigenGpu::of(gpu, found, deal.count(), filter)?;
+            let eigen = EigenGpu::of(gpu, eigenvectors, deal.count(), filter)?;
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
             let half = eigen.project(&rows)?;
@@ -188,13 +188,13 @@ impl ReconstructorPlan {
             (self.errors_by_ranks((member, truth), &pairs, unit, watch)?, None)
         };
         let is_first = member.place()[0] == 0;
-        let mut found = None;
+        let mut rows_of_all = None;
         if !self.options.errors_only {
             watch.stage(ERROR, "");
             check(watch)?;
-            found = Some(collected(member, &deal, self.requested_on_device(&rows), 1.0)?);
+            rows_of_all = Some(collected(member, &deal, self.requested_on_device(&rows), 1.0)?);
         }
-        Ok(is_first.then_some((found, errors, spectrum, kept)))
+        Ok(is_first.then_some((rows_of_all, errors, spectrum, kept)))
     }
 
     // Whether a border is enough

@@ -229,14 +229,14 @@ impl Tabled {
     ) -> Option<Self> {
         let (mut views, mut start) = (Vec::new(), 0);
         for (layer, averages) in layers.iter().zip(averages) {
-            let mut found = None;
+            let mut pair_view = None;
             for average in averages {
                 if layer.turn(sensors).sin == 0.0 && average.is_of(layer.sides(sensors)) {
-                    found = AlignedPairLayer::new(layer, sensors, average, start);
+                    pair_view = AlignedPairLayer::new(layer, sensors, average, start);
                 }
                 start += parts(average).map(<[f64]>::len).sum::<usize>();
             }
-            views.push(found?);
+            views.push(pair_view?);
         }
         Some(Self { views, centres: centres(layers, sensors) })
     }

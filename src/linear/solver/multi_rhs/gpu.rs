@@ -153,8 +153,8 @@ impl<T: Real> SideBySide<T> {
         let targets: Vec<[f64; 2]> = wholes.iter().map(ask).collect();
         self.work.multiply_solution(false)?;
         let progress = self.run(&targets, (least, stop.iterations), watch)?;
-        let found = progress.iter().zip(wholes);
-        found.map(|(progress, whole)| progress.explained(*whole, stop.tolerance)).collect()
+        let of_systems = progress.iter().zip(wholes);
+        of_systems.map(|(progress, whole)| progress.explained(*whole, stop.tolerance)).collect()
     }
 
     // Solve right-hand sides to a residual
@@ -276,13 +276,13 @@ impl SystemProgress {
 
     /// What is explained of a whole, if that is enough; nothing of a right-hand side that is zero.
     fn explained(&self, whole: f64, tolerance: f64) -> Result<ExplainedVariance, Error> {
-        let found = ExplainedVariance::new(self.variance, self.rest, self.iterations);
+        let explained = ExplainedVariance::new(self.variance, self.rest, self.iterations);
         match self.fault {
-            [0.0, _] => found.check(whole, tolerance)?,
+            [0.0, _] => explained.check(whole, tolerance)?,
             [_, 0.0] => (),
             _ => self.refuse_breakdown(0)?,
         }
-        Ok(found)
+        Ok(explained)
     }
 
     /// Refuses a system that broke, which had made so many iterations `before`.

@@ -102,7 +102,7 @@ impl Plan {
         number: usize,
     ) -> Result<Self, Error> {
         let least = matrix.parts.shape.least_length();
-        let found = choices.radices.or_else(|| Radices::cheapest(least));
+        let radices = choices.radices.or_else(|| Radices::cheapest(least));
         let refused = || Invalid::new("length of transforms", least, "at most 4096 on a device");
         let pairs = tiles.pairs();
         let mut plan = Self {
@@ -111,7 +111,7 @@ impl Plan {
             groups: pairs,
             tiles: tiles.different.len(),
             mirrored: tiles.are_mirrored(),
-            radices: found.ok_or_else(refused)?,
+            radices: radices.ok_or_else(refused)?,
             rows: choices.rows.unwrap_or(32 / number),
             row_threads: 0,
             column_threads: 0,
@@ -236,8 +236,8 @@ impl Tiles {
             let tile = [(0, 0), (0, 1), (1, 0), (1, 1)]
                 .map(|(a, b)| terms.get((2 * p + a, 2 * q + b)).copied());
             let adjoint = [tile[0], tile[2], tile[1], tile[3]].map(conjugate);
-            let found = known.get(&tile).map(|&k| 2 * k);
-            found.or_else(|| known.get(&adjoint).map(|&k| 2 * k + 1)).unwrap_or_else(|| {
+            let index = known.get(&tile).map(|&k| 2 * k);
+            index.or_else(|| known.get(&adjoint).map(|&k| 2 * k + 1)).unwrap_or_else(|| {
                 known.insert(tile, different.len() as i32);
                 different.push(tile);
                 2 * (different.len() as i32 - 1)
