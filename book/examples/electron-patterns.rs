@@ -24,13 +24,13 @@ fn main() -> Drawn {
     convergent_beam(&folder.join("convergent-beam.svg"))?;
     let plan = titanate()?;
     let readings = plan.run(&Engine::cpu(Precision::F32), &unwatched)?;
-    let signals = readings.to_data_set::<f32>(&plan, &Finishing::default())?;
-    deflections(&folder.join("deflections.svg"), &plan, &signals)?;
+    let data = readings.to_data_set::<f32>(&plan, &Finishing::default())?;
+    deflections(&folder.join("deflections.svg"), &plan, &data)?;
     let title = "strontium titanate, 200 keV, 22 mrad".into();
     let notes = vec![("annulus_0".into(), "50–75 mrad".into())];
     let specimen = plan.specimen();
     let picture =
-        ScanPicture { title, specimen, signals: &signals, semi_angle: 22.0, notes, counted: false };
+        ScanPicture { title, specimen, data: &data, semi_angle: 22.0, notes, counted: false };
     Ok(std::fs::write(folder.join("scan-pictures.svg"), plot_scan(&picture, PictureFormat::Svg)?)?)
 }
 
@@ -166,9 +166,9 @@ fn direction([x, y]: [f64; 2]) -> RGBColor {
 }
 
 /// Deflections in colour with a wheel, and their integral in grey.
-fn deflections(path: &Path, plan: &StemPlan, signals: &DataSet<'_>) -> Drawn {
-    let centres = signals.get("centre_of_mass");
-    let Some(TypedArray::F32(centres)) = centres.and_then(|signal| signal.array()) else {
+fn deflections(path: &Path, plan: &StemPlan, data: &DataSet<'_>) -> Drawn {
+    let centres = data.get("centre_of_mass");
+    let Some(TypedArray::F32(centres)) = centres.and_then(|variable| variable.array()) else {
         return Err("no centres of mass".into());
     };
     let (step, [nx, ny]) = (plan.options().scan.step(), plan.options().scan.counts());

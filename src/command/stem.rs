@@ -241,7 +241,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         return Ok(plan_with_summary(&description, &summary, args.report.json));
     };
     planned.check()?;
-    // Check the signal of an image file
+    // Check the variable of an image file
     let signal = args.signal.as_deref();
     let besides = |extra: &Extra| {
         extra.to_possible_value().is_some_and(|value| Some(value.get_name()) == signal)
@@ -460,7 +460,7 @@ impl ScanJob<'_> {
         self.args.compare.map(compare).transpose()
     }
 
-    /// Writes the readings as signals, in the precision of the waves, and their picture, which appears only when they are in place.
+    /// Writes the readings as a data set, in the precision of the waves, and their picture, which appears only when the data set is in place.
     fn write(
         &self,
         readings: &StemReadings,
@@ -470,22 +470,22 @@ impl ScanJob<'_> {
         terminal: &Terminal,
     ) -> Result<(), Error> {
         let watch: &dyn Watch = &WithinStage(terminal);
-        let mut signals = match self.engine.precision() {
-            Precision::F32 => self.signals::<f32>(readings, watch)?,
-            Precision::F64 => self.signals::<f64>(readings, watch)?,
+        let mut data = match self.engine.precision() {
+            Precision::F32 => self.data_set::<f32>(readings, watch)?,
+            Precision::F64 => self.data_set::<f64>(readings, watch)?,
         };
-        origin.note(&mut signals);
+        origin.note(&mut data);
         let drawn = |(path, format)| {
             terminal.writes(path);
-            AtomicFile::holding(path, &self.draw(&signals, format)?)
+            AtomicFile::holding(path, &self.draw(&data, format)?)
         };
         let drawing = picture.map(drawn).transpose()?;
-        signals.save(output, format, self.args.signal.as_deref())?;
+        data.save(output, format, self.args.signal.as_deref())?;
         drawing.map(AtomicFile::publish).transpose().map(|_| ())
     }
 
     /// The readings and what was asked for besides, in the precision `T`.
-    fn signals<T: Real + Element>(
+    fn data_set<T: Real + Element>(
         &self,
         readings: &StemReadings,
         watch: &dyn Watch,
@@ -493,11 +493,11 @@ impl ScanJob<'_> {
     where
         Complex<T>: Element,
     {
-        let mut signals = readings.to_data_set::<T>(self.plan, &self.finishing)?;
+        let mut data = readings.to_data_set::<T>(self.plan, &self.finishing)?;
         for extra in self.save {
-            self.plan.keep::<T>(extra.of_scan(self.plan)?, &mut signals, watch)?;
+            self.plan.keep::<T>(extra.of_scan(self.plan)?, &mut data, watch)?;
         }
-        Ok(signals)
+        Ok(data)
     }
 
     // Done parts of a checkpoint
@@ -513,9 +513,9 @@ impl ScanJob<'_> {
         }
     }
 
-    // Draw the signals of a run
-    /// The picture of the signals.
-    fn draw(&self, signals: &DataSet<'_>, format: PictureFormat) -> Result<Vec<u8>, Error> {
+    // Draw the variables of a run
+    /// The picture of the data set.
+    fn draw(&self, data: &DataSet<'_>, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let (options, probe) = (self.plan.detectors().options(), &self.plan.options().probe);
         let note = |name: String, inner: f64, outer: f64| (name, format!("{inner}–{outer} mrad"));
         let annuli = options.annuli.iter().enumerate();
@@ -528,7 +528,7 @@ impl ScanJob<'_> {
         let (specimen, semi_angle) = (self.plan.specimen(), probe.semi_angle);
         let notes = annuli.chain(segmented).collect();
         let counted = self.finishing.dose.is_some();
-        plot_scan(&ScanPicture { title, specimen, signals, semi_angle, notes, counted }, format)
+        plot_scan(&ScanPicture { title, specimen, data, semi_angle, notes, counted }, format)
     }
 
     // Tell of a run

@@ -340,7 +340,7 @@ impl<W: Write + Seek> Hdf5<W> {
     }
 
     // Arrays of numbers or of texts
-    /// Writes the samples of a signal.
+    /// Writes the numbers of a variable.
     pub fn samples(
         &mut self,
         samples: &TypedArray,
@@ -350,7 +350,7 @@ impl<W: Write + Seek> Hdf5<W> {
         self.dataset(kind, (samples.shape(), None), attributes, |file| samples.write(file))
     }
 
-    /// Writes the samples of a signal in chunks of so many bytes at most, or of one sample.
+    /// Writes the numbers of a variable in chunks of so many bytes at most, or of one sample.
     pub fn chunked_samples(&mut self, samples: &TypedArray, most: usize) -> io::Result<Address> {
         let kind = Type::of(samples);
         let chunk = even_chunks(samples.shape(), samples.bytes(), most);

@@ -1,5 +1,5 @@
 // Tangled from book/src/zarr.md: edit there, or here and run cargo tangle stitch.
-//! The format Zarr, in a folder or an archive, with signals as xarray opens them.
+//! The format Zarr, in a folder or an archive, with variables as xarray opens them.
 
 // Imports of files in Zarr
 use super::npz::{ErrorLatch, zip_error};
@@ -220,20 +220,20 @@ pub(super) fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
     indices
 }
 
-// Signals as xarray opens them
+// Variables as xarray opens them
 impl DataSet<'_> {
-    /// Writes each signal as a group with its axes.
+    /// Writes each variable as a group with its coordinates.
     pub(super) fn write_zarr(&self, members: &mut impl Members) -> io::Result<()> {
         let mut store = Store::new(members);
         store.group("", Value::Object(self.facts_as_json()))?;
-        for (signal, array) in self.arrays() {
-            let folder = &signal.name;
+        for (variable, array) in self.arrays() {
+            let folder = &variable.name;
             store.group(folder, json!({}))?;
-            let names: Vec<_> = signal.dimensions.iter().map(Coordinate::name).collect();
-            let path = format!("{folder}/{}", signal.array_name());
+            let names: Vec<_> = variable.dimensions.iter().map(Coordinate::name).collect();
+            let path = format!("{folder}/{}", variable.array_name());
             let attributes = json!({ "_ARRAY_DIMENSIONS": names });
             store.array(&path, array, CHUNK, attributes)?;
-            for (axis, &count) in signal.dimensions.iter().zip(array.shape()) {
+            for (axis, &count) in variable.dimensions.iter().zip(array.shape()) {
                 axis.write_zarr(count, folder, &mut store)?;
             }
         }
@@ -241,7 +241,7 @@ impl DataSet<'_> {
     }
 }
 
-// Put one axis into a plain store
+// Put one coordinate into a plain store
 impl Coordinate {
     fn write_zarr<M: Members>(
         &self,
@@ -375,7 +375,7 @@ fn length_of_chunk(array: &Value, chunk: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::signals::tests::lopsided;
+    use crate::files::variables::tests::lopsided;
     use ndarray::{Array3, ArrayD};
     use std::io::{Cursor, ErrorKind, Read};
     use zip::ZipArchive;
@@ -448,7 +448,7 @@ mod tests {
         }
     }
 
-    // Find signals in their stores
+    // Find variables in their stores
     #[test]
     fn stores_describe_their_signals() {
         let mut archive = archived(|members| lopsided().write_zspy(members));

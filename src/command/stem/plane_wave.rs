@@ -29,7 +29,7 @@ pub struct ImageRequest<'a> {
     pub output: Option<&'a Path>,
     /// The picture to draw.
     pub picture: Option<(&'a Path, PictureFormat)>,
-    /// The signal that a file in MRC holds.
+    /// Name of the variable that a file in MRC holds.
     pub signal: Option<&'a str>,
     /// Whether exit waves are written, too.
     pub waves: bool,
@@ -60,28 +60,22 @@ pub fn image(
     let plot = request.picture.map(|(path, _)| path);
     let taken = planned.run(&terminal, [Some(output), plot].into_iter().flatten())?;
     terminal.writes(output);
-    let mut signals = taken.to_data_set(&plan, request.waves, engine.precision())?;
+    let mut data = taken.to_data_set(&plan, request.waves, engine.precision())?;
     if request.potential {
-        plan.keep_potential(&mut signals, engine.precision())?;
+        plan.keep_potential(&mut data, engine.precision())?;
     }
     check(&terminal)?;
-    Provenance::new(&command_line(), &description.method, file.text()).note(&mut signals);
+    Provenance::new(&command_line(), &description.method, file.text()).note(&mut data);
     let drawn = |(path, format)| {
         terminal.writes(path);
         let title = format!("{}, {} keV", short_name(&request.sample), file.beam.energy_kev);
         let (specimen, notes) = (plan.specimen(), focus(&plan.options().defoci));
-        let picture = ScanPicture {
-            title,
-            specimen,
-            signals: &signals,
-            semi_angle: 0.0,
-            notes,
-            counted: false,
-        };
+        let picture =
+            ScanPicture { title, specimen, data: &data, semi_angle: 0.0, notes, counted: false };
         AtomicFile::holding(path, &plot_scan(&picture, format)?)
     };
     let drawing = request.picture.map(drawn).transpose()?;
-    signals.save(output, format, request.signal)?;
+    data.save(output, format, request.signal)?;
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     let seconds = start.elapsed().as_secs_f64();
