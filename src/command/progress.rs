@@ -376,7 +376,7 @@ fn job_stages<'p>(
 }
 
 // Know the speed of the machine
-/// The engine with the speed of its machine, which is read from the user's cache, or else measured and kept there if it is `wanted`.
+/// The engine with the speed of its machine, which is read from the user's cache, or else measured and stored there if it is to be `measured`.
 /// Where a user has no cache, or nothing can be measured, it is the built-in one.
 ///
 /// # Errors

@@ -447,7 +447,7 @@ fn secret_of(text: &str) -> io::Result<Secret> {
     Secret::of(text).ok_or_else(empty)
 }
 
-/// The secret of the user's file, which is made if it is `wanted` and there is none.
+/// The secret of the user's file, which is created if it is `required` and there is none.
 fn usual_secret(file: Option<&Path>, required: bool) -> io::Result<Secret> {
     let none = || io::Error::other(format!("there is no home folder: set {SECRET_VARIABLE}"));
     let file = file.ok_or_else(none)?;

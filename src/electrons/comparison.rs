@@ -20,7 +20,7 @@ use std::ops::Range;
 /// How far PRISM is from multislice for one detector, Eq. [prism error](https://lenslet.github.io/lenslet/beside-readings.html#eq-prism-error).
 #[derive(Debug, Clone, PartialEq)]
 pub struct DetectorError {
-    /// The detector, as its signal is called; or `rings_20_40` for rings between two angles \[mrad\].
+    /// Name of the detector's variable; or `rings_20_40` for rings between two angles \[mrad\].
     pub name: String,
     /// Mean reading by multislice; for a centre of mass the rms of its components \[1/Å\].
     pub scale: f64,

@@ -270,7 +270,7 @@ pub(crate) struct MeasuredCovariance<'a> {
 }
 
 impl MeasuredCovariance<'_> {
-    /// Θ, and the preconditioner of Θ + C_n if it is `wanted`.
+    /// Θ, and the preconditioner of Θ + C_n if the solver is `preconditioned`.
     ///
     /// # Errors
     /// `Invalid` where there is no valid lenslet.

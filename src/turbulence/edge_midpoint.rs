@@ -167,7 +167,7 @@ pub(crate) struct Displacements {
 }
 
 impl Displacements {
-    /// Those of sensors with so many lenslets across, if they are `wanted`.
+    /// Those of sensors with so many lenslets across, if some layers `share_lattices`.
     pub(crate) fn new(
         [lenslets, others]: [usize; 2],
         share_lattices: bool,

@@ -25,7 +25,7 @@ use crate::watch::{StageParts, Watch};
 // Steps of a plan in blocks
 impl BlocksPlan {
     // Pose the problems of all sets
-    /// Poses the covariances of a system, those of wavefronts if they are `wanted`.
+    /// Poses the covariances of a system, those of wavefronts if it is `with_wavefronts`.
     ///
     /// # Errors
     /// `Invalid` as in [`SlopeProblem::of_sensors`].
