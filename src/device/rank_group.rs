@@ -58,19 +58,19 @@ enum Event<R> {
 /// Reports stages to the watching thread, and returns whether to stop.
 struct Relay<R> {
     to: Sender<Event<R>>,
-    tells: bool,
+    reports: bool,
     is_stopped: Arc<AtomicBool>,
 }
 
 impl<R: Send> Watch for Relay<R> {
     fn stage(&self, name: &str, _pieces: &str) {
-        if self.tells {
+        if self.reports {
             let _ = self.to.send(Event::Stage(name.into())); // there is no receiver after the end
         }
     }
 
     fn part(&self, what: &str, number: usize, count: usize) {
-        if self.tells {
+        if self.reports {
             let _ = self.to.send(Event::Part(what.into(), [number, count])); // as above
         }
     }
@@ -157,7 +157,7 @@ impl RankGroup {
                 (gpu.clone(), members.get(k).cloned(), identifier.clone());
             let (to, work, is_stopped) = (to.clone(), Arc::clone(work), Arc::clone(&is_stopped));
             let part = move || {
-                let relay = Relay { to: to.clone(), tells: k == 0, is_stopped };
+                let relay = Relay { to: to.clone(), reports: k == 0, is_stopped };
                 let done = catch_unwind(AssertUnwindSafe(|| {
                     let place = [first + k, ranks];
                     let member = known.map_or_else(|| gpu.join(place, &identifier), Ok)?;

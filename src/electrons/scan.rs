@@ -681,13 +681,13 @@ impl<T: Real> Slices<T> {
     }
 
     // Waves through all slices on cores
-    /// Takes waves (wave, k_y, k_x) through the slices, by all cores; `see` is shown them behind each of `ends`, and its number.
+    /// Takes waves (wave, k_y, k_x) through the slices, by all cores; `read` is called behind each of `ends` with its index and the waves.
     fn follow(
         &self,
         mut waves: Array3<Complex<T>>,
         ends: &[usize],
         watch: &dyn Watch,
-        mut see: impl FnMut(usize, ArrayView3<'_, Complex<T>>),
+        mut read: impl FnMut(usize, ArrayView3<'_, Complex<T>>),
     ) -> Result<(), Error> {
         let mut done = 0;
         for (e, &end) in ends.iter().enumerate() {
@@ -701,7 +701,7 @@ impl<T: Real> Slices<T> {
                 self.multislice.propagate(waves.view_mut(), &slices, watch)?;
             }
             done = end;
-            see(e, waves.view());
+            read(e, waves.view());
         }
         Ok(())
     }
@@ -760,8 +760,8 @@ impl<T: Real> Follower<T> for Cores<'_> {
         watch: &dyn Watch,
     ) -> Result<Vec<Array3<Complex<T>>>, Error> {
         let mut all = Vec::new();
-        let see = |_, spectra: ArrayView3<'_, Complex<T>>| all.push(spectra.to_owned());
-        slices.follow(prism.waves(which), &self.plan.options.ends, watch, see)?;
+        let read = |_, spectra: ArrayView3<'_, Complex<T>>| all.push(spectra.to_owned());
+        slices.follow(prism.waves(which), &self.plan.options.ends, watch, read)?;
         Ok(all)
     }
 }

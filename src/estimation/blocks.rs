@@ -75,7 +75,7 @@ fn slopes_in_blocks<T: Real>(
 }
 
 // Wavefronts with slopes in blocks
-/// Wavefronts with all slopes, from operators of `rows` for each set.
+/// Wavefronts with all slopes, from operators of `rows` for each group.
 pub(crate) fn side_by_side<T: Real>(
     sets: &LatticeGroups,
     operators: Vec<SharedOperator<T>>,
@@ -235,7 +235,7 @@ pub(crate) fn projected_complement(
 }
 
 // Precondition in blocks
-/// The preconditioner of all sets for the covariance of measured slopes: circulant for lattices, and the unstructured slopes eliminated.
+/// The preconditioner of all groups for the covariance of measured slopes: circulant for lattices, and the unstructured slopes eliminated.
 fn eliminated<T: Real>(
     measured: &MeasuredCovariance,
     rectangles: &CrossBlocks,

@@ -290,7 +290,7 @@ pub(crate) struct Model {
 pub(crate) enum Matrices {
     /// Ξ lattice by lattice; Θ is that of the only group.
     Toeplitz(WavefrontProblem, WavefrontSlope),
-    /// What Θ has beside its groups, and Ξ set by set.
+    /// The cross blocks of Θ, and Ξ group by group.
     Blocks(CrossBlocks, Vec<GroupWavefrontSlopes>),
     /// Θ, (n, n), and Ξ, (T M², n).
     Dense([Array2<f64>; 2]),
@@ -474,7 +474,7 @@ impl<T: Real> EstimatorCpu<T> {
 }
 
 // Operator from a set to wavefronts
-/// Ξ of one set of stars.
+/// Ξ of one group of stars.
 fn wavefront_operator<T: Real>(
     set: &GroupWavefrontSlopes,
     interpolation: Interpolation,

@@ -323,8 +323,8 @@ impl LensletCorners {
 
     fn map(&self, wavefront: &Array2<f64>) -> WavefrontError {
         let modes = self.modes();
-        let see = |mode: &Array1<f64>| wavefront.dot(&(&self.area * mode));
-        let covariances: Vec<Array1<f64>> = modes.iter().map(see).collect();
+        let with_mode = |mode: &Array1<f64>| wavefront.dot(&(&self.area * mode));
+        let covariances: Vec<Array1<f64>> = modes.iter().map(with_mode).collect();
         let [with, without] = [1, modes.len()].map(|count| {
             let all = wavefront.diag().to_owned();
             without_modes(&self.area, &modes[..count], &covariances[..count], all)

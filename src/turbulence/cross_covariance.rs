@@ -836,7 +836,7 @@ fn check_memory(what: impl Fn() -> String, numbers: u64) -> Result<(), Error> {
     refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), what)
 }
 
-/// The slope covariance between two sets of sensors, rad², with tables of the phase that are kept for other covariances.
+/// Slope covariance of two groups of sensors, rad², with tables of the phase that are kept for other covariances.
 #[cfg(feature = "factorise")]
 pub(crate) fn slope_cross_covariance_with_tables(
     atmosphere: &Atmosphere,
@@ -1073,7 +1073,7 @@ pub(crate) fn wavefront_slope_moving(
     let layers = see_layers(atmosphere, stars, gradient, extent, None);
     let layers: Vec<_> =
         motions.iter().map(|motion| layers[motion.layer].moved(motion, 0)).collect();
-    let see = |layer: &SensorLayer| {
+    let phase_of = |layer: &SensorLayer| {
         let phase = &layer.phase;
         let radius = grid.disc_at(layer.altitude, phase.outer_scale, pitch);
         if radius == 0.0 {
@@ -1082,7 +1082,7 @@ pub(crate) fn wavefront_slope_moving(
         let point = VonKarman::new(phase.outer_scale);
         RadialPhase::Disc(DiscAverage::new(&point, radius, phase.reach), phase.outer_scale)
     };
-    let phases: Vec<RadialPhase> = layers.iter().map(see).collect();
+    let phases: Vec<RadialPhase> = layers.iter().map(phase_of).collect();
     let edges = tables_of_edges(&layers, &phases, rows);
     let mut values = vec![0.0; rows * order.len()];
     let m = grid.points;
@@ -1093,8 +1093,8 @@ pub(crate) fn wavefront_slope_moving(
         let points: Vec<[f64; 2]> = points.collect();
         let mut rows: Vec<&mut [f64]> = slopes.chunks_mut(order.len()).collect();
         for ((layer, phase), edges) in layers.iter().zip(phases).zip(&edges) {
-            let see = |&point: &[f64; 2]| targets[line / m].project(point, layer.altitude);
-            let projected: Vec<[f64; 2]> = points.iter().map(see).collect();
+            let project = |&point: &[f64; 2]| targets[line / m].project(point, layer.altitude);
+            let projected: Vec<[f64; 2]> = points.iter().map(project).collect();
             for (q, star) in layer.footprints.iter().enumerate() {
                 let (lenslets, strength) = (order.lenslets(q), layer.strength * star.factor);
                 let place = order.index(q, 0, 0)..order.index(q, 0, 0) + 2 * lenslets.len();

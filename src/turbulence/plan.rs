@@ -476,7 +476,7 @@ pub struct Covariances {
 pub enum SlopeSlope {
     /// Compressed.
     Toeplitz(SlopeCovariance),
-    /// Compressed for each set that shares a lattice, and what has none.
+    /// Compressed for each group that shares a lattice, and the dense cross blocks.
     Blocks(Vec<SlopeCovariance>, CrossBlocks),
     /// (n, n) in the order of [`SlopeOrder`], rad².
     Dense(Array2<f64>),
@@ -562,9 +562,9 @@ enum PosedProblems {
 #[derive(Debug, Clone)]
 pub(crate) struct BlocksPlan {
     pub(crate) sets: LatticeGroups,
-    /// Of each set that shares a lattice.
+    /// Of each group that shares a lattice.
     pub(crate) slopes: Vec<SlopeCovariancePlan>,
-    /// Of the wavefronts with each set, where there is a wavefront: compressed, or not where it has no lattice.
+    /// Of the wavefronts with each group, where there is a wavefront: compressed, or not where it has no lattice.
     pub(crate) wavefront: Vec<Option<WavefrontCovariancePlan>>,
     layers: usize,
     /// Wavefront points of all targets.

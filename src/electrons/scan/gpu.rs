@@ -227,14 +227,14 @@ impl StemPlan {
 
 // Follow a batch on a device
 impl<T: Real> DeviceWorker<'_, T> {
-    /// Takes `count` waves that have begun through the slices; `see` is called with the index of each end that they have reached.
+    /// Takes `count` waves that have begun through the slices; `read` is called with the index of each end that they have reached.
     fn follow(
         &self,
         slices: &Slices<T>,
         workspace: &mut Workspace<T>,
         count: usize,
         watch: &dyn Watch,
-        mut see: impl FnMut(usize, &Workspace<T>) -> Result<(), Error>,
+        mut read: impl FnMut(usize, &Workspace<T>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let plane = self.plan.options.grid.points().iter().product::<usize>();
         let mut done = 0;
@@ -247,7 +247,7 @@ impl<T: Real> DeviceWorker<'_, T> {
                 self.passes.pass(&self.queue, workspace.waves.view(..), count, slice)?;
             }
             done = end;
-            see(e, workspace)?;
+            read(e, workspace)?;
         }
         Ok(())
     }
@@ -293,11 +293,11 @@ impl<T: Real> DeviceWorker<'_, T> {
 
 // Slices for a queue
 impl<T: Real> Slices<T> {
-    /// The transmission of slice `k`, shown to `see`.
-    fn with<R>(&self, k: usize, see: impl FnOnce(&Transmission<T>) -> R) -> Result<R, Error> {
+    /// Calls `apply` with the transmission of slice `k`.
+    fn with<R>(&self, k: usize, apply: impl FnOnce(&Transmission<T>) -> R) -> Result<R, Error> {
         match self.ready.get(self.kinds[k]) {
-            Some(slice) => Ok(see(slice)),
-            None => Ok(see(&self.made(k)?)),
+            Some(slice) => Ok(apply(slice)),
+            None => Ok(apply(&self.made(k)?)),
         }
     }
 }

@@ -225,7 +225,7 @@ impl<T: Real> Explainer<T> {
 }
 
 // Ways from points to slopes
-/// How points and tilts become right-hand sides, for a set of guide stars.
+/// How points and tilts become right-hand sides, for a group of guide stars.
 enum RightHandSides<T> {
     Layered(Box<Layered<T>>),
     /// By tables, of points and of tilts.
@@ -317,7 +317,7 @@ impl<T: Real> Layered<T> {
 }
 
 // Ways of all sets
-/// Right-hand sides of all sets of guide stars, for so many points at a time.
+/// Right-hand sides of all groups of guide stars, for so many points at a time.
 fn right_hand_sides<T: Real>(
     gpu: &Gpu,
     job: &Job,

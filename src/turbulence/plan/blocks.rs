@@ -87,7 +87,7 @@ impl BlocksPlan {
         [slopes, wavefront.chain([dense]).collect()]
     }
 
-    /// Seconds for the slopes of sensors of unlike sets, and of those without a lattice.
+    /// Seconds for the slopes of sensors of different groups, and of the unstructured ones.
     pub(super) fn time_between(&self, system: &System, engine: &Engine) -> f64 {
         let (sensors, sets) = (sensors_of(system), self.sets.of_sensors());
         let mut pairs = among(&sensors);
@@ -173,7 +173,7 @@ impl BlocksPlan {
         })
     }
     // Compute wavefronts with each set
-    /// The covariances of the wavefronts with the slopes of each set.
+    /// The covariances of the wavefronts with the slopes of each group.
     ///
     /// # Errors
     /// As for the slopes.
