@@ -1,4 +1,4 @@
-//! What the crate promises to whoever uses it, one module a subject; a single program, which is compiled and linked once.
+//! Tests of the public interface, one module a subject; a single program, which is compiled and linked once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
