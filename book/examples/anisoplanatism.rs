@@ -24,13 +24,8 @@ fn options(mode: CorrectionMode, actuators: usize) -> PsfOptions {
     image.terms = Some(vec![ErrorTerm::Tomography]);
     let mirrors =
         vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(actuators)) }];
-    PsfOptions {
-        reconstructor: ReconstructorOptions::default(),
-        correction: CorrectionOptions { mode, mirrors, weights: Vec::new() },
-        control: None,
-        image,
-        field: None,
-    }
+    let correction = CorrectionOptions::new(mode, mirrors);
+    PsfOptions::new(ReconstructorOptions::default(), correction, image)
 }
 
 /// Errors along a cut through the field of a mirror for the axis, and of a mirror for each direction.

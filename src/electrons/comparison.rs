@@ -6,7 +6,7 @@ use super::detector::DetectorOptions;
 use super::detector::ReadingLayout;
 use super::postprocess::suffix;
 use super::prism::MOST_LOST;
-use super::scan::{StemMethod, StemOptions, StemPlan, StemReadings};
+use super::scan::{StemMethod, StemPlan, StemReadings};
 use crate::device::Engine;
 use crate::error::{Error, Invalid, accept};
 use crate::plan::Stage;
@@ -82,7 +82,7 @@ impl StemPlan {
         accept(shared, "compare", count, expected)?;
         accept(count > 0, "compare", count, "at least one probe")?;
         let detectors = DetectorOptions { pattern: None, ..options.detectors.clone() };
-        let options = StemOptions { method: StemMethod::Multislice, detectors, ..options.clone() };
+        let options = options.clone().method(StemMethod::Multislice).detectors(detectors);
         Self::new(self.tiled_specimen().clone(), options)
     }
 
@@ -180,7 +180,7 @@ impl StemPlan {
             configurations: self.options().phonons.configurations.min(1),
             ..self.options().phonons
         };
-        let options = StemOptions { phonons, ..all.options().clone() };
+        let options = all.options().clone().phonons(phonons);
         let first = Self::new(self.tiled_specimen().clone(), options)?;
         let early = places.len().div_ceil(20);
         let each = early.div_ceil(COUNTED);
@@ -335,7 +335,7 @@ mod tests {
     fn shared(factor: [usize; 2], annuli: bool) -> StemPlan {
         let plan = plan(2);
         let method = StemMethod::Prism { factor, refocus: 0.0, margin: None };
-        let mut options = StemOptions { method, ..plan.options().clone() };
+        let mut options = plan.options().clone().method(method);
         options.detectors.bin = 4.0;
         if !annuli {
             options.detectors.annuli.clear();
@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(kept.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [0, 1]);
         let exact = few.by_multislice(1).unwrap();
         let phonons = Phonons { configurations: 1, ..exact.options().phonons };
-        let options = StemOptions { phonons, ..exact.options().clone() };
+        let options = exact.options().clone().phonons(phonons);
         let exact = StemPlan::new(exact.tiled_specimen().clone(), options).unwrap();
         let truth = whole(&exact, Precision::F64);
         assert!(

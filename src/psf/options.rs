@@ -25,6 +25,8 @@ use std::f64::consts::PI;
 // Error terms and structure-function models
 /// A term of the residual wavefront error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum ErrorTerm {
     /// Tomographic error: the error of the reconstructor within what the mirror can correct, noise and aliasing included.
@@ -37,6 +39,7 @@ pub enum ErrorTerm {
     /// Fitting error: what the mirror cannot form.
     Fitting,
     /// Servo-lag error.
+    #[cfg_attr(feature = "serde", serde(rename = "bandwidth"))]
     ServoLag,
 }
 
@@ -58,6 +61,8 @@ impl ErrorTerm {
 
 /// Model of the structure function of the tomographic error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum StructureFunctionModel {
     /// The exact mean over the pupil, by modes.
@@ -76,6 +81,8 @@ impl StructureFunctionModel {
 // Options of the camera
 /// Options of the camera: wavelengths, pixels, and the errors that enter its images.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct CameraOptions {
     /// Wavelengths of the images \[m\].
@@ -254,6 +261,7 @@ impl CameraOptions {
 // Expose for all wavelengths
 /// An image, with its width and ensquared energies.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Exposure {
     /// The image of a star.
