@@ -106,8 +106,9 @@
 //! ```
 //!
 // Example of options as text
-//! **Options as JSON**, from a job queue for example, with the feature `serde`. Fields that are missing have their defaults, fields that are unknown
-//! are rejected, and so are values that a constructor rejects, with its message. Results become JSON by themselves or through `to_data_set`.
+//! **Options and results as JSON**, for a job queue for example, with the feature `serde`. Fields have the units that their documentation states.
+//! Those that are missing have their defaults, unknown ones are rejected, and so are values that a constructor rejects, with its message. A result of
+//! operators, such as a covariance, is written through `to_data_set`.
 //!
 //! ```
 //! use lenslet::{electrons::WaveGrid, prelude::*};

@@ -80,11 +80,6 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// Writes a number as a [`Number`], for `#[serde(serialize_with = "crate::serial::number")]`.
-pub(crate) fn number<S: Serializer>(x: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    Number(*x).serialize(serializer)
-}
-
 // Read a number or its name
 struct NumberVisitor;
 
@@ -197,6 +192,22 @@ pub(crate) mod array {
         let shape = written.raw_dim();
         let elements = written.into_iter().map(T::read).collect();
         ArrayBase::from_shape_vec(shape, elements).map_err(de::Error::custom)
+    }
+}
+
+// Single numbers and lists of them
+/// Numbers that may be NaN or infinite, for `#[serde(with = "crate::serial::number")]`.
+pub(crate) mod number {
+    use super::*;
+
+    /// Writes the number as a [`Number`].
+    pub(crate) fn serialize<S: Serializer>(x: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        x.written().serialize(serializer)
+    }
+
+    /// Reads the number as a [`Number`].
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        Number::deserialize(deserializer).map(f64::read)
     }
 }
 

@@ -5,8 +5,9 @@ use lenslet::correction::{
 };
 use lenslet::data::{Coordinate, DataSet, Table, Variable};
 use lenslet::electrons::{
-    Aberration, Aberrations, Annulus, Beam, DetectorOptions, PatternOptions, PotentialModel,
-    PotentialOptions, Probe, Scan, Segmented, StemMethod, StemOptions, WaveGrid,
+    Aberration, Aberrations, Annulus, Beam, Comparison, DetectorError, DetectorOptions,
+    PatternOptions, PotentialModel, PotentialOptions, Probe, Scan, Segmented, StemMethod,
+    StemOptions, WaveGrid,
 };
 use lenslet::electrons::{HrtemOptics, HrtemOptions, ImageSamples};
 use lenslet::estimation::{EstimateOptions, Quantity, Sampling, Simulation, SimulationOptions};
@@ -131,8 +132,9 @@ fn options_of_electrons_travel() {
 
 // Options of images and corrections
 fn mirror() -> MirrorDesign {
-    let heights = Array3::from_shape_fn((1, 5, 5), |(_, j, i)| {
-        1.0 / (1 + (j as i32 - 2).pow(2) + 2 * (i as i32 - 2).pow(2)) as f64
+    // Of several images, the mean of normalised heights is 1 to rounding only
+    let heights = Array3::from_shape_fn((3, 6, 6), |(k, j, i)| {
+        1.0 / (1.3 + (j as f64 - 2.4).powi(2) + 2.0 * (i as f64 - 2.5).powi(2) + 0.1 * k as f64)
     });
     MirrorDesign {
         layout: ActuatorLayout::Hexagonal,
@@ -508,9 +510,15 @@ fn results_of_electrons_travel() -> Checked {
         let readings = plan.run(&engine, &unwatched)?;
         assert_eq!(StemPlan::new(specimen, options)?.run(&engine, &unwatched)?, readings);
         round_trip(&readings);
+        round_trip(plan.detectors().layout());
+        round_trip(&file.plan_with_summary()?.1);
         round_trip(images.options());
         round_trip(&images.run(&engine, &unwatched)?);
     }
+    let error =
+        |rms| DetectorError { name: "annulus_0".into(), scale: 0.0, rms, largest: f64::INFINITY };
+    round_trip(&Comparison { places: vec![3, 7], detectors: vec![error(0.5)] });
+    assert!(from_str::<DetectorError>(&to_string(&error(f64::NAN))?)?.rms.is_nan());
     Ok(())
 }
 

@@ -19,19 +19,23 @@ use std::ops::Range;
 // How far PRISM is off
 /// How far PRISM is from multislice for one detector, Eq. [prism error](https://lenslet.github.io/lenslet/beside-readings.html#eq-prism-error).
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DetectorError {
     /// The detector, as its signal is called; or `rings_20_40` for rings between two angles \[mrad\].
     pub name: String,
     /// Mean reading by multislice; for a centre of mass the rms of its components \[1/Å\].
     pub scale: f64,
     /// Root mean square of the errors, in shares of the scale.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::number"))]
     pub rms: f64,
     /// The largest error, in shares of the scale.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::number"))]
     pub largest: f64,
 }
 
 /// PRISM compared with multislice at some places of a scan.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Comparison {
     /// The places, by their numbers.
     pub places: Vec<usize>,

@@ -357,6 +357,7 @@ impl Segmented {
 // What is read of a wave
 /// What detectors read of one wave.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reading {
     /// Electrons in each ring.
     pub rings: Vec<f64>,
@@ -390,6 +391,7 @@ impl Reading {
 // Layout of a row of readings
 /// Positions of each detector's numbers in a row of readings.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ReadingLayout {
     /// The rings, from the inner to the outer.
     pub rings: Range<usize>,

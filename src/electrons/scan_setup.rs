@@ -372,6 +372,7 @@ impl Rules<'_> {
 // What is reported of a sample
 /// What is reported of the specimen and the samples of a run.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SampleSummary {
     /// Sides of the specimen \[Å\]: x, y, and the thickness.
     pub cell: [f64; 3],

@@ -1325,7 +1325,7 @@ pub struct Learned {
     /// The sum of squares over its expectation: 1 if the model is right.
     pub misfit: Option<f64>,
     /// The largest misfit that chance explains.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::number"))]
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::number"))]
     pub misfit_limit: f64,
     /// Steps of the fit, and whether it ended by itself.
     pub steps: usize,
