@@ -260,12 +260,12 @@ pub(crate) fn identifier(quantity: &str, name: &str) -> Result<(), Invalid> {
 #[cfg(feature = "serde")]
 pub(super) fn check_distinct<'n>(
     quantity: &str,
-    names: impl Iterator<Item = &'n str>,
+    mut names: impl Iterator<Item = &'n str>,
 ) -> Result<(), Invalid> {
     let mut before = BTreeSet::new();
-    names
-        .map(|name| accept(before.insert(name), quantity, name, "another name for each").map(drop))
-        .collect()
+    names.try_for_each(|name| {
+        accept(before.insert(name), quantity, name, "another name for each").map(drop)
+    })
 }
 
 /// Rejects a text with control characters.
