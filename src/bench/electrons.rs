@@ -74,7 +74,7 @@ const LARGE: ScanCase = ScanCase {
 };
 
 /// All scans that are timed.
-pub const CASES: [ScanCase; 10] = [
+pub const CASES: [ScanCase; 11] = [
     MIDDLE,
     ScanCase { name: "256-prism-4", interpolation: 4, ..MIDDLE },
     SMALL,
@@ -85,6 +85,7 @@ pub const CASES: [ScanCase; 10] = [
     ScanCase { name: "512-prism-4", interpolation: 4, ..LARGE },
     ScanCase { name: "512-prism-4-dense", interpolation: 4, probes: 128, ..LARGE },
     ScanCase { name: "512-multislice-dense", probes: 128, devices: 2, ..LARGE },
+    ScanCase { name: "512-multislice-65536", probes: 256, devices: 4, ..LARGE },
 ];
 
 // Silicon without a file

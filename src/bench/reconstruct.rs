@@ -29,6 +29,8 @@ pub struct ReconstructorTimes {
     pub method: &'static str,
     /// Devices that invert it together.
     pub ranks: usize,
+    /// Why one of several devices inverts it alone, if one does.
+    pub alone: Option<String>,
     /// Each stage with its time, in order.
     pub stages: Vec<(String, f64)>,
     /// All of it, to R and C_ee on the host.
@@ -115,6 +117,7 @@ pub fn time_reconstructor(
         targets: system.targets().len(),
         method: plan.method().name(),
         ranks: plan.ranks(engine),
+        alone: plan.why_alone(engine),
         stages,
         total: total.as_secs_f64(),
         planned,
@@ -146,7 +149,11 @@ pub fn reconstructor_table(rows: &[(&str, ReconstructorTimes)], engine: &str) ->
             times.truth_slopes,
             count(times.targets, "target"),
             times.method,
-            if times.ranks == 1 { String::new() } else { format!(", {} ranks", times.ranks) },
+            match (times.ranks, &times.alone) {
+                (1, None) => String::new(),
+                (1, Some(why)) => format!("; by one device alone: {why}"),
+                (ranks, _) => format!(", {ranks} ranks"),
+            },
         );
         let all = [("all", times.total), ("planned", times.planned)];
         let stages = times.stages.iter().map(|(stage, seconds)| (stage.as_str(), *seconds));
@@ -179,7 +186,10 @@ mod tests {
             "reconstructor",
         ];
         assert_eq!(names, expected);
+        let alone = ReconstructorTimes { alone: Some("too few".into()), ..times.clone() };
         let text = reconstructor_table(&[("a.toml", times)], "2 threads");
-        assert!(text.contains("2 targets, cholesky") && text.lines().count() == 8, "{text}");
+        assert!(text.contains("2 targets, cholesky\n") && text.lines().count() == 8, "{text}");
+        let text = reconstructor_table(&[("a.toml", alone)], "2 devices");
+        assert!(text.contains("cholesky; by one device alone: too few\n"), "{text}");
     }
 }

@@ -2,6 +2,7 @@
 //! What the commands say: aligned lines for a person, JSON for a program.
 
 // Imports of summaries
+use crate::device::cuda::distributed;
 use crate::device::cuda::probe::{CudaDriver, CudaProbe, NoCuda};
 use crate::device::{self, Device};
 pub(super) use crate::error::count;
@@ -292,6 +293,10 @@ pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
     let libraries = cuda.libraries.each_ref();
     let libraries = libraries.map(|(name, found)| format!("{name} {}", state(found)));
     lines.push(("libraries", libraries.join(", ")));
+    if cuda.driver.as_ref().is_ok_and(|driver| driver.devices.len() > 1) {
+        let shared = distributed::libraries_found().err().unwrap_or("found".into());
+        lines.push(("", format!("to share matrices between devices: {shared}")));
+    }
     lines
 }
 
@@ -336,6 +341,7 @@ pub fn machine_json(cuda: &CudaProbe) -> Value {
             "reason": cuda.driver.as_ref().err().map(ToString::to_string),
             "devices": devices.collect::<Vec<_>>(),
             "libraries": libraries,
+            "shared_matrices": distributed::libraries_found().is_ok(),
         },
     })
 }

@@ -356,6 +356,7 @@ impl ReconstructorPlan {
         let there = !engine.devices().is_empty();
         let rates = if there { DEVICE } else { MatrixRates::of_threads() };
         let (shared, bordered) = (self.is_shared(engine), self.has_border(engine));
+        let by = if there && !shared { Stage::alone } else { Stage::shared };
         let order = if bordered { n + rows } else { n };
         let passes = match (self.method, self.options.errors_only) {
             (Inversion::Cholesky, _) if shared => SOLUTION_OF_RANKS,
@@ -371,7 +372,7 @@ impl ReconstructorPlan {
             _ if bordered => Stage::alone(RECONSTRUCTOR, &[], engine),
             _ => {
                 let products = passes * rows * n * n + rows * m * n;
-                Stage::shared(RECONSTRUCTOR, &[rates.products(products, n)], engine)
+                by(RECONSTRUCTOR, &[rates.products(products, n)], engine)
             }
         };
         let read = rows * if self.options.errors_only { m } else { m + n };
@@ -385,7 +386,7 @@ impl ReconstructorPlan {
         let factor = [rates.factor(self.method, order)];
         let factor = match self.method {
             Inversion::Eigen if there => Stage::alone(FACTOR, &factor, engine),
-            _ => Stage::shared(FACTOR, &factor, engine),
+            _ => by(FACTOR, &factor, engine),
         };
         [factor, solved, error]
     }
@@ -454,7 +455,7 @@ impl Plan for ReconstructorPlan {
     /// Rejects also several processes that cannot share the reconstructor.
     fn check(&self, engine: &Engine) -> Result<(), Error> {
         self.check_ranks(engine)?;
-        self.memory(engine)?.check(engine, &self.subject())
+        self.memory(engine)?.check(engine, &(self.subject() + &self.say_alone(engine)))
     }
 
     fn subject(&self) -> String {
@@ -767,13 +768,16 @@ impl ReconstructorPlan {
 
     /// What a plan says of several devices.
     fn say_ranks(&self, engine: &Engine) -> String {
-        match self.why_alone(engine) {
-            Some(why) => format!("; by one device alone: {why}"),
-            None => match self.ranks(engine) {
-                1 => String::new(),
-                ranks => format!(", shared by {ranks} ranks"),
-            },
+        match self.ranks(engine) {
+            1 => self.say_alone(engine),
+            ranks => format!(", shared by {ranks} ranks"),
         }
+    }
+
+    /// Why one of several devices computes alone, if one does.
+    fn say_alone(&self, engine: &Engine) -> String {
+        self.why_alone(engine)
+            .map_or_else(String::new, |why| format!("; by one device alone: {why}"))
     }
 
     /// How much later than the measurements the truth is, s, and whether the reconstructor predicts over that.

@@ -101,12 +101,17 @@ fn libraries() -> Result<&'static Libraries, String> {
     FOUND.get_or_init(open).as_ref().map_err(Clone::clone)
 }
 
-/// Refuses where a library for several devices is missing.
+/// Whether the libraries by which devices share a matrix are found; if not, which one is missing and what installs it.
+pub(crate) fn libraries_found() -> Result<(), String> {
+    libraries().map(drop)
+}
+
+/// Rejects a device where a library for several devices is missing.
 ///
 /// # Errors
-/// `Device`, with the library's name and what brings it.
+/// `Device`, with the library's name and what installs it.
 pub(crate) fn require_several(device: &str) -> Result<(), Error> {
-    libraries().map(drop).map_err(|reason| Error::Device { device: device.into(), reason })
+    libraries_found().map_err(|reason| Error::Device { device: device.into(), reason })
 }
 
 // Open both libraries

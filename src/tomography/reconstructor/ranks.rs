@@ -27,7 +27,7 @@ const WORTHWHILE: usize = 16_384;
 
 impl ReconstructorPlan {
     /// Reason why the devices of an engine do not share the inversion; none where they do, or where there is only one.
-    pub(super) fn why_alone(&self, engine: &Engine) -> Option<String> {
+    pub(crate) fn why_alone(&self, engine: &Engine) -> Option<String> {
         let ([_, ranks], devices) = (engine.place(), engine.devices());
         if devices.is_empty() || (ranks == 1 && !engine.rank_group().is_ranked()) {
             return None;
@@ -535,6 +535,12 @@ mod tests {
             assert!(!plan.is_shared(&engine) && plan.check_ranks(&engine).is_ok());
             let said = plan.describe(&engine).unwrap();
             assert!(said.method.contains("worth sharing"), "{}", said.method);
+            let first = Engine::gpus(engine.devices()[..1].to_vec(), Precision::F64).unwrap();
+            let factor = |engine: &Engine| {
+                let stages = plan.describe(engine).unwrap().stages;
+                stages.into_iter().find(|stage| stage.name == FACTOR).unwrap().seconds
+            };
+            assert_eq!(factor(&engine), factor(&first));
             // An iteration has no matrix for several processes to share.
             let rank_info = RankInfo::of_test([1, 2], "nowhere");
             let first = Engine::gpus(engine.devices()[..1].to_vec(), Precision::F64).unwrap();
