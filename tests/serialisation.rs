@@ -153,15 +153,11 @@ fn correction() -> CorrectionOptions {
 }
 
 fn camera() -> CameraOptions {
-    let mut camera = CameraOptions::default();
-    camera.wavelengths = vec![1.25e-6, 2.2e-6];
-    (camera.pixel, camera.pixels) = (Some(2e-8), 48);
-    camera.terms = Some(ErrorTerm::NAMES.map(|(_, term)| term).to_vec());
-    (camera.structure, camera.extra) = (StructureFunctionModel::Stationary, 3e-8);
-    (camera.jitter, camera.ensquared) = (1.5e-8, vec![2.5e-7]);
-    camera.vanes = vec![Vane { width: 0.05, angle: 0.5, offset: -0.1 }];
-    camera.mask = Some(Aperture::from_light(array![[0.0, 0.5], [1.0, 0.25]], 4.0).unwrap());
-    camera
+    let camera = CameraOptions::default().wavelengths(vec![1.25e-6, 2.2e-6]).pixel(2e-8).pixels(48);
+    let camera = camera.terms(ErrorTerm::NAMES.map(|(_, term)| term)).extra(3e-8).jitter(1.5e-8);
+    let camera = camera.structure(StructureFunctionModel::Stationary).ensquared(vec![2.5e-7]);
+    let mask = Aperture::from_light(array![[0.0, 0.5], [1.0, 0.25]], 4.0).unwrap();
+    camera.vanes(vec![Vane { width: 0.05, angle: 0.5, offset: -0.1 }]).mask(mask)
 }
 
 #[test]
@@ -201,9 +197,8 @@ fn options_of_turbulence_travel() {
     travels(&sampling, &Sampling::default(), &[]);
     let simulation = SimulationOptions::default().sampling(sampling).frames(3).seed(1 << 60);
     travels(&simulation.lasting(0.5), &SimulationOptions::default(), &[]);
-    let mut learn = LearnOptions::default();
-    (learn.fit, learn.steps) = (ParameterGroup::NAMES.map(|(_, group)| group).to_vec(), 7);
-    travels(&learn, &LearnOptions::default(), &[]);
+    let groups = ParameterGroup::NAMES.map(|(_, group)| group);
+    travels(&LearnOptions::default().fit(groups).steps(7), &LearnOptions::default(), &[]);
     travels(&SlopeChecks { unit: true, order: true }, &SlopeChecks::default(), &[]);
 }
 

@@ -19,9 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn options(mode: CorrectionMode, actuators: usize) -> PsfOptions {
-    let mut image = CameraOptions::default();
-    (image.pixels, image.structure) = (16, StructureFunctionModel::Stationary);
-    image.terms = Some(vec![ErrorTerm::Tomography]);
+    let image = CameraOptions::default().pixels(16).terms([ErrorTerm::Tomography]);
+    let image = image.structure(StructureFunctionModel::Stationary);
     let mirrors =
         vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(actuators)) }];
     let correction = CorrectionOptions::new(mode, mirrors);

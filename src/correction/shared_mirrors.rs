@@ -675,11 +675,8 @@ mod tests {
             altitude,
             ..MirrorDesign::new(Spacing::Actuators(actuators))
         };
-        let options = CorrectionOptions {
-            mode: Mcao,
-            mirrors: vec![design(5, 0.0), design(4, 9e3)],
-            weights: vec![1.0, 2.0],
-        };
+        let options = CorrectionOptions::new(Mcao, vec![design(5, 0.0), design(4, 9e3)]);
+        let options = options.weights(vec![1.0, 2.0]);
         let correction = Correction::new(&system, &options).unwrap();
         let cores = Engine::default();
         for (method, precision, most) in [

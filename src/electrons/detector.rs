@@ -710,7 +710,7 @@ mod tests {
             options.annuli = vec![annulus(false), annulus(true)];
             options.segmented = vec![cut(4), cut(3)];
             options.centre_of_mass = true;
-            options.pattern = Some(PatternOptions { crop: Some(9.0), bin: 1 });
+            options.pattern = Some(PatternOptions::default().crop(9.0));
         })
         .unwrap();
         let (layout, read) = (detectors.layout(), detectors.read(wave().view()));

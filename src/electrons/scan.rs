@@ -1209,25 +1209,17 @@ pub(super) mod tests {
     pub(in crate::electrons) fn options(configurations: usize) -> StemOptions {
         let (beam, aberrations) = (Beam::new(80.0).unwrap(), Aberrations::default());
         let annulus = Annulus { inner: 20.0, outer: 60.0, exact: false };
-        StemOptions {
-            grid: WaveGrid::new([48, 40], [6.4, 5.2]).unwrap(),
-            slicing: Slicing::new(12.0, 2.0).unwrap(),
-            potential: PotentialOptions::default(),
-            phonons: Phonons { configurations, seed: 5 },
-            probe: Probe { beam, semi_angle: 21.0, aberrations, tilt: [0.0; 2] },
-            tilt: [0.0; 2],
-            defoci: vec![0.0, 30.0],
-            scan: Scan::new([[0.0, 6.4], [1.0, 4.0]], [0.8, 0.7]).unwrap(),
-            method: StemMethod::Multislice,
-            detectors: DetectorOptions {
-                bin: 5.0,
-                annuli: vec![annulus],
-                centre_of_mass: true,
-                pattern: Some(PatternOptions { crop: Some(30.0), bin: 1 }),
-                ..Default::default()
-            },
-            ends: vec![1, 6],
-        }
+        let grid = WaveGrid::new([48, 40], [6.4, 5.2]).unwrap();
+        let slicing = Slicing::new(12.0, 2.0).unwrap();
+        let probe = Probe { beam, semi_angle: 21.0, aberrations, tilt: [0.0; 2] };
+        let scan = Scan::new([[0.0, 6.4], [1.0, 4.0]], [0.8, 0.7]).unwrap();
+        let detectors = DetectorOptions::default().bin(5.0).annuli(vec![annulus]);
+        let pattern = PatternOptions::default().crop(30.0);
+        StemOptions::new(grid, slicing, probe, scan)
+            .phonons(Phonons { configurations, seed: 5 })
+            .defoci(vec![0.0, 30.0])
+            .detectors(detectors.centre_of_mass(true).pattern(pattern))
+            .ends(vec![1, 6])
     }
 
     pub(in crate::electrons) fn plan(configurations: usize) -> StemPlan {

@@ -999,6 +999,11 @@ impl LearnOptions {
     pub fn fit(self, fit: impl IntoIterator<Item = ParameterGroup>) -> Self {
         Self { fit: fit.into_iter().collect(), ..self }
     }
+
+    /// Sets the most steps of the fit.
+    pub fn steps(self, steps: usize) -> Self {
+        Self { steps, ..self }
+    }
 }
 /// Stages of learning, as a watcher is told.
 const MAPS: &str = "maps of the slopes";

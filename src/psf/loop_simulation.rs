@@ -681,13 +681,8 @@ mod tests {
     fn options(mode: CorrectionMode, control: ControlLoop) -> PsfOptions {
         let mirrors =
             vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(7)) }];
-        let terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag]);
-        let image = CameraOptions {
-            wavelengths: vec![1.65e-6],
-            pixels: 32,
-            terms,
-            ..CameraOptions::default()
-        };
+        let terms = [ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag];
+        let image = CameraOptions::default().pixels(32).terms(terms);
         let correction = CorrectionOptions::new(mode, mirrors);
         let reconstructor = ReconstructorOptions::default();
         PsfOptions::new(reconstructor, correction, image).control(control)

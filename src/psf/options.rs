@@ -124,6 +124,61 @@ impl Default for CameraOptions {
     }
 }
 
+// Options of the camera one by one
+impl CameraOptions {
+    /// Sets the wavelengths of the images \[m\].
+    pub fn wavelengths(self, wavelengths: Vec<f64>) -> Self {
+        Self { wavelengths, ..self }
+    }
+
+    /// Sets the side of a pixel \[rad\], in place of λ/2D at each wavelength.
+    pub fn pixel(self, pixel: f64) -> Self {
+        Self { pixel: Some(pixel), ..self }
+    }
+
+    /// Sets the pixels across.
+    pub fn pixels(self, pixels: usize) -> Self {
+        Self { pixels, ..self }
+    }
+
+    /// Sets the errors that enter, in place of all that the method can compute.
+    pub fn terms(self, terms: impl IntoIterator<Item = ErrorTerm>) -> Self {
+        Self { terms: Some(terms.into_iter().collect()), ..self }
+    }
+
+    /// Sets the model of the structure function of the tomographic error.
+    pub fn structure(self, structure: StructureFunctionModel) -> Self {
+        Self { structure, ..self }
+    }
+
+    // Errors and pupil of a camera
+    // Errors, boxes and pupil of a camera
+    /// Sets the rms of an extra error \[m\].
+    pub fn extra(self, extra: f64) -> Self {
+        Self { extra, ..self }
+    }
+
+    /// Sets the rms image motion along each axis \[rad\].
+    pub fn jitter(self, jitter: f64) -> Self {
+        Self { jitter, ..self }
+    }
+
+    /// Sets the sides of the boxes in which ensquared energy is computed \[rad\].
+    pub fn ensquared(self, ensquared: Vec<f64>) -> Self {
+        Self { ensquared, ..self }
+    }
+
+    /// Sets the vanes of the telescope's spider.
+    pub fn vanes(self, vanes: Vec<Vane>) -> Self {
+        Self { vanes, ..self }
+    }
+
+    /// Sets the transmission of the pupil, in place of the telescope's disc, central obstruction and vanes.
+    pub fn mask(self, mask: Aperture) -> Self {
+        Self { mask: Some(mask), ..self }
+    }
+}
+
 // Read the table of the image
 #[cfg(feature = "files")]
 impl CameraOptions {
@@ -285,8 +340,7 @@ impl CameraOptions {
     /// ```
     /// use lenslet::{psf::{Aperture, CameraOptions}, model::Pupil, units::ARCSEC};
     /// let telescope = Aperture::across(&Pupil::new(8.0, 0.14)?, &[], 128)?.transfer(256)?;
-    /// let mut options = CameraOptions::default();
-    /// (options.pixels, options.ensquared) = (33, vec![0.08 * ARCSEC]);
+    /// let options = CameraOptions::default().pixels(33).ensquared(vec![0.08 * ARCSEC]);
     /// let seen = options.expose(&telescope, &telescope.extra(150e-9, -2.0)?, 8.0)?.remove(0);
     /// assert!(seen.image.strehl < 0.8 && seen.perfect.strehl == 1.0);
     /// assert!(seen.ensquared[0] < 0.8 && seen.width.is_some());

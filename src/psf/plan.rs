@@ -1002,24 +1002,13 @@ mod tests {
     }
 
     fn options(structure: StructureFunctionModel) -> PsfOptions {
-        let mut image = CameraOptions::default();
-        (image.wavelengths, image.pixels) = (vec![2.2e-6, 4.8e-6], 64);
-        (image.structure, image.ensquared) = (structure, vec![0.2 * ARCSEC]);
-        image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag]);
-        PsfOptions {
-            reconstructor: ReconstructorOptions::default(),
-            correction: CorrectionOptions {
-                mode: CorrectionMode::Moao,
-                mirrors: vec![MirrorDesign {
-                    filter: 0.05,
-                    ..MirrorDesign::new(Spacing::Actuators(9))
-                }],
-                weights: Vec::new(),
-            },
-            control: Some(ControlLoop { kind: LoopKind::Open, rate: 500.0, gain: 0.5, delay: 2.0 }),
-            image,
-            field: None,
-        }
+        let terms = [ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag];
+        let image = CameraOptions::default().wavelengths(vec![2.2e-6, 4.8e-6]).pixels(64);
+        let image = image.structure(structure).ensquared(vec![0.2 * ARCSEC]).terms(terms);
+        let design = MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(9)) };
+        let correction = CorrectionOptions::new(CorrectionMode::Moao, vec![design]);
+        let control = ControlLoop { kind: LoopKind::Open, rate: 500.0, gain: 0.5, delay: 2.0 };
+        PsfOptions::new(ReconstructorOptions::default(), correction, image).control(control)
     }
 
     fn run(system: &System, options: PsfOptions) -> PsfResult {

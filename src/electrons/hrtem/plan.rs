@@ -447,23 +447,15 @@ mod tests {
     fn options(configurations: usize) -> HrtemOptions {
         let aberrations = Aberrations { defocus: 20.0, c3: 6e6, ..Aberrations::default() };
         let lens = HrtemOptics { aberrations, ..HrtemOptics::perfect(Beam::new(200.0).unwrap()) };
-        HrtemOptions {
-            grid: WaveGrid::new([48, 40], [6.4, 5.2]).unwrap(),
-            slicing: Slicing::new(6.0, 2.0).unwrap(),
-            potential: PotentialOptions::default(),
-            phonons: Phonons { configurations, seed: 5 },
-            lens: HrtemOptics {
-                aperture: Some(25.0),
-                focal_spread: 30.0,
-                tilt: [1.0, 0.0],
-                ..lens
-            },
-            tilt: [0.0, 4.0],
-            defoci: vec![0.0, -300.0],
-            refocus: 0.0,
-            samples: ImageSamples::Grid,
-            ends: vec![1, 3],
-        }
+        let grid = WaveGrid::new([48, 40], [6.4, 5.2]).unwrap();
+        let slicing = Slicing::new(6.0, 2.0).unwrap();
+        let lens =
+            HrtemOptics { aperture: Some(25.0), focal_spread: 30.0, tilt: [1.0, 0.0], ..lens };
+        HrtemOptions::new(grid, slicing, lens)
+            .phonons(Phonons { configurations, seed: 5 })
+            .tilt([0.0, 4.0])
+            .defoci(vec![0.0, -300.0])
+            .ends(vec![1, 3])
     }
 
     fn taken(options: HrtemOptions, precision: Precision) -> HrtemImages {
