@@ -49,6 +49,25 @@ enum Bench {
     Calibrate(CalibrateArgs),
 }
 
+// Arguments about the measured engine
+/// Arguments about where times are measured.
+#[derive(Debug, Clone, Copy, Args)]
+struct MeasuredEngineArgs {
+    /// Where to measure: cpu, cuda (all graphics processors), or cuda:K (one of them).
+    #[arg(long, default_value = "cpu")]
+    device: Device,
+    /// Precision of the numbers on a graphics processor: f64 or f32.
+    #[arg(long, default_value = "f64", value_parser = value_parsers::precisions())]
+    precision: Precision,
+}
+
+impl MeasuredEngineArgs {
+    /// The engine that is measured.
+    fn engine(self) -> Result<Engine, Error> {
+        Engine::open(self.device, self.precision)
+    }
+}
+
 // Arguments for timing products
 #[derive(Debug, Args)]
 struct ProductsArgs {
@@ -89,12 +108,8 @@ struct BenchArgs {
 struct ReconstructBenchArgs {
     /// System files; a small one of the book unless given.
     systems: Vec<PathBuf>,
-    /// Where to measure: cpu, cuda (all graphics processors), or cuda:K (one of them).
-    #[arg(long, default_value = "cpu")]
-    device: Device,
-    /// Precision of the numbers on a graphics processor: f64 or f32.
-    #[arg(long, default_value = "f64", value_parser = value_parsers::precisions())]
-    precision: Precision,
+    #[command(flatten)]
+    engine: MeasuredEngineArgs,
     /// How the covariance of the measurements is inverted, in place of what the system file says: auto, cholesky, eigen or iterative.
     #[arg(long, value_parser = value_parsers::inversions())]
     method: Option<Inversion>,
@@ -117,12 +132,8 @@ struct ReconstructBenchArgs {
 struct ImageBenchArgs {
     /// System files; a small one of the book unless given.
     systems: Vec<PathBuf>,
-    /// Where to measure: cpu, cuda (all graphics processors), or cuda:K (one of them).
-    #[arg(long, default_value = "cpu")]
-    device: Device,
-    /// Precision of the numbers on a graphics processor: f64 or f32.
-    #[arg(long, default_value = "f64", value_parser = value_parsers::precisions())]
-    precision: Precision,
+    #[command(flatten)]
+    engine: MeasuredEngineArgs,
     /// Repetitions, of which the median is taken, after one that does not count.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
@@ -156,12 +167,8 @@ struct StemBenchArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples(examples::BENCH_CALIBRATE))]
 struct CalibrateArgs {
-    /// What to measure: cpu, cuda, or cuda:K.
-    #[arg(long, default_value = "cpu")]
-    device: Device,
-    /// Precision of the numbers on a graphics processor: f64 or f32.
-    #[arg(long, default_value = "f64", value_parser = value_parsers::precisions())]
-    precision: Precision,
+    #[command(flatten)]
+    engine: MeasuredEngineArgs,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -280,7 +287,7 @@ fn bench_reconstruct(args: &ReconstructBenchArgs) -> Result<String, Error> {
             ReconstructorOptions::default(),
         ));
     }
-    let engine = args.ranks.engine(args.device, args.precision)?;
+    let engine = args.ranks.engine(args.engine.device, args.engine.precision)?;
     let engine = with_speed(engine, false)?;
     let terminal = Terminal::new(true);
     let mut rows = Vec::new();
@@ -314,7 +321,7 @@ fn bench_image(args: &ImageBenchArgs) -> Result<String, Error> {
         let (name, text) = bench::reconstruct::SYSTEM;
         systems.push(posed(SystemFile::from_toml(text, name)?)?);
     }
-    let engine = with_speed(Engine::open(args.device, args.precision)?, false)?;
+    let engine = with_speed(args.engine.engine()?, false)?;
     let terminal = Terminal::new(true);
     let mut rows = Vec::new();
     for (name, system, options) in &systems {
@@ -356,7 +363,7 @@ fn bench_stem(args: &StemBenchArgs) -> Result<String, Error> {
 
 // Measure the speed of the machine
 fn bench_calibrate(args: &CalibrateArgs) -> Result<String, Error> {
-    let engine = Engine::open(args.device, args.precision)?;
+    let engine = args.engine.engine()?;
     let measured = calibration::measure(&engine, &Terminal::new(true))?;
     let (speed, kept) = (calibration::speed(&measured)?, Kept::of(&engine));
     let unkept = |kept: &Kept, error| complain("warning", &kept.cannot_keep(error));

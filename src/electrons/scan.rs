@@ -29,6 +29,10 @@ const KEPT: usize = 1 << 30;
 /// Seconds of one thread for a beam in a sample of a window.
 const TERM: f64 = 6e-9;
 
+/// Seconds of one device for the waves of a scan, from which several finish sooner, though each of them has to prepare its kernels, its
+/// transforms and its copy of the slices.
+const WORTHWHILE: f64 = 0.2;
+
 /// How much of the time of a thread whoever takes waves through slices needs: a thread, or a device.
 fn share(engine: &Engine) -> f64 {
     if engine.devices().is_empty() { 1.0 } else { 5e-4 }
@@ -469,6 +473,7 @@ impl StemPlan {
             None => self.begin(places.unwrap_or(all))?,
         };
         let mut sink = sink.unwrap_or_else(|| Box::new(|_| Ok(())));
+        let engine = &self.engine_of_run(engine);
         let ran = match engine.precision() {
             Precision::F32 => self.run_all::<f32>(engine, &mut readings, watch, &mut *sink),
             Precision::F64 => self.run_all::<f64>(engine, &mut readings, watch, &mut *sink),
@@ -477,6 +482,18 @@ impl StemPlan {
             sink(&readings)?;
         }
         ran.map(|()| readings)
+    }
+
+    // Choose the devices of a run
+    /// The engine of a run: the first of several devices alone where the others would take longer to prepare than they save.
+    fn engine_of_run(&self, engine: &Engine) -> Engine {
+        let first = engine.first_device();
+        let waves = self.followed(self.places() * self.options.defoci.len()).unwrap_or(0);
+        let stages = self.stages(waves, &first);
+        let following = stages.iter().filter(|stage| stage.name != SLICES);
+        let seconds: f64 = following.map(|stage| stage.seconds).sum();
+        let alone = engine.devices().len() > 1 && !engine.has_cores() && seconds < WORTHWHILE;
+        if alone { first } else { engine.clone() }
     }
 
     // Run the configurations that are left
@@ -1086,7 +1103,9 @@ impl Plan for StemPlan {
 
     // Describe a scan
     fn describe(&self, engine: &Engine) -> Result<Description, Error> {
-        let options = &self.options;
+        let (options, devices) = (&self.options, engine.devices().len());
+        let engine = &self.engine_of_run(engine);
+        let alone = if engine.devices().len() < devices { ", by one device alone" } else { "" };
         let number = 2 * if engine.precision() == Precision::F64 { 8 } else { 4 };
         let ([nx, ny], places) = (options.grid.points(), self.places());
         let slices = options.ends.last().copied().unwrap_or(0);
@@ -1125,7 +1144,7 @@ impl Plan for StemPlan {
             arrays: vec![("readings".into(), vec![places, self.readings()])],
             form: "",
             reason: String::new(),
-            method: format!("{method}, {grid}"),
+            method: format!("{method}, {grid}{alone}"),
             slope_model: "",
             engine: engine.name(),
             memory: Memory { host, devices },

@@ -626,16 +626,23 @@ impl<T: Real> DeviceWindows<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{options, plan, prism_plan};
+    use super::super::{StemOptions, StemReadings};
     use super::*;
     use crate::device::gpu::{emulated, test_backends};
-    use crate::electrons::StemRunOptions;
+    use crate::electrons::Scan;
     use crate::numerics::Precision;
+    use crate::plan::Plan;
     use crate::watch::unwatched;
 
-    /// Readings of some places.
+    /// Readings of some places, by all devices of an engine.
     fn read(plan: &StemPlan, engine: &Engine) -> Array2<f64> {
-        let options = StemRunOptions::default().places(5..9);
-        plan.run_with(engine, options, &unwatched).unwrap().mean
+        let (mut readings, mut keep) = (plan.begin(5..9).unwrap(), |_: &StemReadings| Ok(()));
+        match engine.precision() {
+            Precision::F32 => plan.run_all::<f32>(engine, &mut readings, &unwatched, &mut keep),
+            Precision::F64 => plan.run_all::<f64>(engine, &mut readings, &unwatched, &mut keep),
+        }
+        .unwrap();
+        readings.mean
     }
 
     fn gap(a: &Array2<f64>, b: &Array2<f64>) -> f64 {
@@ -667,8 +674,17 @@ mod tests {
             let devices = emulated(2);
             let engine = Engine::gpus(devices, Precision::F64).unwrap();
             let [two, mixed] =
-                [engine.clone(), engine.with_cores()].map(|engine| read(&plan, &engine));
+                [engine.clone(), engine.clone().with_cores()].map(|engine| read(&plan, &engine));
             assert!(gap(&two, &alone) < 1e-12 && gap(&mixed, &alone) < 1e-12);
+            // Several devices would not finish so small a scan sooner.
+            let first = engine.first_device();
+            let [several, one] = [&engine, &first].map(|engine| plan.describe(engine).unwrap());
+            assert!(several.method.ends_with(", by one device alone"), "{}", several.method);
+            assert_eq!((several.stages, several.engine), (one.stages, one.engine));
+            let scan = Scan::new([[0.0, 6.4], [1.0, 4.0]], [0.0008, 0.0007]).unwrap();
+            let dense = StemPlan { options: StemOptions { scan, ..plan.options.clone() }, ..plan };
+            let description = dense.describe(&engine).unwrap();
+            assert_eq!(description.engine, engine.name());
         }
     }
 
