@@ -21,6 +21,8 @@ mod physics;
 mod plans;
 mod python;
 mod range;
+#[cfg(feature = "serde")]
+mod serialisation;
 mod snapshots;
 mod spectral;
 mod stem;

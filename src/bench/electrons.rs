@@ -6,8 +6,8 @@ use crate::device::gpu::Gpu;
 use crate::device::{Engine, processor_name, threads};
 use crate::electrons::prism::transform_along;
 use crate::electrons::{
-    Aberrations, Beam, DetectorOptions, PotentialModel, PotentialOptions, Probe, Scan, StemMethod,
-    StemOptions, StemPlan, StemRunOptions, WaveGrid,
+    Aberrations, Beam, PotentialModel, PotentialOptions, Probe, Scan, StemMethod, StemOptions,
+    StemPlan, StemRunOptions, WaveGrid,
 };
 use crate::error::{Error, Invalid};
 use crate::files::provenance::date;
@@ -120,20 +120,15 @@ impl ScanCase {
             f => StemMethod::Prism { factor: [f; 2], refocus: 0.0, margin: None },
         };
         let model = if self.deep { PotentialModel::Sliced } else { PotentialModel::Projected };
-        let aberrations = Aberrations::default();
-        let options = StemOptions {
-            grid: WaveGrid::new([self.points; 2], [x, y])?,
-            ends: vec![slicing.count()],
-            slicing,
-            potential: PotentialOptions { model, ..Default::default() },
-            phonons: Phonons { configurations: usize::from(self.deep), seed: 1 },
-            probe: Probe { beam: Beam::new(100.0)?, semi_angle: 20.0, aberrations, tilt: [0.0; 2] },
-            tilt: [0.0; 2],
-            defoci: vec![0.0],
-            scan: Scan::new([[0.0, x], [0.0, y]], step)?,
-            method,
-            detectors: DetectorOptions::default(),
-        };
+        let (grid, aberrations) =
+            (WaveGrid::new([self.points; 2], [x, y])?, Aberrations::default());
+        let probe =
+            Probe { beam: Beam::new(100.0)?, semi_angle: 20.0, aberrations, tilt: [0.0; 2] };
+        let scan = Scan::new([[0.0, x], [0.0, y]], step)?;
+        let options = StemOptions::new(grid, slicing, probe, scan)
+            .potential(PotentialOptions::default().model(model))
+            .phonons(Phonons { configurations: usize::from(self.deep), seed: 1 })
+            .method(method);
         StemPlan::new(specimen, options)
     }
 }

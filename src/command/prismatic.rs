@@ -554,7 +554,7 @@ impl FromPrismatic {
     fn detector(&mut self, given: &GivenOptions, setting: &ScanSettings) -> Result<String, Error> {
         let bin = given.number("-d", |x| x > 0.0, 1.0)?;
         let bins = rings(setting.beam.angle(0.25 / setting.pixel), bin).max(1);
-        let options = DetectorOptions { bin, rings: Some(bins), ..Default::default() };
+        let options = DetectorOptions::default().bin(bin).rings(bins);
         Detectors::new(setting.grid, &setting.beam, options).map_err(of("-d"))?;
         let mut text = format!("[detector]\nbin = {bin:?}\nbins = {bins}");
         if let Some(range) = given.numbers::<2>("-2D", |x| (0.0..=2000.0).contains(&x))? {

@@ -21,6 +21,8 @@ use std::sync::OnceLock;
 // Choices of mirrors and targets
 /// Which mirrors correct which targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum CorrectionMode {
     /// A mirror for each target.
     #[default]
@@ -54,6 +56,8 @@ impl CorrectionMode {
 // Options of a correction
 /// Mirrors and what they are for: the tables `[correction]` and `[[mirror]]` of a system file, and the weights of its targets.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct CorrectionOptions {
     /// Which mirrors correct which targets.
     pub mode: CorrectionMode,
@@ -61,6 +65,32 @@ pub struct CorrectionOptions {
     pub mirrors: Vec<MirrorDesign>,
     /// Weights of the targets in a compromise; if there are none, all are equal.
     pub weights: Vec<f64>,
+}
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(CorrectionOptions::new(mode: CorrectionMode, mirrors: Vec<MirrorDesign>) { weights: Vec<f64> });
+
+// Options of a correction one by one
+impl CorrectionOptions {
+    /// A correction of all targets with equal weights.
+    pub fn new(mode: CorrectionMode, mirrors: Vec<MirrorDesign>) -> Self {
+        Self { mode, mirrors, weights: Vec::new() }
+    }
+
+    /// Sets which mirrors correct which targets.
+    pub fn mode(self, mode: CorrectionMode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// Sets the mirrors.
+    pub fn mirrors(self, mirrors: Vec<MirrorDesign>) -> Self {
+        Self { mirrors, ..self }
+    }
+
+    /// Sets the weights of the targets in a compromise.
+    pub fn weights(self, weights: Vec<f64>) -> Self {
+        Self { weights, ..self }
+    }
 }
 
 // Correction of a system
@@ -267,6 +297,7 @@ impl Correction {
 // Command mirrors and tell what is left
 /// What mirrors do, and what they leave.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Corrected {
     /// K, (a, n), m a rad: strokes for measurements. With a mirror for each target, one matrix for each, else one for all; the strokes of all mirrors one after the other.
     pub commands: Vec<Array2<f64>>,
@@ -443,7 +474,7 @@ impl CorrectionOptions {
             let weight = target.optional("weight", "a number not less than 0")?.unwrap_or(usual);
             weights.push(target.check(not_negative("weight", weight))?);
         }
-        Ok(Some(Self { mode, mirrors, weights }))
+        Ok(Some(Self::new(mode, mirrors).weights(weights)))
     }
 }
 
@@ -469,7 +500,7 @@ mod tests {
 
     fn options(mode: CorrectionMode, altitudes: &[f64], weights: &[f64]) -> CorrectionOptions {
         let mirrors = altitudes.iter().map(|altitude| mirror(*altitude)).collect();
-        CorrectionOptions { mode, mirrors, weights: weights.to_vec() }
+        CorrectionOptions::new(mode, mirrors).weights(weights.to_vec())
     }
 
     fn reconstruct(system: &System) -> Reconstruction {

@@ -23,6 +23,9 @@ use ndarray::{Array2, CowArray, Ix2};
 // Shared mirrors and their shapes
 /// What is asked of shared mirrors.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[non_exhaustive]
 pub struct SharedOptions {
     /// What a loop multiplies the variance of noise by; 1 without a loop.
     pub noise_gain: f64,
@@ -32,6 +35,36 @@ pub struct SharedOptions {
     pub own: bool,
     /// How many targets the mirrors are for, from the first on, if each has its own; the others are corrected by the mirror of the nearest.
     pub mirrors: usize,
+}
+
+// Options of shared mirrors one by one
+impl Default for SharedOptions {
+    /// The whole error without a loop, of mirrors for the first target.
+    fn default() -> Self {
+        Self { noise_gain: 1.0, by_cause: false, own: false, mirrors: 1 }
+    }
+}
+
+impl SharedOptions {
+    /// Sets what a loop multiplies the variance of noise by.
+    pub fn noise_gain(self, noise_gain: f64) -> Self {
+        Self { noise_gain, ..self }
+    }
+
+    /// Sets whether errors are reported by their causes.
+    pub fn by_cause(self, by_cause: bool) -> Self {
+        Self { by_cause, ..self }
+    }
+
+    /// Sets whether it is reported what a shape leaves where it is for.
+    pub fn own(self, own: bool) -> Self {
+        Self { own, ..self }
+    }
+
+    /// Sets how many targets the mirrors are for, if each has its own.
+    pub fn mirrors(self, mirrors: usize) -> Self {
+        Self { mirrors, ..self }
+    }
 }
 
 /// Mirrors with their shapes for measurements, seen by one target after the other.
@@ -60,6 +93,7 @@ struct MirrorShape {
 // What is left by its causes
 /// Errors of strokes of a mirror in the pupil towards a target.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ResidualStrokes {
     /// C_vv, (b, b), m², by the names of causes: `tomography` alone, or with `noise` and `aliasing` beside it.
@@ -86,11 +120,10 @@ impl Correction {
     /// use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
     /// let system = System::from_file("book/systems/small-moao.toml")?;
     /// let mirrors = vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(9)) }];
-    /// let options = CorrectionOptions { mode: CorrectionMode::Ltao, mirrors, weights: Vec::new() };
+    /// let options = CorrectionOptions::new(CorrectionMode::Ltao, mirrors);
     /// let (correction, cores) = (Correction::new(&system, &options)?, Engine::default());
     /// let plan = ReconstructorPlan::new(correction.system(), ReconstructorOptions::default())?;
-    /// let asked = SharedOptions { noise_gain: 1.0, by_cause: false, own: true, mirrors: 1 };
-    /// let mirror = correction.shared(&plan, asked, (&cores, &unwatched))?;
+    /// let mirror = correction.shared(&plan, SharedOptions::default().own(true), (&cores, &unwatched))?;
     /// // The mirror is for the first target; the other one, half a minute of arc away, has more than twice the variance.
     /// let [own, aside] = [0, 1].map(|t| mirror.left(t, (&cores, &unwatched)).unwrap().parts.remove(0).1.diag().sum());
     /// assert!((own / mirror.own_error(0).unwrap().diag().sum() - 1.0).abs() < 1e-12);
@@ -490,7 +523,7 @@ mod tests {
         };
         let weights = vec![1.0, 2.5, 0.0, 0.0];
         let mirrors = designs.iter().map(design).collect();
-        Correction::new(system, &CorrectionOptions { mode, mirrors, weights }).unwrap()
+        Correction::new(system, &CorrectionOptions::new(mode, mirrors).weights(weights)).unwrap()
     }
 
     fn planned(correction: &Correction, method: Inversion, keep: bool) -> ReconstructorPlan {
@@ -520,7 +553,7 @@ mod tests {
             let found = planned(&correction, method, true).run(&cores, &unwatched).unwrap();
             let expected = correction.of(&found, &cores).unwrap();
             let plan = planned(&correction, method, false);
-            let options = SharedOptions { noise_gain: 1.7, ..ALONE };
+            let options = ALONE.noise_gain(1.7);
             let mirrors = correction.shared(&plan, options, (&cores, &unwatched)).unwrap();
             for t in [1, 2] {
                 let left = mirrors.left(t, (&cores, &unwatched)).unwrap();
@@ -547,7 +580,7 @@ mod tests {
         let measured = found.covariances.unwrap().measurements;
         let split = ErrorSplit::new(&system, measured, low).unwrap();
         let plan = planned(&correction, Inversion::Cholesky, false);
-        let options = SharedOptions { noise_gain: 0.4, by_cause: true, ..ALONE };
+        let options = ALONE.noise_gain(0.4).by_cause(true);
         let mirrors = correction.shared(&plan, options, (&cores, &unwatched)).unwrap();
         let pupil = correction.pupil(&cores).unwrap();
         for t in [1, 2] {
@@ -569,7 +602,7 @@ mod tests {
         let own = |mode, designs: &[(usize, f64)]| {
             let correction = correction(&system, mode, designs);
             let plan = planned(&correction, Inversion::Auto, false);
-            let options = SharedOptions { own: true, mirrors: 2, ..ALONE };
+            let options = ALONE.own(true).mirrors(2);
             let mirrors = correction.shared(&plan, options, (&cores, &unwatched)).unwrap();
             let left = |t| mirrors.left(t, (&cores, &unwatched)).unwrap();
             let residuals: Vec<_> = (0..4).map(left).collect();
@@ -597,7 +630,7 @@ mod tests {
         let (system, cores) = (lopsided(), Engine::default());
         let correction = correction(&system, Ltao, &[(6, 0.0)]);
         let plan = planned(&correction, Inversion::Auto, false);
-        let options = SharedOptions { own: true, ..ALONE };
+        let options = ALONE.own(true);
         let mirrors = correction.shared(&plan, options, (&cores, &unwatched)).unwrap();
         let command = &mirrors.shapes[0].moments.command.rows;
         let pupil = correction.pupil(&cores).unwrap();
@@ -649,11 +682,8 @@ mod tests {
             altitude,
             ..MirrorDesign::new(Spacing::Actuators(actuators))
         };
-        let options = CorrectionOptions {
-            mode: Mcao,
-            mirrors: vec![design(5, 0.0), design(4, 9e3)],
-            weights: vec![1.0, 2.0],
-        };
+        let options = CorrectionOptions::new(Mcao, vec![design(5, 0.0), design(4, 9e3)]);
+        let options = options.weights(vec![1.0, 2.0]);
         let correction = Correction::new(&system, &options).unwrap();
         let cores = Engine::default();
         for (method, precision, most) in [
@@ -690,7 +720,7 @@ mod tests {
             correction.shared(plan, options, to).map(drop).unwrap_err().to_string()
         };
         let plan = planned(&correction, Inversion::Auto, false);
-        let none = refused(&plan, SharedOptions { mirrors: 0, ..ALONE });
+        let none = refused(&plan, ALONE.mirrors(0));
         assert!(none.starts_with("mirrors = 0: expected from 1"), "{none}");
         let other = system.to_builder().targets(system.targets()[..1].to_vec()).build().unwrap();
         let other = ReconstructorPlan::new(&other, ReconstructorOptions::default()).unwrap();

@@ -6,7 +6,7 @@ use super::detector::DetectorOptions;
 use super::detector::ReadingLayout;
 use super::postprocess::suffix;
 use super::prism::MOST_LOST;
-use super::scan::{StemMethod, StemOptions, StemPlan, StemReadings};
+use super::scan::{StemMethod, StemPlan, StemReadings};
 use crate::device::Engine;
 use crate::error::{Error, Invalid, accept};
 use crate::plan::Stage;
@@ -19,19 +19,23 @@ use std::ops::Range;
 // How far PRISM is off
 /// How far PRISM is from multislice for one detector, Eq. [prism error](https://lenslet.github.io/lenslet/beside-readings.html#eq-prism-error).
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DetectorError {
     /// Name of the detector's variable; or `rings_20_40` for rings between two angles \[mrad\].
     pub name: String,
     /// Mean reading by multislice; for a centre of mass the rms of its components \[1/Å\].
     pub scale: f64,
     /// Root mean square of the errors, in shares of the scale.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::number"))]
     pub rms: f64,
     /// The largest error, in shares of the scale.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::number"))]
     pub largest: f64,
 }
 
 /// PRISM compared with multislice at some places of a scan.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Comparison {
     /// The places, by their numbers.
     pub places: Vec<usize>,
@@ -82,7 +86,7 @@ impl StemPlan {
         accept(shared, "compare", count, expected)?;
         accept(count > 0, "compare", count, "at least one probe")?;
         let detectors = DetectorOptions { pattern: None, ..options.detectors.clone() };
-        let options = StemOptions { method: StemMethod::Multislice, detectors, ..options.clone() };
+        let options = options.clone().method(StemMethod::Multislice).detectors(detectors);
         Self::new(self.tiled_specimen().clone(), options)
     }
 
@@ -180,7 +184,7 @@ impl StemPlan {
             configurations: self.options().phonons.configurations.min(1),
             ..self.options().phonons
         };
-        let options = StemOptions { phonons, ..all.options().clone() };
+        let options = all.options().clone().phonons(phonons);
         let first = Self::new(self.tiled_specimen().clone(), options)?;
         let early = places.len().div_ceil(20);
         let each = early.div_ceil(COUNTED);
@@ -335,7 +339,7 @@ mod tests {
     fn shared(factor: [usize; 2], annuli: bool) -> StemPlan {
         let plan = plan(2);
         let method = StemMethod::Prism { factor, refocus: 0.0, margin: None };
-        let mut options = StemOptions { method, ..plan.options().clone() };
+        let mut options = plan.options().clone().method(method);
         options.detectors.bin = 4.0;
         if !annuli {
             options.detectors.annuli.clear();
@@ -408,7 +412,7 @@ mod tests {
         assert_eq!(kept.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [0, 1]);
         let exact = few.by_multislice(1).unwrap();
         let phonons = Phonons { configurations: 1, ..exact.options().phonons };
-        let options = StemOptions { phonons, ..exact.options().clone() };
+        let options = exact.options().clone().phonons(phonons);
         let exact = StemPlan::new(exact.tiled_specimen().clone(), options).unwrap();
         let truth = whole(&exact, Precision::F64);
         assert!(

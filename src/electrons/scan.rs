@@ -41,11 +41,16 @@ fn share(engine: &Engine) -> f64 {
 // Places of a scan
 /// Where the probe of a scan stands: a lattice of places in a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Scan {
     window: [[f64; 2]; 2],
     step: [f64; 2],
+    #[cfg_attr(feature = "serde", serde(skip))]
     counts: [usize; 2],
 }
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(Scan::new(window: [[f64; 2]; 2], step: [f64; 2])?);
 
 impl Scan {
     /// Places from the beginning of `window` \[\[x from, to\], \[y from, to\]\] \[Å\] by `step`s \[Å\], the end not included.
@@ -95,6 +100,8 @@ impl Scan {
 // What is asked of a scan
 /// What is asked of a scan, besides the specimen.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct StemOptions {
     /// Samples of a wave.
     pub grid: WaveGrid,
@@ -120,16 +127,101 @@ pub struct StemOptions {
     pub ends: Vec<usize>,
 }
 
+// Read options of a scan
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(StemOptions::new(grid: WaveGrid, slicing: Slicing, probe: Probe, scan: Scan) {
+    potential: PotentialOptions,
+    phonons: Phonons,
+    tilt: [f64; 2],
+    defoci: Vec<f64>,
+    method: StemMethod,
+    detectors: DetectorOptions,
+    ends: Vec<usize>
+});
+
+// Options of a scan one by one
+impl StemOptions {
+    /// A scan by multislice of a specimen at rest, read behind its last slice with the default detectors.
+    pub fn new(grid: WaveGrid, slicing: Slicing, probe: Probe, scan: Scan) -> Self {
+        let (potential, phonons) = (PotentialOptions::default(), Phonons::default());
+        let (method, detectors) = (StemMethod::default(), DetectorOptions::default());
+        let (tilt, defoci, ends) = ([0.0; 2], vec![0.0], vec![slicing.count()]);
+        Self {
+            grid,
+            slicing,
+            potential,
+            phonons,
+            probe,
+            tilt,
+            defoci,
+            scan,
+            method,
+            detectors,
+            ends,
+        }
+    }
+
+    /// Sets how the potential of a slice is made.
+    pub fn potential(self, potential: PotentialOptions) -> Self {
+        Self { potential, ..self }
+    }
+
+    /// Sets the frozen phonons.
+    pub fn phonons(self, phonons: Phonons) -> Self {
+        Self { phonons, ..self }
+    }
+
+    /// Sets the probe.
+    pub fn probe(self, probe: Probe) -> Self {
+        Self { probe, ..self }
+    }
+
+    /// Sets where the probe stands.
+    pub fn scan(self, scan: Scan) -> Self {
+        Self { scan, ..self }
+    }
+
+    // What is read of a scan
+    /// Sets the tilt of the specimen in a straight beam \[mrad\], x and y.
+    pub fn tilt(self, tilt: [f64; 2]) -> Self {
+        Self { tilt, ..self }
+    }
+
+    /// Sets the defoci of a series \[Å\], added to that of the probe.
+    pub fn defoci(self, defoci: Vec<f64>) -> Self {
+        Self { defoci, ..self }
+    }
+
+    /// Sets how the waves are computed.
+    pub fn method(self, method: StemMethod) -> Self {
+        Self { method, ..self }
+    }
+
+    /// Sets what is read of each wave.
+    pub fn detectors(self, detectors: DetectorOptions) -> Self {
+        Self { detectors, ..self }
+    }
+
+    /// Sets the numbers of slices behind which the wave is read, in rising order.
+    pub fn ends(self, ends: Vec<usize>) -> Self {
+        Self { ends, ..self }
+    }
+}
+
 /// How the waves of a scan are computed.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", deny_unknown_fields))]
 pub enum StemMethod {
     /// Every probe goes through all slices.
+    #[default]
     Multislice,
     /// [Plane waves](Prism) go through all slices, every f-th of the grid along x and y, and are refocused by so many ångström.
     Prism {
         /// Interpolation along x and y.
         factor: [usize; 2],
         /// Refocus \[Å\].
+        #[cfg_attr(feature = "serde", serde(default))]
         refocus: f64,
         /// How far the beams reach beyond the semi-angle \[mrad\]; as far as the probe's soft edge if not said.
         margin: Option<f64>,
@@ -583,6 +675,7 @@ fn join<R>(thread: ScopedJoinHandle<'_, R>) -> R {
 // Readings of a part of a scan
 /// Readings of a part of a scan, averaged over the configurations so far.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StemReadings {
     /// Which of all places this part has.
     pub places: Range<usize>,
@@ -1135,25 +1228,17 @@ pub(super) mod tests {
     pub(in crate::electrons) fn options(configurations: usize) -> StemOptions {
         let (beam, aberrations) = (Beam::new(80.0).unwrap(), Aberrations::default());
         let annulus = Annulus { inner: 20.0, outer: 60.0, exact: false };
-        StemOptions {
-            grid: WaveGrid::new([48, 40], [6.4, 5.2]).unwrap(),
-            slicing: Slicing::new(12.0, 2.0).unwrap(),
-            potential: PotentialOptions::default(),
-            phonons: Phonons { configurations, seed: 5 },
-            probe: Probe { beam, semi_angle: 21.0, aberrations, tilt: [0.0; 2] },
-            tilt: [0.0; 2],
-            defoci: vec![0.0, 30.0],
-            scan: Scan::new([[0.0, 6.4], [1.0, 4.0]], [0.8, 0.7]).unwrap(),
-            method: StemMethod::Multislice,
-            detectors: DetectorOptions {
-                bin: 5.0,
-                annuli: vec![annulus],
-                centre_of_mass: true,
-                pattern: Some(PatternOptions { crop: Some(30.0), bin: 1 }),
-                ..Default::default()
-            },
-            ends: vec![1, 6],
-        }
+        let grid = WaveGrid::new([48, 40], [6.4, 5.2]).unwrap();
+        let slicing = Slicing::new(12.0, 2.0).unwrap();
+        let probe = Probe { beam, semi_angle: 21.0, aberrations, tilt: [0.0; 2] };
+        let scan = Scan::new([[0.0, 6.4], [1.0, 4.0]], [0.8, 0.7]).unwrap();
+        let detectors = DetectorOptions::default().bin(5.0).annuli(vec![annulus]);
+        let pattern = PatternOptions::default().crop(30.0);
+        StemOptions::new(grid, slicing, probe, scan)
+            .phonons(Phonons { configurations, seed: 5 })
+            .defoci(vec![0.0, 30.0])
+            .detectors(detectors.centre_of_mass(true).pattern(pattern))
+            .ends(vec![1, 6])
     }
 
     pub(in crate::electrons) fn plan(configurations: usize) -> StemPlan {
@@ -1162,7 +1247,7 @@ pub(super) mod tests {
 
     pub(in crate::electrons) fn prism_plan() -> StemPlan {
         let method = StemMethod::Prism { factor: [2, 1], refocus: 12.0, margin: None };
-        StemPlan::new(specimen(), StemOptions { method, ..options(0) }).unwrap()
+        StemPlan::new(specimen(), options(0).method(method)).unwrap()
     }
 
     pub(in crate::electrons) fn whole(plan: &StemPlan, precision: Precision) -> StemReadings {
@@ -1191,7 +1276,7 @@ pub(super) mod tests {
         }
         // All beams of PRISM read the same, single precision nearly so
         let method = StemMethod::Prism { factor: [1, 1], refocus: 0.0, margin: None };
-        let shared = StemPlan::new(specimen(), StemOptions { method, ..options }).unwrap();
+        let shared = StemPlan::new(specimen(), options.method(method)).unwrap();
         let [beams, single] =
             [whole(&shared, Precision::F64), whole(&plan, Precision::F32)].map(|found| found.mean);
         let gap =
@@ -1204,7 +1289,7 @@ pub(super) mod tests {
     #[test]
     fn a_tilted_specimen_is_scanned_through_its_propagator() {
         let (upright, tilt) = (options(0), [40.0, -25.0]);
-        let options = StemOptions { tilt, ..upright.clone() };
+        let options = upright.clone().tilt(tilt);
         let plan = StemPlan::new(specimen(), options.clone()).unwrap();
         let found = whole(&plan, Precision::F64).mean;
         let beam = &options.probe.beam;
@@ -1226,7 +1311,7 @@ pub(super) mod tests {
             (other - &found).fold(0.0, |most: f64, gap| most.max(gap.abs()))
         };
         let method = StemMethod::Prism { factor: [1, 1], refocus: 0.0, margin: None };
-        let beams = gap(StemOptions { method, ..options });
+        let beams = gap(options.method(method));
         assert!(beams < 1e-12 && gap(upright) > 1e-3, "{beams:e}");
     }
 

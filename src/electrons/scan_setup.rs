@@ -79,19 +79,14 @@ impl SampleFile {
         let window = self.scan.window.unwrap_or([[0.0, x], [0.0, y]]);
         let scan = Scan::new(window, self.scan.step).map_err(refuse("scan"))?;
         // Options of a posed scan
-        let options = StemOptions {
-            grid,
-            ends,
-            slicing,
-            potential: self.potential.options,
-            phonons: self.phonons,
-            probe,
-            tilt: self.sample.tilt,
-            defoci: self.defoci().map_err(refuse("beam"))?,
-            scan,
-            method,
-            detectors: self.detectors(),
-        };
+        let options = StemOptions::new(grid, slicing, probe, scan)
+            .potential(self.potential.options)
+            .phonons(self.phonons)
+            .tilt(self.sample.tilt)
+            .defoci(self.defoci().map_err(refuse("beam"))?)
+            .method(method)
+            .detectors(self.detectors())
+            .ends(ends);
         let plan = StemPlan::new(specimen, options).map_err(refuse("detector"))?;
         let largest = plan.detectors().widest();
         let summary = SampleSummary::new(prepared, self, (grid, slicing, largest), warnings);
@@ -377,6 +372,7 @@ impl Rules<'_> {
 // What is reported of a sample
 /// What is reported of the specimen and the samples of a run.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SampleSummary {
     /// Sides of the specimen \[Å\]: x, y, and the thickness.
     pub cell: [f64; 3],

@@ -40,6 +40,8 @@ use std::sync::Arc;
 // Settings of an estimate
 /// How an estimate is to be made.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct EstimateOptions {
     /// Form of the covariances; the dense one needs no interpolation, and much memory.
@@ -569,6 +571,7 @@ fn without<T: Real>(
 // Estimates of several frames
 /// Estimated wavefronts of several frames, and what they took.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Estimates {
     /// Wavefronts, (frames, T, M, M), metres; axis 2 is y.

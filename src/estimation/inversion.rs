@@ -14,6 +14,8 @@ use crate::model::system::System;
 // Ways to invert the measurements
 /// How C_mm, the covariance of measurements with their noise, is inverted, or how systems with it are solved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Inversion {
     /// As the plan chooses and says: where the matrix is dense, by Cholesky's factor if all guide stars have noise and nothing is

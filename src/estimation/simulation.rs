@@ -28,6 +28,8 @@ use std::f64::consts::PI;
 // Sampling of the spectrum
 /// How closely a simulation samples the power spectrum; Eq. [frequency step](https://lenslet.github.io/lenslet/simulation.html#eq-frequency-step).
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Sampling {
     /// P/r: one over the step where slopes get their variance, in units of the widest distance at a layer.
     pub period: f64,
@@ -439,6 +441,8 @@ impl WaveWeights<'_> {
 // Simulation of a system
 /// A simulated quantity: a slope or a value of a wavefront.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Quantity {
     /// The slope along `axis` (0 for x) of lenslet \[row, column\] of a guide star, without noise.
     Slope {
@@ -491,6 +495,7 @@ pub struct Simulation {
 
 /// One turbulence realisation: its slopes and wavefronts.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Realisation {
     /// Slopes with their noise in the order of [`SlopeOrder`], rad.
     pub slopes: Vec<f64>,
@@ -689,6 +694,8 @@ pub struct SimulationPlan {
 // Options and results of a simulation
 /// Options of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct SimulationOptions {
     /// How closely the spectrum is sampled.
@@ -733,6 +740,7 @@ impl SimulationOptions {
 
 /// Simulated slopes and wavefronts of all frames.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Simulated {
     /// Slopes with their noise, (frames, n), in the order of [`SlopeOrder`], rad.
     pub slopes: Array2<f64>,

@@ -57,6 +57,8 @@ impl Attempt {
 // Solve by conjugate gradients or MINRES
 /// A method for symmetric systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Solver {
     /// Conjugate gradients, for positive definite operators.

@@ -8,6 +8,8 @@ use crate::plausible::RATE;
 // Loop that steers a mirror
 /// Whether sensors see the air, or what the mirror leaves of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum LoopKind {
     /// Sensors see the air, and strokes are what they measure.
     #[default]
@@ -27,6 +29,8 @@ pub enum LoopKind {
 /// assert_eq!(wild.check().unwrap_err().to_string(), "gain = 1.1: expected a gain for which the loop is stable: less than 1.000 with this delay");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct ControlLoop {
     /// Open or closed.
     pub kind: LoopKind,

@@ -27,6 +27,8 @@ use std::ops::Range;
 // Groups of learned parameters
 /// A group of parameters that are fitted together or kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ParameterGroup {
     /// The strength of each layer: Fried parameter and fractions.
     Strengths,
@@ -45,6 +47,8 @@ pub enum ParameterGroup {
 // Numbers that a fit moves
 /// A parameter of the fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Parameter {
     /// The strength of a layer, in units of r0^(−5/3) of the system that learning starts from.
     Strength(usize),
@@ -662,7 +666,9 @@ impl Residuals for FitModel<'_> {
 }
 // The plan of learning
 /// Options of a fit of turbulence and sensors to measured slopes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct LearnOptions {
     /// The parameter groups that are fitted; noise always is.
@@ -700,6 +706,8 @@ pub struct LearnPlan {
 
 /// Checks of slopes before a system is fitted to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct SlopeChecks {
     /// Whether [the unit](LearnPlan::check_unit) of the slopes is checked.
     pub unit: bool,
@@ -991,6 +999,11 @@ impl LearnOptions {
     pub fn fit(self, fit: impl IntoIterator<Item = ParameterGroup>) -> Self {
         Self { fit: fit.into_iter().collect(), ..self }
     }
+
+    /// Sets the most steps of the fit.
+    pub fn steps(self, steps: usize) -> Self {
+        Self { steps, ..self }
+    }
 }
 /// Names of the stages of a fit.
 const MAPS: &str = "maps of the slopes";
@@ -1183,6 +1196,8 @@ const HARDLY: f64 = 1e-3;
 // Warnings about a fit
 /// Warning about a fit: a parameter, or a combination of parameters, that the slopes do not determine.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum FitWarning {
     /// The fitted value is at a bound.
     Bound(Parameter, f64),
@@ -1279,6 +1294,7 @@ impl Display for FitWarning {
 // A value with its error
 /// A fitted value, with its standard error if the slopes determine it.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LearnedValue {
     /// The parameter.
     pub parameter: Parameter,
@@ -1290,9 +1306,11 @@ pub struct LearnedValue {
 
 /// What was learned from slopes.
 #[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Learned {
     /// The system with what was learned in it.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub system: System,
     /// All parameters of the fit; those that the slopes do not determine have no error.
     pub values: Vec<LearnedValue>,
@@ -1305,12 +1323,14 @@ pub struct Learned {
     /// Warnings about parameters that the slopes do not determine.
     pub warnings: Vec<FitWarning>,
     /// The maps that it was learned from.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub maps: SlopeMaps,
     /// The maps of what was learned, rad².
     pub fitted: Array1<f64>,
     /// The sum of squares over its expectation: 1 if the model is right.
     pub misfit: Option<f64>,
     /// The largest misfit that chance explains.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::number"))]
     pub misfit_limit: f64,
     /// Steps of the fit, and whether it ended by itself.
     pub steps: usize,
@@ -1319,6 +1339,7 @@ pub struct Learned {
 }
 
 impl Learned {
+    // The learned profile as a data set
     /// The learned profile as a data set: a value and its standard error, which is NaN where the slopes do not determine the value.
     pub fn to_data_set(&self) -> DataSet<'_> {
         let mut data = DataSet::default();

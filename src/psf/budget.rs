@@ -73,6 +73,7 @@ impl TelescopeTransfer {
 // Term of a budget
 /// One term of a budget.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct BudgetTerm {
     /// What causes the error.
@@ -98,7 +99,18 @@ impl BudgetTerm {
 /// # Ok::<(), lenslet::Invalid>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Budget(Vec<BudgetTerm>);
+
+// A budget as text
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Budget {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let terms = Vec::<BudgetTerm>::deserialize(deserializer)?;
+        let add = |budget: Self, term: BudgetTerm| budget.with_signed(&term.name, term.variance);
+        terms.into_iter().try_fold(Self::default(), add).map_err(serde::de::Error::custom)
+    }
+}
 
 impl Budget {
     /// Adds a term by its variance \[m²\].

@@ -96,8 +96,7 @@ enum StructureFunctionSource<'a> {
 /// let positions: Vec<_> = (0..121).map(|k| [(k % 11) as f64 - 5.0, (k / 11) as f64 - 5.0].map(|x| 0.4 * x)).collect();
 /// let gauss = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.1).exp();
 /// let actuators = Actuators { positions: &positions, pitch: 0.4, influence: &gauss };
-/// let mut image = CameraOptions::default();
-/// (image.pixels, image.structure) = (32, StructureFunctionModel::Stationary);
+/// let image = CameraOptions::default().pixels(32).structure(StructureFunctionModel::Stationary);
 /// let mut exposures = Exposures::new(actuators, &aperture, &image, 4.0, &Engine::default())?;
 /// // Strokes without errors, and with 80 nm rms: the more, the less light is in the middle.
 /// let quiet = exposures.images(&ndarray::Array2::zeros((121, 121)))?;
@@ -389,10 +388,8 @@ mod tests {
             let rms = |k: usize| 8e-8 * (1.0 + 0.4 * positions[k][0]);
             rms(k) * rms(l) * (-0.3 * (k as f64 - l as f64).powi(2)).exp()
         });
-        let mut image = CameraOptions::default();
-        (image.wavelengths, image.pixels) = (vec![1.2e-6, 2.2e-6], 15);
-        (image.pixel, image.ensquared) = (Some(2e-7), vec![5e-7]);
-        image.jitter = 3e-8;
+        let image = CameraOptions::default().wavelengths(vec![1.2e-6, 2.2e-6]).pixels(15);
+        let mut image = image.pixel(2e-7).ensquared(vec![5e-7]).jitter(3e-8);
         for structure in [StructureFunctionModel::Exact, StructureFunctionModel::Stationary] {
             image.structure = structure;
             let found = match structure {
@@ -433,8 +430,8 @@ mod tests {
         let influence = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.2).exp();
         let positions = [[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]];
         let actuators = Actuators { positions: &positions, pitch: 0.5, influence: &influence };
-        let mut image = CameraOptions::default();
-        (image.pixels, image.structure) = (8, StructureFunctionModel::Stationary);
+        let stationary = StructureFunctionModel::Stationary;
+        let mut image = CameraOptions::default().pixels(8).structure(stationary);
         let engine = Engine::default();
         let made =
             |image: &CameraOptions| Exposures::new(actuators, &aperture, image, 2.0, &engine);

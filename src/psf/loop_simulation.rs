@@ -57,6 +57,8 @@ pub struct LoopSimulation {
 // Plan of simulated loops
 /// Options of simulated loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct LoopSimulationOptions {
     /// Independent turbulence realisations, at least 2: their scatter gives the standard errors.
@@ -570,6 +572,7 @@ impl LoopSimulation {
 // Check a budget by simulation
 /// Residual wavefront error and Strehl ratios of a target in simulated loops: means over realisations, with their standard errors.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Simulated {
     /// Rms of the residual wavefront \[m\].
@@ -678,16 +681,11 @@ mod tests {
     fn options(mode: CorrectionMode, control: ControlLoop) -> PsfOptions {
         let mirrors =
             vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(7)) }];
-        let terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag]);
-        let image = CameraOptions {
-            wavelengths: vec![1.65e-6],
-            pixels: 32,
-            terms,
-            ..CameraOptions::default()
-        };
-        let correction = CorrectionOptions { mode, mirrors, weights: Vec::new() };
+        let terms = [ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag];
+        let image = CameraOptions::default().pixels(32).terms(terms);
+        let correction = CorrectionOptions::new(mode, mirrors);
         let reconstructor = ReconstructorOptions::default();
-        PsfOptions { reconstructor, correction, control: Some(control), image, field: None }
+        PsfOptions::new(reconstructor, correction, image).control(control)
     }
 
     // Means over turbulence realisations
@@ -790,9 +788,8 @@ mod tests {
         };
         let open = PsfOptions { control: None, ..closed.clone() };
         // Two ways to strokes: with a mirror for each target, and with one for a guide star.
-        let correction =
-            CorrectionOptions { mode: CorrectionMode::Moao, ..closed.correction.clone() };
-        let own = PsfOptions { correction, ..closed.clone() };
+        let correction = closed.correction.clone().mode(CorrectionMode::Moao);
+        let own = closed.clone().correction(correction);
         assert!((foretold(&own) / foretold(&closed) - 1.0).abs() < 1e-6);
         let gap = tomography - foretold(&closed);
         assert!(gap.abs() < 3.0 * error && error < 0.08 * tomography, "{gap:e} ± {error:e}");

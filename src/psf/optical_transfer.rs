@@ -23,10 +23,14 @@ pub enum Edges {
 // Lay a pupil on a grid
 /// A pupil on a grid of squares.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Aperture {
     light: Array2<f64>,
     step: f64,
 }
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(Aperture::from_light(light: Array2<f64>, step: f64)?);
 
 impl Aperture {
     /// A pupil on `samples` × `samples` squares of side `step` \[m\] around its axis, with the vanes of a spider.
@@ -110,12 +114,15 @@ fn lit(pupil: &Pupil, vanes: &[Vane], centre: [f64; 2], side: f64, edges: Edges)
 // Vanes of a spider
 /// A vane of the spider that holds the secondary mirror: a strip from the axis to the rim.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Vane {
     /// Its width \[m\].
     pub width: f64,
     /// Its direction from x to y \[rad\].
     pub angle: f64,
     /// How far its middle passes to the left of the axis, seen outwards \[m\].
+    #[cfg_attr(feature = "serde", serde(default))]
     pub offset: f64,
 }
 

@@ -36,19 +36,62 @@ use std::borrow::Cow;
 // PSF options of a system file
 /// Options of the point-spread functions of a system: reconstructor, mirrors, control loop, camera and field.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[non_exhaustive]
 pub struct PsfOptions {
     /// The table `[reconstructor]`.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub reconstructor: ReconstructorOptions,
     /// The tables `[correction]` and `[[mirror]]`.
     pub correction: CorrectionOptions,
     /// The table `[loop]`; without it there is no servo-lag error.
     pub control: Option<ControlLoop>,
     /// The table `[image]`.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub image: CameraOptions,
     /// The table `[field]`, if a field is to be mapped.
     pub field: Option<Field>,
 }
 
+// PSF options one by one
+impl PsfOptions {
+    /// The images of a camera behind mirrors, by slopes that a reconstructor gives; without a control loop and a field.
+    pub fn new(
+        reconstructor: ReconstructorOptions,
+        correction: CorrectionOptions,
+        image: CameraOptions,
+    ) -> Self {
+        Self { reconstructor, correction, control: None, image, field: None }
+    }
+
+    /// Sets the reconstructor.
+    pub fn reconstructor(self, reconstructor: ReconstructorOptions) -> Self {
+        Self { reconstructor, ..self }
+    }
+
+    /// Sets the mirrors and what they are for.
+    pub fn correction(self, correction: CorrectionOptions) -> Self {
+        Self { correction, ..self }
+    }
+
+    /// Sets the control loop, and with it a servo-lag error.
+    pub fn control(self, control: ControlLoop) -> Self {
+        Self { control: Some(control), ..self }
+    }
+
+    /// Sets the camera.
+    pub fn image(self, image: CameraOptions) -> Self {
+        Self { image, ..self }
+    }
+
+    /// Sets a field to be mapped.
+    pub fn field(self, field: Field) -> Self {
+        Self { field: Some(field), ..self }
+    }
+}
+
+// Read PSF options from a system file
 #[cfg(feature = "files")]
 impl PsfOptions {
     /// Reads its tables from a system file.
@@ -276,11 +319,9 @@ impl PsfPlan {
         let iterated = options.reconstructor.method == Inversion::Iterative;
         let together =
             options.correction.mode != CorrectionMode::Moao && (!alone || (whole && !iterated));
-        let shared = (independent.is_none() || apart || together).then(|| SharedOptions {
-            noise_gain: noise_gain(&options),
-            by_cause: split,
-            own: apart,
-            mirrors,
+        let shared = (independent.is_none() || apart || together).then(|| {
+            let shared = SharedOptions::default().noise_gain(noise_gain(&options));
+            shared.by_cause(split).own(apart).mirrors(mirrors)
         });
         let expected =
             "another method where targets share mirrors, as strokes are made of matrices";
@@ -490,7 +531,8 @@ impl PsfPlan {
 
 // Results of the PSF plan
 /// The images of a target, with its error budget.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct TargetImage {
     /// The image at each wavelength, with its width and ensquared energies.
@@ -575,7 +617,8 @@ fn stacked(maps: &[Array2<f64>]) -> Array3<f64> {
 }
 
 /// The point-spread functions of a system.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PsfResult {
     /// Those of all targets.
@@ -962,24 +1005,13 @@ mod tests {
     }
 
     fn options(structure: StructureFunctionModel) -> PsfOptions {
-        let mut image = CameraOptions::default();
-        (image.wavelengths, image.pixels) = (vec![2.2e-6, 4.8e-6], 64);
-        (image.structure, image.ensquared) = (structure, vec![0.2 * ARCSEC]);
-        image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag]);
-        PsfOptions {
-            reconstructor: ReconstructorOptions::default(),
-            correction: CorrectionOptions {
-                mode: CorrectionMode::Moao,
-                mirrors: vec![MirrorDesign {
-                    filter: 0.05,
-                    ..MirrorDesign::new(Spacing::Actuators(9))
-                }],
-                weights: Vec::new(),
-            },
-            control: Some(ControlLoop { kind: LoopKind::Open, rate: 500.0, gain: 0.5, delay: 2.0 }),
-            image,
-            field: None,
-        }
+        let terms = [ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag];
+        let image = CameraOptions::default().wavelengths(vec![2.2e-6, 4.8e-6]).pixels(64);
+        let image = image.structure(structure).ensquared(vec![0.2 * ARCSEC]).terms(terms);
+        let design = MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(9)) };
+        let correction = CorrectionOptions::new(CorrectionMode::Moao, vec![design]);
+        let control = ControlLoop { kind: LoopKind::Open, rate: 500.0, gain: 0.5, delay: 2.0 };
+        PsfOptions::new(ReconstructorOptions::default(), correction, image).control(control)
     }
 
     fn run(system: &System, options: PsfOptions) -> PsfResult {

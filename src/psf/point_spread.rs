@@ -67,6 +67,7 @@ fn both_sides(waves: &Array2<f64>, quarter: &Array2<f64>) -> Array2<f64> {
 // Image of a star
 /// The image of a star: a point-spread function on square pixels.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PointSpread {
     /// Light at the centres of the pixels, in units of that of a perfect wavefront on the axis, (m, m), axis 0 along y; the star is at
@@ -229,6 +230,7 @@ impl Quarter {
 // Width of an image
 /// The ellipse at half the maximum of an image.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Width {
     /// Full width along the longer axis \[rad\].
@@ -356,6 +358,7 @@ fn six_around(x: f64) -> (isize, [f64; 6]) {
 // Rings of an image
 /// A ring of an image around the star, one pixel wide.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Ring {
     /// Mean distance of its pixels from the star \[rad\].

@@ -320,7 +320,7 @@ impl<'a> ResidualWavefronts<'a> {
         to: (&Engine, &dyn Watch),
     ) -> Result<Self, Error> {
         let (correction, mirrors, own) = (self.correction, *mirrors, *apart);
-        let asked = SharedOptions { noise_gain: 1.0, by_cause: false, own, mirrors };
+        let asked = SharedOptions::default().own(own).mirrors(mirrors);
         let onto = correction.pupil(to.0)?.inverse().view();
         let truth = unit(&truth_covariance(correction.system(), to.1)?);
         let chosen = correction.chosen(asked);
@@ -640,8 +640,7 @@ mod tests {
     fn residual(system: &System, control: Option<ControlLoop>) -> Vec<(&'static str, f64)> {
         let mirrors =
             vec![MirrorDesign { filter: 0.02, ..MirrorDesign::new(Spacing::Actuators(7)) }];
-        let options =
-            CorrectionOptions { mode: CorrectionMode::Scao, mirrors, weights: Vec::new() };
+        let options = CorrectionOptions::new(CorrectionMode::Scao, mirrors);
         let correction = Correction::new(system, &options).unwrap();
         let asked = ReconstructorOptions::default();
         let plan = ReconstructorPlan::new(correction.system(), asked).unwrap();

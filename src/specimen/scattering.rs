@@ -79,6 +79,8 @@ fn read_table(table: &str, factor: fn(&[f64]) -> ScatteringFactor) -> Vec<Scatte
 // Choose a table of scattering factors
 /// A table of scattering factors of neutral atoms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Factors {
     /// Kirkland's, for the elements up to 98, Eq. [kirkland](https://lenslet.github.io/lenslet/scattering.html#eq-kirkland).
     #[default]

@@ -11,11 +11,16 @@ const SLACK: f64 = 1e-6;
 
 /// A specimen cut across the beam into slices of one thickness; slice 0 is met first, at high z.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Slicing {
     height: f64,
     thickness: f64,
+    #[cfg_attr(feature = "serde", serde(skip))]
     count: usize,
 }
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(Slicing::new(height: f64, thickness: f64)?);
 
 impl Slicing {
     // The constructor of slices

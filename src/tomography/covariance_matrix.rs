@@ -18,7 +18,8 @@ use ndarray::{Array2, ArrayView1, s};
 
 // Three covariance matrices
 /// What statistics know of measurements and truth, Eq. [three covariances](https://lenslet.github.io/lenslet/covariance-matrices.html#eq-three-covariances).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CovarianceMatrices {
     /// C_mm of the guide stars' slopes, their noise included, (n, n), rad²; in the order of [`SlopeOrder`].
     pub measurements: Array2<f64>,

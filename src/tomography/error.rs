@@ -18,11 +18,14 @@ use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2};
 // Error of a wavefront
 /// The error of a wavefront, from the error of the slopes of a truth sensor.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct WavefrontError {
     /// Variance at the corners of the lenslets, piston removed, (N + 1, N + 1), m²; NaN where no valid lenslet is.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::array"))]
     pub variance: Array2<f64>,
     /// The same with the tilts removed.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::array"))]
     pub variance_without_tilt: Array2<f64>,
     /// Root of the mean variance over the pupil, m.
     pub rms: f64,

@@ -46,6 +46,7 @@ pub fn noise_error(reconstructor: &Array2<f64>, noise: &SlopeNoise) -> Array2<f6
 // Parts of an error
 /// The covariances of the error of a target's slopes by their causes, Eq. [three causes](https://lenslet.github.io/lenslet/aliasing.html#eq-three-causes); (m, m) each, rad².
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ErrorParts {
     /// What measurements do not tell of the turbulence that a mirror can follow.

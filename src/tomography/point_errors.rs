@@ -142,6 +142,7 @@ pub struct PointErrorsPlan {
 
 /// The errors at all points.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PointErrors {
     /// Of each target.

@@ -30,6 +30,8 @@ use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
 // Options of a reconstructor
 /// What may be chosen about a reconstructor: the table `[reconstructor]` of a system file.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct ReconstructorOptions {
     /// How C_mm is inverted.
@@ -50,6 +52,7 @@ pub struct ReconstructorOptions {
     pub truth: Truth,
 }
 
+// The usual options of a reconstructor
 impl Default for ReconstructorOptions {
     fn default() -> Self {
         Self {
@@ -150,6 +153,8 @@ impl ReconstructorOptions {
 // What is to be known
 /// What a system's targets are to be known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Truth {
     /// The slopes of a truth sensor.
@@ -533,7 +538,8 @@ impl ReconstructorPlan {
 
 // What a reconstruction is
 /// A reconstructor with the error that it leaves, for each of T targets.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Reconstruction {
     /// R of Eq. [reconstructor](https://lenslet.github.io/lenslet/reconstructor.html#eq-reconstructor), (T, m, n): the slopes of a truth sensor per measured slope; none where the

@@ -76,6 +76,8 @@ const ENTRY_OF_WAVEFRONTS: f64 = 20e-9;
 // Methods of slope covariance
 /// How to compute a covariance.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Method {
     /// In real space: exact to 1e-10 of the variance, and fast.
@@ -446,6 +448,8 @@ impl Plan for WavefrontCovariancePlan {
 // All covariances of a system
 /// The form of a covariance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Form {
     /// Toeplitz where the geometry allows it; else dense, or in blocks where a dense matrix of all slopes would take more than 2 GiB.
@@ -573,6 +577,8 @@ pub(crate) struct BlocksPlan {
 
 /// How covariances are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct CovarianceOptions {
     /// The form.

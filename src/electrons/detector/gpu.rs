@@ -164,14 +164,13 @@ mod tests {
     fn everything() -> DetectorOptions {
         let annulus = |exact| Annulus { inner: 20.0, outer: 60.0, exact };
         let segmented = Segmented { inner: 5.0, outer: 40.0, sectors: 3, rotation: 0.3 };
-        DetectorOptions {
-            bin: 2.0,
-            rings: Some(40),
-            annuli: vec![annulus(false), annulus(true)],
-            segmented: vec![segmented, Segmented { sectors: 2, ..segmented }],
-            centre_of_mass: true,
-            pattern: Some(PatternOptions { crop: Some(50.0), bin: 2 }),
-        }
+        DetectorOptions::default()
+            .bin(2.0)
+            .rings(40)
+            .annuli(vec![annulus(false), annulus(true)])
+            .segmented(vec![segmented, Segmented { sectors: 2, ..segmented }])
+            .centre_of_mass(true)
+            .pattern(PatternOptions::default().crop(50.0).bin(2))
     }
 
     #[test]

@@ -48,18 +48,14 @@ impl SampleFile {
             focal_spread: table.focal_spread,
             convergence: table.convergence,
         };
-        let options = HrtemOptions {
-            grid,
-            slicing,
-            potential: self.potential.options,
-            phonons: self.phonons,
-            lens,
-            tilt: [0, 1].map(|axis| self.tilt_of_plane_wave(axis)),
-            defoci: self.defoci().map_err(refuse("beam"))?,
-            refocus: self.method.refocus,
-            samples: table.samples,
-            ends,
-        };
+        let options = HrtemOptions::new(grid, slicing, lens)
+            .potential(self.potential.options)
+            .phonons(self.phonons)
+            .tilt([0, 1].map(|axis| self.tilt_of_plane_wave(axis)))
+            .defoci(self.defoci().map_err(refuse("beam"))?)
+            .refocus(self.method.refocus)
+            .samples(table.samples)
+            .ends(ends);
         let plan = HrtemPlan::new(prepared.specimen.clone(), options);
         let plan = plan.map_err(refuse("imaging"))?;
         // Warn of images that overlap

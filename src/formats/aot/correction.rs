@@ -351,7 +351,7 @@ mod tests {
             MirrorDesign { altitude: 4500.0, ..MirrorDesign::new(Spacing::Pitch(0.8)) },
         ];
         let (mode, weights) = (CorrectionMode::Mcao, vec![1.0, 2.0]);
-        let options = CorrectionOptions { mode, mirrors, weights };
+        let options = CorrectionOptions::new(mode, mirrors).weights(weights);
         let correction = Correction::new(&system, &options)?;
         let order = SlopeOrder::new(&system.valid_lenslets());
         let (n, m) =

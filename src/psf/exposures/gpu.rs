@@ -161,14 +161,9 @@ mod tests {
     }
 
     fn image_of(pixels: usize) -> CameraOptions {
-        let mut image = CameraOptions {
-            structure: StructureFunctionModel::Stationary,
-            ..CameraOptions::default()
-        };
-        (image.wavelengths, image.pixels) = (vec![1.1e-6, 2.2e-6], pixels);
-        (image.pixel, image.ensquared) = (Some(2e-7), vec![6e-7, 1.5e-6]);
-        (image.jitter, image.extra) = (3e-8, 20e-9);
-        image
+        let image = CameraOptions::default().structure(StructureFunctionModel::Stationary);
+        let image = image.wavelengths(vec![1.1e-6, 2.2e-6]).pixels(pixels).pixel(2e-7);
+        image.ensquared(vec![6e-7, 1.5e-6]).jitter(3e-8).extra(20e-9)
     }
 
     // Hold exposures of devices to cores
