@@ -29,9 +29,9 @@ use ndarray::{Array2, CowArray, Ix2};
 pub struct SharedOptions {
     /// What a loop multiplies the variance of noise by; 1 without a loop.
     pub noise_gain: f64,
-    /// Whether errors are told [by their causes](crate::tomography::ErrorSplit).
+    /// Whether errors are split [by their causes](crate::tomography::ErrorSplit).
     pub by_cause: bool,
-    /// Whether it is told what a shape leaves where it is for, by which anisoplanatism is measured, Eq. [own and elsewhere](https://lenslet.github.io/lenslet/anisoplanatism.html#eq-own-and-elsewhere).
+    /// Whether the error of each shape in its own directions is computed, from which anisoplanatism is measured, Eq. [own and elsewhere](https://lenslet.github.io/lenslet/anisoplanatism.html#eq-own-and-elsewhere).
     pub own: bool,
     /// How many targets the mirrors are for, from the first on, if each has its own; the others are corrected by the mirror of the nearest.
     pub mirrors: usize,
