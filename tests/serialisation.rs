@@ -131,16 +131,20 @@ fn options_of_electrons_travel() {
 }
 
 // Options of images and corrections
-fn mirror() -> MirrorDesign {
-    // Of several images, the mean of normalised heights is 1 to rounding only
+/// Measured images, whose normalised heights have a mean of 1 to rounding only.
+fn influence(width: f64) -> MeasuredInfluence {
     let heights = Array3::from_shape_fn((3, 6, 6), |(k, j, i)| {
-        1.0 / (1.3 + (j as f64 - 2.4).powi(2) + 2.0 * (i as f64 - 2.5).powi(2) + 0.1 * k as f64)
+        1.0 / (width + (j as f64 - 2.4).powi(2) + 2.0 * (i as f64 - 2.5).powi(2) + 0.1 * k as f64)
     });
+    MeasuredInfluence::new(heights, 0.125).unwrap()
+}
+
+fn mirror() -> MirrorDesign {
     MirrorDesign {
         layout: ActuatorLayout::Hexagonal,
         altitude: 4500.0,
         coupling: 0.25,
-        influence: Some(MeasuredInfluence::new(heights, 0.125).unwrap()),
+        influence: Some(influence(1.3)),
         kept: Some([0.125, 1.125]),
         filter: 0.0625,
         ..MirrorDesign::new(Spacing::Pitch(0.5))
@@ -165,6 +169,9 @@ fn options_of_images_travel() {
     let usual = CorrectionOptions::new(CorrectionMode::Mcao, correction().mirrors);
     travels(&correction(), &usual, &["mode", "mirrors"]);
     travels(&mirror(), &MirrorDesign::new(Spacing::Pitch(0.5)), &["spacing"]);
+    for k in 0..50 {
+        round_trip(&influence(0.7 + 0.03 * f64::from(k)));
+    }
     travels(&camera(), &CameraOptions::default(), &[]);
     let shared = SharedOptions::default().noise_gain(0.5).by_cause(true).own(true).mirrors(3);
     travels(&shared, &SharedOptions::default(), &[]);
