@@ -17,7 +17,7 @@
     addEventListener("hashchange", reveal);
     // A second click on the same link changes no address.
     document.addEventListener("click", event => {
-        if (event.target.closest?.("a[href*='#']")) setTimeout(reveal);
+        if (!event.defaultPrevented && event.target.closest?.("a[href*='#']")) setTimeout(reveal);
     });
     reveal();
 })();

@@ -219,6 +219,32 @@ fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
 }
 
 #[test]
+fn a_page_holds_the_code_that_its_references_expand_to() -> Outcome {
+    let folder = whole()?;
+    build(folder.path(), true)?;
+    let (optics, waves) = (page(&folder, "optics.html")?, page(&folder, "waves.html")?);
+    // The second part of "focus for a lens", and what that refers to, are in the other chapter.
+    contains(
+        &optics,
+        &[
+            "<a class=\"chunk-reference\" data-parts=\"chunk-focus-for-a-lens chunk-focus-for-a-lens.2\" href=\"#",
+            "<template data-chunk=\"chunk-focus-for-a-lens.2\"><code class=\"language-rs\">impl Wave",
+            "href=\"waves.html#chunk-look-up-the-colour\" title=\"defined in Waves\">",
+            "<template data-chunk=\"chunk-look-up-the-colour\"><code class=\"language-rs\">1.0\n</code></template>",
+        ],
+    );
+    assert_eq!(optics.matches("<template").count(), 2);
+    // The other page has all of its own, and a chunk in one part needs no list.
+    assert!(!waves.contains("<template") && !waves.contains("data-parts"));
+    assert!(!page(&folder, "before.html")?.contains("<template"));
+    assert!(!page(&folder, "print.html")?.contains("<template"));
+    for name in ["optics.html", "waves.html", "print.html", "symbol-index.html"] {
+        assert!(!page(&folder, name)?.contains("<!--"), "{name}");
+    }
+    Ok(())
+}
+
+#[test]
 fn parts_are_drawn_and_nested_chapters_numbered() -> Outcome {
     let folder = whole()?;
     let summary = "# Contents\n\n[Before](before.md)\n\n# Light\n\n- [Light itself](light.md)\n\

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::anchors::{self, ChunkAnchors, Places, chunk_name, escape};
-use crate::block::{Block, BlockKind, Reference};
+use super::elsewhere;
+use crate::block::{BlockKind, Reference};
 use crate::chapter::Chapter;
 use crate::volume::{BlockId, Book};
 
@@ -24,19 +25,31 @@ pub fn highlighter(language: &str) -> &str {
 /// It goes into the finished pages, past mdbook: mdbook would parse the code, which takes longer than all the rest, and put it into the search index,
 /// which would be seven times as large.
 #[derive(Debug, Clone, Default)]
-pub struct Chunks(HashMap<(usize, usize), String>);
+pub struct Chunks {
+    here: HashMap<(usize, usize), String>,
+    elsewhere: HashMap<usize, String>,
+}
 
 impl Chunks {
     /// Writes all chunks of a book.
     pub fn new(book: &Book, anchors: &ChunkAnchors, places: &Places) -> Self {
         let writer = ChunkWriter { book, anchors, places };
         let chunks = book.blocks().filter(|&id| book.block(id).1.is_chunk());
-        Self(chunks.map(|id| ((id.chapter, id.block), writer.html(id))).collect())
+        let here = chunks.map(|id| ((id.chapter, id.block), writer.html(id))).collect();
+        let chapters = 0..book.chapters.len();
+        let elsewhere =
+            chapters.map(|chapter| (chapter, elsewhere::templates(&writer, chapter))).collect();
+        Self { here, elsewhere }
     }
 
     /// The HTML of a chunk.
     pub fn html(&self, key: (usize, usize)) -> Option<&str> {
-        self.0.get(&key).map(String::as_str)
+        self.here.get(&key).map(String::as_str)
+    }
+
+    /// The code of other chapters that the chunks of this one refer to, as templates.
+    pub fn elsewhere(&self, chapter: usize) -> &str {
+        self.elsewhere.get(&chapter).map_or("", String::as_str)
     }
 }
 
@@ -57,11 +70,10 @@ impl ChunkWriter<'_> {
         let (left, right) = self.caption(id);
         let notes = self.notes(id);
         let class = if block.root().is_some() { "chunk root" } else { "chunk" };
-        let (anchor, language) = (self.anchors.of(id), highlighter(&block.language));
-        let code = self.code(chapter, block);
+        let anchor = self.anchors.of(id);
         let inside = format!(
-            "<pre><code class=\"language-{language}\">{code}</code></pre>\n\n\
-             <div class=\"chunk-notes\">{notes}</div>"
+            "<pre>{}</pre>\n\n<div class=\"chunk-notes\">{notes}</div>",
+            self.code(chapter, id)
         );
         let links = format!("<span class=\"chunk-links\">{right}</span>");
         if block.folded {
@@ -154,31 +166,41 @@ impl ChunkWriter<'_> {
         if to < from { "above" } else { "below" }.to_string()
     }
 
-    fn code(&self, chapter: &Chapter, block: &Block) -> String {
-        let mut code = String::new();
+    /// The code of a chunk for the page of the chapter `from`, which need not be its own.
+    pub fn code(&self, from: &Chapter, id: BlockId) -> String {
+        let (home, block) = self.book.block(id);
+        let mut code = format!("<code class=\"language-{}\">", highlighter(&block.language));
         for line in block.code.clone() {
-            let text = chapter.text.line(line);
+            let text = home.text.line(line);
             match block.reference(text) {
-                Some(reference) => code.push_str(&self.reference(chapter, &reference)),
+                Some(reference) => code.push_str(&self.reference(from, &reference)),
                 // mdbook does not see this text: quotes and braces need no code.
                 None => {
-                    let line = self.cite_equations(chapter, text);
+                    let line = self.cite_equations(from, text);
                     code.push_str(&line.replace("&quot;", "\"").replace("&#123;", "{"));
                 }
             }
             code.push('\n');
         }
-        code
+        code + "</code>"
     }
 
-    /// A reference: still a comment for the highlighter, a name in brackets for the reader.
-    fn reference(&self, chapter: &Chapter, reference: &Reference<'_>) -> String {
+    /// A reference: still a comment for the highlighter, a name in brackets for the reader. A chunk in several parts is named by the anchors of all.
+    fn reference(&self, from: &Chapter, reference: &Reference<'_>) -> String {
         let name = format!("⟨{}⟩", escape(reference.name));
         let chunk = self.book.chunks.get(reference.name);
-        let inside = match chunk.and_then(|chunk| chunk.parts.first()) {
+        let parts = chunk.map_or(&[][..], |chunk| &chunk.parts);
+        let all = match parts.len() {
+            0 | 1 => String::new(),
+            _ => {
+                let all: Vec<_> = parts.iter().map(|&part| self.anchors.of(part)).collect();
+                format!(" data-parts=\"{}\"", all.join(" "))
+            }
+        };
+        let inside = match parts.first() {
             Some(&home) => format!(
-                "<a class=\"chunk-reference\" href=\"{}\" title=\"defined in {}\">{name}</a>",
-                self.anchors.link(self.book, &chapter.file, home),
+                "<a class=\"chunk-reference\"{all} href=\"{}\" title=\"defined in {}\">{name}</a>",
+                self.anchors.link(self.book, &from.file, home),
                 escape(&self.book.chapters[home.chapter].title)
             ),
             None => name,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::BookError;
-use super::marks::{CHUNK, PLACE, PLACE_END, key};
+use super::marks::{CHUNK, ELSEWHERE, PLACE, PLACE_END, key};
 use super::render::Pages;
 use crate::error::Error;
 
@@ -52,6 +52,10 @@ fn insert(page: &str, pages: &Pages, in_one: bool) -> String {
         } else if let Some(place) = comment.strip_prefix(CHUNK) {
             let html = key(place).and_then(|key| pages.chunks.html(key)).unwrap_or("");
             if in_one { push_with_inner_links(html, &mut result) } else { result.push_str(html) }
+        } else if let Some(chapter) = comment.strip_prefix(ELSEWHERE) {
+            // Where all chapters are on one page, nothing is elsewhere.
+            let chapter = chapter.parse().ok().filter(|_| !in_one);
+            result.push_str(chapter.map_or("", |chapter| pages.chunks.elsewhere(chapter)));
         } else {
             result.push_str(&rest[start..end]);
         }

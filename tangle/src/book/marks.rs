@@ -9,6 +9,8 @@
 pub const PLACE: &str = "<!--m:";
 /// Starts the comment that stands for a chunk until the pages are finished.
 pub const CHUNK: &str = "<!--c:";
+/// Starts the comment that stands for code of other chapters until the pages are finished.
+pub const ELSEWHERE: &str = "<!--e:";
 /// Ends such a comment.
 pub const PLACE_END: &str = "-->";
 /// Opens a formula.
@@ -34,6 +36,11 @@ pub fn placeholder(key: (usize, usize)) -> String {
 /// The comment that stands for the chunk in a block of a chapter until the pages are finished.
 pub fn chunk_placeholder(chapter: usize, block: usize) -> String {
     format!("{CHUNK}{chapter}.{block}{PLACE_END}")
+}
+
+/// The comment that stands for the code of other chapters at the end of a chapter until the pages are finished.
+pub fn elsewhere_placeholder(chapter: usize) -> String {
+    format!("{ELSEWHERE}{chapter}{PLACE_END}")
 }
 
 /// The indices of a formula or a chunk, as its placeholder holds them.

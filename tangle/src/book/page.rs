@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::anchors::{self, escape};
 use super::chunks::highlighter;
-use super::marks::{chunk_placeholder, formula, hide};
+use super::marks::{chunk_placeholder, elsewhere_placeholder, formula, hide};
 use super::math::{Source, sole_reference};
 use crate::block::Block;
 use crate::chapter::Chapter;
@@ -42,7 +42,8 @@ impl PageWriter<'_> {
         let chapter = &self.book.chapters[index];
         let mut pieces = pieces(chapter);
         pieces.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
-        self.write(index, 0..chapter.text.as_str().len(), &pieces)
+        let text = self.write(index, 0..chapter.text.as_str().len(), &pieces);
+        format!("{text}\n\n{}\n", elsewhere_placeholder(index))
     }
 
     /// A part of a chapter as another page beside it shows it: references lead to the chapter.

@@ -1,0 +1,38 @@
+//! Code of other chapters, for references that expand in place.
+//!
+//! A page of `file://` may not read another one. Nearly all that a page refers to stands on it anyway; the rest, with what that refers to in turn, is
+//! put at its end in elements that are not shown.
+
+use std::collections::BTreeSet;
+
+use super::chunks::ChunkWriter;
+use crate::volume::BlockId;
+
+/// The chunks that the page of a chapter refers to, through others too, and does not show itself: one template each, named by the anchor of the chunk.
+pub fn templates(writer: &ChunkWriter<'_>, chapter: usize) -> String {
+    let from = &writer.book.chapters[chapter];
+    let mut templates = String::new();
+    for id in reached(writer, chapter) {
+        let (anchor, code) = (writer.anchors.of(id), writer.code(from, id));
+        templates.push_str(&format!("<template data-chunk=\"{anchor}\">{code}</template>\n"));
+    }
+    templates
+}
+
+/// The blocks of other chapters that references lead to from this one, in the order of the book.
+fn reached(writer: &ChunkWriter<'_>, chapter: usize) -> BTreeSet<BlockId> {
+    let book = writer.book;
+    let blocks = 0..book.chapters[chapter].blocks.len();
+    let mut open: Vec<BlockId> = blocks.map(|block| BlockId { chapter, block }).collect();
+    let mut reached = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        let (home, block) = book.block(id);
+        for line in block.code.clone() {
+            let Some(reference) = block.reference(home.text.line(line)) else { continue };
+            let parts = book.chunks.get(reference.name).map_or(&[][..], |chunk| &chunk.parts);
+            let others = parts.iter().filter(|part| part.chapter != chapter);
+            open.extend(others.filter(|&&part| reached.insert(part)));
+        }
+    }
+    reached
+}
