@@ -12,7 +12,7 @@
     const words = (sought ?? "").toLowerCase().split(/\s+/).filter(word => word);
     for (const fold of words.length ? document.querySelectorAll("details.folded") : []) {
         const text = fold.textContent.toLowerCase();
-        fold.open = words.some(word => text.includes(word));
+        if (words.some(word => text.includes(word))) fold.open = true;
     }
     addEventListener("hashchange", reveal);
     // A second click on the same link changes no address.
