@@ -217,7 +217,7 @@ fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
     // Folds are opened by the switch first, then by the address and by words that are sought.
     let scripts: Vec<&str> = whole.split("<script src=\"theme/").skip(1).collect();
     let names: Vec<&str> = scripts.iter().filter_map(|rest| rest.split('"').next()).collect();
-    assert_eq!(names, ["expansions.js", "code-switch.js", "folds.js"]);
+    assert_eq!(names, ["expansions.js", "code-switch.js", "folds.js", "sidebar.js"]);
     for name in names {
         assert!(folder.path().join("book/build/theme").join(name).is_file(), "{name}");
     }
@@ -274,6 +274,44 @@ fn parts_are_drawn_and_nested_chapters_numbered() -> Outcome {
     );
     contains(&page(&folder, "before.html")?, &["(2.1.2)</a>", "(2.1)</a>"]);
     contains(&page(&folder, "print.html")?, &["<a href=\"#optics\"><text"]);
+    Ok(())
+}
+
+#[test]
+fn the_sidebar_has_parts_that_open() -> Outcome {
+    let folder = whole()?;
+    let list = |part: &str| {
+        format!(
+            "# Contents\n\n[Before](before.md)\n\n{part}- [Optics](optics.md)\n  - [Waves](waves.md)\n"
+        )
+    };
+    let sidebar = |part: &str| -> Outcome<String> {
+        fs::write(folder.path().join("book/src/SUMMARY.md"), list(part))?;
+        build(folder.path(), true)?;
+        Ok(fs::read_to_string(folder.path().join("book/build/toc.js"))?)
+    };
+    let script = sidebar("# Light\n\n")?;
+    let start = script.find("Before</a></span></li>").ok_or("no first chapter")?;
+    let end = script.find("Index of symbols").ok_or("no index")?;
+    contains(
+        &script[start..end],
+        &[
+            "</li><li class=\"chapter-item part\"><span class=\"chapter-link-wrapper\"><button type=\"button\" \
+             class=\"chapter-fold-toggle part-title\" aria-expanded=\"false\">Light</button></span><ol class=\"section\">\
+             <li class=\"chapter-item expanded \"><span class=\"chapter-link-wrapper\"><a href=\"optics.html\">",
+            "</li></ol></ol></li><li class=\"chapter-item expanded \"><li class=\"spacer\">",
+        ],
+    );
+    // What mdbook's own script does with these classes.
+    contains(
+        &script,
+        &[
+            "if (parent.tagName === 'LI' && parent.classList.contains('chapter-item')) {",
+            "document.querySelectorAll('.chapter-fold-toggle')",
+            "ev.currentTarget.parentElement.parentElement.classList.toggle('expanded');",
+        ],
+    );
+    assert!(!sidebar("")?.contains("part-title"));
     Ok(())
 }
 

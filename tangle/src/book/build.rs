@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::error::{self, BookError};
 use super::progress::Progress;
-use super::{figures, finish, math, render, search};
+use super::{figures, finish, math, render, search, sidebar};
 use crate::expand;
 use crate::finding::Finding;
 use crate::volume::Book;
@@ -84,5 +84,6 @@ pub fn build(root: &Path, draw: bool) -> Result<Report, BookError> {
     finish::finish(&pages)?;
     progress.step("compacting the search index");
     search::compact(&pages.folder)?;
+    sidebar::fold_parts(&pages.folder)?;
     Ok(Report { folder: pages.folder, chapters, formulas: count, drawn, time: progress.elapsed() })
 }

@@ -51,6 +51,9 @@ pub enum BookError {
         /// What it should be.
         expected: String,
     },
+    /// The table of contents cannot be divided into parts.
+    #[error("the table of contents, book/build/toc.js, is not of the form that mdbook 0.5 writes")]
+    Sidebar,
     /// The book cannot be served.
     #[error("cannot serve the book on 127.0.0.1: {0}")]
     Serve(io::Error),

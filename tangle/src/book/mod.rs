@@ -12,7 +12,7 @@
 //! - collects the formulas that mdbook-katex has set, in a preprocessor after it,
 //! - puts them and the chunks into the finished pages and looks for anything that would be fetched from elsewhere
 //!   ([`finish`]),
-//! - makes the search index smaller ([`search`]), and
+//! - makes the search index smaller ([`search`]) and gives the sidebar its parts ([`sidebar`]), and
 //! - shows the result in a browser ([`serve`]).
 //!
 //! Between the preprocessors and the finished pages a formula is a comment, `<!--m:3.14-->`
@@ -37,6 +37,7 @@ mod progress;
 pub mod render;
 pub mod search;
 pub mod serve;
+pub mod sidebar;
 
 pub use build::{Options, Report, build, summary};
 pub use error::BookError;
