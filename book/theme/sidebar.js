@@ -5,3 +5,15 @@ for (const title of document.querySelectorAll("#mdbook-sidebar .part-title")) {
     title.addEventListener("click", tell);
     tell();
 }
+
+// The button of the sidebar is the label of a box that is not shown: without this the keyboard does not reach it.
+{
+    const label = document.getElementById("mdbook-sidebar-toggle");
+    label.tabIndex = 0;
+    label.setAttribute("role", "button");
+    label.addEventListener("keydown", event => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        label.click();
+    });
+}

@@ -31,6 +31,8 @@ pub struct Link {
     pub target: String,
     /// Whether it is an image.
     pub image: bool,
+    /// What it shows; of an image, the alternative text.
+    pub text: String,
     /// Where it starts.
     pub position: (usize, usize),
 }
@@ -61,6 +63,7 @@ pub fn scan(text: &Text, path: &str) -> Scan {
     let mut scan = Scan::default();
     let mut ids: HashMap<String, usize> = HashMap::new();
     let mut heading: Option<(Heading, bool)> = None;
+    let mut open: Vec<usize> = Vec::new();
     for (event, range) in Parser::new_ext(text.as_str(), options()).into_offset_iter() {
         match event {
             Event::Start(Tag::CodeBlock(kind)) => {
@@ -85,24 +88,32 @@ pub fn scan(text: &Text, path: &str) -> Scan {
                 }
             }
             Event::Start(Tag::Link { dest_url, .. }) => {
+                open.push(scan.links.len());
                 scan.link(text, &dest_url, false, range.start);
             }
             Event::Start(Tag::Image { dest_url, .. }) => {
+                open.push(scan.links.len());
                 scan.link(text, &dest_url, true, range.start);
+            }
+            Event::End(TagEnd::Link | TagEnd::Image) => {
+                open.pop();
             }
             Event::Html(html) | Event::InlineHtml(html) => {
                 scan.anchors.extend(anchors(&html));
+                scan.images(text, &html, range.start);
             }
             Event::Code(code) => {
                 scan.literal.push(range);
                 if let Some((heading, _)) = &mut heading {
                     heading.title.push_str(&code);
                 }
+                open.iter().for_each(|&link| scan.links[link].text.push_str(&code));
             }
             Event::Text(words) => {
                 if let Some((heading, _)) = &mut heading {
                     heading.title.push_str(&words);
                 }
+                open.iter().for_each(|&link| scan.links[link].text.push_str(&words));
             }
             _ => {}
         }
@@ -114,7 +125,20 @@ pub fn scan(text: &Text, path: &str) -> Scan {
 impl Scan {
     fn link(&mut self, text: &Text, target: &str, image: bool, start: usize) {
         let position = text.position(start);
-        self.links.push(Link { target: target.to_string(), image, position });
+        let target = target.to_string();
+        self.links.push(Link { target, image, text: String::new(), position });
+    }
+
+    /// Notes the images in a piece of HTML.
+    fn images(&mut self, text: &Text, html: &str, start: usize) {
+        for (at, _) in html.match_indices("<img") {
+            let tag = html[at..].split('>').next().unwrap_or("");
+            let value = |mark| Some(tag.split_once(mark)?.1.split_once('"')?.0);
+            self.link(text, value(" src=\"").unwrap_or(""), true, start + at);
+            if let Some(link) = self.links.last_mut() {
+                link.text = value(" alt=\"").unwrap_or("").to_string();
+            }
+        }
     }
 
     /// Reads the fenced block in `range`.

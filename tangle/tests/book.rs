@@ -616,6 +616,61 @@ fn the_search_finds_terms_of_the_field() -> Outcome {
     Ok(())
 }
 
+/// The contrast of two colours, `#rgb` or `#rrggbb`, by WCAG 2: 1 to 21.
+fn contrast(one: &str, two: &str) -> f64 {
+    let luminance = |colour: &str| {
+        let digits = colour.trim_start_matches('#');
+        let width = digits.len() / 3;
+        let channel = |index: usize| {
+            let digits = digits[index * width..(index + 1) * width].repeat(2 / width);
+            let value = f64::from(u8::from_str_radix(&digits, 16).unwrap()) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * channel(0) + 0.7152 * channel(1) + 0.0722 * channel(2) + 0.05
+    };
+    let (one, two) = (luminance(one), luminance(two));
+    one.max(two) / one.min(two)
+}
+
+#[test]
+fn both_themes_are_legible() -> Outcome {
+    assert!((contrast("#fff", "#000000") - 21.0).abs() < 1e-9 && contrast("#777", "#fff") < 4.5);
+    let style = fs::read_to_string(repository().join("book/theme/lenslet.css"))?;
+    // In the code of a sentence mdbook's own background stands.
+    for (theme, plain) in [(".light, html:not(.js) {", "#f6f7f6"), (".navy {", "#1d1f21")] {
+        let colours = style.split(theme).nth(1).and_then(|rest| rest.split('}').next());
+        let colours = colours.ok_or("no colours")?;
+        let colour = |name: &str| {
+            let value = colours.split(&format!("{name}: ")).nth(1)?.split(';').next()?;
+            Some(value.to_string())
+        };
+        for (ink, paper) in [
+            ("--fg", "--bg"),
+            ("--links", "--bg"),
+            ("--faint", "--bg"),
+            ("--fg", "--code-bg"),
+            ("--code-fg", "--code-bg"),
+            ("--code-links", "--code-bg"),
+            ("--faint", "--code-bg"),
+            ("--fg", "--table-header-bg"),
+            ("--sidebar-fg", "--sidebar-bg"),
+            ("--sidebar-active", "--sidebar-bg"),
+            ("--faint", "--sidebar-bg"),
+            ("--inline-code-color", plain),
+        ] {
+            let ink_colour = colour(ink).ok_or("no ink")?;
+            let paper_colour = if paper.starts_with('#') {
+                plain.into()
+            } else {
+                colour(paper).ok_or("no paper")?
+            };
+            let found = contrast(&ink_colour, &paper_colour);
+            assert!(found >= 4.5, "{theme} {ink} on {paper}: {found:.2}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn the_mathematics_of_this_repository_is_sound() -> Outcome {
     assert_eq!(math_findings(&Book::load(&repository())?), []);

@@ -238,6 +238,26 @@ const LIB: &str = "```rust file=src/lib.rs\n// <<modules of the crate>>\n```\n\
                    ```rust #modules of the crate\npub mod a;\n```\n";
 
 #[test]
+fn headings_go_down_by_one_level_and_images_speak() {
+    let files =
+        "\n[![a *lens* `f`](two.md)](two.md) ![$x$](two.md) <img src=\"two.md\" alt=\"lens\">\n";
+    let sound = format!("# One\n\n## A\n\n### B\n\n## C\n\n# Two\n{files}\n{ROOT}");
+    let two = "# Two\n";
+    assert_eq!(findings(&[("one.md", &sound), ("two.md", two)]), Vec::<String>::new());
+    let one = format!(
+        "## One\n\n#### A\n\n# B\n\n![](two.md) and\n![ ](two.md)\n<img src=\"two.md\">\n\n{ROOT}"
+    );
+    let expected = [
+        "book/src/one.md:1:1: a heading of level 2 where level 1 comes next",
+        "book/src/one.md:3:1: a heading of level 4 where level 3 comes next",
+        "book/src/one.md:7:1: two.md has no alternative text: ![what it shows](…)",
+        "book/src/one.md:8:1: two.md has no alternative text: ![what it shows](…)",
+        "book/src/one.md:9:1: two.md has no alternative text: ![what it shows](…)",
+    ];
+    assert_eq!(findings(&[("one.md", &one), ("two.md", two)]), expected);
+}
+
+#[test]
 fn modules_import_from_earlier_chapters_only() {
     let one = format!("{LIB}```rust file=src/a.rs\n// <<import the later one>>\n```\n");
     let two = "```rust #modules of the crate\npub mod b;\npub use crate::b::B;\n```\n\

@@ -7,6 +7,7 @@ mod equations;
 pub mod formula;
 mod links;
 mod modules;
+mod reading;
 
 use crate::error::Result;
 use crate::expand::{Tangled, tangle};
@@ -37,6 +38,7 @@ fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     findings.extend(brackets::check(book));
     findings.extend(equations::check(book));
     findings.extend(links::check(book));
+    findings.extend(reading::check(book));
     findings.extend(modules::check(book, tangled));
     findings.extend(homeless_maps(book));
     findings.extend(crate::symbols::check(book));
