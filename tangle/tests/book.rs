@@ -10,6 +10,8 @@ use std::sync::RwLock;
 use std::sync::atomic::AtomicUsize;
 
 use tangle::Book;
+use tangle::book::pdf::Sheet;
+use tangle::book::progress::Progress;
 use tangle::book::{BookError, build, finish, math_findings, search, serve::Site};
 use tempfile::TempDir;
 
@@ -134,6 +136,13 @@ fn page(folder: &TempDir, name: &str) -> Outcome<String> {
     Ok(page[start..end].to_string())
 }
 
+/// The page of all chapters, as it is printed, with these page numbers in its table of contents.
+fn sheet(folder: &TempDir, pages: &[(&str, usize)]) -> Outcome<String> {
+    let sheet = Sheet::new(folder.path(), false, &Progress::start())?;
+    let pages = pages.iter().map(|&(anchor, page)| (anchor.to_string(), page)).collect();
+    Ok(sheet.html(&pages))
+}
+
 fn contains(page: &str, parts: &[&str]) {
     for part in parts {
         assert!(page.contains(part), "{part} is not in\n{page}");
@@ -243,8 +252,9 @@ fn a_page_holds_the_code_that_its_references_expand_to() -> Outcome {
     // The other page has all of its own, and a chunk in one part needs no list.
     assert!(!waves.contains("<template") && !waves.contains("data-parts"));
     assert!(!page(&folder, "before.html")?.contains("<template"));
-    assert!(!page(&folder, "print.html")?.contains("<template"));
-    for name in ["optics.html", "waves.html", "print.html", "symbol-index.html"] {
+    let printed = sheet(&folder, &[])?;
+    assert!(!printed.contains("<template data-chunk") && !printed.contains("<!--e:"));
+    for name in ["optics.html", "waves.html", "symbol-index.html"] {
         assert!(!page(&folder, name)?.contains("<!--"), "{name}");
     }
     Ok(())
@@ -273,7 +283,7 @@ fn parts_are_drawn_and_nested_chapters_numbered() -> Outcome {
         ],
     );
     contains(&page(&folder, "before.html")?, &["(2.1.2)</a>", "(2.1)</a>"]);
-    contains(&page(&folder, "print.html")?, &["<a href=\"#optics\"><text"]);
+    contains(&sheet(&folder, &[])?, &["<a href=\"#optics\"><text"]);
     Ok(())
 }
 
@@ -341,9 +351,9 @@ fn equations_are_numbered_and_linked_across_chapters() -> Outcome {
     let waves = page(&folder, "waves.html")?;
     contains(&waves, &["id=\"eq-speed\"", "id=\"eq-wave\"", "href=\"optics.html#eq-lens\""]);
     contains(&waves, &["<h2 id=\"the-size-of-lambda\">"]);
-    let print = page(&folder, "print.html")?;
-    contains(&print, &["href=\"#eq-wave\">(2.2)</a>", "href=\"#chunk-focus-for-a-lens.2\""]);
-    for name in ["before.html", "optics.html", "waves.html", "print.html"] {
+    let printed = sheet(&folder, &[])?;
+    contains(&printed, &["href=\"#eq-wave\">(2.2)</a>", "href=\"#chunk-focus-for-a-lens.2\""]);
+    for name in ["before.html", "optics.html", "waves.html"] {
         let page = page(&folder, name)?;
         assert!(!page.contains("<!--m:") && !page.contains("$$"), "{name} holds raw formulas");
     }
@@ -354,9 +364,7 @@ fn equations_are_numbered_and_linked_across_chapters() -> Outcome {
 fn every_link_inside_the_book_leads_somewhere() -> Outcome {
     let folder = whole()?;
     build(folder.path(), true)?;
-    for name in
-        ["before", "optics", "waves", "symbol-index", "identifier-index", "chunk-index", "print"]
-    {
+    for name in ["before", "optics", "waves", "symbol-index", "identifier-index", "chunk-index"] {
         let text = page(&folder, &format!("{name}.html"))?;
         for link in text.split(" href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
@@ -369,6 +377,43 @@ fn every_link_inside_the_book_leads_somewhere() -> Outcome {
             assert!(found, "{name}: {link}");
         }
     }
+    let printed = sheet(&folder, &[])?;
+    for anchor in printed.split(" href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
+        assert!(printed.contains(&format!("id=\"{anchor}\"")), "on paper: {anchor}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_page_to_be_printed_has_contents_and_nothing_that_paper_does_not_show() -> Outcome {
+    let folder = single(
+        "# Bad\n\nFine $x$.\n\n```rust file=src/x.rs\n// <<tests of the lens>>\n```\n\n\
+         ```rust #tests of the lens fold\nfn hidden_on_paper() {}\n```\n",
+    )?;
+    fs::write(folder.path().join("book/src/other.md"), "# Other\n\nText.\n")?;
+    let summary = "[Bad](bad.md)\n\n# Part & more\n\n- [Other](other.md)\n";
+    fs::write(folder.path().join("book/src/SUMMARY.md"), summary)?;
+    let printed = sheet(&folder, &[("chapter-1", 12)])?;
+    contains(
+        &printed,
+        &[
+            "<main><nav class=\"contents\"><h1>Contents</h1>\n<p><a href=\"#chapter-0\">Bad</a><span></span></p>\n\
+             <p class=\"part\">Part &amp; more</p>\n<p><a href=\"#chapter-1\">1 Other</a><span>12</span></p>\n</nav>",
+            "<a id=\"chapter-0\"></a>",
+            "<a id=\"chapter-1\"></a>",
+            "⟨tests of the lens⟩ ≡",
+            "folded: <code>src/x.rs</code>, line",
+            "<span class=\"katex-html\"",
+        ],
+    );
+    for part in ["<script", "hidden_on_paper", "katex-mathml", "Index of", "<mdbook-sidebar"] {
+        assert!(!printed.contains(part), "{part}");
+    }
+    // The book to be read has no such page.
+    build(folder.path(), true)?;
+    assert!(!folder.path().join("book/build/print.html").exists());
+    let whole = fs::read_to_string(folder.path().join("book/build/bad.html"))?;
+    assert!(whole.contains("hidden_on_paper") && !whole.contains("print.html"));
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::error::{self, BookError};
 use super::progress::Progress;
+use super::render::Layout;
 use super::{figures, finish, math, render, search, sidebar};
 use crate::expand;
 use crate::finding::Finding;
@@ -27,6 +28,9 @@ pub struct Options {
     /// Leave the figures as they are
     #[arg(long)]
     pub keep_figures: bool,
+    /// Print all chapters into this PDF instead, by Chromium
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["open", "serve"])]
+    pub pdf: Option<PathBuf>,
 }
 
 /// What was rendered.
@@ -64,26 +68,41 @@ pub fn summary(report: &Report) -> String {
 /// that do not parse, references to no equation, figures that no program draws), and the other kinds
 /// for what stops the rendering itself.
 pub fn build(root: &Path, draw: bool) -> Result<Report, BookError> {
-    let progress = Progress::new();
+    let progress = Progress::start();
     progress.step("reading the chapters");
-    let book = Book::load(root)?;
+    let report = lay_out(root, draw, Book::load(root)?, Layout::Pages, &progress)?;
+    progress.step("compacting the search index");
+    search::compact(&report.folder)?;
+    sidebar::fold_parts(&report.folder)?;
+    Ok(Report { time: progress.elapsed(), ..report })
+}
+
+/// Renders the chapters of a book in this layout; with `draw`, the figures first.
+///
+/// # Errors
+///
+/// Those of [`build`].
+pub fn lay_out(
+    root: &Path,
+    draw: bool,
+    book: Book,
+    layout: Layout,
+    progress: &Progress,
+) -> Result<Report, BookError> {
     let tangled = expand::tangle(&book);
     let mut findings: Vec<Finding> =
         book.findings.iter().chain(&tangled.findings).filter(|f| f.is_error()).cloned().collect();
     let chapters = book.chapters.len();
-    let count: usize = book.chapters.iter().map(|chapter| chapter.math.len()).sum();
-    progress.step(&format!("checking {count} formulas"));
+    let formulas: usize = book.chapters.iter().map(|chapter| chapter.math.len()).sum();
+    progress.step(&format!("checking {formulas} formulas"));
     findings.extend(math::unresolved(&book));
     findings.extend(math::refused(&book, math::settings(root)?));
     error::refuse(findings)?;
-    let drawn = if draw { figures::draw(root, &progress)? } else { 0 };
+    let drawn = if draw { figures::draw(root, progress)? } else { 0 };
     error::refuse(figures::missing(&book))?;
     progress.step(&format!("rendering {chapters} chapters"));
-    let pages = render::render(root, book, tangled)?;
+    let pages = render::render(root, book, tangled, layout)?;
     progress.step("inserting chunks and formulas");
     finish::finish(&pages)?;
-    progress.step("compacting the search index");
-    search::compact(&pages.folder)?;
-    sidebar::fold_parts(&pages.folder)?;
-    Ok(Report { folder: pages.folder, chapters, formulas: count, drawn, time: progress.elapsed() })
+    Ok(Report { folder: pages.folder, chapters, formulas, drawn, time: progress.elapsed() })
 }

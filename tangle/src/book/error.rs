@@ -54,6 +54,19 @@ pub enum BookError {
     /// The table of contents cannot be divided into parts.
     #[error("the table of contents, book/build/toc.js, is not of the form that mdbook 0.5 writes")]
     Sidebar,
+    /// No browser that prints is installed.
+    #[error("a PDF is printed by Chromium, and none of {0} is installed")]
+    NoBrowser(String),
+    /// Chromium printed nothing.
+    #[error("{browser} did not print the book ({status}):\n{message}")]
+    Printing {
+        /// Its name.
+        browser: String,
+        /// How it ended.
+        status: String,
+        /// What it said.
+        message: String,
+    },
     /// The book cannot be served.
     #[error("cannot serve the book on 127.0.0.1: {0}")]
     Serve(io::Error),

@@ -53,9 +53,15 @@ fn insert(page: &str, pages: &Pages, in_one: bool) -> String {
             let html = key(place).and_then(|key| pages.chunks.html(key)).unwrap_or("");
             if in_one { push_with_inner_links(html, &mut result) } else { result.push_str(html) }
         } else if let Some(chapter) = comment.strip_prefix(ELSEWHERE) {
-            // Where all chapters are on one page, nothing is elsewhere.
-            let chapter = chapter.parse().ok().filter(|_| !in_one);
-            result.push_str(chapter.map_or("", |chapter| pages.chunks.elsewhere(chapter)));
+            // Where all chapters are on one page, nothing is elsewhere, and this is the chapter's start.
+            match chapter.parse() {
+                Ok(chapter) if in_one => {
+                    let anchor = chapter_start_anchor(chapter);
+                    result.push_str(&format!("<a id=\"{anchor}\"></a>"));
+                }
+                Ok(chapter) => result.push_str(pages.chunks.elsewhere(chapter)),
+                Err(_) => {}
+            }
         } else {
             result.push_str(&rest[start..end]);
         }
@@ -63,6 +69,11 @@ fn insert(page: &str, pages: &Pages, in_one: bool) -> String {
     }
     result.push_str(rest);
     result
+}
+
+/// The anchor of the chapter with this index on a page of all chapters.
+pub fn chapter_start_anchor(chapter: usize) -> String {
+    format!("chapter-{chapter}")
 }
 
 /// Adds a chunk whose links to other pages of the book lead to the same anchors in this one.

@@ -38,7 +38,7 @@ pub fn chunk_placeholder(chapter: usize, block: usize) -> String {
     format!("{CHUNK}{chapter}.{block}{PLACE_END}")
 }
 
-/// The comment that stands for the code of other chapters at the end of a chapter until the pages are finished.
+/// The comment that stands for the code of other chapters at the start of a chapter until the pages are finished.
 pub fn elsewhere_placeholder(chapter: usize) -> String {
     format!("{ELSEWHERE}{chapter}{PLACE_END}")
 }

@@ -13,7 +13,7 @@
 //! - puts them and the chunks into the finished pages and looks for anything that would be fetched from elsewhere
 //!   ([`finish`]),
 //! - makes the search index smaller ([`search`]) and gives the sidebar its parts ([`sidebar`]), and
-//! - shows the result in a browser ([`serve`]).
+//! - shows the result in a browser ([`serve`]), or prints it ([`pdf`]).
 //!
 //! Between the preprocessors and the finished pages a formula is a comment, `<!--m:3.14-->`
 //! ([`marks`]), and so is a chunk, `<!--c:3.1-->`. So Markdown cannot spoil them, and the search index never sees them.
@@ -32,8 +32,9 @@ pub mod indices;
 pub mod marks;
 pub mod math;
 pub mod page;
+pub mod pdf;
 pub mod preprocess;
-mod progress;
+pub mod progress;
 pub mod render;
 pub mod search;
 pub mod serve;
@@ -53,7 +54,10 @@ pub fn run(root: &Path, options: &Options) -> ExitCode {
         .without_time()
         .with_writer(std::io::stderr)
         .try_init();
-    let outcome = if options.serve {
+    let outcome = if let Some(file) = &options.pdf {
+        pdf::print(root, !options.keep_figures, file)
+            .map(|pages| println!("{}: {pages} pages", file.display()))
+    } else if options.serve {
         serve::serve(root, options)
     } else {
         build(root, !options.keep_figures).and_then(|report| {

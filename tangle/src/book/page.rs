@@ -43,7 +43,7 @@ impl PageWriter<'_> {
         let mut pieces = pieces(chapter);
         pieces.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
         let text = self.write(index, 0..chapter.text.as_str().len(), &pieces);
-        format!("{text}\n\n{}\n", elsewhere_placeholder(index))
+        format!("{}\n\n{text}", elsewhere_placeholder(index))
     }
 
     /// A part of a chapter as another page beside it shows it: references lead to the chapter.

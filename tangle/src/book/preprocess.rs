@@ -29,6 +29,8 @@ pub struct Weave {
     pub book: Book,
     /// The program in it.
     pub tangled: Tangled,
+    /// Whether the indices are added.
+    pub indices: bool,
     /// Where the HTML of the chunks goes.
     pub chunks: Rc<RefCell<Chunks>>,
 }
@@ -54,6 +56,9 @@ impl Preprocessor for Weave {
                 None => hide(&page.content),
             };
         });
+        if !self.indices {
+            return Ok(pages);
+        }
         pages.push_item(BookItem::Separator);
         let identifiers = indices::identifier_page(book, &self.tangled, &anchors);
         let chunks = indices::chunk_page(book, &anchors);

@@ -8,7 +8,7 @@ pub struct Progress(Instant);
 
 impl Progress {
     /// The time starts now.
-    pub fn new() -> Self {
+    pub fn start() -> Self {
         Self(Instant::now())
     }
 

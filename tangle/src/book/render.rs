@@ -14,6 +14,15 @@ use super::preprocess::{Collect, Weave};
 use crate::expand::Tangled;
 use crate::volume::Book;
 
+/// What is rendered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// A page for each chapter, and the indices, in the folder that `book/book.toml` names (`book/build`).
+    Pages,
+    /// All chapters on one page, `print.html` in `target/book-on-paper`; without indices, which say nothing on paper.
+    Sheet,
+}
+
 /// The pages, in which comments stand for chunks and formulas.
 pub struct Pages {
     /// The folder that holds them.
@@ -24,17 +33,28 @@ pub struct Pages {
     pub chunks: Chunks,
 }
 
-/// Renders the book into the folder that `book/book.toml` names (`book/build`).
+/// Renders the book.
 ///
 /// # Errors
 ///
 /// [`BookError::Mdbook`] with what mdbook says.
-pub fn render(root: &Path, book: Book, tangled: Tangled) -> Result<Pages, BookError> {
+pub fn render(
+    root: &Path,
+    book: Book,
+    tangled: Tangled,
+    layout: Layout,
+) -> Result<Pages, BookError> {
     let formulas = Rc::new(RefCell::new(Formulas::default()));
     let chunks = Rc::new(RefCell::new(Chunks::default()));
     let mut pages = MDBook::load(root.join("book")).map_err(BookError::mdbook)?;
+    if layout == Layout::Sheet {
+        pages.config.build.build_dir = "../target/book-on-paper".into();
+        pages.config.set("output.html.print.enable", true).map_err(BookError::mdbook)?;
+        pages.config.set("output.html.search.enable", false).map_err(BookError::mdbook)?;
+    }
+    let indices = layout == Layout::Pages;
     pages
-        .with_preprocessor(Weave { book, tangled, chunks: Rc::clone(&chunks) })
+        .with_preprocessor(Weave { book, tangled, indices, chunks: Rc::clone(&chunks) })
         .with_preprocessor(KatexProcessor)
         .with_preprocessor(Collect { formulas: Rc::clone(&formulas) });
     pages.build().map_err(BookError::mdbook)?;
