@@ -99,7 +99,7 @@ impl SystemFile {
         self.document.has(path)
     }
 
-    /// The same values as a file of another name, in whose folder other files are looked for.
+    /// These values as a file of another name, in whose folder other files are looked for.
     pub fn named(&self, name: &str) -> Self {
         Document::clone(&self.document).named(name).into()
     }
