@@ -326,6 +326,25 @@ fn the_sidebar_has_parts_that_open() -> Outcome {
 }
 
 #[test]
+fn a_pdf_needs_a_browser() -> Outcome {
+    let folder = whole()?;
+    let output = Command::new(env!("CARGO_BIN_EXE_tangle"))
+        .args(["--root", &folder.path().to_string_lossy(), "book", "--pdf", "x.pdf"])
+        .env("PATH", folder.path())
+        .current_dir(folder.path())
+        .output()?;
+    let said = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    contains(
+        &said,
+        &["error: a PDF is printed by Chromium, and none of chromium, chromium-browser"],
+    );
+    assert!(!folder.path().join("x.pdf").exists());
+    assert!(!folder.path().join("target").exists(), "it is said before the book is rendered");
+    Ok(())
+}
+
+#[test]
 fn equations_are_numbered_and_linked_across_chapters() -> Outcome {
     let folder = whole()?;
     build(folder.path(), true)?;

@@ -37,8 +37,7 @@ impl Chunks {
         let chunks = book.blocks().filter(|&id| book.block(id).1.is_chunk());
         let here = chunks.map(|id| ((id.chapter, id.block), writer.html(id))).collect();
         let chapters = 0..book.chapters.len();
-        let elsewhere =
-            chapters.map(|chapter| (chapter, elsewhere::templates(&writer, chapter))).collect();
+        let elsewhere = chapters.map(|chapter| (chapter, writer.templates(chapter))).collect();
         Self { here, elsewhere }
     }
 
@@ -88,6 +87,17 @@ impl ChunkWriter<'_> {
             "\n\n<div class=\"{class}\" id=\"{anchor}\"><div class=\"chunk-name\"><span>{left}</span>\
              {links}</div>\n\n{inside}</div>\n\n"
         )
+    }
+
+    /// What the page of a chapter refers to and does not show itself: one template for each chunk, named by its anchor.
+    fn templates(&self, chapter: usize) -> String {
+        let from = &self.book.chapters[chapter];
+        let mut templates = String::new();
+        for id in elsewhere::reached(self.book, chapter) {
+            let (anchor, code) = (self.anchors.of(id), self.code(from, id));
+            templates.push_str(&format!("<template data-chunk=\"{anchor}\">{code}</template>\n"));
+        }
+        templates
     }
 
     fn caption(&self, id: BlockId) -> (String, String) {
@@ -167,7 +177,7 @@ impl ChunkWriter<'_> {
     }
 
     /// The code of a chunk for the page of the chapter `from`, which need not be its own.
-    pub fn code(&self, from: &Chapter, id: BlockId) -> String {
+    fn code(&self, from: &Chapter, id: BlockId) -> String {
         let (home, block) = self.book.block(id);
         let mut code = format!("<code class=\"language-{}\">", highlighter(&block.language));
         for line in block.code.clone() {

@@ -5,23 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use super::chunks::ChunkWriter;
-use crate::volume::BlockId;
+use crate::volume::{BlockId, Book};
 
-/// The chunks that the page of a chapter refers to, through others too, and does not show itself: one template each, named by the anchor of the chunk.
-pub fn templates(writer: &ChunkWriter<'_>, chapter: usize) -> String {
-    let from = &writer.book.chapters[chapter];
-    let mut templates = String::new();
-    for id in reached(writer, chapter) {
-        let (anchor, code) = (writer.anchors.of(id), writer.code(from, id));
-        templates.push_str(&format!("<template data-chunk=\"{anchor}\">{code}</template>\n"));
-    }
-    templates
-}
-
-/// The blocks of other chapters that references lead to from this one, in the order of the book.
-fn reached(writer: &ChunkWriter<'_>, chapter: usize) -> BTreeSet<BlockId> {
-    let book = writer.book;
+/// The blocks of other chapters that references lead to from this one, through others too, in the order of the book.
+pub fn reached(book: &Book, chapter: usize) -> BTreeSet<BlockId> {
     let blocks = 0..book.chapters[chapter].blocks.len();
     let mut open: Vec<BlockId> = blocks.map(|block| BlockId { chapter, block }).collect();
     let mut reached = BTreeSet::new();
