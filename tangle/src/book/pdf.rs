@@ -90,9 +90,10 @@ impl Sheet {
         Ok(Self { path, before, after, chapters })
     }
 
-    /// The page, with the numbers of the pages on which chapters start.
+    /// The page, with the numbers of the pages on which chapters start, and chunks and equations that it refers to stand.
     pub fn html(&self, pages: &HashMap<String, usize>) -> String {
-        [&self.before, &self.contents(pages), &self.after].map(String::as_str).concat()
+        let references = with_pages(&self.after, pages);
+        [&self.before, &self.contents(pages), &references].map(String::as_str).concat()
     }
 
     fn contents(&self, pages: &HashMap<String, usize>) -> String {
@@ -169,6 +170,27 @@ fn for_paper(page: &str) -> String {
     result
 }
 
+/// The chapters with a page number, or a place for it, after each link to a chunk or an equation.
+fn with_pages(chapters: &str, pages: &HashMap<String, usize>) -> String {
+    let mut result = String::with_capacity(chapters.len());
+    let mut pieces = chapters.split("<a class=\"");
+    result.push_str(pieces.next().unwrap_or(""));
+    for piece in pieces {
+        result.push_str("<a class=\"");
+        let is_reference =
+            ["chunk-reference\"", "equation-link\""].iter().any(|class| piece.starts_with(class));
+        let Some((link, after)) = piece.split_once("</a>").filter(|_| is_reference) else {
+            result.push_str(piece);
+            continue;
+        };
+        let anchor = link.split("href=\"#").nth(1).and_then(|rest| rest.split('"').next());
+        let page =
+            anchor.and_then(|anchor| pages.get(anchor)).map_or(String::new(), usize::to_string);
+        result.push_str(&format!("{link}</a><span class=\"on-page\">{page}</span>{after}"));
+    }
+    result
+}
+
 /// A text without what stands between two marks, and without them.
 fn without(text: &str, start: &str, end: &str) -> String {
     let mut pieces = text.split(start);
@@ -212,7 +234,24 @@ fn destinations(pdf: &[u8]) -> Destinations {
 
 #[cfg(test)]
 mod tests {
-    use super::{destinations, for_paper};
+    use super::{destinations, for_paper, with_pages};
+
+    #[test]
+    fn references_name_their_pages() {
+        let link = |class: &str, anchor: &str, page: &str| {
+            format!("<a class=\"{class}\" href=\"#{anchor}\">x</a>{page}")
+        };
+        let chunk = |page| link("chunk-reference\" data-parts=\"a b", "a", page);
+        let equation = |page| link("equation-link", "eq-x", page);
+        let header = link("header", "a", "");
+        let page = format!("1{}2{}3{header}4", chunk(""), equation(""));
+        let expected = format!(
+            "1{}2{}3{header}4",
+            chunk("<span class=\"on-page\">7</span>"),
+            equation("<span class=\"on-page\"></span>")
+        );
+        assert_eq!(with_pages(&page, &[("a".to_string(), 7)].into()), expected);
+    }
 
     #[test]
     fn pages_of_links_are_read() {
