@@ -99,6 +99,20 @@ fn elimination_solves_eight_equations() {
 }
 
 #[test]
+fn weights_of_a_corner_are_those_of_its_chapter() {
+    let slopes = smallest_lenslet::slopes();
+    let mut matrix: Vec<Vec<f64>> = slopes.iter().map(smallest_lenslet::with_slopes).collect();
+    (0..8).for_each(|k| matrix[k][k] += 0.04e-12);
+    let corner = smallest_lenslet::with_slopes(&smallest_lenslet::wavefront(0.0)[2]);
+    let weights = smallest_lenslet::solve(matrix, corner);
+    let [a, b, c, d] = [0, 1, 2, 3].map(|k| format!("{:.3}", weights[k]));
+    let sum: f64 = weights[..4].iter().sum();
+    quotes(LENSLET, &[format!("{a}, {b}, {c} and {d} m/rad"), format!("Their sum is {sum:.3} m")]);
+    // The corner is its own mirror image if x and −y change places.
+    close(weights[1], -weights[5], 1e-9);
+}
+
+#[test]
 fn errors_of_the_smallest_lenslet_are_those_of_its_chapter() -> Result<()> {
     // Half the mean of D over all 81 pairs of points, by how often each distance occurs.
     let pairs = [(24.0, 1.0), (12.0, 2.0), (16.0, 2f64.sqrt()), (16.0, 5f64.sqrt())];
@@ -126,7 +140,11 @@ fn errors_of_the_smallest_lenslet_are_those_of_its_chapter() -> Result<()> {
 fn transforms_and_slices_conserve_electrons() {
     let wave = smallest_microscope::diffract(1.0, 2.0, &[]);
     let all = smallest_microscope::electrons(&wave, [0.0, 1.0]);
+    quotes(MICROSCOPE, &[format!("in the probe: {all:.0}, one")]);
     let slice = smallest_microscope::transmission(0);
+    // The first atom is at x = 12, y = 24 samples.
+    let [re, im] = slice[24 * 72 + 12];
+    quotes(MICROSCOPE, &[format!("{:.2} rad. The slice", im.atan2(re))]);
     let modulus = |[re, im]: &[f64; 2]| re.hypot(*im);
     assert!(slice.iter().all(|value| (modulus(value) - 1.0).abs() < 1e-14));
     let space = smallest_microscope::transform(wave.clone(), 1.0);
