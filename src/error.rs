@@ -198,7 +198,7 @@ pub enum Error {
         /// What breaks the invariance under translation.
         reason: String,
     },
-    /// Whoever watched the computation wanted it to stop.
+    /// The computation was cancelled by its [`Watch`](crate::watch::Watch).
     #[error("cancelled")]
     Cancelled,
     // Memory and devices that are wanting

@@ -105,6 +105,28 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
+// Example of options as text
+//! **Options and results as JSON**, for a job queue for example, with the feature `serde`. Fields have the units that their documentation states.
+//! Those that are missing have their defaults, unknown ones are rejected, and so are values that a constructor rejects, with its message. A result of
+//! operators, such as a covariance, is written through `to_data_set`.
+//!
+//! ```
+//! use lenslet::{electrons::WaveGrid, prelude::*};
+//!
+//! let options: ReconstructorOptions = serde_json::from_str(r#"{ "method": "eigen", "filter": 1e-6, "delay": 0.002 }"#)?;
+//! let system = System::from_file("book/systems/small-moao.toml")?;
+//! let reconstruction = ReconstructorPlan::new(&system, options)?.run(&Engine::default(), &unwatched)?;
+//! let answer = serde_json::to_string(&reconstruction.wavefront_errors(&system)?)?;
+//! let errors: Vec<WavefrontError> = serde_json::from_str(&answer)?;
+//! assert!(errors[0].rms < errors[1].rms && errors[0].variance[[0, 0]].is_nan()); // no lenslet in the corner
+//!
+//! let refused = |text: &str| serde_json::from_str::<WaveGrid>(text).unwrap_err().to_string();
+//! let wrong = refused(r#"{ "points": [256, 255], "lengths": [21.72, 10.86] }"#);
+//! assert!(wrong.starts_with("grid = 255: expected a multiple of 4 from 4 to 32768"));
+//! assert!(refused(r#"{ "points": [256, 256], "sides": [1, 1] }"#).starts_with("unknown field `sides`"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 // Features of the crate
 //! # Features
 //!
@@ -116,6 +138,7 @@
 //! | `factorise` | dense factorisations: reconstructors, error covariances, point-spread functions |
 //! | `plot` | pictures |
 //! | `cuda` | NVIDIA GPUs, whose libraries are loaded at run time |
+//! | `serde` | options and results as JSON and in other formats: `Serialize` and `Deserialize` |
 //! | `command` | the program `lenslet` and its benchmarks |
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
@@ -131,6 +154,8 @@ pub mod watch;
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))] // ranks share factorisations alone
 pub mod device;
 pub mod plan;
+#[cfg(feature = "serde")]
+pub(crate) mod serial;
 pub mod linear;
 #[cfg_attr(not(feature = "files"), allow(dead_code))] // files write coordinates
 pub mod data;

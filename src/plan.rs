@@ -72,7 +72,7 @@ pub trait Plan: fmt::Debug {
         self.memory(engine)?.check(engine, &self.subject())
     }
 
-    /// Runs the computation, and reports its progress to a watcher.
+    /// Runs the computation and reports its progress to `watch`.
     ///
     /// # Errors
     /// Those of [`check`](Self::check); `Cancelled` where the watcher wants to stop; those of the computation and of devices.
@@ -82,6 +82,7 @@ pub trait Plan: fmt::Debug {
 // Bytes that a plan states
 /// The most bytes that a computation has in use at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Memory {
     /// On the host.
     pub host: u64,
@@ -123,8 +124,9 @@ impl Memory {
 // Stages and their times
 /// A part of a computation.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Stage {
-    /// What a watcher is told when it begins.
+    /// Name that [`Watch::stage`] receives when it begins.
     pub name: &'static str,
     /// About how long it takes, in seconds.
     pub seconds: f64,
@@ -177,6 +179,7 @@ impl Stage {
 // Description of a plan
 /// What a plan will do.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Description {
     /// What is computed, of what: `covariances of 4 guide stars and 2 targets`.

@@ -836,7 +836,7 @@ fn shell(run: &Run, script: &str) -> std::io::Result<Output> {
     Command::new("sh").args(["-c", &script]).current_dir(run.folder.path()).output()
 }
 
-/// A log that the shell appends to must stay, byte for byte, also where the program is told its name by way of what is open.
+/// A log that the shell appends to must stay, byte for byte, also where the program gets its name through an open file descriptor.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_the_shell_has_open_is_not_replaced() -> Checked {
@@ -1630,7 +1630,7 @@ fn errors_at_points_are_written_and_refused() -> Checked {
     Ok(())
 }
 
-/// Ranks that cannot be are refused by their key, and a process is none where nobody says so.
+/// Ranks that cannot be are rejected by their key, and a process without these variables is no rank.
 #[test]
 fn ranks_that_make_no_sense_are_refused() -> Checked {
     let run = Run::new()?;

@@ -23,10 +23,10 @@ fn the_front_page_names_all_modules() {
 }
 
 #[test]
-fn the_front_page_has_four_examples_with_numbers() {
+fn the_front_page_has_five_examples_with_numbers() {
     let text = page().join("\n");
     let blocks: Vec<&str> = text.split("```").skip(1).step_by(2).collect();
-    assert_eq!(blocks.len(), 4);
+    assert_eq!(blocks.len(), 5);
     for block in blocks {
         assert!(block.starts_with('\n') && block.contains("assert"), "{block}");
     }

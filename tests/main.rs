@@ -1,4 +1,4 @@
-//! What the crate promises to whoever uses it, one module a subject; a single program, which is compiled and linked once.
+//! Tests of the public interface, one module a subject; a single program, which is compiled and linked once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
@@ -22,6 +22,8 @@ mod physics;
 mod plans;
 mod python;
 mod range;
+#[cfg(feature = "serde")]
+mod serialisation;
 mod snapshots;
 mod spectral;
 mod stem;

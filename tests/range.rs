@@ -239,7 +239,7 @@ fn the_tip_of_a_cone_is_refused() {
     assert!(dense.run(&Engine::default(), &unwatched).is_ok());
 }
 
-/// An estimate of the spectral error is a number, or told in words.
+/// An estimate of the spectral error is a number, or reported in words.
 #[test]
 fn spectral_errors_are_never_nan() {
     // One point and one lenslet around it: by symmetry all entries vanish.

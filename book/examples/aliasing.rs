@@ -86,18 +86,12 @@ fn causes(lenslets: usize, pitch: f64) -> Result<Vec<(String, f64)>, Box<dyn Err
         .guide_stars([GuideStar::at_rest(axis, array, 2e-15)?])
         .targets([axis]);
     let system = builder.pupil(Some(Pupil::new(4.0, 0.0)?)).build()?;
-    let mut image = CameraOptions::default();
-    image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Aliasing, ErrorTerm::Fitting]);
-    image.pixels = 16;
+    let terms = [ErrorTerm::Tomography, ErrorTerm::Aliasing, ErrorTerm::Fitting];
+    let image = CameraOptions::default().pixels(16).terms(terms);
     let mirror =
         MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(lenslets + 1)) };
-    let correction = CorrectionOptions {
-        mode: CorrectionMode::Moao,
-        mirrors: vec![mirror],
-        weights: Vec::new(),
-    };
-    let reconstructor = ReconstructorOptions::default();
-    let options = PsfOptions { reconstructor, correction, control: None, image, field: None };
+    let correction = CorrectionOptions::new(CorrectionMode::Moao, vec![mirror]);
+    let options = PsfOptions::new(ReconstructorOptions::default(), correction, image);
     let found = PsfPlan::new(&system, options)?.run(&Engine::default(), &unwatched)?;
     let terms = found.targets[0].budget.terms().iter();
     Ok(terms.map(|term| (term.name.clone(), term.rms())).collect())

@@ -19,18 +19,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn options(mode: CorrectionMode, actuators: usize) -> PsfOptions {
-    let mut image = CameraOptions::default();
-    (image.pixels, image.structure) = (16, StructureFunctionModel::Stationary);
-    image.terms = Some(vec![ErrorTerm::Tomography]);
+    let image = CameraOptions::default().pixels(16).terms([ErrorTerm::Tomography]);
+    let image = image.structure(StructureFunctionModel::Stationary);
     let mirrors =
         vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(actuators)) }];
-    PsfOptions {
-        reconstructor: ReconstructorOptions::default(),
-        correction: CorrectionOptions { mode, mirrors, weights: Vec::new() },
-        control: None,
-        image,
-        field: None,
-    }
+    let correction = CorrectionOptions::new(mode, mirrors);
+    PsfOptions::new(ReconstructorOptions::default(), correction, image)
 }
 
 /// Errors along a cut through the field of a mirror for the axis, and of a mirror for each direction.

@@ -5,7 +5,7 @@ mod images;
 use images::{Drawn, TYPEFACE, grey, paint, picture, write};
 use lenslet::data::{DataSet, TypedArray};
 use lenslet::electrons::{Aberrations, Beam, DetectorOptions, Edge, Finishing, Multislice, Probe};
-use lenslet::electrons::{Annulus, PatternOptions, Potential, PotentialOptions, Scan, StemMethod};
+use lenslet::electrons::{Annulus, PatternOptions, Potential, PotentialOptions, Scan};
 use lenslet::electrons::{StemOptions, StemPlan, WaveGrid, integrated};
 use lenslet::numerics::Precision;
 use lenslet::plan::Plan;
@@ -24,13 +24,13 @@ fn main() -> Drawn {
     convergent_beam(&folder.join("convergent-beam.svg"))?;
     let plan = titanate()?;
     let readings = plan.run(&Engine::cpu(Precision::F32), &unwatched)?;
-    let signals = readings.to_data_set::<f32>(&plan, &Finishing::default())?;
-    deflections(&folder.join("deflections.svg"), &plan, &signals)?;
+    let data = readings.to_data_set::<f32>(&plan, &Finishing::default())?;
+    deflections(&folder.join("deflections.svg"), &plan, &data)?;
     let title = "strontium titanate, 200 keV, 22 mrad".into();
     let notes = vec![("annulus_0".into(), "50–75 mrad".into())];
     let specimen = plan.specimen();
     let picture =
-        ScanPicture { title, specimen, signals: &signals, semi_angle: 22.0, notes, counted: false };
+        ScanPicture { title, specimen, data: &data, semi_angle: 22.0, notes, counted: false };
     Ok(std::fs::write(folder.join("scan-pictures.svg"), plot_scan(&picture, PictureFormat::Svg)?)?)
 }
 
@@ -135,25 +135,13 @@ fn titanate() -> Result<StemPlan, Box<dyn Error>> {
     let (tilt, aberrations) = ([0.0; 2], Aberrations::default());
     let probe = Probe { beam: Beam::new(200.0)?, semi_angle: 22.0, aberrations, tilt };
     let window = [[SIDE, 3.0 * SIDE], [SIDE, 2.0 * SIDE]];
-    let detectors = DetectorOptions {
-        annuli: vec![Annulus { inner: 50.0, outer: 75.0, exact: false }],
-        centre_of_mass: true,
-        pattern: Some(PatternOptions { crop: Some(60.0), bin: 1 }),
-        ..DetectorOptions::default()
-    };
-    let options = StemOptions {
-        grid: WaveGrid::new([192, 192], [4.0 * SIDE; 2])?,
-        ends: vec![slicing.count()],
-        slicing,
-        potential: PotentialOptions::default(),
-        phonons: specimen::Phonons::default(),
-        probe,
-        tilt: [0.0; 2],
-        defoci: vec![0.0],
-        scan: Scan::new(window, [SIDE / 24.0; 2])?,
-        method: StemMethod::Multislice,
-        detectors,
-    };
+    let detectors = DetectorOptions::default()
+        .annuli(vec![Annulus { inner: 50.0, outer: 75.0, exact: false }])
+        .centre_of_mass(true)
+        .pattern(PatternOptions::default().crop(60.0));
+    let grid = WaveGrid::new([192, 192], [4.0 * SIDE; 2])?;
+    let scan = Scan::new(window, [SIDE / 24.0; 2])?;
+    let options = StemOptions::new(grid, slicing, probe, scan).detectors(detectors);
     Ok(StemPlan::new(specimen, options)?)
 }
 
@@ -166,9 +154,9 @@ fn direction([x, y]: [f64; 2]) -> RGBColor {
 }
 
 /// Deflections in colour with a wheel, and their integral in grey.
-fn deflections(path: &Path, plan: &StemPlan, signals: &DataSet<'_>) -> Drawn {
-    let centres = signals.get("centre_of_mass");
-    let Some(TypedArray::F32(centres)) = centres.and_then(|signal| signal.array()) else {
+fn deflections(path: &Path, plan: &StemPlan, data: &DataSet<'_>) -> Drawn {
+    let centres = data.get("centre_of_mass");
+    let Some(TypedArray::F32(centres)) = centres.and_then(|variable| variable.array()) else {
         return Err("no centres of mass".into());
     };
     let (step, [nx, ny]) = (plan.options().scan.step(), plan.options().scan.counts());

@@ -48,7 +48,7 @@ fn silicon() -> Result<Specimen, Box<dyn Error>> {
 
 fn of_silicon(model: PotentialModel, points: usize) -> Result<Potential, Box<dyn Error>> {
     let (grid, slices) = (WaveGrid::new([points; 2], [SIDE; 2])?, Slicing::new(SIDE, SIDE / 4.0)?);
-    let options = PotentialOptions { model, bound: 2.0, ..Default::default() };
+    let options = PotentialOptions::default().model(model).bound(2.0);
     Ok(Potential::new(&silicon()?, grid, slices, options)?)
 }
 

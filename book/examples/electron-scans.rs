@@ -7,7 +7,7 @@ use boxes::{BLUE_INK, Drawn, GREEN_INK, Part, RED_INK, draw};
 use images::{TYPEFACE, grey, paint, picture, write};
 use lenslet::electrons::sample_file::SampleFile;
 use lenslet::electrons::{Multislice, Potential, Prism, SMatrix, StemMethod};
-use lenslet::electrons::{Scan, StemOptions, StemPlan, StemReadings};
+use lenslet::electrons::{Scan, StemPlan, StemReadings};
 use lenslet::numerics::Precision;
 use lenslet::plan::Plan;
 use lenslet::prelude::Engine;
@@ -379,14 +379,14 @@ fn scans(folder: &Path) -> Drawn {
     dark_field(&folder.join("silicon-haadf.svg"), &image, plan.options().scan.step()[0])?;
     // Errors of PRISM by detector, at every other place along both axes
     let scan = Scan::new([[0.0, 5.43]; 2], plan.options().scan.step().map(|step| 2.0 * step))?;
-    let coarse = StemOptions { scan, ..plan.options().clone() };
+    let coarse = plan.options().clone().scan(scan);
     let readings = read(&StemPlan::new(plan.specimen().clone(), coarse.clone())?)?;
     let detectors =
         [(0.0, 20.0, "0–20 mrad"), (22.0, 40.0, "22–40 mrad"), (60.0, 90.0, "60–90 mrad")];
     let mut lines: Vec<Vec<(f64, f64)>> = vec![Vec::new(); 3];
     for f in [1, 2, 3, 6, 7] {
         let method = StemMethod::Prism { factor: [f, f], refocus: 0.0, margin: None };
-        let options = StemOptions { method, ..coarse.clone() };
+        let options = coarse.clone().method(method);
         let shared = read(&StemPlan::new(plan.specimen().clone(), options)?)?;
         for (line, (first, last, _)) in lines.iter_mut().zip(detectors) {
             let (a, b) = (column(first, last, &shared), column(first, last, &readings));

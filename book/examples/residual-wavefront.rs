@@ -72,16 +72,11 @@ fn system(turn: f64) -> Result<System, Box<dyn Error>> {
 }
 
 fn options(terms: Option<Vec<ErrorTerm>>) -> PsfOptions {
-    let mut image = CameraOptions::default();
-    (image.pixels, image.terms) = (16, terms);
+    let mut image = CameraOptions::default().pixels(16);
+    image.terms = terms;
     let mirrors = vec![MirrorDesign::new(Spacing::Actuators(9))];
-    PsfOptions {
-        reconstructor: ReconstructorOptions::default(),
-        correction: CorrectionOptions { mode: CorrectionMode::Scao, mirrors, weights: Vec::new() },
-        control: Some(CONTROL),
-        image,
-        field: None,
-    }
+    let correction = CorrectionOptions::new(CorrectionMode::Scao, mirrors);
+    PsfOptions::new(ReconstructorOptions::default(), correction, image).control(CONTROL)
 }
 
 /// The rms of the residual wavefront, nm.

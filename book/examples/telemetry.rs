@@ -13,7 +13,7 @@ fn main() -> Drawn {
     correspondence(&folder.join("telemetry.svg"))?;
     loops(&folder.join("telemetry-loops.svg"))?;
     field(&folder.join("scopesim-files.svg"))?;
-    signals(&folder.join("signals.svg"))?;
+    variables(&folder.join("variables.svg"))?;
     hierarchy(&folder.join("hdf5.svg"))?;
     prismatic(&folder.join("emd-files.svg"))?;
     chunks(&folder.join("zarr.svg"))?;
@@ -145,22 +145,22 @@ fn field(path: &Path) -> Drawn {
     Ok(())
 }
 
-/// A signal of four axes, and the files that it can go into.
-fn signals(path: &Path) -> Drawn {
+/// A variable of four dimensions, and the formats of files for it.
+fn variables(path: &Path) -> Drawn {
     let parts: [Part; 8] = [
         (
             (20, 30),
             (190, 66),
-            &["axes of navigation", "x: 80 from 0 Å by 0.25 Å", "y: 60 from 0 Å by 0.25 Å"],
+            &["dimensions of navigation", "x: 80 from 0 Å by 0.25 Å", "y: 60 from 0 Å by 0.25 Å"],
             BLUE_INK,
         ),
         (
             (20, 120),
             (190, 66),
-            &["axes of signal", "qx: 128 by 0.02 1/Å", "qy: 96 by 0.02 1/Å"],
+            &["dimensions of signal", "qx: 128 by 0.02 1/Å", "qy: 96 by 0.02 1/Å"],
             RED_INK,
         ),
-        ((270, 66), (150, 84), &["signal", "four_d", "80 × 60 × 128 × 96", "f32"], GREEN_INK),
+        ((270, 66), (150, 84), &["variable", "four_d", "80 × 60 × 128 × 96", "f32"], GREEN_INK),
         ((500, 10), (220, 30), &[".emd, .h5: trees in HDF5"], BLUE_INK),
         ((500, 54), (220, 30), &[".hspy, .zspy: HyperSpy's tree"], BLUE_INK),
         ((500, 98), (220, 30), &[".zarr: a folder for xarray"], BLUE_INK),

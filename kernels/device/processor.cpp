@@ -201,9 +201,9 @@ static bool run_block() {
 static Bytes boards[2][most_threads];
 
 // Lane that a value comes from
-static int source_lane(Way way, int lane, int by, int width) {
+static int source_lane(Shuffle shuffle, int lane, int by, int width) {
     int first = lane & ~(width - 1), end = first + width;
-    switch (way) {
+    switch (shuffle) {
     case of_lane: return first + (by & (width - 1));
     case from_below: return lane - by >= first ? lane - by : lane;
     case from_above: return lane + by < end ? lane + by : lane;
@@ -211,12 +211,12 @@ static int source_lane(Way way, int lane, int by, int width) {
     }
 }
 
-Bytes exchange_bytes(int line, Way way, unsigned mask, int by, int width, Bytes given) {
+Bytes exchange_bytes(int line, Shuffle shuffle, unsigned mask, int by, int width, Bytes given) {
     if (mask != 0xffffffffu) fail("an exchange names less than the full warp");
     int round = ++threads[current].exchanges;
     boards[round & 1][current] = given;
     WAIT(at_warp, line);
-    int lane = current % warpSize, source = current - lane + source_lane(way, lane, by, width);
+    int lane = current % warpSize, source = current - lane + source_lane(shuffle, lane, by, width);
     bool took_part = source < count && threads[source].exchanges >= round;
     return took_part ? boards[round & 1][source] : Bytes{{~uint64_t(0), ~uint64_t(0)}};
 }

@@ -63,20 +63,20 @@ HIDDEN const char *run(const Launch &launch, void (*kernel)(void **));
 
 // Exchange of values by their bytes
 /// Where an exchange takes its value from, by the lane.
-enum Way { of_lane, from_below, from_above, across };
+enum Shuffle { of_lane, from_below, from_above, across };
 /// The bytes of a value.
 struct Bytes {
     uint64_t words[2];
 };
 /// Gives a value to the warp; what another lane has given.
-HIDDEN Bytes exchange_bytes(int line, Way way, unsigned mask, int by, int width, Bytes given);
+HIDDEN Bytes exchange_bytes(int line, Shuffle shuffle, unsigned mask, int by, int width, Bytes given);
 
 template <typename T>
-inline T exchange(int line, Way way, unsigned mask, T value, int by, int width = warpSize) {
+inline T exchange(int line, Shuffle shuffle, unsigned mask, T value, int by, int width = warpSize) {
     static_assert(sizeof(T) <= 16 && __is_trivially_copyable(T), "too large to exchange");
     Bytes bytes = {};
     __builtin_memcpy(&bytes, &value, sizeof value);
-    bytes = exchange_bytes(line, way, mask, by, width, bytes);
+    bytes = exchange_bytes(line, shuffle, mask, by, width, bytes);
     __builtin_memcpy(&value, &bytes, sizeof value);
     return value;
 }

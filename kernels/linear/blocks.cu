@@ -55,9 +55,9 @@ extern "C" __global__ void add_columns(
     y[columns[column]] = minus ? before - sum : before + sum;
 }
 
-// Substitute the few unknowns
-/// y[rows] = D⁻¹ (x[rows] − the sums of each row); one block for a vector, `left` has room for a number of each row.
-extern "C" __global__ void solve_few(
+// Substitute the eliminated unknowns
+/// y[rows] = D⁻¹ (x[rows] − the sums of each row); one block for a vector; `left` holds one number for each row.
+extern "C" __global__ void solve_eliminated(
     const real *inverse, const real *sums, const real *x, const int *rows, real *left, real *y,
     int count, int parts, int n
 ) {

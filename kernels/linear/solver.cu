@@ -127,10 +127,10 @@ extern "C" __global__ void step_along(
 }
 
 // Begin systems side by side
-/// Sets the states of systems from what each is asked, and makes r of b = r and of the product A x with the first guess; one block
+/// Sets the states of systems from the target of each, and makes r of b = r and of the product A x with the first guess; one block
 /// each.
 extern "C" __global__ void begin_systems(
-    State *now, State *next, double *squares, const double *asked, double least, double limit,
+    State *now, State *next, double *squares, const double *targets, double least, double limit,
     real *r, const real *x, const real *product, int blocks, int n
 ) {
     r = of_vector(r, n);
@@ -149,8 +149,8 @@ extern "C" __global__ void begin_systems(
     for (int k = threadIdx.x; k < blocks; k += blockDim.x) squares[k] = k == 0 ? sums[1] : 0;
     State state = State();
     state.explained = sums[0];
-    state.target = asked[2 * blockIdx.z];
-    state.whole = asked[2 * blockIdx.z + 1];
+    state.target = targets[2 * blockIdx.z];
+    state.whole = targets[2 * blockIdx.z + 1];
     state.least = least;
     state.limit = limit;
     state.norm = state.fresh = 1;

@@ -165,10 +165,10 @@ fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measu
             let of_run = |run: &Vec<(String, f64)>| -> f64 {
                 run.iter().filter(|(stage, _)| stage == name).map(|(_, seconds)| seconds).sum()
             };
-            let found = runs.iter().map(of_run).fold(f64::INFINITY, f64::min);
+            let fastest = runs.iter().map(of_run).fold(f64::INFINITY, f64::min);
             let stages = planned.iter().filter(|stage| stage.name == name);
             let planned = stages.map(|stage| stage.seconds).sum();
-            measured.push(MeasuredTimes { kind: kind.name(), found, planned });
+            measured.push(MeasuredTimes { kind: kind.name(), found: fastest, planned });
         }
     }
     Ok(measured)
@@ -181,8 +181,8 @@ fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measu
 /// `Invalid` where a pace is not positive and finite.
 pub fn speed(measured: &[MeasuredTimes]) -> Result<Speed, Invalid> {
     let pace = |kind: CostKind| {
-        let found = measured.iter().find(|measured| measured.kind == kind.name());
-        found.map_or(1.0, MeasuredTimes::pace)
+        let times = measured.iter().find(|measured| measured.kind == kind.name());
+        times.map_or(1.0, MeasuredTimes::pace)
     };
     Speed::measured(today(), pace)
 }
@@ -344,8 +344,8 @@ mod tests {
         let kept = Kept::keyed(&blocked, "this machine".into());
         let error = kept.keep(&some_speed()).unwrap_err();
         assert_eq!(kept.speed(), None);
-        let told = kept.cannot_keep(error);
-        assert!(told.contains("is not kept in") && told.contains("taken"), "{told}");
+        let message = kept.cannot_keep(error);
+        assert!(message.contains("is not kept in") && message.contains("taken"), "{message}");
     }
 
     #[test]
@@ -374,10 +374,10 @@ mod tests {
         let plan =
             ReconstructorPlan::new(&tiny[0].system().unwrap(), ReconstructorOptions::default());
         let plan = plan.unwrap();
-        let told = plan.describe(&engine.with_speed(found.clone())).unwrap();
-        let integrals = told.stages.iter().find(|stage| stage.name == INTEGRATED.0).unwrap();
+        let description = plan.describe(&engine.with_speed(found.clone())).unwrap();
+        let integrals = description.stages.iter().find(|stage| stage.name == INTEGRATED.0).unwrap();
         assert!((integrals.seconds / measured[0].found - 1.0).abs() < 0.2);
-        assert_eq!(told.rates, found.to_string());
+        assert_eq!(description.rates, found.to_string());
         let names = |pieces: &[Piece]| -> Vec<_> {
             pieces.iter().flat_map(|piece| piece.stages).map(|(_, kind)| kind.name()).collect()
         };

@@ -6,8 +6,8 @@ use crate::device::gpu::Gpu;
 use crate::device::{Engine, processor_name, threads};
 use crate::electrons::prism::transform_along;
 use crate::electrons::{
-    Aberrations, Beam, DetectorOptions, PotentialModel, PotentialOptions, Probe, Scan, StemMethod,
-    StemOptions, StemPlan, StemRunOptions, WaveGrid,
+    Aberrations, Beam, PotentialModel, PotentialOptions, Probe, Scan, StemMethod, StemOptions,
+    StemPlan, StemRunOptions, WaveGrid,
 };
 use crate::error::{Error, Invalid};
 use crate::files::provenance::date;
@@ -120,20 +120,15 @@ impl ScanCase {
             f => StemMethod::Prism { factor: [f; 2], refocus: 0.0, margin: None },
         };
         let model = if self.deep { PotentialModel::Sliced } else { PotentialModel::Projected };
-        let aberrations = Aberrations::default();
-        let options = StemOptions {
-            grid: WaveGrid::new([self.points; 2], [x, y])?,
-            ends: vec![slicing.count()],
-            slicing,
-            potential: PotentialOptions { model, ..Default::default() },
-            phonons: Phonons { configurations: usize::from(self.deep), seed: 1 },
-            probe: Probe { beam: Beam::new(100.0)?, semi_angle: 20.0, aberrations, tilt: [0.0; 2] },
-            tilt: [0.0; 2],
-            defoci: vec![0.0],
-            scan: Scan::new([[0.0, x], [0.0, y]], step)?,
-            method,
-            detectors: DetectorOptions::default(),
-        };
+        let (grid, aberrations) =
+            (WaveGrid::new([self.points; 2], [x, y])?, Aberrations::default());
+        let probe =
+            Probe { beam: Beam::new(100.0)?, semi_angle: 20.0, aberrations, tilt: [0.0; 2] };
+        let scan = Scan::new([[0.0, x], [0.0, y]], step)?;
+        let options = StemOptions::new(grid, slicing, probe, scan)
+            .potential(PotentialOptions::default().model(model))
+            .phonons(Phonons { configurations: usize::from(self.deep), seed: 1 })
+            .method(method);
         StemPlan::new(specimen, options)
     }
 }
@@ -193,8 +188,8 @@ pub fn time_stem(
     let (points, slices) = (case.points, plan.options().slicing.count());
     let work = WaveCost { points, slices, waves };
     let (reading, transforms) = match engine.precision() {
-        Precision::F32 => beside::<f32>(&plan, work, engine, repeat, watch)?,
-        Precision::F64 => beside::<f64>(&plan, work, engine, repeat, watch)?,
+        Precision::F32 => read_and_transform_times::<f32>(&plan, work, engine, repeat, watch)?,
+        Precision::F64 => read_and_transform_times::<f64>(&plan, work, engine, repeat, watch)?,
     };
     let name = case.name.into();
     Ok(StemTimes {
@@ -240,7 +235,7 @@ struct WaveCost {
 }
 
 /// The times of reading all waves, if cores do that, and of transforms alone.
-fn beside<T: Real>(
+fn read_and_transform_times<T: Real>(
     plan: &StemPlan,
     work: WaveCost,
     engine: &Engine,
@@ -269,15 +264,15 @@ fn transforms_on_host<T: Real>(
     watch: &dyn Watch,
 ) -> Result<f64, Error> {
     let (forward, inverse) = T::plan_complex(work.points);
-    let ways = [forward, inverse].map(|way| [way.clone(), way]);
+    let transforms = [forward, inverse].map(|transform| [transform.clone(), transform]);
     let (waves, slices) = (work.waves.min(4 * threads()), work.slices.min(4));
     let number = Complex::new(T::one(), T::zero());
     let mut planes = vec![vec![number; work.points * work.points]; waves];
     let transform = |plane: &mut Vec<Complex<T>>| {
-        let mut room = Vec::new();
+        let mut scratch = Vec::new();
         plane.fill(number);
         for k in 0..2 * slices {
-            transform_along(plane, &ways[k % 2], &mut room);
+            transform_along(plane, &transforms[k % 2], &mut scratch);
         }
     };
     let some = least(repeat, watch, || {
@@ -406,8 +401,8 @@ pub fn chosen(names: &[String], devices: usize) -> Result<Vec<ScanCase>, Invalid
     }
     let all = CASES.map(|case| case.name).join(", ");
     let known = |name: &String| {
-        let found = CASES.into_iter().find(|case| case.name == name);
-        found.ok_or_else(|| Invalid::new("case", name, format!("one of {all}")))
+        let case = CASES.into_iter().find(|case| case.name == name);
+        case.ok_or_else(|| Invalid::new("case", name, format!("one of {all}")))
     };
     names.iter().map(known).collect()
 }

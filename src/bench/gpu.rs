@@ -325,11 +325,11 @@ impl Sheet {
                 [[0, 0, 0]];
         let variance = |pairs: Vec<PairCovariance>| pairs[0][[0, 19, 19]];
         let gpus = std::slice::from_ref(gpu);
-        let found = [
+        let strengths = [
             variance(direct::slope::gpu::pair_covariances::<f64>(&one, gpus, &unwatched)?),
             variance(direct::slope::gpu::pair_covariances::<f32>(&one, gpus, &unwatched)?),
         ];
-        let error = found.map(|found| (found / (layer.strength * exact) - 1.0).abs());
+        let error = strengths.map(|strengths| (strengths / (layer.strength * exact) - 1.0).abs());
         let pairs = problem.pairs().len();
         let memory = [
             direct::slope::gpu::memory::<f64>(&problem, pairs),

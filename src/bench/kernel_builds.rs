@@ -12,7 +12,7 @@ use crate::electrons::multislice::gpu::PassesGpu;
 use crate::electrons::prism::gpu::{PlanesGpu, WindowsGpu};
 use crate::electrons::{Beam, DetectorOptions, Detectors, WaveGrid};
 use crate::error::Error;
-use crate::linear::blocks::gpu::FewRows;
+use crate::linear::blocks::gpu::WideMatrix;
 use crate::linear::matrix::gpu::MatrixGpu;
 use crate::linear::operator::Pairs;
 use crate::linear::operator::gpu::WithPairsGpu;
@@ -89,7 +89,7 @@ fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
         let matrix = Arc::new(MatrixGpu::<T>::new(gpu, Array2::zeros((2, 2)).view())?);
         WithPairsGpu::new(matrix, &Pairs::new(vec![1, 0], vec![0.5; 2])?)?;
         let few = Array2::zeros((2, 2));
-        FewRows::<T>::new(gpu, few.view(), [&[0..1, 1..2], &[0..1, 1..2]], 1)?;
+        WideMatrix::<T>::new(gpu, few.view(), [&[0..1, 1..2], &[0..1, 1..2]], 1)?;
         ask_for_reconstructor::<T>(gpu)?;
         ask_for_modes::<T>(gpu)?;
         ask_for_slices::<T>(gpu)
@@ -150,19 +150,19 @@ struct Usage {
 // Kernels of a log
 /// The kernels of a log with their resources.
 fn usages(log: &str) -> Vec<(String, Usage)> {
-    let mut found: Vec<(String, Usage)> = Vec::new();
+    let mut usages: Vec<(String, Usage)> = Vec::new();
     for line in log.lines() {
         if let Some((_, rest)) = line.split_once("Compiling entry function '") {
-            found.push((rest.split('\'').next().unwrap_or_default().into(), Usage::default()));
+            usages.push((rest.split('\'').next().unwrap_or_default().into(), Usage::default()));
         }
-        let Some((_, usage)) = found.last_mut() else { continue };
+        let Some((_, usage)) = usages.last_mut() else { continue };
         let before = |unit: &str| number_before(line, unit);
         usage.spilled = before(" bytes spill stores").unwrap_or(usage.spilled);
         usage.stack = before(" bytes stack frame").unwrap_or(usage.stack);
         usage.registers = before(" registers").unwrap_or(usage.registers);
         usage.shared = before(" bytes smem").unwrap_or(usage.shared);
     }
-    found
+    usages
 }
 
 // Number in front of a unit
@@ -199,9 +199,9 @@ fn every_kernel_compiles_for_every_generation() {
     if let Err(reason) = probe::require(probe::Library::Nvrtc) {
         return eprintln!("skipped: {reason}");
     }
-    let asked = [all_requests::<f64>().unwrap(), all_requests::<f32>().unwrap()].concat();
+    let requests = [all_requests::<f64>().unwrap(), all_requests::<f32>().unwrap()].concat();
     let builds: Vec<_> =
-        asked.iter().flat_map(|request| GENERATIONS.map(|device| (request, device))).collect();
+        requests.iter().flat_map(|request| GENERATIONS.map(|device| (request, device))).collect();
     let logs: Vec<_> = builds
         .par_iter()
         .map(|((source, options), device)| log_of(source, options, *device))

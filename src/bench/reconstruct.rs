@@ -40,29 +40,29 @@ pub struct ReconstructorTimes {
 }
 
 // Watch the clock at each stage
-/// Notes when stages begin, beside another watcher.
+/// Records when stages begin, and passes them on to another [`Watch`].
 struct Clock<'a> {
     begun: Mutex<Vec<(String, Instant)>>,
-    beside: &'a dyn Watch,
+    inner: &'a dyn Watch,
 }
 
 impl Watch for Clock<'_> {
     fn stage(&self, name: &str, pieces: &str) {
         let mut begun = lock(&self.begun);
         begun.push((name.into(), Instant::now()));
-        self.beside.stage(name, pieces);
+        self.inner.stage(name, pieces);
     }
 
     fn progress(&self, done: usize, total: usize) {
-        self.beside.progress(done, total);
+        self.inner.progress(done, total);
     }
 
     fn part(&self, what: &str, number: usize, count: usize) {
-        self.beside.part(what, number, count);
+        self.inner.part(what, number, count);
     }
 
     fn cancelled(&self) -> bool {
-        self.beside.cancelled()
+        self.inner.cancelled()
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) fn time_stages(
     watch: &dyn Watch,
 ) -> Result<(Duration, Vec<(String, f64)>), Error> {
     check(watch)?;
-    let clock = Clock { begun: Mutex::default(), beside: watch };
+    let clock = Clock { begun: Mutex::default(), inner: watch };
     let start = Instant::now();
     run(&clock)?;
     let end = Instant::now();
@@ -124,7 +124,7 @@ pub fn time_reconstructor(
     })
 }
 
-/// How long each stage lasts, to the beginning of the next one or to the end; a stage that comes twice is told once.
+/// How long each stage lasts, to the beginning of the next one or to the end; the durations of a stage that comes twice are added.
 fn stages(begun: &[(String, Instant)], end: Instant) -> Vec<(String, f64)> {
     let ends = begun.iter().skip(1).map(|(_, next)| *next).chain([end]);
     let mut stages: Vec<(String, f64)> = Vec::new();

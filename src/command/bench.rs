@@ -209,13 +209,13 @@ fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
         return Ok(bench::product_tables(&slopes, &wavefront));
     }
     // Times of both matrices in JSON
-    let told = serde_json::json!({
+    let summary = serde_json::json!({
         "processor": device::processor_name(),
         "threads": device::threads(),
         "slopes": slopes,
         "wavefront_slope": wavefront,
     });
-    Ok(format!("{told}\n"))
+    Ok(format!("{summary}\n"))
 }
 
 // Measure products on a graphics processor
@@ -228,16 +228,16 @@ fn bench_device(args: &ProductsArgs) -> Result<String, Error> {
     let gpus = device::cuda::open(args.device)?;
     let sheets = gpus.iter().take(1).map(|gpu| Sheet::measure(gpu, args.repeat));
     let sheets = sheets.collect::<Result<Vec<_>, _>>()?;
-    let told = |sheet: &Sheet| match args.json {
+    let written = |sheet: &Sheet| match args.json {
         true => serde_json::to_value(sheet).map(|sheet| format!("{sheet:#}\n")),
         false => Ok(sheet.table()),
     };
-    let told = sheets.iter().map(told).collect::<Result<String, _>>();
+    let written = sheets.iter().map(written).collect::<Result<String, _>>();
     let failed = |error: serde_json::Error| Error::Failed {
         what: "the summary".into(),
         reason: error.to_string(),
     };
-    told.map_err(failed)
+    written.map_err(failed)
 }
 
 // Measure the covariances of systems
@@ -306,8 +306,8 @@ fn bench_reconstruct(args: &ReconstructBenchArgs) -> Result<String, Error> {
     }
     let entry = |(name, times)| serde_json::json!({ "system": name, "seconds": times });
     let entries: Vec<_> = rows.into_iter().map(entry).collect();
-    let told = serde_json::json!({ "engine": engine.name(), "reconstruct": entries });
-    Ok(format!("{told}\n"))
+    let summary = serde_json::json!({ "engine": engine.name(), "reconstruct": entries });
+    Ok(format!("{summary}\n"))
 }
 
 // Measure the images of systems
@@ -336,9 +336,9 @@ fn bench_image(args: &ImageBenchArgs) -> Result<String, Error> {
     }
     let entry = |(name, times)| serde_json::json!({ "system": name, "seconds": times });
     let entries: Vec<_> = rows.into_iter().map(entry).collect();
-    let told =
+    let summary =
         serde_json::json!({ "engine": engine.name(), "image": entries, "exposure": exposed });
-    Ok(format!("{told}\n"))
+    Ok(format!("{summary}\n"))
 }
 
 /// The times of exposures of the mirror of the paper.
@@ -371,10 +371,10 @@ fn bench_calibrate(args: &CalibrateArgs) -> Result<String, Error> {
         kept.filter(|kept| kept.keep(&speed).map_err(|error| unkept(kept, error)).is_ok());
     let file = written.as_ref().map(|kept| kept.file().display().to_string());
     if args.json {
-        let told = serde_json::json!({
+        let summary = serde_json::json!({
             "engine": engine.name(), "rates": speed.to_string(), "measured": measured, "file": file,
         });
-        return Ok(format!("{told}\n"));
+        return Ok(format!("{summary}\n"));
     }
     let place = file.map_or("kept nowhere".into(), |file| format!("kept in {file}"));
     Ok(calibration::table(&measured, &engine.name()) + &place + "\n")
@@ -387,9 +387,9 @@ fn plans_of(systems: &[(String, System)], json: bool) -> Result<String, Error> {
     let engine = with_speed(Engine::default(), true)?;
     for (name, system) in systems {
         for plan in bench::covariance_plans(system)? {
-            let told = plan.describe(&engine)?;
-            text += &format!("{name}\n{}\n", plan_text(&told, false));
-            values.push(plan_json(&told));
+            let description = plan.describe(&engine)?;
+            text += &format!("{name}\n{}\n", plan_text(&description, false));
+            values.push(plan_json(&description));
         }
     }
     Ok(if json { format!("{}\n", serde_json::Value::from(values)) } else { text })

@@ -236,10 +236,11 @@ pub fn estimate(
     // Tell it in the form asked for
     let files = [slopes_file.as_path(), output.as_path()];
     let (method, form, seconds) = (plan.method(), plan.form(), [built, solved]);
-    let told = EstimateReport { args, files, method, form, engine, estimator, estimates, seconds };
-    let text = args.report.summary(|| told.summary(), || told.lines());
-    let warnings = told.misfit().into_iter().collect();
-    Ok(Outcome { text, warnings, shortfall: told.shortfall() })
+    let report =
+        EstimateReport { args, files, method, form, engine, estimator, estimates, seconds };
+    let text = args.report.summary(|| report.summary(), || report.lines());
+    let warnings = report.misfit().into_iter().collect();
+    Ok(Outcome { text, warnings, shortfall: report.shortfall() })
 }
 
 // Name the file in an error
@@ -356,12 +357,12 @@ impl EstimateReport<'_> {
             lines.push(("layers", format!("{name} interpolation: {cost}")));
         }
         let ([built, solved], engine) = (self.seconds, self.engine.name());
-        let way = match self.method {
+        let solver = match self.method {
             Inversion::Iterative => range("iteration"),
             Inversion::Eigen => "eigenvectors, filtered".into(),
             _ => format!("Cholesky's factor, {}", range("refinement")),
         };
-        lines.push(("solver", format!("{way}, relative residual {residual:.1e}")));
+        lines.push(("solver", format!("{solver}, relative residual {residual:.1e}")));
         if let Some([mean, least, most]) = self.fit() {
             let scatter = (2.0 / slopes as f64).sqrt();
             let [mean, least, most] = [mean, least, most].map(brief);

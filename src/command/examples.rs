@@ -137,17 +137,17 @@ mod tests {
     #[test]
     fn every_device_option_lists_cuda() {
         let mut commands = vec![Cli::command()];
-        let mut seen = 0;
+        let mut files = 0;
         while let Some(command) = commands.pop() {
             let options = command.get_arguments().filter(|option| option.get_id() == "device");
             for option in options {
                 let help = option.get_help().map(ToString::to_string).unwrap_or_default();
                 let words = ["cpu", "cuda", "cuda:K"].map(|word| help.contains(word));
                 assert_eq!(words, [true; 3], "{}: {help}", command.get_name());
-                seen += 1;
+                files += 1;
             }
             commands.extend(command.get_subcommands().cloned());
         }
-        assert!(seen >= 9, "{seen}");
+        assert!(files >= 9, "{files}");
     }
 }

@@ -38,8 +38,8 @@ pub struct ImportArgs {
 /// Imports the file that the arguments name; returns what to print.
 pub fn import(args: &ImportArgs) -> Result<Outcome, Error> {
     if is_telemetry(&args.file) {
-        let (output, told) = (args.output.as_deref(), (args.json, args.quiet));
-        return import_telemetry(&args.file, output, told);
+        let (output, output_form) = (args.output.as_deref(), (args.json, args.quiet));
+        return import_telemetry(&args.file, output, output_form);
     }
     let outputs: Vec<_> = args.output.iter().map(|path| ("output", path.as_path())).collect();
     check_files(&[("parameter file", &args.file)], &outputs)?;
@@ -61,7 +61,7 @@ pub fn import(args: &ImportArgs) -> Result<Outcome, Error> {
     Ok(Outcome::from(text).warned(all))
 }
 
-/// Warnings of keys that nobody knows.
+/// Warnings of keys that TIPTOP does not document.
 fn warned(imported: &Imported) -> Outcome {
     let unknown = imported.keys.iter().filter(|key| key.status == KeyStatus::Unknown);
     let warning = |key: &ImportedKey| {
@@ -114,12 +114,12 @@ fn json_of(args: &ImportArgs, imported: &Imported) -> String {
         .keys
         .iter()
         .map(|key| {
-            let (status, told) = match &key.status {
+            let (status, note) = match &key.status {
                 KeyStatus::Converted(to) => ("converted", Some(to)),
                 KeyStatus::NotUsed(reason) => ("not used", Some(reason)),
                 KeyStatus::Unknown => ("unknown", None),
             };
-            json!({ "key": key.key, "line": key.line, "value": key.value, "fate": status, "told": told })
+            json!({ "key": key.key, "line": key.line, "value": key.value, "fate": status, "told": note })
         })
         .collect();
     let (file, output) = (args.file.display().to_string(), file_json(args.output.as_deref()));

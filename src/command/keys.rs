@@ -48,10 +48,10 @@ type FileRows = (&'static str, Vec<KeyRow>);
 
 /// The rows whose path begins with `prefix`, or all of the kind of file that it names.
 fn select(files: &[FileRows], prefix: &str) -> Result<Vec<FileRows>, Invalid> {
-    let wanted = prefix.trim().trim_start_matches('[').trim_end_matches(']').to_lowercase();
-    let whole = files.iter().find(|(file, _)| *file == wanted);
+    let typed = prefix.trim().trim_start_matches('[').trim_end_matches(']').to_lowercase();
+    let whole = files.iter().find(|(file, _)| *file == typed);
     let matching = |(file, rows): &FileRows| {
-        let rows = rows.iter().filter(|row| row.path.to_lowercase().starts_with(&wanted));
+        let rows = rows.iter().filter(|row| row.path.to_lowercase().starts_with(&typed));
         (*file, rows.cloned().collect::<Vec<_>>())
     };
     let chosen: Vec<FileRows> = match whole {
@@ -59,7 +59,7 @@ fn select(files: &[FileRows], prefix: &str) -> Result<Vec<FileRows>, Invalid> {
         None => files.iter().map(matching).filter(|(_, rows)| !rows.is_empty()).collect(),
     };
     if chosen.is_empty() {
-        let expected = format!("the beginning of a key; {}", nearest(files, &wanted));
+        let expected = format!("the beginning of a key; {}", nearest(files, &typed));
         return Err(Invalid::new("keys", prefix, expected));
     }
     Ok(chosen)
@@ -67,15 +67,15 @@ fn select(files: &[FileRows], prefix: &str) -> Result<Vec<FileRows>, Invalid> {
 
 // Suggest the nearest keys
 /// What is said of the keys nearest to a prefix that no key begins with.
-fn nearest(files: &[FileRows], wanted: &str) -> String {
+fn nearest(files: &[FileRows], typed: &str) -> String {
     let rows = || files.iter().flat_map(|(_, rows)| rows);
     let distance = |row: &KeyRow| {
         let name = row.path.rsplit('.').next().unwrap_or_default();
-        edits(wanted, &row.path).min(edits(wanted, name))
+        edits(typed, &row.path).min(edits(typed, name))
     };
-    let is_short = wanted.len() <= 100;
+    let is_short = typed.len() <= 100;
     let least = rows().filter(|_| is_short).map(distance).min().unwrap_or(usize::MAX);
-    if least > wanted.chars().count() / 3 {
+    if least > typed.chars().count() / 3 {
         let tables = rows().filter(|row| !row.path.contains('.')).map(|row| row.path.as_str());
         return format!("the tables are {}", tables.collect::<Vec<_>>().join(", "));
     }

@@ -105,24 +105,25 @@ pub fn learn(
     let learned = PlannedRun::new(&plan, &engine).run(&terminal, files);
     let learned = learned.map_err(|error| of_file(error, slopes_file))?;
     let seconds = start.elapsed().as_secs_f64();
-    let told = LearnReport { args, files: [slopes_file, output], start: &system, learned, seconds };
+    let report =
+        LearnReport { args, files: [slopes_file, output], start: &system, learned, seconds };
     // Write what was learned
     terminal.writes(output);
-    let written = told.file(&file)?;
+    let written = report.file(&file)?;
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| file.write_all(written.as_bytes()))?;
     let drawing = picture.map(|(path, format)| {
         terminal.writes(path);
         let title = format!("learned from {}", short_name(&slopes_file.display().to_string()));
-        AtomicFile::holding(path, &plot_learned(&told.learned, &system, &title, format)?)
+        AtomicFile::holding(path, &plot_learned(&report.learned, &system, &title, format)?)
     });
     let drawing = drawing.transpose()?;
     check(&terminal)?;
     draft.publish()?;
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
-    let text = args.report.summary(|| told.summary(), || told.lines());
-    Ok(Outcome { text, warnings: told.warnings(), shortfall: told.shortfall() })
+    let text = args.report.summary(|| report.summary(), || report.lines());
+    Ok(Outcome { text, warnings: report.warnings(), shortfall: report.shortfall() })
 }
 
 // Refuse folders and name files
@@ -442,11 +443,11 @@ mod tests {
 
     #[test]
     fn values_are_told_as_far_as_their_errors() {
-        let told = |value, error| with_error(value, error, "m");
-        assert_eq!(told(0.151_234, Some(0.001_23)), "0.1512 ± 0.0012 m");
-        assert_eq!(told(4512.3, Some(31.2)), "4512 ± 31 m");
-        assert_eq!(told(1.0123e-14, Some(2.2e-16)), "(1.012 ± 0.022)e-14 m");
-        assert_eq!(told(25.0, None), "25 m");
+        let written = |value, error| with_error(value, error, "m");
+        assert_eq!(written(0.151_234, Some(0.001_23)), "0.1512 ± 0.0012 m");
+        assert_eq!(written(4512.3, Some(31.2)), "4512 ± 31 m");
+        assert_eq!(written(1.0123e-14, Some(2.2e-16)), "(1.012 ± 0.022)e-14 m");
+        assert_eq!(written(25.0, None), "25 m");
         assert_eq!(with_error(0.5, Some(0.0), ""), "0.5");
         assert_eq!([digits(0.1 + 0.2), digits(1e-14), digits(4500.0)], ["0.3", "1e-14", "4500.0"]);
         let header = format!("# {HEADER} x\n# more\n# {END}\n");

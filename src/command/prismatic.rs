@@ -394,12 +394,12 @@ impl FromPrismatic {
         rest.retain(|e| !specimen.atoms().iter().any(|atom| atom.element == *e && moves(atom)));
         let none = !specimen.atoms().iter().any(moves);
         let trembling = given.switch("-te", true)?;
-        let asked = given.whole("-F", 1..=1_000_000)?.unwrap_or(1);
+        let configurations_given = given.whole("-F", 1..=1_000_000)?.unwrap_or(1);
         let seed = given.whole("-rs", 0..=usize::MAX)?;
         if trembling {
             let text = "atoms tremble along all three axes, by displacements that depend on the seed alone; those of Prismatic depend on its threads, so compare runs with -te 0";
             self.note("-te 1", text);
-        } else if asked > 1 {
+        } else if configurations_given > 1 {
             self.note("-F", "atoms at rest have one configuration");
         }
         if seed.is_some() {
@@ -408,7 +408,7 @@ impl FromPrismatic {
         if trembling && none {
             self.note("-te 1", "the crystal file gives no displacement, so the atoms are at rest");
         }
-        let configurations = if trembling && !none { asked } else { 0 };
+        let configurations = if trembling && !none { configurations_given } else { 0 };
         let seed = seed.unwrap_or(0);
         let zero = rest.iter().map(|element| format!("{} = 0.0", element.symbol()));
         let zero = zero.collect::<Vec<_>>().join(", ");
@@ -539,9 +539,12 @@ impl FromPrismatic {
         );
         if refocused {
             // Refocus to where probes are narrow
-            let way = slices as f64 * thickness + defocus[defocus.len() / 2];
-            text += &format!("\nrefocus = {way:?}");
-            self.note("-mrf 1", format!("waves are refocused by {way} Å, thickness and defocus"));
+            let distance = slices as f64 * thickness + defocus[defocus.len() / 2];
+            text += &format!("\nrefocus = {distance:?}");
+            self.note(
+                "-mrf 1",
+                format!("waves are refocused by {distance} Å, thickness and defocus"),
+            );
         }
         Ok(text)
     }
@@ -551,11 +554,11 @@ impl FromPrismatic {
     fn detector(&mut self, given: &GivenOptions, setting: &ScanSettings) -> Result<String, Error> {
         let bin = given.number("-d", |x| x > 0.0, 1.0)?;
         let bins = rings(setting.beam.angle(0.25 / setting.pixel), bin).max(1);
-        let options = DetectorOptions { bin, rings: Some(bins), ..Default::default() };
+        let options = DetectorOptions::default().bin(bin).rings(bins);
         Detectors::new(setting.grid, &setting.beam, options).map_err(of("-d"))?;
         let mut text = format!("[detector]\nbin = {bin:?}\nbins = {bins}");
-        if let Some(asked) = given.numbers::<2>("-2D", |x| (0.0..=2000.0).contains(&x))? {
-            text += &self.annulus(asked, bin, bins)?;
+        if let Some(range) = given.numbers::<2>("-2D", |x| (0.0..=2000.0).contains(&x))? {
+            text += &self.annulus(range, bin, bins)?;
         }
         if given.switch("-DPC", false)? {
             text += "\ncentre_of_mass = true";
@@ -569,17 +572,17 @@ impl FromPrismatic {
 
     // The annulus of a line
     /// The key `annuli`, for an annulus between two angles \[mrad\] out of `bins` bins of width `bin`.
-    fn annulus(&mut self, asked: [f64; 2], bin: f64, bins: usize) -> Result<String, Invalid> {
+    fn annulus(&mut self, range: [f64; 2], bin: f64, bins: usize) -> Result<String, Invalid> {
         let radians = |angle: f64| angle as f32 / 1000.0;
-        let [first, end] = asked.map(|angle| (radians(angle) / radians(bin)) as usize);
+        let [first, end] = range.map(|angle| (radians(angle) / radians(bin)) as usize);
         let last = end.min(bins);
         if first >= last {
-            return Err(refuse("-2D", &asked.map(|angle| angle.to_string())));
+            return Err(refuse("-2D", &range.map(|angle| angle.to_string())));
         }
         let [inner, outer] = [first, last].map(|bins| bins as f64 * bin);
         if last < end {
             self.note("-2D", format!("the bins end at {outer} mrad, and so does the annulus"));
-        } else if (inner - asked[0]).abs() + (outer - asked[1]).abs() > 1e-9 * bin {
+        } else if (inner - range[0]).abs() + (outer - range[1]).abs() > 1e-9 * bin {
             let text = format!(
                 "whole bins, from {inner} to {outer} mrad, are summed, as by Prismatic, which divides angles in single precision"
             );
@@ -634,8 +637,11 @@ impl FromPrismatic {
             (probe && setting.scans(), "probe"),
             (complex && !setting.scans(), "wave"),
         ];
-        self.save =
-            saved.iter().filter(|(wanted, _)| *wanted).map(|(_, name)| name.to_string()).collect();
+        self.save = saved
+            .iter()
+            .filter(|(is_saved, _)| *is_saved)
+            .map(|(_, name)| name.to_string())
+            .collect();
         if matrix && !prism {
             self.note("-sm 1", "without effect, as PRISM alone has an S-matrix");
         }
@@ -865,7 +871,7 @@ mod tests {
         let line = "prismatic --input-file 'book/systems/SI100.XYZ' -o \"si 1.h5\" -a m -t 2 3 4 -c 5.43 5.5 5.6 \
             -f 2 -fy 1 -px 0.09 -py 0.11 -s 1.4 -P 2.5 -3DP 0 -te 0 -oc 0 -rs 7 -E 100 -sa 18 -df -30 -C3 1.2e7 -C5 5e11 \
             -tx 2 -ty -1 -r 0.5 -ry 0.4 -wx 0 0.5 -wyr 1 3 -d 2 -2D 40 79 -4D 1 -4DC 1 -4DA 30 -DPC 1 -probe 1 -ps 1 -ns 5 -zs 10 -g 0";
-        let wanted = "\n[sample]\nfile = \"book/systems/SI100.XYZ\"\ntile = [2, 3, 4]\ncell = [5.43, 5.5, 5.6]\noccupancy = false\ntilt = [2.0, -1.0]\n\
+        let expected = "\n[sample]\nfile = \"book/systems/SI100.XYZ\"\ntile = [2, 3, 4]\ncell = [5.43, 5.5, 5.6]\noccupancy = false\ntilt = [2.0, -1.0]\n\
             [potential]\nmodel = \"lookup\"\nfactors = \"kirkland-rounded\"\ngrid = [120, 152]\nslice_thickness = 1.4\nbound = 2.5\n\
             [phonons]\nconfigurations = 0\nseed = 7\n\
             [beam]\nenergy_kev = 100.0\ndefocus = [-30.0]\nc3 = 12000000.0\nc5 = 500000000000.0\nsemi_angle = 18.0\ntilt = [0.0, 0.0]\n\
@@ -874,7 +880,7 @@ mod tests {
             [detector]\nbin = 2.0\nbins = 42\nannuli = [[38.0, 78.0]]\ncentre_of_mass = true\nfour_d = { crop = 30.0, bin = 1 }\n\
             [run]\nprecision = \"f32\"\n";
         let found = FromPrismatic::read(line).unwrap();
-        assert_eq!(found.text.split_once('\n').unwrap().1, &wanted[1..]);
+        assert_eq!(found.text.split_once('\n').unwrap().1, &expected[1..]);
         assert_eq!((found.output, found.device), (Some("si 1.h5".into()), Some(Device::Cpu)));
         assert_eq!(found.save, ["potential", "probe"]);
         let here = read("");
@@ -900,11 +906,11 @@ mod tests {
     fn a_plane_wave_has_a_lens_and_no_probes() {
         let line = "-a t -te 0 -3DP 0 -s 2.5 -df 60 -C3 1e4 -ns 1 -sa 9 -tx 3 -r 0.3 -d 2 -com 1 -probe 1 -ps 1";
         let found = read(line);
-        let wanted = "[beam]\nenergy_kev = 80.0\ndefocus = [60.0]\nc3 = 10000.0\nc5 = 0.0\n\
+        let expected = "[beam]\nenergy_kev = 80.0\ndefocus = [60.0]\nc3 = 10000.0\nc5 = 0.0\n\
             [method]\nalgorithm = \"hrtem\"\nrefocus = 2.715\nthicknesses = [2.5, 5.0]\n\
             [imaging]\nsamples = \"mask\"\n\
             [run]\nprecision = \"f32\"\n";
-        assert!(found.text.ends_with(wanted), "{}", found.text);
+        assert!(found.text.ends_with(expected), "{}", found.text);
         assert_eq!(found.save, ["potential", "wave"]);
         assert_eq!(
             found.notes,
@@ -1058,9 +1064,9 @@ mod tests {
         {
             std::fs::write(&file, format!("2,0,1,0\n{bad}\n")).unwrap();
             let said = FromPrismatic::read(&line).unwrap_err().to_string();
-            let wanted =
+            let expected =
                 format!("a list:2: aberration = {bad}: expected m,n,magnitude,angle: m from 1");
-            assert!(said.contains(&wanted), "{said}");
+            assert!(said.contains(&expected), "{said}");
         }
         assert!(matches!(FromPrismatic::read("-i none.xyz"), Err(Error::Read { .. })));
     }

@@ -376,17 +376,17 @@ fn job_stages<'p>(
 }
 
 // Know the speed of the machine
-/// The engine with the speed of its machine, which is read from the user's cache, or else measured and kept there if it is `wanted`.
+/// The engine with the speed of its machine, which is read from the user's cache, or else measured and stored there if it is to be `measured`.
 /// Where a user has no cache, or nothing can be measured, it is the built-in one.
 ///
 /// # Errors
 /// `Cancelled`.
-pub fn with_speed(engine: Engine, wanted: bool) -> Result<Engine, Error> {
+pub fn with_speed(engine: Engine, measured: bool) -> Result<Engine, Error> {
     let Some(kept) = Kept::of(&engine) else { return Ok(engine) };
     if let Some(speed) = kept.speed() {
         return Ok(engine.with_speed(speed));
     }
-    if !wanted {
+    if !measured {
         return Ok(engine);
     }
     let terminal = Terminal::new(false);
@@ -550,10 +550,10 @@ mod tests {
     }
 
     // Check a recorded job
-    /// Runs a job as it was planned, and checks its reports; `beside` are short stages that no plan has.
+    /// Runs a job as it was planned, and checks its reports; `unplanned` are short stages that no plan has.
     fn check_job(
         planned: &[Stage],
-        beside: &[&str],
+        unplanned: &[&str],
         run: impl FnOnce(&Recorder) -> Result<(), crate::Error>,
     ) {
         let recorder = Recorder::default();
@@ -565,7 +565,7 @@ mod tests {
         let found = recorder.stages.into_inner().unwrap();
         for (k, (name, part)) in found.iter().enumerate() {
             let is_planned = stages.iter().any(|(known, _)| known == name);
-            assert!(is_planned || beside.contains(&&**name), "{name} is not among {stages:?}");
+            assert!(is_planned || unplanned.contains(&&**name), "{name} is not among {stages:?}");
             let earlier = found[..k].iter().rev().find(|(known, _)| known == name);
             match (earlier, part) {
                 (Some((_, Some([before, all]))), Some([number, count])) => {
@@ -681,8 +681,8 @@ mod tests {
             }
             let options = ReconstructorOptions::default().errors_only(true).tolerance(0.05);
             let plan = PointErrorsPlan::new(&system, options.truth(Truth::Wavefront)).unwrap();
-            let beside = ["variances before measurements"];
-            check_job(&plan.describe(&engine).unwrap().stages, &beside, |watch| {
+            let unplanned = ["variances before measurements"];
+            check_job(&plan.describe(&engine).unwrap().stages, &unplanned, |watch| {
                 plan.run(&engine, watch).map(drop)
             });
         }

@@ -158,22 +158,22 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
     let (terminal, start) = (Terminal::new(args.report.quiet), Instant::now());
     let files = [args.output.as_deref(), args.scopesim.as_deref(), args.plot.as_deref()];
     let files = files.into_iter().chain([args.csv.as_deref()]).flatten();
-    let found = planned.run(&terminal, files)?;
+    let result = planned.run(&terminal, files)?;
     let seconds = start.elapsed().as_secs_f64();
     let simulated =
         loops.map(|loops| loops.run(&cores, &terminal)).transpose()?.unwrap_or_default();
-    let told = PsfReport {
+    let report = PsfReport {
         args,
         system: &system,
         plan: &plan,
         description: &description,
         engine: &engine,
-        found: &found,
+        result: &result,
         simulated: &simulated,
         seconds,
     };
     // Write the images and their picture
-    let mut arrays = found.to_data_set(&plan)?;
+    let mut arrays = result.to_data_set(&plan)?;
     let origin = Provenance::new(&command_line(), &description.method, file.text());
     origin.clone().note(&mut arrays);
     terminal.writes(output);
@@ -182,17 +182,17 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
     drop(arrays);
     let scopesim = args.scopesim.as_deref().map(|path| {
         terminal.writes(path);
-        told.draft_of_field(path, origin)
+        report.draft_of_field(path, origin)
     });
     let scopesim = scopesim.transpose()?;
     let drawing = picture.map(|(path, format)| {
         terminal.writes(path);
-        AtomicFile::holding(path, &told.draw(format)?)
+        AtomicFile::holding(path, &report.draw(format)?)
     });
     let drawing = drawing.transpose()?;
     let table = args.csv.as_deref().map(|path| {
         terminal.writes(path);
-        AtomicFile::holding(path, told.table().as_bytes())
+        AtomicFile::holding(path, report.table().as_bytes())
     });
     let table = table.transpose()?;
     check(&terminal)?;
@@ -201,7 +201,7 @@ pub fn psf(args: &PsfArgs, read: Result<(System, SystemFile), Error>) -> Result<
     drawing.map(AtomicFile::publish).transpose()?;
     table.map(AtomicFile::publish).transpose()?;
     terminal.finish();
-    Ok(args.report.summary(|| told.summary(), || told.lines()))
+    Ok(args.report.summary(|| report.summary(), || report.lines()))
 }
 
 // Report of the command psf
@@ -212,7 +212,7 @@ struct PsfReport<'a> {
     plan: &'a PsfPlan,
     description: &'a Description,
     engine: &'a Engine,
-    found: &'a PsfResult,
+    result: &'a PsfResult,
     /// Means over simulated loops of each target, if they are requested.
     simulated: &'a [Simulated],
     seconds: f64,
@@ -240,21 +240,21 @@ fn mas(angle: f64) -> f64 {
 }
 
 /// The mean width of an image in milliarcseconds, if it has one.
-fn width(seen: &Exposure) -> Option<f64> {
-    seen.width.map(|width| mas(width.mean()))
+fn width(exposure: &Exposure) -> Option<f64> {
+    exposure.width.map(|width| mas(width.mean()))
 }
 
 // Images for ScopeSim before they are published
 impl PsfReport<'_> {
     /// The file for ScopeSim, complete but not yet published.
     fn draft_of_field(&self, path: &Path, origin: Provenance) -> Result<AtomicFile, Error> {
-        let (all, targets) = (self.plan.correction().system().targets(), self.found.targets.len());
+        let (all, targets) = (self.plan.correction().system().targets(), self.result.targets.len());
         let field = self.plan.options().field;
-        let (directions, seen) = match field {
-            Some(_) => (&all[targets..targets + self.found.field.len()], &self.found.field),
-            None => (&all[..targets], &self.found.targets),
+        let (directions, images) = match field {
+            Some(_) => (&all[targets..targets + self.result.field.len()], &self.result.field),
+            None => (&all[..targets], &self.result.targets),
         };
-        let exposures = seen.iter().map(|seen| seen.exposures.as_slice()).collect();
+        let exposures = images.iter().map(|image| image.exposures.as_slice()).collect();
         let mut arrays = DataSet::default();
         FieldImages { directions, exposures, field }.add_to(&mut arrays)?;
         origin.note(&mut arrays);
@@ -269,7 +269,7 @@ impl PsfReport<'_> {
     fn lines(&self) -> String {
         let (stars, n) =
             (self.system.guide_stars().len(), self.plan.reconstruction().measurements());
-        let targets = self.found.targets.len();
+        let targets = self.result.targets.len();
         let description = self.description;
         let system = [
             [count(stars, "guide star"), count(n, "slope")].join(", "),
@@ -279,7 +279,7 @@ impl PsfReport<'_> {
         .join("; ");
         let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
         let mut lines = vec![("system", system), ("method", description.reason.clone())];
-        for (t, (name, target)) in names.iter().zip(&self.found.targets).enumerate() {
+        for (t, (name, target)) in names.iter().zip(&self.result.targets).enumerate() {
             let mut name = name.as_str();
             for line in self.lines_of(target) {
                 lines.push((std::mem::take(&mut name), line));
@@ -317,12 +317,12 @@ impl PsfReport<'_> {
     /// From where to where the numbers of a field go at the first wavelength.
     fn line_of(&self, field: &Field) -> String {
         let range = |value: &dyn Fn(&TargetImage) -> f64| {
-            let values = self.found.field.iter().map(value);
+            let values = self.result.field.iter().map(value);
             let start = [f64::INFINITY, f64::NEG_INFINITY];
             values.fold(start, |[low, high], value| [low.min(value), high.max(value)])
         };
-        let [worst, best] = range(&|seen| seen.exposures[0].image.strehl);
-        let [least, most] = range(&|seen| 1e9 * seen.budget.total());
+        let [worst, best] = range(&|target| target.exposures[0].image.strehl);
+        let [least, most] = range(&|target| 1e9 * target.budget.total());
         let (n, size) = (field.across(), field.size / ARCSEC);
         format!(
             "{n} × {n} over {size:.1} arcsec: Strehl {worst:.3} to {best:.3}, {least:.0} to {most:.0} nm rms"
@@ -334,9 +334,9 @@ impl PsfReport<'_> {
         let simulated = self.simulated.get(t)?;
         let computed = target.exposures.iter().zip(&simulated.strehl);
         let strehl: Vec<String> = computed
-            .map(|(seen, [mean, error])| {
-                let wavelength = 1e6 * seen.image.wavelength;
-                let computed = seen.image.strehl;
+            .map(|(exposure, [mean, error])| {
+                let wavelength = 1e6 * exposure.image.wavelength;
+                let computed = exposure.image.strehl;
                 format!("Strehl {mean:.3} ± {error:.3} ({computed:.3}) at {wavelength:.4} µm")
             })
             .collect();
@@ -352,13 +352,13 @@ impl PsfReport<'_> {
     /// A line for each wavelength, and one for the budget.
     fn lines_of(&self, target: &TargetImage) -> Vec<String> {
         let boxes = self.boxes();
-        let exposures = target.exposures.iter().map(|seen| {
-            let across = width(seen).map(|width| format!("{width:.0} mas"));
+        let exposures = target.exposures.iter().map(|exposure| {
+            let across = width(exposure).map(|width| format!("{width:.0} mas"));
             let across = across.unwrap_or("wider than half the field".into());
-            let energy = seen.ensquared.iter().zip(&boxes);
+            let energy = exposure.ensquared.iter().zip(&boxes);
             let energy = energy.map(|(share, side)| format!(", {share:.3} in {side} mas"));
-            let wavelength = 1e6 * seen.image.wavelength;
-            let strehl = seen.image.strehl;
+            let wavelength = 1e6 * exposure.image.wavelength;
+            let strehl = exposure.image.strehl;
             format!(
                 "{wavelength:.4} µm: Strehl {strehl:.3}, FWHM {across}{}",
                 energy.collect::<String>()
@@ -406,21 +406,22 @@ impl PsfReport<'_> {
 
     /// All targets, with their residual errors in simulated loops.
     fn targets(&self) -> Vec<Value> {
-        let targets = self.system.targets().iter().zip(&self.found.targets).enumerate();
-        let each = targets.map(|(t, (source, seen))| {
-            let mut told = with_contrast(source, seen);
+        let targets = self.system.targets().iter().zip(&self.result.targets).enumerate();
+        let each = targets.map(|(t, (source, target))| {
+            let mut object = with_contrast(source, target);
             if let Some(simulated) = self.simulated.get(t) {
-                told["simulated"] = of_check(simulated, self.args.check.unwrap_or(0));
+                object["simulated"] = of_check(simulated, self.args.check.unwrap_or(0));
             }
-            told
+            object
         });
         each.collect()
     }
 
     fn field(&self, field: &Field) -> Value {
-        let directions = &self.plan.correction().system().targets()[self.found.targets.len()..];
-        let points = directions.iter().zip(&self.found.field);
-        let points: Vec<Value> = points.map(|(source, seen)| target_json(source, seen)).collect();
+        let directions = &self.plan.correction().system().targets()[self.result.targets.len()..];
+        let points = directions.iter().zip(&self.result.field);
+        let points: Vec<Value> =
+            points.map(|(source, target)| target_json(source, target)).collect();
         let [size, step] = [field.size, field.step].map(|angle| angle / ARCSEC);
         json!({ "size_arcsec": size, "step_arcsec": step, "across": field.across(), "points": points })
     }
@@ -428,7 +429,7 @@ impl PsfReport<'_> {
 
 // Report the contrast around targets
 /// A target as JSON: the values of its direction, and the contrast around it at each wavelength.
-fn with_contrast(source: &Source, seen: &TargetImage) -> Value {
+fn with_contrast(source: &Source, target: &TargetImage) -> Value {
     let contrast = |exposure: &Exposure| {
         let rings = exposure.image.rings();
         let of = |value: &dyn Fn(&Ring) -> f64| rings.iter().map(value).collect::<Vec<f64>>();
@@ -438,9 +439,9 @@ fn with_contrast(source: &Source, seen: &TargetImage) -> Value {
             "rms": of(&|ring| ring.deviation),
         })
     };
-    let mut told = target_json(source, seen);
-    told["contrast"] = seen.exposures.iter().map(contrast).collect();
-    told
+    let mut object = target_json(source, target);
+    object["contrast"] = target.exposures.iter().map(contrast).collect();
+    object
 }
 
 // Means of simulated loops in json
@@ -458,22 +459,22 @@ fn of_check(simulated: &Simulated, realisations: u32) -> Value {
 
 // One direction in json
 /// One direction as JSON.
-fn target_json(source: &Source, seen: &TargetImage) -> Value {
+fn target_json(source: &Source, target: &TargetImage) -> Value {
     let [x, y] = source.direction();
-    let exposures = &seen.exposures;
-    let terms = seen.budget.terms().iter();
+    let exposures = &target.exposures;
+    let terms = target.budget.terms().iter();
     let mut budget: Map<String, Value> =
         terms.map(|term| (term.name.clone(), json!(1e9 * term.rms()))).collect();
-    budget.insert("total".into(), json!(1e9 * seen.budget.total()));
+    budget.insert("total".into(), json!(1e9 * target.budget.total()));
     let of = |value: &dyn Fn(&Exposure) -> Value| -> Vec<Value> {
         exposures.iter().map(value).collect()
     };
     json!({
         "zenith_arcsec": f64::hypot(x, y) / ARCSEC,
         "azimuth_degrees": y.atan2(x).to_degrees(),
-        "strehl": of(&|seen| json!(seen.image.strehl)),
-        "fwhm_mas": of(&|seen| json!(width(seen))),
-        "ensquared": of(&|seen| json!(seen.ensquared)),
+        "strehl": of(&|exposure| json!(exposure.image.strehl)),
+        "fwhm_mas": of(&|exposure| json!(width(exposure))),
+        "ensquared": of(&|exposure| json!(exposure.ensquared)),
         "budget_nm": budget,
     })
 }
@@ -490,32 +491,32 @@ impl PsfReport<'_> {
             titles.extend([format!("strehl_{wave}"), format!("fwhm_mas_{wave}")]);
             titles.extend(self.boxes().iter().map(|side| format!("ensquared_{side}mas_{wave}")));
         }
-        let all = || self.found.targets.iter().chain(&self.found.field);
-        let terms = all().next().map_or_else(Vec::new, |seen| seen.budget.terms().to_vec());
+        let all = || self.result.targets.iter().chain(&self.result.field);
+        let terms = all().next().map_or_else(Vec::new, |target| target.budget.terms().to_vec());
         titles.extend(terms.iter().map(|term| format!("{}_nm", term.name)));
         titles.push("total_nm".into());
         let mut lines = vec![titles.join(",")];
-        let targets = self.found.targets.len();
-        for (k, (source, seen)) in
+        let targets = self.result.targets.len();
+        for (k, (source, image)) in
             self.plan.correction().system().targets().iter().zip(all()).enumerate()
         {
             let (kind, number) = if k < targets { ("target", k) } else { ("field", k - targets) };
             let [x, y] = source.direction().map(|x| x / ARCSEC);
-            lines.push(format!("{kind},{number},{x},{y},{}", self.numbers(seen).join(",")));
+            lines.push(format!("{kind},{number},{x},{y},{}", self.numbers(image).join(",")));
         }
         lines.join("\n") + "\n"
     }
 
     /// The numbers of one direction; where an image is too wide to have a width, there is none.
-    fn numbers(&self, seen: &TargetImage) -> Vec<String> {
+    fn numbers(&self, image: &TargetImage) -> Vec<String> {
         let mut numbers = Vec::new();
-        for exposure in &seen.exposures {
+        for exposure in &image.exposures {
             numbers.push(exposure.image.strehl.to_string());
             numbers.push(width(exposure).map_or_else(String::new, |width| width.to_string()));
             numbers.extend(exposure.ensquared.iter().map(f64::to_string));
         }
-        let errors = seen.budget.terms().iter().map(|term| 1e9 * term.rms());
-        numbers.extend(errors.chain([1e9 * seen.budget.total()]).map(|error| error.to_string()));
+        let errors = image.budget.terms().iter().map(|term| 1e9 * term.rms());
+        numbers.extend(errors.chain([1e9 * image.budget.total()]).map(|error| error.to_string()));
         numbers
     }
 }
@@ -529,12 +530,12 @@ impl PsfReport<'_> {
         if self.args.of == PsfPlotKind::Budget {
             return self.draw_budgets(format);
         }
-        let mut images = vec![("perfect".to_string(), &self.found.targets[0].exposures[0].perfect)];
-        for (t, target) in self.found.targets.iter().enumerate().take(6) {
-            let seen = &target.exposures[0].image;
-            images.push((format!("target {t}: Strehl {:.2}", seen.strehl), seen));
+        let mut images = vec![("perfect".into(), &self.result.targets[0].exposures[0].perfect)];
+        for (t, target) in self.result.targets.iter().enumerate().take(6) {
+            let image = &target.exposures[0].image;
+            images.push((format!("target {t}: Strehl {:.2}", image.strehl), image));
         }
-        images.push(("without correction".into(), &self.found.uncorrected));
+        images.push(("without correction".into(), &self.result.uncorrected));
         let mut images: Vec<_> =
             images.iter().map(|(title, image)| (title.as_str(), *image)).collect();
         if self.args.of == PsfPlotKind::Profile {
@@ -547,9 +548,9 @@ impl PsfReport<'_> {
     /// Bars for the targets, at most six of them.
     fn draw_budgets(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let names: Vec<String> =
-            (0..self.found.targets.len().min(6)).map(|t| format!("target {t}")).collect();
-        let budgets = names.iter().zip(&self.found.targets);
-        let budgets: Vec<_> = budgets.map(|(name, seen)| (name.as_str(), &seen.budget)).collect();
+            (0..self.result.targets.len().min(6)).map(|t| format!("target {t}")).collect();
+        let budgets = names.iter().zip(&self.result.targets);
+        let budgets: Vec<_> = budgets.map(|(name, one)| (name.as_str(), &one.budget)).collect();
         let name = short_name(&self.args.system.display().to_string());
         plot_budgets(&budgets, &format!("{name}: error budget"), format)
     }
@@ -557,22 +558,25 @@ impl PsfReport<'_> {
     /// The system, and the first wavelength.
     fn title(&self) -> String {
         let name = short_name(&self.args.system.display().to_string());
-        format!("{name} at {:.4} µm", 1e6 * self.found.uncorrected.wavelength)
+        format!("{name} at {:.4} µm", 1e6 * self.result.uncorrected.wavelength)
     }
 
     /// The maps of a field at the first wavelength.
     fn picture_of(&self, field: &Field) -> FieldPicture {
         let first = |value: &dyn Fn(&Exposure) -> f64| {
-            self.found.map(field, |seen| value(&seen.exposures[0]))
+            self.result.map(field, |target| value(&target.exposures[0]))
         };
         let mut maps = vec![
-            ("Strehl ratio".to_string(), first(&|seen| seen.image.strehl)),
-            ("FWHM [mas]".to_string(), first(&|seen| width(seen).unwrap_or(f64::NAN))),
+            ("Strehl ratio".to_string(), first(&|exposure| exposure.image.strehl)),
+            ("FWHM [mas]".to_string(), first(&|exposure| width(exposure).unwrap_or(f64::NAN))),
         ];
         if let Some(side) = self.boxes().first() {
-            maps.push((format!("energy in a box of {side} mas"), first(&|seen| seen.ensquared[0])));
+            maps.push((
+                format!("energy in a box of {side} mas"),
+                first(&|exposure| exposure.ensquared[0]),
+            ));
         }
-        let error = self.found.map(field, |seen| 1e9 * seen.budget.total());
+        let error = self.result.map(field, |target| 1e9 * target.budget.total());
         maps.push(("wavefront error [nm rms]".to_string(), error));
         // Part natural from laser guide stars
         let (natural, laser): (Vec<_>, Vec<_>) = self

@@ -178,46 +178,46 @@ pub fn reconstruct(
     let (terminal, start) = (Terminal::new(args.report.quiet || !writes), Instant::now());
     let telemetry_file = args.telemetry_file();
     let files = [Some(output.as_path()), telemetry_file.as_deref(), args.plot.as_deref()];
-    let found = planned.run(&terminal, files.into_iter().flatten())?;
+    let result = planned.run(&terminal, files.into_iter().flatten())?;
     if !writes {
         return Ok(String::new());
     }
     terminal.stage(of_maps, "");
-    let errors = found.wavefront_errors(&system)?;
-    let others = found.other_wavefront_errors(&system)?;
+    let errors = result.wavefront_errors(&system)?;
+    let others = result.other_wavefront_errors(&system)?;
     let seconds = start.elapsed().as_secs_f64();
     let description = plan.describe(&engine)?;
-    let told = ReconstructReport {
+    let report = ReconstructReport {
         args,
         system,
         plan,
         description,
         engine,
-        found,
+        result,
         errors,
         others,
         seconds,
     };
     // Write the reconstruction and its picture
     terminal.writes(output);
-    let mut arrays = told.data_set();
-    let origin = Provenance::new(&command_line(), &told.description.method, file.text());
+    let mut arrays = report.data_set();
+    let origin = Provenance::new(&command_line(), &report.description.method, file.text());
     origin.clone().note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.engine.precision))?;
     drop(arrays);
-    let telemetry = match (telemetry, &told.found.reconstructor) {
+    let telemetry = match (telemetry, &report.result.reconstructor) {
         (Some((path, loops)), Some(matrix)) => {
             terminal.writes(&path);
             let (of_system, by_engine) =
-                ((&told.system, matrix), (&told.engine, args.engine.precision));
+                ((&report.system, matrix), (&report.engine, args.engine.precision));
             Some(loops.draft(&path, of_system, by_engine, origin)?)
         }
         _ => None,
     };
     let drawing = picture.map(|(path, format)| {
         terminal.writes(path);
-        AtomicFile::holding(path, &told.draw(format)?)
+        AtomicFile::holding(path, &report.draw(format)?)
     });
     let drawing = drawing.transpose()?;
     check(&terminal)?;
@@ -225,7 +225,7 @@ pub fn reconstruct(
     telemetry.map(AtomicFile::publish).transpose()?;
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
-    Ok(args.report.summary(|| told.summary(), || told.lines()))
+    Ok(args.report.summary(|| report.summary(), || report.lines()))
 }
 
 // Options of a reconstruction
@@ -325,7 +325,7 @@ struct ReconstructReport<'a> {
     plan: ReconstructorPlan,
     description: Description,
     engine: Engine,
-    found: Reconstruction,
+    result: Reconstruction,
     errors: Vec<WavefrontError>,
     /// With a delay, those of the other choice about prediction.
     others: Option<Vec<WavefrontError>>,
@@ -335,7 +335,7 @@ struct ReconstructReport<'a> {
 impl ReconstructReport<'_> {
     /// The reconstruction as a data set, of which only what was requested.
     fn data_set(&self) -> DataSet<'_> {
-        let mut data = self.found.to_data_set(&self.system, &self.errors);
+        let mut data = self.result.to_data_set(&self.system, &self.errors);
         for extra in ExtraArray::value_variants().iter().filter(|one| !self.args.save.contains(one))
         {
             if let Some(value) = extra.to_possible_value() {
@@ -368,7 +368,7 @@ impl ReconstructReport<'_> {
         };
         let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
         let mut method = self.description.reason.clone();
-        if let Some((values, kept)) = &self.found.spectrum {
+        if let Some((values, kept)) = &self.result.spectrum {
             method += &format!("; {kept} of {} kept", count(values.len(), "eigenvalue"));
         }
         let mut lines = vec![
@@ -378,7 +378,7 @@ impl ReconstructReport<'_> {
         let errors = self.errors.iter().enumerate().map(about);
         lines.extend(names.iter().map(String::as_str).zip(errors));
         let output = self.args.output.as_deref().unwrap_or("".as_ref());
-        let written = match self.found.reconstructor {
+        let written = match self.result.reconstructor {
             Some(_) => format!("reconstructor {targets} × {m} × {n}"),
             None => format!("error_covariance {targets} × {m} × {m}"),
         };
@@ -399,13 +399,13 @@ impl ReconstructReport<'_> {
         let of = |rms: fn(&WavefrontError) -> f64| -> Vec<f64> {
             self.errors.iter().map(|error| 1e9 * rms(error)).collect()
         };
-        let spectrum = self.found.spectrum.as_ref();
+        let spectrum = self.result.spectrum.as_ref();
         let ((delay, predict), others) = (self.plan.delay(), self.others.as_ref());
         let rms = |errors: &Vec<WavefrontError>| -> Vec<f64> {
             errors.iter().map(|error| 1e9 * error.rms).collect()
         };
         let both = others.map(|others| [rms(&self.errors), rms(others)]);
-        let told =
+        let of_prediction =
             |prediction: bool| both.as_ref().map(|both| &both[usize::from(predict != prediction)]);
         json!({
             "system": self.args.system.display().to_string(),
@@ -418,8 +418,8 @@ impl ReconstructReport<'_> {
             "error_nm_without_tilt": of(|error| error.rms_without_tilt),
             "delay": delay,
             "predict": predict,
-            "error_nm_with_prediction": told(true),
-            "error_nm_without_prediction": told(false),
+            "error_nm_with_prediction": of_prediction(true),
+            "error_nm_without_prediction": of_prediction(false),
             "precision": self.args.engine.precision.name(),
             "seconds": self.seconds,
             "threads": threads(),
@@ -434,7 +434,7 @@ impl ReconstructReport<'_> {
 impl ReconstructReport<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let name = short_name(&self.args.system.display().to_string());
-        let Reconstruction { reconstructor, spectrum, .. } = &self.found;
+        let Reconstruction { reconstructor, spectrum, .. } = &self.result;
         match (self.args.of, reconstructor, spectrum) {
             (ReconstructorPlotKind::Reconstructor, Some(reconstructor), _) => {
                 let target = self.args.target.unwrap_or(0);
@@ -499,11 +499,11 @@ fn errors_at_points(
     let description = planned.describe()?;
     let (terminal, start) = (Terminal::new(args.report.quiet), Instant::now());
     let files = [Some(output.as_path()), args.plot.as_deref()].into_iter().flatten();
-    let found = planned.run(&terminal, files)?;
+    let errors_of_points = planned.run(&terminal, files)?;
     let seconds = start.elapsed().as_secs_f64();
     // Write errors at points
     terminal.writes(output);
-    let mut arrays = found.to_data_set(system);
+    let mut arrays = errors_of_points.to_data_set(system);
     Provenance::new(&command_line(), &description.method, file.text()).note(&mut arrays);
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.engine.precision))?;
@@ -515,7 +515,7 @@ fn errors_at_points(
             ReconstructorPlotKind::Noise => {
                 plot_noise_of_stars(system, &noise_title(&name), format)?
             }
-            _ => draw_errors(&found.in_pupil(system)?, (&name, step), format)?,
+            _ => draw_errors(&errors_of_points.in_pupil(system)?, (&name, step), format)?,
         };
         AtomicFile::holding(path, &drawn)
     };
@@ -524,9 +524,9 @@ fn errors_at_points(
     draft.publish()?;
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
-    let told = (args, plan.measurements(), &found, options.tolerance);
-    let lines = || lines_of_points(told, (system, seconds, &description.engine));
-    Ok(args.report.summary(|| summary_of_points(told, seconds), lines))
+    let report = (args, plan.measurements(), &errors_of_points, options.tolerance);
+    let lines = || lines_of_points(report, (system, seconds, &description.engine));
+    Ok(args.report.summary(|| summary_of_points(report, seconds), lines))
 }
 
 // Check what errors at points are asked for
@@ -547,18 +547,18 @@ impl ReconstructArgs {
 type PointsReport<'a> = (&'a ReconstructArgs, usize, &'a PointErrors, f64);
 
 fn lines_of_points(
-    (args, n, found, _): PointsReport,
+    (args, n, result, _): PointsReport,
     (system, seconds, engine): (&System, f64, &str),
 ) -> String {
-    let (stars, targets) = (system.guide_stars().len(), found.errors.len());
-    let m = found.errors[0].variance.nrows();
+    let (stars, targets) = (system.guide_stars().len(), result.errors.len());
+    let m = result.errors[0].variance.nrows();
     let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
-    let [mean, most] = [found.iterations.0, found.iterations.1 as f64];
+    let [mean, most] = [result.iterations.0, result.iterations.1 as f64];
     let mut lines = vec![
         ("system", format!("{}, {m} × {m} points", geometry(stars, n, targets))),
         ("method", format!("iterative: {mean:.1} iterations for a point, {most} at most")),
     ];
-    for (name, error) in names.iter().zip(&found.errors) {
+    for (name, error) in names.iter().zip(&result.errors) {
         let [with, without] = [error.rms, error.rms_without_tilt].map(|rms| 1e9 * rms);
         lines.push((name, format!("{with:.0} nm rms, {without:.0} nm without tilt")));
     }
@@ -570,21 +570,24 @@ fn lines_of_points(
 }
 
 // Tell of errors at points in json
-fn summary_of_points((args, n, found, tolerance): PointsReport, seconds: f64) -> serde_json::Value {
+fn summary_of_points(
+    (args, n, result, tolerance): PointsReport,
+    seconds: f64,
+) -> serde_json::Value {
     let of = |rms: fn(&WavefrontError) -> f64| -> Vec<f64> {
-        found.errors.iter().map(|error| 1e9 * rms(error)).collect()
+        result.errors.iter().map(|error| 1e9 * rms(error)).collect()
     };
     json!({
         "system": args.system.display().to_string(),
         "measurements": n,
         "truth": "wavefront",
-        "points": found.errors[0].variance.nrows(),
-        "targets": found.errors.len(),
+        "points": result.errors[0].variance.nrows(),
+        "targets": result.errors.len(),
         "method": Inversion::Iterative.name(),
         "tolerance": tolerance,
-        "iterations": found.iterations.0,
-        "most_iterations": found.iterations.1,
-        "interpolation_error": found.interpolation_error,
+        "iterations": result.iterations.0,
+        "most_iterations": result.iterations.1,
+        "interpolation_error": result.interpolation_error,
         "error_nm": of(|error| error.rms),
         "error_nm_without_tilt": of(|error| error.rms_without_tilt),
         "precision": args.engine.precision.name(),

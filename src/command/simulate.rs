@@ -113,7 +113,7 @@ pub fn simulate(
     ];
     let wavefronts = wavefront.into_iter().zip(shape);
     lines.extend(wavefronts.map(|(path, shape)| file_line("wavefront", path, &shape)));
-    let told = || {
+    let summary = || {
         json!({
             "system": args.system.display().to_string(),
             "output": file_json(Some(output)),
@@ -124,7 +124,7 @@ pub fn simulate(
             "threads": threads(),
         })
     };
-    Ok(args.report.summary(told, || align(&lines)))
+    Ok(args.report.summary(summary, || align(&lines)))
 }
 
 // Start a draft of one array

@@ -175,27 +175,27 @@ impl ScanRequest {
 // Scan a sample
 /// Computes what the arguments ask for; returns what to print.
 pub fn stem(args: &StemArgs) -> Result<String, Error> {
-    let asked = ScanRequest::read(args)?;
-    let file = &asked.file;
+    let request = ScanRequest::read(args)?;
+    let file = &request.file;
     // Say what becomes of a line of Prismatic
-    if let Some(line) = &asked.line {
+    if let Some(line) = &request.line {
         let notes = line.notes.iter().filter(|_| !args.report.quiet);
         notes.for_each(|note| complain("note", note));
         if let Some(path) = &args.write_sample {
-            check_files(&asked.inputs(args), &[("sample file", path)])?;
+            check_files(&request.inputs(args), &[("sample file", path)])?;
             AtomicFile::holding(path, line.text_beside(path)?.as_bytes())?.publish()?;
             let written = align(&[file_line("output", path, "")]);
             return Ok(if args.report.quiet { String::new() } else { written });
         }
     }
-    let engine = Engine::open(asked.device, args.precision.unwrap_or(file.run.precision))?;
+    let engine = Engine::open(request.device, args.precision.unwrap_or(file.run.precision))?;
     let engine = if args.cores { engine.with_cores() } else { engine };
     // Check the files of a scan
-    let named = asked.output.as_deref().map(|path| ("output", path));
+    let named = request.output.as_deref().map(|path| ("output", path));
     let whole = named.filter(|_| args.share.is_none());
     let format = whole.map(|it| Format::of(it, &Format::WITH_COORDINATES, None)).transpose()?;
     positive("checkpoint", args.checkpoint)?;
-    let mut inputs = asked.inputs(args);
+    let mut inputs = request.inputs(args);
     inputs.extend(args.collect.iter().map(|path| ("share", path.as_path())));
     let picture = args.plot.as_deref();
     let picture =
@@ -221,35 +221,35 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         }
     }
     if file.method.algorithm == Algorithm::Hrtem {
-        return plane_wave::image(&asked.images(args, picture)?, file, engine, format);
+        return plane_wave::image(&request.images(args, picture)?, file, engine, format);
     }
     let (plan, summary) = file.plan_with_summary()?;
     warn(&summary);
     let engine = with_speed(engine, args.report.plan)?;
     let mut planned = PlannedRun::new(&plan, &engine);
     // Plan what is added to a scan
-    for extra in &asked.save {
-        let beside = extra.of_scan(&plan)?;
-        planned = planned.with_bytes(plan.bytes_beside(beside, engine.precision()));
+    for extra in &request.save {
+        let intermediate = extra.of_scan(&plan)?;
+        planned = planned.with_bytes(plan.intermediate_bytes(intermediate, engine.precision()));
     }
     if let Some(count) = args.compare {
         plan.by_multislice(count)?;
         planned = planned.with_stages([plan.comparing(count, &engine)]);
     }
     let description = planned.describe()?;
-    let Some(output) = asked.output.as_ref().filter(|_| !args.report.plan) else {
+    let Some(output) = request.output.as_ref().filter(|_| !args.report.plan) else {
         return Ok(plan_with_summary(&description, &summary, args.report.json));
     };
     planned.check()?;
-    // Check the signal of an image file
-    let wanted = args.signal.as_deref();
+    // Check the variable of an image file
+    let signal = args.signal.as_deref();
     let besides = |extra: &Extra| {
-        extra.to_possible_value().is_some_and(|value| Some(value.get_name()) == wanted)
+        extra.to_possible_value().is_some_and(|value| Some(value.get_name()) == signal)
     };
-    if format == Some(Format::Mrc) && !asked.save.iter().any(besides) {
+    if format == Some(Format::Mrc) && !request.save.iter().any(besides) {
         let mut none = plan.begin(0..plan.places())?;
         none.done = [plan.configurations(), 0];
-        none.to_data_set::<f32>(&plan, &file.finishing(&plan))?.check(Format::Mrc, wanted)?;
+        none.to_data_set::<f32>(&plan, &file.finishing(&plan))?.check(Format::Mrc, signal)?;
     }
     let (terminal, start) = (Terminal::new(args.report.quiet), Instant::now());
     let run = ScanJob {
@@ -260,7 +260,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         engine: &engine,
         fingerprint: plan.fingerprint(&engine),
         finishing: file.finishing(&plan),
-        save: &asked.save,
+        save: &request.save,
     };
     let is_new = args.collect.is_empty();
     // Plan the progress of a scan
@@ -295,13 +295,14 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     }
     terminal.finish();
     // Warn of large errors of PRISM
-    let warnings = comparison.as_ref().map_or_else(Vec::new, |found| found.warnings(&plan));
+    let warnings =
+        comparison.as_ref().map_or_else(Vec::new, |comparison| comparison.warnings(&plan));
     warnings.iter().for_each(|warning| complain("warning", warning));
     let summary =
         SampleSummary { warnings: [&summary.warnings[..], &warnings].concat(), ..summary.clone() };
     let run = ScanJob { summary: &summary, ..run };
-    let found = (&readings, comparison.as_ref(), resumed);
-    Ok(run.summary(found, output, start.elapsed().as_secs_f64()))
+    let results = (&readings, comparison.as_ref(), resumed);
+    Ok(run.summary(results, output, start.elapsed().as_secs_f64()))
 }
 
 // Things kept of a scan
@@ -459,7 +460,7 @@ impl ScanJob<'_> {
         self.args.compare.map(compare).transpose()
     }
 
-    /// Writes the readings as signals, in the precision of the waves, and their picture, which appears only when they are in place.
+    /// Writes the readings as a data set, in the precision of the waves, and their picture, which appears only when the data set is in place.
     fn write(
         &self,
         readings: &StemReadings,
@@ -469,22 +470,22 @@ impl ScanJob<'_> {
         terminal: &Terminal,
     ) -> Result<(), Error> {
         let watch: &dyn Watch = &WithinStage(terminal);
-        let mut signals = match self.engine.precision() {
-            Precision::F32 => self.signals::<f32>(readings, watch)?,
-            Precision::F64 => self.signals::<f64>(readings, watch)?,
+        let mut data = match self.engine.precision() {
+            Precision::F32 => self.data_set::<f32>(readings, watch)?,
+            Precision::F64 => self.data_set::<f64>(readings, watch)?,
         };
-        origin.note(&mut signals);
+        origin.note(&mut data);
         let drawn = |(path, format)| {
             terminal.writes(path);
-            AtomicFile::holding(path, &self.draw(&signals, format)?)
+            AtomicFile::holding(path, &self.draw(&data, format)?)
         };
         let drawing = picture.map(drawn).transpose()?;
-        signals.save(output, format, self.args.signal.as_deref())?;
+        data.save(output, format, self.args.signal.as_deref())?;
         drawing.map(AtomicFile::publish).transpose().map(|_| ())
     }
 
     /// The readings and what was asked for besides, in the precision `T`.
-    fn signals<T: Real + Element>(
+    fn data_set<T: Real + Element>(
         &self,
         readings: &StemReadings,
         watch: &dyn Watch,
@@ -492,11 +493,11 @@ impl ScanJob<'_> {
     where
         Complex<T>: Element,
     {
-        let mut signals = readings.to_data_set::<T>(self.plan, &self.finishing)?;
+        let mut data = readings.to_data_set::<T>(self.plan, &self.finishing)?;
         for extra in self.save {
-            self.plan.keep::<T>(extra.of_scan(self.plan)?, &mut signals, watch)?;
+            self.plan.keep::<T>(extra.of_scan(self.plan)?, &mut data, watch)?;
         }
-        Ok(signals)
+        Ok(data)
     }
 
     // Done parts of a checkpoint
@@ -512,9 +513,9 @@ impl ScanJob<'_> {
         }
     }
 
-    // Draw the signals of a run
-    /// The picture of the signals.
-    fn draw(&self, signals: &DataSet<'_>, format: PictureFormat) -> Result<Vec<u8>, Error> {
+    // Draw the variables of a run
+    /// The picture of the data set.
+    fn draw(&self, data: &DataSet<'_>, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let (options, probe) = (self.plan.detectors().options(), &self.plan.options().probe);
         let note = |name: String, inner: f64, outer: f64| (name, format!("{inner}–{outer} mrad"));
         let annuli = options.annuli.iter().enumerate();
@@ -527,7 +528,7 @@ impl ScanJob<'_> {
         let (specimen, semi_angle) = (self.plan.specimen(), probe.semi_angle);
         let notes = annuli.chain(segmented).collect();
         let counted = self.finishing.dose.is_some();
-        plot_scan(&ScanPicture { title, specimen, signals, semi_angle, notes, counted }, format)
+        plot_scan(&ScanPicture { title, specimen, data, semi_angle, notes, counted }, format)
     }
 
     // Tell of a run

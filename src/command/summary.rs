@@ -285,13 +285,13 @@ pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
         Err(reason) => lines.push(("CUDA", reason.to_string())),
         Ok(driver) => lines.extend(driver_lines(driver)),
     }
-    let state = |found: &Result<(), NoCuda>| match found {
+    let state = |status: &Result<(), NoCuda>| match status {
         Ok(()) => "found",
         Err(NoCuda::NoFunction { .. }) => "too old",
         Err(_) => "not found",
     };
     let libraries = cuda.libraries.each_ref();
-    let libraries = libraries.map(|(name, found)| format!("{name} {}", state(found)));
+    let libraries = libraries.map(|(name, status)| format!("{name} {}", state(status)));
     lines.push(("libraries", libraries.join(", ")));
     if cuda.driver.as_ref().is_ok_and(|driver| driver.devices.len() > 1) {
         let shared = distributed::libraries_found().err().unwrap_or("found".into());
@@ -304,9 +304,9 @@ pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
 fn driver_lines(driver: &CudaDriver) -> Vec<(&'static str, String)> {
     let (major, minor) = driver.version;
     let version = format!("driver for CUDA {major}.{minor}");
-    let devices = driver.devices.iter().map(|found| {
-        let ((major, minor), memory) = (found.compute_capability, in_bytes(found.memory));
-        let (ordinal, name) = (found.ordinal, &found.name);
+    let devices = driver.devices.iter().map(|device| {
+        let ((major, minor), memory) = (device.compute_capability, in_bytes(device.memory));
+        let (ordinal, name) = (device.ordinal, &device.name);
         ("", format!("cuda:{ordinal}  {name}, {memory}, compute capability {major}.{minor}"))
     });
     std::iter::once(("CUDA", version)).chain(devices).collect()
@@ -314,13 +314,13 @@ fn driver_lines(driver: &CudaDriver) -> Vec<(&'static str, String)> {
 
 // Tell a program about the machine
 pub fn machine_json(cuda: &CudaProbe) -> Value {
-    let devices = cuda.driver.iter().flat_map(|driver| &driver.devices).map(|found| {
-        let (major, minor) = found.compute_capability;
+    let devices = cuda.driver.iter().flat_map(|driver| &driver.devices).map(|device| {
+        let (major, minor) = device.compute_capability;
         // Describe one device in json
         json!({
-            "ordinal": found.ordinal,
-            "name": found.name,
-            "memory": found.memory,
+            "ordinal": device.ordinal,
+            "name": device.name,
+            "memory": device.memory,
             "compute_capability": [major, minor],
         })
     });
@@ -328,7 +328,7 @@ pub fn machine_json(cuda: &CudaProbe) -> Value {
     let libraries: serde_json::Map<_, _> = cuda
         .libraries
         .iter()
-        .map(|(name, found)| ((*name).to_string(), json!(found.is_ok())))
+        .map(|(name, status)| ((*name).to_string(), json!(status.is_ok())))
         .collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -348,7 +348,7 @@ pub fn machine_json(cuda: &CudaProbe) -> Value {
 
 // Words about the system
 // Tell about the system
-/// What is told about one covariance.
+/// Summary of one covariance.
 struct CovarianceReport {
     /// Step of the displacements in the pupil, metres.
     sampling: f64,
@@ -411,10 +411,10 @@ impl CovarianceReport {
     }
 
     // Tell one covariance to a program
-    /// Adds what is told to an object.
+    /// Adds the summary to a JSON object.
     fn add_to(&self, object: &mut Value) {
         let sampling = sampling_json(&self.chosen, self.sampling);
-        let told = json!({
+        let summary = json!({
             "sampling": self.sampling,
             "block": self.block[1],
             "smallest_block": self.block[0],
@@ -424,7 +424,7 @@ impl CovarianceReport {
             "dense_numbers": self.dense,
             "dense_bytes": self.dense.saturating_mul(8),
         });
-        for (key, value) in [told, sampling].iter().filter_map(Value::as_object).flatten() {
+        for (key, value) in [summary, sampling].iter().filter_map(Value::as_object).flatten() {
             object[key] = value.clone();
         }
     }
@@ -453,14 +453,14 @@ pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)>
     let turbulence = format!("r0 = {r0} m at {nanometres:.0} nm, a seeing of {seeing:.2} arcsec");
     let mut lines = vec![("system", path.display().to_string()), ("turbulence", turbulence)];
     lines.push(("geometry", geometry(system)));
-    let told = reports(system);
+    let reports = reports(system);
     let [slopes, wavefront] = dense_bytes(system).map(in_bytes);
-    match &told {
+    match &reports {
         Ok((slopes, _)) => lines.extend(slopes.lines("slopes")),
         Err(error) => lines.push(("slopes", format!("{slopes} in dense form; {error}"))),
     }
-    match told {
-        Ok((_, Some(Ok(told)))) => lines.extend(told.lines("wavefront")),
+    match reports {
+        Ok((_, Some(Ok(wavefront)))) => lines.extend(wavefront.lines("wavefront")),
         Ok((_, Some(Err(error)))) => {
             lines.push(("wavefront", format!("{wavefront} in dense form; {error}")));
         }
@@ -473,7 +473,7 @@ pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)>
 }
 
 // What is told of both covariances
-/// What is told about slopes and wavefront, where they have the Toeplitz form.
+/// Summaries of the covariances of slopes and of wavefronts, where they have the Toeplitz form.
 fn reports(
     system: &System,
 ) -> Result<(CovarianceReport, Option<Result<CovarianceReport, Error>>), Error> {
@@ -490,10 +490,10 @@ pub fn system_json(path: &Path, system: &System) -> Value {
         Err(error) => object["no_toeplitz"] = json!(error.to_string()),
         Ok((slopes, wavefront)) => {
             slopes.add_to(&mut object);
-            if let Some(told) = wavefront {
+            if let Some(wavefront) = wavefront {
                 object["wavefront"] = json!({});
-                match told {
-                    Ok(told) => told.add_to(&mut object["wavefront"]),
+                match wavefront {
+                    Ok(wavefront) => wavefront.add_to(&mut object["wavefront"]),
                     Err(error) => object["wavefront"]["no_toeplitz"] = json!(error.to_string()),
                 }
             }

@@ -100,8 +100,8 @@ pub fn import_telemetry(
     let outputs: Vec<_> = output.iter().map(|path| ("output", *path)).collect();
     check_files(&[("telemetry", path)], &outputs)?;
     let file = TelemetryFile::open(path)?;
-    let found = TelemetrySystem::with_correction(&file)?;
-    let text = found.with_notes(path);
+    let imported = TelemetrySystem::with_correction(&file)?;
+    let text = imported.with_notes(path);
     let Some(output) = output else { return Ok(text.into()) };
     let system = System::from_toml(&text, &output.display().to_string())?;
     AtomicFile::holding(output, text.as_bytes())?.publish()?;
@@ -110,17 +110,17 @@ pub fn import_telemetry(
     let slopes = SlopeOrder::new(&system.valid_lenslets()).len();
     let layers = system.atmosphere().layers().len();
     if as_json {
-        let told = json!({
+        let summary = json!({
             "file": path.display().to_string(),
             "mode": file.mode(),
             "guide_stars": stars,
             "slopes": slopes,
             "layers": layers,
             "targets": targets,
-            "notes": found.notes,
+            "notes": imported.notes,
             "output": file_json(Some(output)),
         });
-        return Ok(format!("{told}\n").into());
+        return Ok(format!("{summary}\n").into());
     }
     let of_stars = [count(stars, "guide star"), count(slopes, "slope")].join(", ");
     let of_air = [count(layers, "layer"), count(targets, "target")].join(", ");
@@ -129,7 +129,7 @@ pub fn import_telemetry(
         ("telemetry", format!("{}: {}", path.display(), file.mode())),
     ];
     let mut name = "notes";
-    for note in &found.notes {
+    for note in &imported.notes {
         lines.push((std::mem::take(&mut name), note.clone()));
     }
     lines.push(file_line("output", output, ""));

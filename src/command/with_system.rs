@@ -43,8 +43,8 @@ fn located(error: Error, file: Option<&SystemFile>) -> Error {
     if !SYSTEM_KEYS.iter().any(|table| table.name == key) {
         return error;
     }
-    let found = file.root().map(|root| root.refuse(invalid.clone()));
-    let Ok(bad) = found else { return error };
+    let located = file.root().map(|root| root.refuse(invalid.clone()));
+    let Ok(bad) = located else { return error };
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let plain = |text: &str| text.trim_matches(['"', '\'']).to_string();
     let is_of_file = bad.value.as_ref().is_none_or(|value| {

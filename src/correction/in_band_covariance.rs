@@ -91,8 +91,8 @@ impl<const N: usize> Grid<N> {
     /// At the displacement of the second footprint against the first, metres.
     #[inline(always)]
     pub(crate) fn at(&self, displacement: [f64; 2]) -> [f64; N] {
-        let [(left, x), (below, y)] = displacement.map(|way| {
-            let place = way / self.step + self.middle as f64;
+        let [(left, x), (below, y)] = displacement.map(|component| {
+            let place = component / self.step + self.middle as f64;
             let before = place.floor();
             (before as usize - 2, through_six(place - before))
         });
@@ -193,14 +193,15 @@ impl FootprintCentres {
             [[0.0, 0.0], [0.0, last], [last, 0.0], [last, last]].map(|place| lattice.centre(place))
         };
         let (here, there) = (corners(self), corners(other));
-        let ways = here.iter().flat_map(|a| there.iter().map(move |b| (b[0] - a[0], b[1] - a[1])));
-        ways.fold(0.0, |most, (x, y)| most.max(x.abs()).max(y.abs()))
+        let displacements =
+            here.iter().flat_map(|a| there.iter().map(move |b| (b[0] - a[0], b[1] - a[1])));
+        displacements.fold(0.0, |most, (x, y)| most.max(x.abs()).max(y.abs()))
     }
 }
 
 // Tables that pairs of sensors want
 /// What two sensors see of a layer.
-fn seen(
+fn lattices_at(
     system: &System,
     layer: &Layer,
     pair: [&Sensor; 2],
@@ -217,24 +218,24 @@ fn layers(system: &System) -> impl Iterator<Item = &Layer> {
 
 /// The tables for the covariances of all stars, and of truth sensors with stars and with themselves, each with its farthest
 /// displacement, metres.
-fn wanted(system: &System) -> Vec<(CovarianceKey, f64)> {
+fn tables_needed(system: &System) -> Vec<(CovarianceKey, f64)> {
     let (stars, truths) = (system.sensors(), truth_sensors(system));
     let among =
         stars.iter().enumerate().flat_map(|(p, one)| stars[p..].iter().map(move |q| (one, q)));
     let with_truth = truths.iter().flat_map(|truth| stars.iter().map(move |star| (truth, star)));
     let own = truths.iter().take(1).map(|truth| (truth, truth));
-    let mut wanted: Vec<(CovarianceKey, f64)> = Vec::new();
+    let mut reaches: Vec<(CovarianceKey, f64)> = Vec::new();
     for (one, other) in among.chain(with_truth).chain(own) {
         for layer in layers(system) {
-            let (kind, [first, second]) = seen(system, layer, [one, other]);
+            let (kind, [first, second]) = lattices_at(system, layer, [one, other]);
             let reach = first.reach(&second);
-            match wanted.iter_mut().find(|(known, _)| *known == kind) {
+            match reaches.iter_mut().find(|(known, _)| *known == kind) {
                 Some((_, most)) => *most = f64::max(*most, reach),
-                None => wanted.push((kind, reach)),
+                None => reaches.push((kind, reach)),
             }
         }
     }
-    wanted
+    reaches
 }
 
 // Block of low covariances
@@ -250,7 +251,7 @@ impl<'a> InBandBlock<'a> {
     fn new(system: &System, tables: &'a [InBandTable], pair: [&Sensor; 2]) -> Self {
         let metres = square_metres(system.atmosphere());
         let views = layers(system).filter_map(|layer| {
-            let (kind, lattices) = seen(system, layer, pair);
+            let (kind, lattices) = lattices_at(system, layer, pair);
             let table = tables.iter().find(|table| table.kind == kind)?;
             Some((metres * layer.fraction, table, lattices))
         });
@@ -261,8 +262,8 @@ impl<'a> InBandBlock<'a> {
             let mut sum = [0.0; 4];
             for (strength, table, [one, two]) in &together {
                 let end = two.centre(lag);
-                let seen = table.grid.at([0, 1].map(|k| end[k] - one.corner[k]));
-                sum.iter_mut().zip(seen).for_each(|(sum, seen)| *sum += strength * seen);
+                let values = table.grid.at([0, 1].map(|k| end[k] - one.corner[k]));
+                sum.iter_mut().zip(values).for_each(|(sum, values)| *sum += strength * values);
             }
             sum
         };
@@ -280,8 +281,8 @@ impl<'a> InBandBlock<'a> {
                 let mut sum = self.shared.between_lenslets(*first, other);
                 for (strength, table, [one, two]) in &self.apart {
                     let [from, to] = [one.centre(place(*first)), two.centre(place(other))];
-                    let seen = table.grid.at([0, 1].map(|axis| to[axis] - from[axis]));
-                    sum.iter_mut().zip(seen).for_each(|(sum, seen)| *sum += strength * seen);
+                    let values = table.grid.at([0, 1].map(|axis| to[axis] - from[axis]));
+                    sum.iter_mut().zip(values).for_each(|(sum, values)| *sum += strength * values);
                 }
                 rows.iter_mut().zip(sum).for_each(|(row, value)| row[k] = value);
             }
@@ -333,8 +334,8 @@ pub(crate) struct LowTurbulence<'s> {
 impl<'s> LowTurbulence<'s> {
     pub(crate) fn new(system: &'s System, pitch: f64, watch: &dyn Watch) -> Result<Self, Error> {
         watch.stage(LOW, "lenslets");
-        let wanted = wanted(system).into_par_iter();
-        let tables = wanted.map(|(kind, reach)| InBandTable::new(kind, reach, pitch));
+        let reaches = tables_needed(system).into_par_iter();
+        let tables = reaches.map(|(kind, reach)| InBandTable::new(kind, reach, pitch));
         Ok(Self { system, tables: tables.collect::<Result<_, Invalid>>()? })
     }
 
@@ -379,7 +380,7 @@ impl<'s> LowTurbulence<'s> {
     }
 }
 
-/// The stage of the low covariances, as a watcher is told.
+/// Name of the stage of the covariances within the correctable band.
 pub(crate) const LOW: &str = "turbulence that mirrors follow";
 
 // Low covariance of a wavefront
@@ -453,7 +454,7 @@ fn sizes(system: &System, pitch: f64) -> [u64; 2] {
     let matrices = n * n + system.targets().len() as u64 * m * n + m * m;
     let across = |reach: f64| 2 * half_table(reach, pitch) as u64 + 1;
     let of = |(_, reach): &(CovarianceKey, f64)| across(*reach).saturating_pow(2).saturating_mul(4);
-    [matrices, wanted(system).iter().map(of).fold(0, u64::saturating_add)]
+    [matrices, tables_needed(system).iter().map(of).fold(0, u64::saturating_add)]
 }
 
 /// Memory of the low covariances of a system, bytes; tables are made of as many numbers again.
@@ -518,11 +519,11 @@ mod tests {
             .collect();
         let of_layer = |layer: &Layer| {
             let phase = VonKarman::new(layer.outer_scale);
-            let seen = slopes.map(|(sensor, a, lenslet)| {
+            let footprints = slopes.map(|(sensor, a, lenslet)| {
                 let footprint = sensor.footprint(lenslet, layer.altitude);
                 (sensor, a, footprint)
             });
-            let [from, to] = [0, 1].map(|k| seen[k].2.centre);
+            let [from, to] = [0, 1].map(|k| footprints[k].2.centre);
             let mut sum = 0.0;
             for [x, wx] in &axis {
                 for [y, wy] in &axis {
@@ -543,7 +544,7 @@ mod tests {
                         }
                     };
                     let wave = (2.0 * PI * (x * (to[0] - from[0]) + y * (to[1] - from[1]))).cos();
-                    let product = answer(&seen[0]) * answer(&seen[1]);
+                    let product = answer(&footprints[0]) * answer(&footprints[1]);
                     sum += wx * wy * phase.power_spectrum(x * x + y * y) * product * wave;
                 }
             }

@@ -244,12 +244,12 @@ mod tests {
                     (SlopeModel::EdgeMidpoint, 0.5),
                 ] {
                     let expected = exact.slopes(0, offset, side, model);
-                    let seen = found.slopes(1, offset, side, model);
-                    let good = |k: usize| (seen[k] - expected[k]).abs() < 6e-3 * most;
-                    assert!(good(0) && good(1), "{offset:?} {side}: {seen:?} {expected:?}");
+                    let inner = found.slopes(1, offset, side, model);
+                    let good = |k: usize| (inner[k] - expected[k]).abs() < 6e-3 * most;
+                    assert!(good(0) && good(1), "{offset:?} {side}: {inner:?} {expected:?}");
                     let weak = found.slopes(0, offset, side, model);
                     let share = if count == 3 { 0.5 } else { 1.0 };
-                    assert!((0..2).all(|k| (weak[k] - share * seen[k]).abs() < 1e-12));
+                    assert!((0..2).all(|k| (weak[k] - share * inner[k]).abs() < 1e-12));
                 }
             }
         }

@@ -109,8 +109,8 @@ impl ControlLoop {
                 None => 0.0,
             };
             let push = if response.is_empty() { 1.0 } else { 0.0 };
-            let seen = (1.0 - rest) * ago(whole) + rest * ago(whole + 1);
-            let next: f64 = ago(1) + self.gain * (push - seen);
+            let delayed = (1.0 - rest) * ago(whole) + rest * ago(whole + 1);
+            let next: f64 = ago(1) + self.gain * (push - delayed);
             response.push(next);
             most = f64::max(most, next.abs());
             quiet = if next.abs() < FORGOTTEN * most { quiet + 1 } else { 0 };
@@ -141,7 +141,7 @@ fn motions(air: &Atmosphere, times: &[[f64; 2]]) -> Vec<Motion> {
 }
 
 // Covariances of slopes in a loop
-/// The stage of these covariances, as a watcher is told.
+/// Name of the stage of these covariances.
 pub(crate) const LOOP: &str = "covariances through the loop";
 
 /// Covariances of slopes of turbulence, (n, n), rad².
@@ -213,9 +213,9 @@ impl<'s> WavefrontsInLoop<'s> {
         weights: &LoopWeights,
         watch: &dyn Watch,
     ) -> Result<Self, Error> {
-        let wanted = wanted(system, reach);
-        let (mut tables, count) = (Vec::new(), wanted.len());
-        for (footprint, reach) in wanted {
+        let reaches = tables_needed(system, reach);
+        let (mut tables, count) = (Vec::new(), reaches.len());
+        for (footprint, reach) in reaches {
             let table = tabulate(system, footprint, reach, (weights, watch))?;
             tables.push((footprint, table));
             watch.progress(tables.len(), count);
@@ -263,8 +263,8 @@ impl LoopFootprint {
 }
 
 /// All footprints of a system, each with the farthest displacement from a point that is seen by a target, metres.
-fn wanted(system: &System, reach: f64) -> Vec<(LoopFootprint, f64)> {
-    let mut wanted: Vec<(LoopFootprint, f64)> = Vec::new();
+fn tables_needed(system: &System, reach: f64) -> Vec<(LoopFootprint, f64)> {
+    let mut reaches: Vec<(LoopFootprint, f64)> = Vec::new();
     for (layer, turbulent) in system.atmosphere().layers().iter().enumerate() {
         let centre = |source: &Source| source.project([0.0; 2], turbulent.altitude);
         for sensor in system.sensors().iter().filter(|_| turbulent.fraction > 0.0) {
@@ -278,13 +278,13 @@ fn wanted(system: &System, reach: f64) -> Vec<(LoopFootprint, f64)> {
                     .map(|[u, v]| f64::hypot(u - x, v - y))
             });
             let far = far.fold(0.0, f64::max) + reach;
-            match wanted.iter_mut().find(|(known, _)| *known == footprint) {
+            match reaches.iter_mut().find(|(known, _)| *known == footprint) {
                 Some((_, most)) => *most = f64::max(*most, far),
-                None => wanted.push((footprint, far)),
+                None => reaches.push((footprint, far)),
             }
         }
     }
-    wanted
+    reaches
 }
 
 // Tabulate a wavefront through a loop

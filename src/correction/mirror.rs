@@ -95,7 +95,7 @@ impl Mirror {
         self.pitch
     }
 
-    /// Pitch \[m\] of squares with as many actuators on the same area, by which the [fitting error](crate::correction::Fitting) is told.
+    /// Pitch \[m\] of squares with as many actuators on the same area, from which the [fitting error](crate::correction::Fitting) is computed.
     pub fn fitting_pitch(&self) -> f64 {
         self.pitch * self.layout.points_per_square().powf(-0.5)
     }

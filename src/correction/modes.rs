@@ -21,6 +21,8 @@ use std::sync::OnceLock;
 // Choices of mirrors and targets
 /// Which mirrors correct which targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum CorrectionMode {
     /// A mirror for each target.
     #[default]
@@ -54,6 +56,8 @@ impl CorrectionMode {
 // Options of a correction
 /// Mirrors and what they are for: the tables `[correction]` and `[[mirror]]` of a system file, and the weights of its targets.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct CorrectionOptions {
     /// Which mirrors correct which targets.
     pub mode: CorrectionMode,
@@ -61,6 +65,32 @@ pub struct CorrectionOptions {
     pub mirrors: Vec<MirrorDesign>,
     /// Weights of the targets in a compromise; if there are none, all are equal.
     pub weights: Vec<f64>,
+}
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(CorrectionOptions::new(mode: CorrectionMode, mirrors: Vec<MirrorDesign>) { weights: Vec<f64> });
+
+// Options of a correction one by one
+impl CorrectionOptions {
+    /// A correction of all targets with equal weights.
+    pub fn new(mode: CorrectionMode, mirrors: Vec<MirrorDesign>) -> Self {
+        Self { mode, mirrors, weights: Vec::new() }
+    }
+
+    /// Sets which mirrors correct which targets.
+    pub fn mode(self, mode: CorrectionMode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// Sets the mirrors.
+    pub fn mirrors(self, mirrors: Vec<MirrorDesign>) -> Self {
+        Self { mirrors, ..self }
+    }
+
+    /// Sets the weights of the targets in a compromise.
+    pub fn weights(self, weights: Vec<f64>) -> Self {
+        Self { weights, ..self }
+    }
 }
 
 // Correction of a system
@@ -130,7 +160,7 @@ impl Correction {
         &self.mirrors
     }
 
-    /// A mirror of the first design in the pupil, by whose strokes errors are told.
+    /// A mirror of the first design in the pupil, in whose strokes errors are expressed.
     pub fn pupil_mirror(&self) -> &Mirror {
         &self.pupil_mirror
     }
@@ -234,7 +264,7 @@ impl CorrectionOptions {
 // Stack what targets see
 impl Correction {
     /// J_t of all mirrors, (m, a), 1/m, as a target sees them.
-    pub(crate) fn seen(&self, target: &Source) -> Array2<f64> {
+    pub(crate) fn interaction(&self, target: &Source) -> Array2<f64> {
         let blocks: Vec<_> =
             self.mirrors.iter().map(|mirror| mirror.interaction(&self.system, target)).collect();
         let views: Vec<_> = blocks.iter().map(|block| block.view()).collect();
@@ -247,8 +277,10 @@ impl Correction {
         chosen: &[(Source, f64)],
         engine: &Engine,
     ) -> Result<Vec<Array2<f64>>, Error> {
-        let blocks: Vec<_> =
-            chosen.iter().map(|(target, weight)| self.seen(target) * weight.sqrt()).collect();
+        let blocks: Vec<_> = chosen
+            .iter()
+            .map(|(target, weight)| self.interaction(target) * weight.sqrt())
+            .collect();
         let views: Vec<_> = blocks.iter().map(|block| block.view()).collect();
         let stack = concatenate(Axis(0), &views);
         let stack = stack.unwrap_or_else(|_| unreachable!("all see the same actuators"));
@@ -265,6 +297,7 @@ impl Correction {
 // Command mirrors and tell what is left
 /// What mirrors do, and what they leave.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Corrected {
     /// K, (a, n), m a rad: strokes for measurements. With a mirror for each target, one matrix for each, else one for all; the strokes of all mirrors one after the other.
     pub commands: Vec<Array2<f64>>,
@@ -281,8 +314,9 @@ impl Correction {
     ///
     /// # Errors
     /// `Invalid` where the reconstruction has no reconstructor or no covariances, or is that of another system; `Failed` where singular values do not converge.
-    pub fn of(&self, found: &Reconstruction, engine: &Engine) -> Result<Corrected, Error> {
-        let (Some(reconstructor), Some(covariances)) = (&found.reconstructor, &found.covariances)
+    pub fn of(&self, reconstruction: &Reconstruction, engine: &Engine) -> Result<Corrected, Error> {
+        let (Some(reconstructor), Some(covariances)) =
+            (&reconstruction.reconstructor, &reconstruction.covariances)
         else {
             let expected = "a reconstruction with its reconstructor and its covariances: keep(true), errors_only(false)";
             return Err(Invalid::new("reconstruction", "without a matrix", expected).into());
@@ -333,9 +367,9 @@ impl Correction {
             };
             return all.map(own).collect();
         }
-        let wanted = all.zip(&self.weights).filter(|(_, weight)| **weight > 0.0);
+        let weighted = all.zip(&self.weights).filter(|(_, weight)| **weight > 0.0);
         let (chosen, rows): (Vec<_>, Vec<_>) =
-            wanted.map(|((target, rows), weight)| ((*target, *weight), rows)).unzip();
+            weighted.map(|((target, rows), weight)| ((*target, *weight), rows)).unzip();
         let projectors = self.projectors(&chosen, engine)?;
         let parts =
             projectors.iter().zip(&rows).map(|(part, rows)| times_transpose(part, &rows.t()));
@@ -346,7 +380,7 @@ impl Correction {
     /// Q_t, (m, n): the slopes of all mirrors towards target `t` for measurements, by these commands.
     pub(crate) fn made(&self, commands: &[Array2<f64>], t: usize) -> Array2<f64> {
         let command = commands.get(t).unwrap_or(&commands[0]);
-        times_transpose(&self.seen(&self.system.targets()[t]), &command.t())
+        times_transpose(&self.interaction(&self.system.targets()[t]), &command.t())
     }
 
     // Find the rows of each direction
@@ -440,7 +474,7 @@ impl CorrectionOptions {
             let weight = target.optional("weight", "a number not less than 0")?.unwrap_or(usual);
             weights.push(target.check(not_negative("weight", weight))?);
         }
-        Ok(Some(Self { mode, mirrors, weights }))
+        Ok(Some(Self::new(mode, mirrors).weights(weights)))
     }
 }
 
@@ -466,7 +500,7 @@ mod tests {
 
     fn options(mode: CorrectionMode, altitudes: &[f64], weights: &[f64]) -> CorrectionOptions {
         let mirrors = altitudes.iter().map(|altitude| mirror(*altitude)).collect();
-        CorrectionOptions { mode, mirrors, weights: weights.to_vec() }
+        CorrectionOptions::new(mode, mirrors).weights(weights.to_vec())
     }
 
     fn reconstruct(system: &System) -> Reconstruction {
@@ -626,7 +660,7 @@ mod tests {
             let strokes = command.dot(&slopes.slice(s![..n]));
             for (t, target) in system.targets().iter().enumerate() {
                 let own = slopes.slice(s![n + t * m..n + (t + 1) * m]);
-                let left = &own - &correction.seen(target).dot(&strokes);
+                let left = &own - &correction.interaction(target).dot(&strokes);
                 squares[t] += &(&left * &left / REALISATIONS as f64);
             }
         }

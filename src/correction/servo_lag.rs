@@ -150,11 +150,11 @@ impl ServoLag {
         };
         let fastest = self.layers.iter().flat_map(|(_, _, v)| v.map(f64::abs)).fold(0.0, f64::max);
         let scales = self.layers.iter().map(|(_, phase, _)| phase.outer_scale());
-        let way = fastest * memory / self.control.rate;
+        let path = fastest * memory / self.control.rate;
         let expected =
             "a wind that blows no further than 1000 pitches within the memory of the loop";
-        accept(way <= 1000.0 * self.pitch, "wind_speed", fastest, expected)?;
-        Band::new(self.pitch, scales.fold(0.0, f64::max), [reach, way])
+        accept(path <= 1000.0 * self.pitch, "wind_speed", fastest, expected)?;
+        Band::new(self.pitch, scales.fold(0.0, f64::max), [reach, path])
     }
 }
 
@@ -212,10 +212,10 @@ mod tests {
         let mut strokes = vec![Complex64::ZERO; frames];
         for k in 25..frames {
             let air = mean(k as f64, k as f64 + 1.0);
-            let seen = (1.0 - rest) * strokes[k - n] + rest * strokes[k - n - 1];
+            let delayed = (1.0 - rest) * strokes[k - n] + rest * strokes[k - n - 1];
             strokes[k] = match control.kind {
                 LoopKind::Open => air,
-                LoopKind::Closed => strokes[k - 1] + control.gain * (air - seen),
+                LoopKind::Closed => strokes[k - 1] + control.gain * (air - delayed),
             };
         }
         let held = |k: usize| {

@@ -23,15 +23,48 @@ use ndarray::{Array2, CowArray, Ix2};
 // Shared mirrors and their shapes
 /// What is asked of shared mirrors.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[non_exhaustive]
 pub struct SharedOptions {
     /// What a loop multiplies the variance of noise by; 1 without a loop.
     pub noise_gain: f64,
-    /// Whether errors are told [by their causes](crate::tomography::ErrorSplit).
+    /// Whether errors are split [by their causes](crate::tomography::ErrorSplit).
     pub by_cause: bool,
-    /// Whether it is told what a shape leaves where it is for, by which anisoplanatism is measured, Eq. [own and elsewhere](https://lenslet.github.io/lenslet/anisoplanatism.html#eq-own-and-elsewhere).
+    /// Whether the error of each shape in its own directions is computed, from which anisoplanatism is measured, Eq. [own and elsewhere](https://lenslet.github.io/lenslet/anisoplanatism.html#eq-own-and-elsewhere).
     pub own: bool,
     /// How many targets the mirrors are for, from the first on, if each has its own; the others are corrected by the mirror of the nearest.
     pub mirrors: usize,
+}
+
+// Options of shared mirrors one by one
+impl Default for SharedOptions {
+    /// The whole error without a loop, of mirrors for the first target.
+    fn default() -> Self {
+        Self { noise_gain: 1.0, by_cause: false, own: false, mirrors: 1 }
+    }
+}
+
+impl SharedOptions {
+    /// Sets what a loop multiplies the variance of noise by.
+    pub fn noise_gain(self, noise_gain: f64) -> Self {
+        Self { noise_gain, ..self }
+    }
+
+    /// Sets whether errors are reported by their causes.
+    pub fn by_cause(self, by_cause: bool) -> Self {
+        Self { by_cause, ..self }
+    }
+
+    /// Sets whether it is reported what a shape leaves where it is for.
+    pub fn own(self, own: bool) -> Self {
+        Self { own, ..self }
+    }
+
+    /// Sets how many targets the mirrors are for, if each has its own.
+    pub fn mirrors(self, mirrors: usize) -> Self {
+        Self { mirrors, ..self }
+    }
 }
 
 /// Mirrors with their shapes for measurements, seen by one target after the other.
@@ -60,6 +93,7 @@ struct MirrorShape {
 // What is left by its causes
 /// Errors of strokes of a mirror in the pupil towards a target.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ResidualStrokes {
     /// C_vv, (b, b), m², by the names of causes: `tomography` alone, or with `noise` and `aliasing` beside it.
@@ -86,11 +120,10 @@ impl Correction {
     /// use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
     /// let system = System::from_file("book/systems/small-moao.toml")?;
     /// let mirrors = vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(9)) }];
-    /// let options = CorrectionOptions { mode: CorrectionMode::Ltao, mirrors, weights: Vec::new() };
+    /// let options = CorrectionOptions::new(CorrectionMode::Ltao, mirrors);
     /// let (correction, cores) = (Correction::new(&system, &options)?, Engine::default());
     /// let plan = ReconstructorPlan::new(correction.system(), ReconstructorOptions::default())?;
-    /// let asked = SharedOptions { noise_gain: 1.0, by_cause: false, own: true, mirrors: 1 };
-    /// let mirror = correction.shared(&plan, asked, (&cores, &unwatched))?;
+    /// let mirror = correction.shared(&plan, SharedOptions::default().own(true), (&cores, &unwatched))?;
     /// // The mirror is for the first target; the other one, half a minute of arc away, has more than twice the variance.
     /// let [own, aside] = [0, 1].map(|t| mirror.left(t, (&cores, &unwatched)).unwrap().parts.remove(0).1.diag().sum());
     /// assert!((own / mirror.own_error(0).unwrap().diag().sum() - 1.0).abs() < 1e-12);
@@ -106,10 +139,10 @@ impl Correction {
         let pupil = self.pupil(engine)?;
         // Refuse plans of other systems
         let slopes = pupil.interaction().nrows();
-        let found = (plan.targets(), plan.truth_slopes());
+        let shape = (plan.targets(), plan.truth_slopes());
         let expected = (self.system().targets().len(), slopes);
         let words = format!("{expected:?} targets and slopes of each, those of the correction");
-        accept(found == expected, "reconstruction", found, &words)?;
+        accept(shape == expected, "reconstruction", shape, &words)?;
         let expected = "from 1 to the number of targets";
         let good = (1..=self.targets()).contains(&options.mirrors);
         accept(good || !self.is_own(), "mirrors", options.mirrors, expected)?;
@@ -289,7 +322,7 @@ impl SharedMirrors<'_> {
     pub fn left(&self, t: usize, to: (&Engine, &dyn Watch)) -> Result<ResidualStrokes, Error> {
         accept(t < self.correction.targets(), "target", t, "the number of a target")?;
         let shape = self.nearest(t);
-        let parts = self.parts(t, &self.shapes[shape].moments, self.seen(t).as_ref(), to)?;
+        let parts = self.parts(t, &self.shapes[shape].moments, self.projection(t).as_ref(), to)?;
         Ok(ResidualStrokes { parts, shape })
     }
 
@@ -300,10 +333,10 @@ impl SharedMirrors<'_> {
     }
 
     /// M_t, unless mirrors are the one in the pupil.
-    fn seen(&self, t: usize) -> Option<Array2<f64>> {
+    fn projection(&self, t: usize) -> Option<Array2<f64>> {
         let target = &self.correction.system().targets()[t];
-        let wanted = !self.correction.is_in_pupil();
-        wanted.then(|| times(self.pupil.inverse(), &self.correction.seen(target)))
+        let elsewhere = !self.correction.is_in_pupil();
+        elsewhere.then(|| times(self.pupil.inverse(), &self.correction.interaction(target)))
     }
 
     // Find the nearest shape
@@ -318,7 +351,7 @@ impl SharedMirrors<'_> {
         &self,
         t: usize,
         MirrorMoments { command, noise, low }: &MirrorMoments,
-        seen: Option<&Array2<f64>>,
+        projection: Option<&Array2<f64>>,
         (engine, watch): (&Engine, &dyn Watch),
     ) -> Result<Vec<(&'static str, Array2<f64>)>, Error> {
         let gain = self.options.noise_gain;
@@ -326,33 +359,40 @@ impl SharedMirrors<'_> {
         let (Some((of_low, before)), Some(low)) = (&self.low, low) else {
             let with = self.plan.strokes_with(t, matrices, self.unit, (engine, watch))?;
             let made = &command.variance + &(noise * (gain - 1.0));
-            return Ok(vec![(CAUSES[0], left(&self.before, &with, seen, &made))]);
+            return Ok(vec![(CAUSES[0], left(&self.before, &with, projection, &made))]);
         };
         check(watch)?;
         let between = of_low.with_truth(t..t + 1, watch)?;
         let with = times(matrices[0], &times_transpose(&between, matrices[1]));
         let folded = &command.variance - low - noise;
-        let causes =
-            [left(before, &with, seen, low), through(seen, noise) * gain, through(seen, &folded)];
+        let causes = [
+            left(before, &with, projection, low),
+            through(projection, noise) * gain,
+            through(projection, &folded),
+        ];
         Ok(CAUSES.into_iter().zip(causes).collect())
     }
 }
 
 // Own error of a shape
 /// M S Mᵗ.
-fn through(seen: Option<&Array2<f64>>, made: &Array2<f64>) -> Array2<f64> {
-    seen.map_or_else(|| made.clone(), |seen| times_transpose(&times_transpose(seen, made), seen))
+fn through(projection: Option<&Array2<f64>>, made: &Array2<f64>) -> Array2<f64> {
+    projection.map_or_else(
+        || made.clone(),
+        |projection| times_transpose(&times_transpose(projection, made), projection),
+    )
 }
 
 /// Eq. [left in strokes](https://lenslet.github.io/lenslet/many-targets.html#eq-left-in-strokes).
 fn left(
     before: &Array2<f64>,
     with: &Array2<f64>,
-    seen: Option<&Array2<f64>>,
+    projection: Option<&Array2<f64>>,
     made: &Array2<f64>,
 ) -> Array2<f64> {
-    let cross = seen.map_or_else(|| with.clone(), |seen| times_transpose(with, seen));
-    let mut left = before - &cross - cross.t() + through(seen, made);
+    let cross =
+        projection.map_or_else(|| with.clone(), |projection| times_transpose(with, projection));
+    let mut left = before - &cross - cross.t() + through(projection, made);
     let turned = left.t().to_owned();
     left.zip_mut_with(&turned, |one, other| *one = 0.5 * (*one + other));
     left
@@ -410,15 +450,15 @@ impl Correction {
         &self,
         plan: &ReconstructorPlan,
         (options, engine): (SharedOptions, &Engine),
-        told: &mut Description,
+        description: &mut Description,
     ) {
-        told.memory = self.memory_of_shared(plan, options, engine);
+        description.memory = self.memory_of_shared(plan, options, engine);
         let [targets, slopes] = [(self.targets(), "target"), (plan.measurements(), "slope")]
             .map(|(number, noun)| count(number, noun));
-        told.what = format!("images of {targets} behind shared mirrors, from {slopes}");
+        description.what = format!("images of {targets} behind shared mirrors, from {slopes}");
         let stage = plan.stage_of_commands(self.shared_commands(options), engine);
-        told.stages.retain(|known| !plan.is_replaced(known));
-        told.stages.push(stage);
+        description.stages.retain(|known| !plan.is_replaced(known));
+        description.stages.push(stage);
     }
 
     /// Largest memory that [`shared`](Self::shared) mirrors occupy, together with the residual towards one target.
@@ -483,7 +523,7 @@ mod tests {
         };
         let weights = vec![1.0, 2.5, 0.0, 0.0];
         let mirrors = designs.iter().map(design).collect();
-        Correction::new(system, &CorrectionOptions { mode, mirrors, weights }).unwrap()
+        Correction::new(system, &CorrectionOptions::new(mode, mirrors).weights(weights)).unwrap()
     }
 
     fn planned(correction: &Correction, method: Inversion, keep: bool) -> ReconstructorPlan {
@@ -513,7 +553,7 @@ mod tests {
             let found = planned(&correction, method, true).run(&cores, &unwatched).unwrap();
             let expected = correction.of(&found, &cores).unwrap();
             let plan = planned(&correction, method, false);
-            let options = SharedOptions { noise_gain: 1.7, ..ALONE };
+            let options = ALONE.noise_gain(1.7);
             let mirrors = correction.shared(&plan, options, (&cores, &unwatched)).unwrap();
             for t in [1, 2] {
                 let left = mirrors.left(t, (&cores, &unwatched)).unwrap();
@@ -540,7 +580,7 @@ mod tests {
         let measured = found.covariances.unwrap().measurements;
         let split = ErrorSplit::new(&system, measured, low).unwrap();
         let plan = planned(&correction, Inversion::Cholesky, false);
-        let options = SharedOptions { noise_gain: 0.4, by_cause: true, ..ALONE };
+        let options = ALONE.noise_gain(0.4).by_cause(true);
         let mirrors = correction.shared(&plan, options, (&cores, &unwatched)).unwrap();
         let pupil = correction.pupil(&cores).unwrap();
         for t in [1, 2] {
@@ -562,12 +602,12 @@ mod tests {
         let own = |mode, designs: &[(usize, f64)]| {
             let correction = correction(&system, mode, designs);
             let plan = planned(&correction, Inversion::Auto, false);
-            let options = SharedOptions { own: true, mirrors: 2, ..ALONE };
+            let options = ALONE.own(true).mirrors(2);
             let mirrors = correction.shared(&plan, options, (&cores, &unwatched)).unwrap();
             let left = |t| mirrors.left(t, (&cores, &unwatched)).unwrap();
-            let seen: Vec<_> = (0..4).map(left).collect();
-            let errors: Vec<_> = seen.iter().map(|left| left.parts[0].1.clone()).collect();
-            let own = seen.iter().map(|left| mirrors.own_error(left.shape).unwrap().clone());
+            let residuals: Vec<_> = (0..4).map(left).collect();
+            let errors: Vec<_> = residuals.iter().map(|left| left.parts[0].1.clone()).collect();
+            let own = residuals.iter().map(|left| mirrors.own_error(left.shape).unwrap().clone());
             (errors, own.collect::<Vec<_>>())
         };
         let (each, own_of_each) = own(Moao, &[(6, 0.0)]);
@@ -590,7 +630,7 @@ mod tests {
         let (system, cores) = (lopsided(), Engine::default());
         let correction = correction(&system, Ltao, &[(6, 0.0)]);
         let plan = planned(&correction, Inversion::Auto, false);
-        let options = SharedOptions { own: true, ..ALONE };
+        let options = ALONE.own(true);
         let mirrors = correction.shared(&plan, options, (&cores, &unwatched)).unwrap();
         let command = &mirrors.shapes[0].moments.command.rows;
         let pupil = correction.pupil(&cores).unwrap();
@@ -598,9 +638,9 @@ mod tests {
             let target = correction.system().targets()[t];
             crate::model::noise::GuideStar::at_rest(target, *system.truth_sensor(), 0.0).unwrap()
         };
-        let seen = system.guide_stars().iter().cloned().chain([truth(0), truth(2)]);
+        let stars = system.guide_stars().iter().cloned().chain([truth(0), truth(2)]);
         let turbulence =
-            Simulation::new(&system.to_builder().guide_stars(seen).build().unwrap()).unwrap();
+            Simulation::new(&system.to_builder().guide_stars(stars).build().unwrap()).unwrap();
         let (n, m) = (command.ncols(), pupil.interaction().nrows());
         let mut sums = [0.0; 2];
         for draw in 0..REALISATIONS {
@@ -642,11 +682,8 @@ mod tests {
             altitude,
             ..MirrorDesign::new(Spacing::Actuators(actuators))
         };
-        let options = CorrectionOptions {
-            mode: Mcao,
-            mirrors: vec![design(5, 0.0), design(4, 9e3)],
-            weights: vec![1.0, 2.0],
-        };
+        let options = CorrectionOptions::new(Mcao, vec![design(5, 0.0), design(4, 9e3)]);
+        let options = options.weights(vec![1.0, 2.0]);
         let correction = Correction::new(&system, &options).unwrap();
         let cores = Engine::default();
         for (method, precision, most) in [
@@ -683,7 +720,7 @@ mod tests {
             correction.shared(plan, options, to).map(drop).unwrap_err().to_string()
         };
         let plan = planned(&correction, Inversion::Auto, false);
-        let none = refused(&plan, SharedOptions { mirrors: 0, ..ALONE });
+        let none = refused(&plan, ALONE.mirrors(0));
         assert!(none.starts_with("mirrors = 0: expected from 1"), "{none}");
         let other = system.to_builder().targets(system.targets()[..1].to_vec()).build().unwrap();
         let other = ReconstructorPlan::new(&other, ReconstructorOptions::default()).unwrap();

@@ -1,19 +1,44 @@
 // Tangled from book/src/arrays.md: edit there, or here and run cargo tangle stitch.
 //! Attributes: facts with a key, of a variable or of a whole data set.
 
+#[cfg(feature = "serde")]
+use crate::data::coordinate::{check_distinct, identifier, printable};
 use crate::error::{Invalid, accept, finite};
 
 // Attributes and their values
 /// A fact with a key.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Attribute {
     pub(crate) name: String,
     pub(crate) value: AttributeValue,
     pub(crate) comment: String,
 }
 
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(Attribute { name: String, value: AttributeValue, comment: String });
+
+// Check an attribute from a text
+#[cfg(feature = "serde")]
+impl Attribute {
+    /// Rejects a key or a value that not all of the formats can hold.
+    pub(super) fn check_fields(&self) -> Result<(), Invalid> {
+        identifier("key of an attribute", &format!("k{}", self.name))?;
+        printable("comment", &self.comment)?;
+        self.value.check(&self.name)
+    }
+}
+
+/// Rejects attributes of one key.
+#[cfg(feature = "serde")]
+pub(super) fn check_keys(all: &[Attribute]) -> Result<(), Invalid> {
+    check_distinct("key of an attribute", all.iter().map(Attribute::name))
+}
+
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum AttributeValue {
     /// A text.

@@ -2,11 +2,16 @@
 //! Coordinates: name, unit and positions of the samples along a dimension.
 
 // What coordinates depend on
+#[cfg(feature = "serde")]
+use crate::error::positive;
 use crate::error::{Invalid, accept, finite, is_ordered};
+#[cfg(feature = "serde")]
+use std::collections::BTreeSet;
 
 // Positions of samples along a dimension
 /// One dimension of a variable: its name, its unit, and where its samples lie.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Coordinate {
     pub(crate) name: String,
     pub(crate) unit: String,
@@ -17,8 +22,19 @@ pub struct Coordinate {
     pub(crate) second: Option<(String, String, f64)>,
 }
 
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(Coordinate {
+    name: String,
+    unit: String,
+    positions: Positions,
+    navigation: bool,
+    second: Option<(String, String, f64)>
+});
+
 /// Where the samples along a dimension lie.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Positions {
     /// Counted from 0.
@@ -34,6 +50,32 @@ pub enum Positions {
     Values(Vec<f64>),
     /// Labels, where samples have no position on a line.
     Labels(Vec<String>),
+}
+
+// Check a coordinate from a text
+#[cfg(feature = "serde")]
+impl Coordinate {
+    /// Rejects a step, values or labels that the constructors reject. Names are texts here: those of a result in words may have spaces.
+    fn check_fields(&self) -> Result<(), Invalid> {
+        let quantity = |word: &str| format!("{word} of dimension {}", self.name);
+        let all = [("dimension", &self.name), ("unit", &self.unit)].into_iter();
+        let second =
+            self.second.iter().flat_map(|(name, unit, _)| [("dimension", name), ("unit", unit)]);
+        all.chain(second).try_for_each(|(what, text)| printable(what, text))?;
+        if let Some((_, _, factor)) = self.second {
+            positive(&quantity("factor"), factor)?;
+        }
+        match &self.positions {
+            Positions::Index => Ok(()),
+            Positions::Uniform { offset, step } => {
+                finite(&quantity("offset"), *offset)?;
+                let good = *step != 0.0 && step.is_finite();
+                accept(good, &quantity("step"), step, "a finite step other than 0").map(drop)
+            }
+            Positions::Values(values) => check_values(&quantity("values"), values),
+            Positions::Labels(labels) => check_labels(labels),
+        }
+    }
 }
 
 impl Coordinate {
@@ -72,10 +114,7 @@ impl Coordinate {
     /// # Errors
     /// As [`navigation`](Self::navigation), and for values that are not finite, or that neither rise nor fall from each to the next.
     pub fn series(name: &str, unit: &str, values: &[f64]) -> Result<Self, Invalid> {
-        let quantity = format!("values of dimension {name}");
-        let finite = values.iter().all(|x| x.is_finite()) && !values.is_empty();
-        let expected = "finite numbers that rise, or that fall, without repetition";
-        accept(finite && is_ordered(values), &quantity, values, expected)?;
+        check_values(&format!("values of dimension {name}"), values)?;
         let series = Self::new(name, unit, Positions::Values(values.to_vec()))?;
         Ok(Self { navigation: true, ..series })
     }
@@ -85,10 +124,7 @@ impl Coordinate {
     /// # Errors
     /// As [`navigation`](Self::navigation), and for a label that is empty or has control characters.
     pub fn labelled(name: &str, labels: &[&str]) -> Result<Self, Invalid> {
-        for label in labels {
-            printable("label", label)?;
-            accept(!label.is_empty(), "label", label, "a text that is not empty")?;
-        }
+        check_labels(labels)?;
         Self::new(name, "", Positions::Labels(labels.iter().map(ToString::to_string).collect()))
     }
     /// Adds a second measure of the positions with its `name` and `unit`, `factor` times the first.
@@ -195,6 +231,22 @@ impl Positions {
     }
 }
 
+// Values and labels of samples
+/// Rejects values that are not finite, or that neither rise nor fall.
+fn check_values(quantity: &str, values: &[f64]) -> Result<(), Invalid> {
+    let finite = values.iter().all(|x| x.is_finite()) && !values.is_empty();
+    let expected = "finite numbers that rise, or that fall, without repetition";
+    accept(finite && is_ordered(values), quantity, values, expected).map(drop)
+}
+
+/// Rejects labels that are empty or have control characters.
+fn check_labels(labels: &[impl AsRef<str>]) -> Result<(), Invalid> {
+    labels.iter().map(AsRef::as_ref).try_for_each(|label| {
+        printable("label", label)?;
+        accept(!label.is_empty(), "label", label, "a text that is not empty").map(drop)
+    })
+}
+
 // Names that fit any file
 /// Rejects a name that not all of the formats can hold.
 pub(crate) fn identifier(quantity: &str, name: &str) -> Result<(), Invalid> {
@@ -202,6 +254,18 @@ pub(crate) fn identifier(quantity: &str, name: &str) -> Result<(), Invalid> {
     let good = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain);
     let expected = "a letter, then letters, digits and underscores, 60 at most";
     accept(good && name.len() <= 60, quantity, name, expected).map(drop)
+}
+
+/// Rejects a name that is among those before it.
+#[cfg(feature = "serde")]
+pub(super) fn check_distinct<'n>(
+    quantity: &str,
+    mut names: impl Iterator<Item = &'n str>,
+) -> Result<(), Invalid> {
+    let mut before = BTreeSet::new();
+    names.try_for_each(|name| {
+        accept(before.insert(name), quantity, name, "another name for each").map(drop)
+    })
 }
 
 /// Rejects a text with control characters.

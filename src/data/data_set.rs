@@ -4,6 +4,8 @@
 // What data sets depend on
 use crate::data::coordinate::identifier;
 use crate::data::{Attribute, AttributeValue, Element, Table, Values, Variable};
+#[cfg(feature = "serde")]
+use crate::data::{attribute::check_keys, coordinate::check_distinct};
 use crate::error::{Invalid, accept, escaped};
 use ndarray::{Array, ArrayView, CowArray, Dimension};
 
@@ -23,9 +25,22 @@ use ndarray::{Array, ArrayView, CowArray, Dimension};
 /// # Ok::<(), lenslet::data::DataError>(())
 /// ```
 #[derive(Debug, Clone, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DataSet<'a> {
     pub(crate) variables: Vec<Variable<'a>>,
     pub(crate) attributes: Vec<Attribute>,
+}
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(DataSet<'static> { variables: Vec<Variable<'static>>, attributes: Vec<Attribute> });
+
+#[cfg(feature = "serde")]
+impl DataSet<'_> {
+    /// Rejects variables or attributes of one name.
+    fn check_fields(&self) -> Result<(), Invalid> {
+        check_keys(&self.attributes)?;
+        check_distinct("variable", self.names())
+    }
 }
 
 impl<'a> DataSet<'a> {

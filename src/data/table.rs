@@ -11,13 +11,36 @@
 /// assert_eq!((table.rows(), table.numbers("y")), (2, Some(&[1.5, 2.0][..])));
 /// ```
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Table {
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: [usize; 1],
 }
 
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(Table { columns: Vec<Column>, rows: [usize; 1] });
+
+// Check a table from a text
+#[cfg(feature = "serde")]
+impl Table {
+    /// Rejects columns of another length than the table has rows.
+    fn check_fields(&self) -> Result<(), crate::error::Invalid> {
+        let [rows] = self.rows;
+        let expected = format!("{rows}, one for each row");
+        self.columns.iter().try_for_each(|column| {
+            let cells = match &column.cells {
+                Cells::Integers(cells) => cells.len(),
+                Cells::Numbers(cells) => cells.len(),
+            };
+            let quantity = format!("cells of column {}", column.name);
+            crate::error::accept(cells == rows, &quantity, cells, &expected).map(drop)
+        })
+    }
+}
+
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Column {
     pub(crate) name: String,
     pub(crate) unit: String,
@@ -26,8 +49,11 @@ pub struct Column {
 
 /// The cells of a column.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub(crate) enum Cells {
     Integers(Vec<i32>),
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::list"))]
     Numbers(Vec<f64>),
 }
 

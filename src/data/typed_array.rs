@@ -9,15 +9,21 @@ use std::ops::Range;
 // Arrays of six element types
 /// An array of any number of dimensions, borrowed or owned, of one of six types of elements.
 #[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum TypedArray<'a> {
     /// Real numbers in double precision.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::array"))]
     F64(CowArray<'a, f64, IxDyn>),
     /// Real numbers in single precision.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::array"))]
     F32(CowArray<'a, f32, IxDyn>),
     /// Complex numbers in double precision.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::array"))]
     C64(CowArray<'a, Complex64, IxDyn>),
     /// Complex numbers in single precision.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::array"))]
     C32(CowArray<'a, Complex32, IxDyn>),
     /// Integers, counts among them.
     I64(CowArray<'a, i64, IxDyn>),

@@ -4,6 +4,8 @@
 // What variables depend on
 use crate::data::coordinate::{Coordinate, identifier};
 use crate::data::{Attribute, AttributeValue, Element, Table, TypedArray};
+#[cfg(feature = "serde")]
+use crate::data::{attribute::check_keys, coordinate::printable};
 use crate::error::{Error, Invalid, accept};
 use ndarray::{CowArray, Dimension};
 
@@ -19,6 +21,7 @@ use ndarray::{CowArray, Dimension};
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 #[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Variable<'a> {
     pub(crate) name: String,
     pub(crate) values: Values<'a>,
@@ -32,6 +35,8 @@ pub struct Variable<'a> {
 
 /// What a variable holds.
 #[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Values<'a> {
     /// An array of numbers or truth values.
@@ -40,6 +45,33 @@ pub enum Values<'a> {
     Text(String),
     /// Columns of a table.
     Table(Table),
+}
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(Variable<'static> {
+    name: String,
+    values: Values<'static>,
+    dimensions: Vec<Coordinate>,
+    unit: String,
+    long_name: String,
+    attributes: Vec<Attribute>,
+    rounded: bool
+});
+
+// Check a variable from a text
+#[cfg(feature = "serde")]
+impl Variable<'_> {
+    /// Rejects a name that not all of the formats can hold, and coordinates that do not fit the array.
+    fn check_fields(&self) -> Result<(), Invalid> {
+        identifier("variable", &self.name)?;
+        printable("unit", &self.unit)?;
+        check_keys(&self.attributes)?;
+        let (quantity, shape) = (format!("dimensions of {}", self.name), self.shape());
+        let (count, expected) = (self.dimensions.len(), format!("none, or {}", shape.len()));
+        accept(count == 0 || count == shape.len(), &quantity, count, &expected)?;
+        (self.dimensions.iter().zip(shape))
+            .try_for_each(|(one, &count)| one.check_samples(&self.name, count))
+    }
 }
 
 impl<'a> Variable<'a> {
@@ -210,10 +242,19 @@ pub(crate) fn check_dimensions(
         accept(!twice, &quantity, &one.name, "another name for each dimension")?;
         let quantity = format!("samples of {name} along {}", one.name);
         accept(count > 0, &quantity, count, "at least one")?;
-        for (list, what) in [(one.labels().len(), "labels"), (one.values().len(), "values")] {
+        one.check_samples(name, count)?;
+    }
+    Ok(())
+}
+
+impl Coordinate {
+    /// Rejects labels or values that are more or fewer than the samples of the variable `name`.
+    fn check_samples(&self, name: &str, count: usize) -> Result<(), Invalid> {
+        let quantity = format!("samples of {name} along {}", self.name);
+        for (list, what) in [(self.labels().len(), "labels"), (self.values().len(), "values")] {
             let expected = format!("{list}, as there are {what}");
             accept(list == 0 || list == count, &quantity, count, &expected)?;
         }
+        Ok(())
     }
-    Ok(())
 }

@@ -76,14 +76,14 @@ pub(super) fn read_private_file(path: &Path) -> io::Result<String> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        let found = file.metadata()?;
-        if found.mode() & 0o077 != 0 {
-            let mode = found.mode() & 0o777;
+        let metadata = file.metadata()?;
+        if metadata.mode() & 0o077 != 0 {
+            let mode = metadata.mode() & 0o777;
             let reason = format!("others can read it, its mode is {mode:o}: make it 600 by chmod");
             return Err(io::Error::new(ErrorKind::PermissionDenied, reason));
         }
-        let own = fs::metadata("/proc/self").map_or(found.uid(), |own| own.uid());
-        if found.uid() != own {
+        let own = fs::metadata("/proc/self").map_or(metadata.uid(), |own| own.uid());
+        if metadata.uid() != own {
             return Err(io::Error::new(ErrorKind::PermissionDenied, "it belongs to another user"));
         }
     }

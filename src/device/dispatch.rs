@@ -51,9 +51,9 @@ pub(crate) fn start_threads(alone: bool) -> Result<(), Error> {
     if *started || rayon::current_thread_index().is_some() {
         return Ok(());
     }
-    let (wanted, cores) = wanted_threads();
-    let free = [free_address_space(), available_memory().filter(|_| wanted > cores)];
-    let count = bounded_threads(wanted, cores, free);
+    let (threads, cores) = wanted_threads();
+    let free = [free_address_space(), available_memory().filter(|_| threads > cores)];
+    let count = bounded_threads(threads, cores, free);
     let threads = (0..count).map_while(|_| waiting_thread().ok()).collect::<Vec<_>>();
     if threads.is_empty() && !alone {
         let (what, reason) = ("the start of a thread", "the system gives no more of them");
@@ -86,9 +86,9 @@ fn waiting_thread() -> std::io::Result<Sender<rayon::ThreadBuilder>> {
 
 /// How many threads are wanted, which is one for each core unless the user wants another number; and how many cores there are.
 fn wanted_threads() -> (usize, usize) {
-    let asked = std::env::var("RAYON_NUM_THREADS").ok().and_then(|number| number.parse().ok());
+    let given = std::env::var("RAYON_NUM_THREADS").ok().and_then(|number| number.parse().ok());
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    (asked.filter(|&number| number > 0).unwrap_or(cores), cores)
+    (given.filter(|&number| number > 0).unwrap_or(cores), cores)
 }
 
 // Bound the number of threads
@@ -96,13 +96,13 @@ fn wanted_threads() -> (usize, usize) {
 const ARENA: u64 = 64 << 20;
 
 /// Threads for which there is memory: at least one.
-fn bounded_threads(wanted: usize, cores: usize, [free, available]: [Option<u64>; 2]) -> usize {
+fn bounded_threads(threads: usize, cores: usize, [free, available]: [Option<u64>; 2]) -> usize {
     let stack = std::env::var("RUST_MIN_STACK").ok().and_then(|bytes| bytes.parse().ok());
     let each = ARENA.saturating_add(stack.unwrap_or(2 << 20));
     let of = |bytes: u64, each: u64| usize::try_from(bytes / each).unwrap_or(usize::MAX);
     let by_space = free.map_or(usize::MAX, |free| of(free, each));
     let by_memory = available.map_or(usize::MAX, |available| of(available, ARENA).max(cores));
-    wanted.min(by_space).min(by_memory).max(1)
+    threads.min(by_space).min(by_memory).max(1)
 }
 
 // Spread pieces over workers
@@ -337,24 +337,24 @@ mod tests {
                     true => Err(Invalid::new("k", k, "another").into()),
                     false => Ok(k),
                 };
-                let mut seen = 0;
+                let mut done = 0;
                 let count = |_, _| {
-                    seen += 1;
+                    done += 1;
                     Ok(())
                 };
-                (dispatch(Workers { cores, devices }, 0..1000, watch, work, count), seen)
+                (dispatch(Workers { cores, devices }, 0..1000, watch, work, count), done)
             };
             // Check each way to stop
-            let (failed, seen) = run(&unwatched, 10);
+            let (failed, done) = run(&unwatched, 10);
             assert!(matches!(failed, Err(Error::Invalid(invalid)) if invalid.value == "10"));
-            assert!((0..999).contains(&seen));
-            let (stopped, seen) = run(&Impatient(0.into(), 5), 1000);
+            assert!((0..999).contains(&done));
+            let (stopped, done) = run(&Impatient(0.into(), 5), 1000);
             assert!(
-                matches!(stopped, Err(Error::Cancelled)) && (5..1000).contains(&seen),
-                "{seen}"
+                matches!(stopped, Err(Error::Cancelled)) && (5..1000).contains(&done),
+                "{done}"
             );
-            let (done, seen) = run(&Impatient(0.into(), 1000), 1000);
-            assert!(done.is_ok() && seen == 1000, "cancelled when all was done");
+            let (complete, done) = run(&Impatient(0.into(), 1000), 1000);
+            assert!(complete.is_ok() && done == 1000, "cancelled when all was done");
             let refuse = |k, ()| Err(Invalid::new("sink", k, "less").into());
             let refused =
                 dispatch(Workers { cores, devices }, 0..9, &unwatched, |_, _| Ok(()), refuse);
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn threads_are_bounded_by_memory() {
         let mib = |count: u64| Some(count << 20);
-        let bound = |wanted, free, available| bounded_threads(wanted, 4, [free, available]);
+        let bound = |threads, free, available| bounded_threads(threads, 4, [free, available]);
         assert_eq!(bound(3000, None, None), 3000);
         assert_eq!(bound(3000, mib(660), None), 10);
         assert_eq!(bound(3000, mib(1 << 20), mib(6400)), 100);
@@ -436,7 +436,7 @@ mod tests {
     // Runs cover a list once
     #[test]
     fn runs_cover_a_list_once() {
-        let mut seen = [0; 23];
+        let mut visits = [0; 23];
         let long = |worker: &usize, run: Range<usize>| Ok((*worker, run.len()));
         dispatch_in_runs(
             &[2, 5],
@@ -446,12 +446,12 @@ mod tests {
             long,
             |run, (size, long)| {
                 assert!(long <= size && (long == size || run.end == 23));
-                run.for_each(|k| seen[k] += 1);
+                run.for_each(|k| visits[k] += 1);
                 Ok(())
             },
         )
         .unwrap();
-        assert_eq!(seen, [1; 23]);
+        assert_eq!(visits, [1; 23]);
         let fails = |_: &usize, run: Range<usize>| match run.contains(&7) {
             true => Err(Error::Cancelled),
             false => Ok(()),

@@ -53,6 +53,12 @@ impl Engine {
         Self { cores, devices, precision, speed: Speed::default(), rank_group: Arc::default() }
     }
 
+    /// The engine with the first of its devices alone.
+    pub(crate) fn first_device(&self) -> Self {
+        let devices = self.devices.iter().take(1).cloned().collect();
+        Self { devices, ..self.clone() }
+    }
+
     /// Adds the cores of this machine to the devices.
     pub fn with_cores(self) -> Self {
         Self { cores: true, ..self }

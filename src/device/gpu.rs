@@ -125,12 +125,12 @@ impl Gpu {
     }
 
     // Make buffers on the device
-    /// Room for `len` numbers, all bytes zero.
+    /// A buffer of `len` numbers, all bytes zero.
     ///
     /// # Errors
-    /// `Cuda` where the device has no such room.
+    /// `Cuda` where the device has no so much memory.
     pub fn zeros<T: Pod>(&self, len: usize) -> Result<Buffer<T>, Error> {
-        let buffer = self.room(len)?;
+        let buffer = self.allocate(len)?;
         buffer.clear()?;
         Ok(buffer)
     }
@@ -138,9 +138,9 @@ impl Gpu {
     /// The values, on the device.
     ///
     /// # Errors
-    /// `Cuda` where the device has no such room.
+    /// `Cuda` where the device has no so much memory.
     pub fn upload<T: Pod>(&self, values: &[T]) -> Result<Buffer<T>, Error> {
-        let buffer = self.room(values.len())?;
+        let buffer = self.allocate(values.len())?;
         buffer.write(values)?;
         Ok(buffer)
     }
@@ -159,7 +159,7 @@ impl Gpu {
         )
     }
 
-    fn room<T: Pod>(&self, len: usize) -> Result<Buffer<T>, Error> {
+    fn allocate<T: Pod>(&self, len: usize) -> Result<Buffer<T>, Error> {
         let address = self.backend().allocate(self.bytes_of::<T>(len)?.max(1))?;
         let memory = Arc::new(self.queue.device.own(Handle::Memory(address)));
         Ok(Buffer { gpu: self.clone(), memory, address, len, values: PhantomData })
@@ -415,15 +415,15 @@ impl<'a, T: Pod> BufferView<'a, T> {
     }
 
     // Read a long part piece by piece
-    /// Its values, so many at a time, through pinned memory; `put` is told where each piece begins.
+    /// Its values, so many at a time, through pinned memory; `put` is called with the index at which each piece begins, and its values.
     pub(crate) fn read_pieces(
         &self,
         piece: usize,
         put: &mut dyn FnMut(usize, &[T]),
     ) -> Result<(), Error> {
         let whole = self.len / piece.max(1);
-        let room = (0..whole.min(2)).map(|_| self.gpu.pinned(piece));
-        let mut pinned = room.collect::<Result<Vec<_>, _>>()?;
+        let buffers = (0..whole.min(2)).map(|_| self.gpu.pinned(piece));
+        let mut pinned = buffers.collect::<Result<Vec<_>, _>>()?;
         // One piece is fetched while another is put.
         for k in 0..=whole {
             if k < whole {

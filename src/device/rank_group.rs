@@ -58,19 +58,19 @@ enum Event<R> {
 /// Reports stages to the watching thread, and returns whether to stop.
 struct Relay<R> {
     to: Sender<Event<R>>,
-    tells: bool,
+    reports: bool,
     is_stopped: Arc<AtomicBool>,
 }
 
 impl<R: Send> Watch for Relay<R> {
     fn stage(&self, name: &str, _pieces: &str) {
-        if self.tells {
+        if self.reports {
             let _ = self.to.send(Event::Stage(name.into())); // there is no receiver after the end
         }
     }
 
     fn part(&self, what: &str, number: usize, count: usize) {
-        if self.tells {
+        if self.reports {
             let _ = self.to.send(Event::Part(what.into(), [number, count])); // as above
         }
     }
@@ -134,10 +134,10 @@ impl RankGroup {
             false => Vec::new(),
         };
         let shift = self.start(gpus, &members, identifier, work).map_err(failed)?;
-        let (found, members) = shift.watched(rendezvous, watch).map_err(failed)?;
+        let (results, members) = shift.watched(rendezvous, watch).map_err(failed)?;
         *known = members;
         rendezvous.into_iter().for_each(|rendezvous| rendezvous.set_over(true));
-        Ok(found)
+        Ok(results)
     }
 
     // Start a thread for each device
@@ -157,7 +157,7 @@ impl RankGroup {
                 (gpu.clone(), members.get(k).cloned(), identifier.clone());
             let (to, work, is_stopped) = (to.clone(), Arc::clone(work), Arc::clone(&is_stopped));
             let part = move || {
-                let relay = Relay { to: to.clone(), tells: k == 0, is_stopped };
+                let relay = Relay { to: to.clone(), reports: k == 0, is_stopped };
                 let done = catch_unwind(AssertUnwindSafe(|| {
                     let place = [first + k, ranks];
                     let member = known.map_or_else(|| gpu.join(place, &identifier), Ok)?;
@@ -212,7 +212,7 @@ impl<R> Shift<R> {
         watch: &dyn Watch,
     ) -> Result<(Vec<R>, Vec<Rank>), Error> {
         let count = self.threads.len();
-        let mut found: Vec<Option<R>> = (0..count).map(|_| None).collect();
+        let mut results: Vec<Option<R>> = (0..count).map(|_| None).collect();
         let (mut ended, mut failure) = (vec![false; count], None::<(Instant, Error)>);
         while ended.contains(&false) {
             let wrong = match self.events.recv_timeout(Duration::from_millis(50)) {
@@ -236,7 +236,7 @@ impl<R> Shift<R> {
                     ended[k] = true;
                     match done {
                         Ok(result) => {
-                            found[k] = Some(result);
+                            results[k] = Some(result);
                             None
                         }
                         Err(error) => Some(error),
@@ -270,7 +270,7 @@ impl<R> Shift<R> {
             Some((_, error)) => Err(cause(error, rendezvous)),
             None => {
                 self.members.sort_by_key(Rank::place);
-                Ok((found.into_iter().flatten().collect(), self.members))
+                Ok((results.into_iter().flatten().collect(), self.members))
             }
         }
     }

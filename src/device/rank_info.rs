@@ -115,10 +115,10 @@ fn rendezvous_place(
     started: Option<Started>,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<String, Invalid> {
-    let wanted =
+    let expected =
         "HOST:PORT or a file that all ranks can read, as they are not known to share a machine";
     let Some((names, (_, ranks))) = started else {
-        return Err(Invalid::new("meet", "", wanted));
+        return Err(Invalid::new("meet", "", expected));
     };
     let nodes = variable("SLURM_STEP_NODELIST").filter(|_| names[0] == "SLURM_PROCID");
     if let Some(first) = nodes.as_deref().map(first_node) {
@@ -128,7 +128,7 @@ fn rendezvous_place(
     }
     // Rendezvous in a file of the machine
     if variable(names[3]) != Some(ranks.to_string()) {
-        return Err(Invalid::new("meet", "", wanted));
+        return Err(Invalid::new("meet", "", expected));
     }
     #[cfg(unix)]
     let starter = std::os::unix::process::parent_id();

@@ -37,7 +37,7 @@ pub(crate) struct Rendezvous {
 /// Status of the other ranks, as received by a process.
 #[derive(Debug, Default)]
 struct PeerStatus {
-    told: Mutex<Announced>,
+    announced: Mutex<Announced>,
     changed: Condvar,
     /// Connections: those to all other ranks on rank 0, that to rank 0 on the others.
     lines: Mutex<Vec<TcpStream>>,
@@ -137,25 +137,25 @@ impl Peers for Rendezvous {
             return Ok(bytes);
         }
         let until = Instant::now() + PATIENCE;
-        let mut told = lock(&self.news.told);
+        let mut announced = lock(&self.news.announced);
         loop {
-            if let Some(shared) = told.shared.take() {
+            if let Some(shared) = announced.shared.take() {
                 return Ok(shared);
             }
             let left = until.saturating_duration_since(Instant::now());
-            if let Some(reason) = &told.lost {
+            if let Some(reason) = &announced.lost {
                 return Err(failed(&self.rank_info, reason));
             } else if left.is_zero() {
                 return Err(failed(&self.rank_info, "rank 0 said nothing for a minute"));
             }
-            let waited = self.news.changed.wait_timeout(told, left);
-            told = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.news.changed.wait_timeout(announced, left);
+            announced = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     // Report and notice lost ranks
     fn lost(&self) -> Option<Error> {
-        lock(&self.news.told).lost.as_ref().map(|reason| failed(&self.rank_info, reason))
+        lock(&self.news.announced).lost.as_ref().map(|reason| failed(&self.rank_info, reason))
     }
 
     fn give_up(&self, reason: &str) {
@@ -221,7 +221,7 @@ impl PeerStatus {
             };
             match text.split_once(' ') {
                 Some(("share", bytes)) => {
-                    lock(&self.told).shared = Some(read_bytes(bytes));
+                    lock(&self.announced).shared = Some(read_bytes(bytes));
                     self.changed.notify_all();
                 }
                 Some(("lost", reason)) => return self.lose(escaped(reason).to_string()),
@@ -235,7 +235,7 @@ impl PeerStatus {
     /// Stores the loss of a rank, unless it is not the first, and notifies all.
     fn lose(&self, reason: String) {
         if !self.is_over.load(Ordering::Acquire) {
-            lock(&self.told).lost.get_or_insert_with(|| reason.clone());
+            lock(&self.announced).lost.get_or_insert_with(|| reason.clone());
             self.changed.notify_all();
             self.say(&format!("lost {reason}"));
         }
@@ -447,15 +447,15 @@ fn secret_of(text: &str) -> io::Result<Secret> {
     Secret::of(text).ok_or_else(empty)
 }
 
-/// The secret of the user's file, which is made if it is `wanted` and there is none.
-fn usual_secret(file: Option<&Path>, wanted: bool) -> io::Result<Secret> {
+/// The secret of the user's file, which is created if it is `required` and there is none.
+fn usual_secret(file: Option<&Path>, required: bool) -> io::Result<Secret> {
     let none = || io::Error::other(format!("there is no home folder: set {SECRET_VARIABLE}"));
     let file = file.ok_or_else(none)?;
     let named = |error: io::Error| {
         let how = format!("set {SECRET_VARIABLE} to the secret of rank 0, or copy its file");
         io::Error::new(error.kind(), format!("the secret in {}: {error}: {how}", file.display()))
     };
-    if wanted && !file.exists() {
+    if required && !file.exists() {
         // Make the file of the usual secret
         file.parent().map_or(Ok(()), fs::create_dir_all)?;
         match write_private_file(file, &format!("{}\n", random_text()?), false) {
@@ -551,14 +551,14 @@ fn call_first(
             (secret, addresses.collect())
         }
     };
-    let mut found = io::Error::other("no address is known");
+    let mut last_error = io::Error::other("no address is known");
     for address in addresses {
         match join(rank_info, &secret, address, (options.handshake, until)) {
             Ok(answer) => return Ok(answer),
-            Err(error) => found = io::Error::new(error.kind(), format!("{address}: {error}")),
+            Err(error) => last_error = io::Error::new(error.kind(), format!("{address}: {error}")),
         }
     }
-    Err(found)
+    Err(last_error)
 }
 
 // Authenticate both ends of a connection

@@ -29,9 +29,13 @@ const PLANCK: f64 = 6.626_07e-34;
 /// # Ok::<(), lenslet::Invalid>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Beam {
     energy_kev: f64,
 }
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(Beam::new(energy_kev: f64)?);
 
 impl Beam {
     /// Electrons of `energy_kev` kiloelectronvolts.
@@ -75,6 +79,8 @@ impl Beam {
 // A term of the aberrations
 /// A term of the phase of lenses, Eq. [aberration phase](https://lenslet.github.io/lenslet/electron-beam.html#eq-aberration-phase).
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Aberration {
     /// Power m of the angle.
     pub order: u32,
@@ -89,6 +95,8 @@ pub struct Aberration {
 // Aberrations of a lens
 /// The aberrations of lenses; those of a perfect one by default.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Aberrations {
     /// Defocus C1 \[Å\]; a positive one acts as free space behind the lens.
     pub defocus: f64,
@@ -264,14 +272,18 @@ impl Aberrations {
 // A probe as it is asked for
 /// A convergent probe.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Probe {
     /// Its electrons.
     pub beam: Beam,
     /// Semi-angle of its cone \[mrad\].
     pub semi_angle: f64,
     /// Aberrations of the lenses.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub aberrations: Aberrations,
     /// Tilt of the beam \[mrad\], x and y: its cone is around this direction.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub tilt: [f64; 2],
 }
 
@@ -354,8 +366,8 @@ impl Probe {
                 length / 2.0,
                 2.0 * radius
             );
-            let found = self.aberrations.value_of(&term);
-            accept(step <= PI * (1.0 + 1e-9), &term, found, &expected)?;
+            let value = self.aberrations.value_of(&term);
+            accept(step <= PI * (1.0 + 1e-9), &term, value, &expected)?;
         }
         Ok(())
     }

@@ -29,9 +29,9 @@ impl StemPlan {
             (false, _) => "devices",
             (true, _) => "cores and devices",
         };
-        let asked = format!("{kind} {:?} {:?}", engine.precision(), self.options());
+        let description = format!("{kind} {:?} {:?}", engine.precision(), self.options());
         let atoms = format!("{:?}", self.specimen());
-        sum_over(atoms.as_bytes(), sum_over(asked.as_bytes(), EMPTY))
+        sum_over(atoms.as_bytes(), sum_over(description.as_bytes(), EMPTY))
     }
 }
 
@@ -141,7 +141,7 @@ impl StemReadings {
     /// # Errors
     /// `Write` where the file is a checkpoint and cannot be removed.
     pub fn remove(path: &Path, plan: &StemPlan, fingerprint: u64) -> Result<(), Error> {
-        let is_file = path.symlink_metadata().is_ok_and(|found| found.is_file());
+        let is_file = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
         if !is_file || Self::read(path, plan, fingerprint).is_err() {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use super::detector::DetectorOptions;
 use super::detector::ReadingLayout;
 use super::postprocess::suffix;
 use super::prism::MOST_LOST;
-use super::scan::{StemMethod, StemOptions, StemPlan, StemReadings};
+use super::scan::{StemMethod, StemPlan, StemReadings};
 use crate::device::Engine;
 use crate::error::{Error, Invalid, accept};
 use crate::plan::Stage;
@@ -19,19 +19,23 @@ use std::ops::Range;
 // How far PRISM is off
 /// How far PRISM is from multislice for one detector, Eq. [prism error](https://lenslet.github.io/lenslet/beside-readings.html#eq-prism-error).
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DetectorError {
-    /// The detector, as its signal is called; or `rings_20_40` for rings between two angles \[mrad\].
+    /// Name of the detector's variable; or `rings_20_40` for rings between two angles \[mrad\].
     pub name: String,
     /// Mean reading by multislice; for a centre of mass the rms of its components \[1/Å\].
     pub scale: f64,
     /// Root mean square of the errors, in shares of the scale.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::number"))]
     pub rms: f64,
     /// The largest error, in shares of the scale.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::number"))]
     pub largest: f64,
 }
 
 /// PRISM compared with multislice at some places of a scan.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Comparison {
     /// The places, by their numbers.
     pub places: Vec<usize>,
@@ -40,7 +44,7 @@ pub struct Comparison {
 }
 
 // Compare shared beams with multislice
-/// The stage of the comparison, as a watcher is told.
+/// Name of the stage that computes the compared probes by multislice.
 const COMPARED: &str = "multislice";
 
 impl StemPlan {
@@ -65,9 +69,9 @@ impl StemPlan {
         places.sort_unstable();
         let at: Vec<_> = places.iter().map(|k| exact.options().scan.place(*k)).collect();
         watch.stage(COMPARED, "");
-        let found = exact.mean_at(engine, &at, watch)?;
+        let reference = exact.mean_at(engine, &at, watch)?;
         let mine = readings.mean.select(Axis(0), &places);
-        Ok(Comparison { places, detectors: self.errors(&exact, mine.view(), found.view()) })
+        Ok(Comparison { places, detectors: self.errors(&exact, mine.view(), reference.view()) })
     }
 
     // The same scan by multislice
@@ -82,7 +86,7 @@ impl StemPlan {
         accept(shared, "compare", count, expected)?;
         accept(count > 0, "compare", count, "at least one probe")?;
         let detectors = DetectorOptions { pattern: None, ..options.detectors.clone() };
-        let options = StemOptions { method: StemMethod::Multislice, detectors, ..options.clone() };
+        let options = options.clone().method(StemMethod::Multislice).detectors(detectors);
         Self::new(self.tiled_specimen().clone(), options)
     }
 
@@ -100,7 +104,7 @@ impl StemPlan {
         &self,
         exact: &Self,
         mine: ArrayView2<'_, f64>,
-        found: ArrayView2<'_, f64>,
+        reference: ArrayView2<'_, f64>,
     ) -> Vec<DetectorError> {
         let options = self.options();
         let layouts = [self, exact].map(|plan| plan.detectors().layout());
@@ -116,7 +120,7 @@ impl StemPlan {
                 columns.of(all.slice(s![.., n * values..(n + 1) * values]), layout.total)
             };
             for ((name, columns), (_, exact_columns)) in groups.iter().zip(&exact_groups) {
-                let x = own(found, layouts[1], exact_columns);
+                let x = own(reference, layouts[1], exact_columns);
                 let hat = own(mine, layouts[0], columns);
                 let name = format!("{name}{}", suffix(defocus, inside));
                 errors.push(DetectorError::of(name, columns, &hat, &x));
@@ -156,7 +160,7 @@ impl StemPlan {
 /// Probes whose electrons are compared at the beginning of a scan.
 const COUNTED: usize = 4;
 
-/// The stage in which multislice counts these electrons, as a watcher is told.
+/// Name of the stage that computes these probes by multislice, to count their electrons.
 const COUNTING: &str = "electrons by multislice";
 
 impl StemPlan {
@@ -180,7 +184,7 @@ impl StemPlan {
             configurations: self.options().phonons.configurations.min(1),
             ..self.options().phonons
         };
-        let options = StemOptions { phonons, ..all.options().clone() };
+        let options = all.options().clone().phonons(phonons);
         let first = Self::new(self.tiled_specimen().clone(), options)?;
         let early = places.len().div_ceil(20);
         let each = early.div_ceil(COUNTED);
@@ -188,8 +192,8 @@ impl StemPlan {
         let at: Vec<_> =
             numbers.iter().map(|k| self.options().scan.place(places.start + k)).collect();
         watch.stage(COUNTING, "");
-        let found = first.mean_at(engine, &at, watch)?;
-        let kept = found.outer_iter().map(|row| first.total_of(row));
+        let readings = first.mean_at(engine, &at, watch)?;
+        let kept = readings.outer_iter().map(|row| first.total_of(row));
         Ok(numbers.into_iter().zip(kept).collect())
     }
 
@@ -335,7 +339,7 @@ mod tests {
     fn shared(factor: [usize; 2], annuli: bool) -> StemPlan {
         let plan = plan(2);
         let method = StemMethod::Prism { factor, refocus: 0.0, margin: None };
-        let mut options = StemOptions { method, ..plan.options().clone() };
+        let mut options = plan.options().clone().method(method);
         options.detectors.bin = 4.0;
         if !annuli {
             options.detectors.annuli.clear();
@@ -408,7 +412,7 @@ mod tests {
         assert_eq!(kept.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [0, 1]);
         let exact = few.by_multislice(1).unwrap();
         let phonons = Phonons { configurations: 1, ..exact.options().phonons };
-        let options = StemOptions { phonons, ..exact.options().clone() };
+        let options = exact.options().clone().phonons(phonons);
         let exact = StemPlan::new(exact.tiled_specimen().clone(), options).unwrap();
         let truth = whole(&exact, Precision::F64);
         assert!(

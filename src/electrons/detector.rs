@@ -27,6 +27,9 @@ pub(crate) fn rings(widest: f64, width: f64) -> usize {
 // What is asked of detectors
 /// What is read of the pattern of each probe.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[non_exhaustive]
 pub struct DetectorOptions {
     /// Width of a ring \[mrad\].
     pub bin: f64,
@@ -51,20 +54,58 @@ impl Default for DetectorOptions {
     }
 }
 
+// Detectors one by one
+impl DetectorOptions {
+    /// Sets the width of a ring \[mrad\].
+    pub fn bin(self, bin: f64) -> Self {
+        Self { bin, ..self }
+    }
+
+    /// Sets how many rings there are, in place of as many as are complete.
+    pub fn rings(self, rings: usize) -> Self {
+        Self { rings: Some(rings), ..self }
+    }
+
+    /// Sets the annuli.
+    pub fn annuli(self, annuli: Vec<Annulus>) -> Self {
+        Self { annuli, ..self }
+    }
+
+    /// Sets the segmented detectors.
+    pub fn segmented(self, segmented: Vec<Segmented>) -> Self {
+        Self { segmented, ..self }
+    }
+
+    /// Sets whether the first moments are read, for the centre of mass.
+    pub fn centre_of_mass(self, centre_of_mass: bool) -> Self {
+        Self { centre_of_mass, ..self }
+    }
+
+    /// Keeps the pattern itself.
+    pub fn pattern(self, pattern: PatternOptions) -> Self {
+        Self { pattern: Some(pattern), ..self }
+    }
+}
+
 // Shapes of detectors
 /// An annulus \[mrad\].
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Annulus {
     /// Its inner angle, which belongs to it.
     pub inner: f64,
     /// Its outer angle, which does not.
     pub outer: f64,
     /// Whether it is judged by the angle of each frequency; else it consists of whole rings.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub exact: bool,
 }
 
 /// An annulus cut into equal sectors, judged by the angle of each frequency.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Segmented {
     /// Its inner angle \[mrad\], which belongs to it.
     pub inner: f64,
@@ -73,16 +114,40 @@ pub struct Segmented {
     /// How many sectors there are.
     pub sectors: usize,
     /// Where the first begins \[rad\], from x to y.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub rotation: f64,
 }
 
 /// How patterns are kept.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[non_exhaustive]
 pub struct PatternOptions {
     /// Frequencies whose angle along x or along y is larger \[mrad\] are left out.
     pub crop: Option<f64>,
     /// Frequencies along each axis that are added into one.
     pub bin: usize,
+}
+
+// Options of patterns one by one
+impl Default for PatternOptions {
+    /// All frequencies that waves keep, each by itself.
+    fn default() -> Self {
+        Self { crop: None, bin: 1 }
+    }
+}
+
+impl PatternOptions {
+    /// Leaves out frequencies whose angle along x or along y is larger \[mrad\].
+    pub fn crop(self, crop: f64) -> Self {
+        Self { crop: Some(crop), ..self }
+    }
+
+    /// Adds so many frequencies along each axis into one.
+    pub fn bin(self, bin: usize) -> Self {
+        Self { bin, ..self }
+    }
 }
 
 // Detectors on a grid
@@ -292,6 +357,7 @@ impl Segmented {
 // What is read of a wave
 /// What detectors read of one wave.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reading {
     /// Electrons in each ring.
     pub rings: Vec<f64>,
@@ -325,6 +391,7 @@ impl Reading {
 // Layout of a row of readings
 /// Positions of each detector's numbers in a row of readings.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ReadingLayout {
     /// The rings, from the inner to the outer.
     pub rings: Range<usize>,
@@ -579,7 +646,7 @@ mod tests {
         let even = Array2::from_elem((24, 24), Complex64::ONE);
         let square = WaveGrid::new([48, 48], [4.8, 4.8]).unwrap();
         let quadrants = Segmented { inner: 1.0, outer: 55.0, sectors: 4, rotation: 0.0 };
-        let options = DetectorOptions { segmented: vec![quadrants], ..Default::default() };
+        let options = DetectorOptions::default().segmented(vec![quadrants]);
         let read = Detectors::new(square, &beam(), options).unwrap().read(even.view());
         let sectors = &read.segmented[0];
         assert!(sectors[0] > 10.0 && sectors.iter().all(|sector| *sector == sectors[0]));
@@ -643,7 +710,7 @@ mod tests {
             options.annuli = vec![annulus(false), annulus(true)];
             options.segmented = vec![cut(4), cut(3)];
             options.centre_of_mass = true;
-            options.pattern = Some(PatternOptions { crop: Some(9.0), bin: 1 });
+            options.pattern = Some(PatternOptions::default().crop(9.0));
         })
         .unwrap();
         let (layout, read) = (detectors.layout(), detectors.read(wave().view()));

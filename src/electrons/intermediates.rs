@@ -30,32 +30,32 @@ pub enum Intermediate {
 
 // Keep intermediate results of a scan
 impl StemPlan {
-    /// Adds to `signals` what is to be kept, in the precision `T`.
+    /// Adds an intermediate result to a data set, in the precision `T`.
     ///
     /// # Errors
-    /// `Invalid` where there is no S-matrix, or a signal of that name already; `Cancelled`.
+    /// `Invalid` where there is no S-matrix, or a variable of that name already; `Cancelled`.
     pub fn keep<T>(
         &self,
-        beside: Intermediate,
-        signals: &mut DataSet<'static>,
+        intermediate: Intermediate,
+        data: &mut DataSet<'static>,
         watch: &dyn Watch,
     ) -> Result<(), Error>
     where
         T: Real + Element,
         Complex<T>: Element,
     {
-        match beside {
+        match intermediate {
             Intermediate::Potential => {
                 check(watch)?;
-                Ok(signals.insert(potential_signal::<T>(&self.potential(0)?)?)?)
+                Ok(data.insert(potential_variable::<T>(&self.potential(0)?)?)?)
             }
-            Intermediate::Probe => self.keep_probes::<T>(signals),
-            Intermediate::SMatrix => self.keep_matrix::<T>(signals, watch),
+            Intermediate::Probe => self.keep_probes::<T>(data),
+            Intermediate::SMatrix => self.keep_matrix::<T>(data, watch),
         }
     }
 
     // Keep the probes of a scan
-    fn keep_probes<T>(&self, signals: &mut DataSet<'static>) -> Result<(), Error>
+    fn keep_probes<T>(&self, data: &mut DataSet<'static>) -> Result<(), Error>
     where
         T: Real + Element,
         Complex<T>: Element,
@@ -74,11 +74,11 @@ impl StemPlan {
         let axes = [&foci[..], &plane_axes(grid, 1.0)?].concat();
         let probes = probes.into_dyn();
         let probes = if foci.is_empty() { probes.index_axis_move(NdAxis(0), 0) } else { probes };
-        Ok(signals.insert(Variable::new("probe", probes, axes)?)?)
+        Ok(data.insert(Variable::new("probe", probes, axes)?)?)
     }
 
     // Keep the matrix of a scan
-    fn keep_matrix<T>(&self, signals: &mut DataSet<'static>, watch: &dyn Watch) -> Result<(), Error>
+    fn keep_matrix<T>(&self, data: &mut DataSet<'static>, watch: &dyn Watch) -> Result<(), Error>
     where
         T: Real + Element,
         Complex<T>: Element,
@@ -100,18 +100,18 @@ impl StemPlan {
         let planes = Array3::from_shape_fn((beams, nx, ny), |(b, i, j)| matrix.plane(b)[[j, i]]);
         let number = Coordinate::signal("beam", "", 0.0, 1.0)?;
         let [x, y] = plane_axes(&grid, 2.0)?;
-        signals.insert(Variable::new("smatrix", planes, vec![number.clone(), x, y])?)?;
+        data.insert(Variable::new("smatrix", planes, vec![number.clone(), x, y])?)?;
         let axes = vec![number, Coordinate::labelled("axis", &["x", "y"])?];
-        Ok(signals.insert(Variable::new("smatrix_beams", frequencies, axes)?)?)
+        Ok(data.insert(Variable::new("smatrix_beams", frequencies, axes)?)?)
     }
 
     // Memory of intermediate results
     /// Bytes that keeping something takes at most.
-    pub fn bytes_beside(&self, beside: Intermediate, precision: Precision) -> u64 {
+    pub fn intermediate_bytes(&self, intermediate: Intermediate, precision: Precision) -> u64 {
         let number = if precision == Precision::F64 { 8 } else { 4 };
         let points = |grid: &WaveGrid| grid.points().iter().product::<usize>() as u64;
         let (options, all) = (self.options(), points(&self.options().grid));
-        match beside {
+        match intermediate {
             Intermediate::Potential => all * options.slicing.count() as u64 * (8 + number),
             Intermediate::Probe => {
                 points(self.grid()) * options.defoci.len() as u64 * (32 + 2 * number)
@@ -126,9 +126,9 @@ impl StemPlan {
     }
 }
 
-// A potential as a signal
+// A potential as a variable
 /// The potential of all slices \[V Å\], (x, y, slice); the last axis tells the depth of a slice's upper face \[Å\].
-pub(super) fn potential_signal<T: Real + Element>(
+pub(super) fn potential_variable<T: Real + Element>(
     potential: &Potential,
 ) -> Result<Variable<'static>, Error> {
     let slices = potential.slices().mapv(T::of);
@@ -145,19 +145,19 @@ impl HrtemPlan {
         (nx * ny * options.slicing.count()) as u64 * (8 + number)
     }
 
-    /// Adds the potential of the first configuration to `signals`: `potential` (x, y, slice) \[V Å\].
+    /// Adds the potential of the first configuration to a data set: `potential` (x, y, slice) \[V Å\].
     ///
     /// # Errors
-    /// `Invalid` where there is a signal of that name already.
+    /// `Invalid` where there is a variable of that name already.
     pub fn keep_potential(
         &self,
-        signals: &mut DataSet<'static>,
+        data: &mut DataSet<'static>,
         precision: Precision,
     ) -> Result<(), Error> {
         let potential = self.potential(0)?;
-        Ok(signals.insert(match precision {
-            Precision::F32 => potential_signal::<f32>(&potential)?,
-            Precision::F64 => potential_signal::<f64>(&potential)?,
+        Ok(data.insert(match precision {
+            Precision::F32 => potential_variable::<f32>(&potential)?,
+            Precision::F64 => potential_variable::<f64>(&potential)?,
         })?)
     }
 }
@@ -175,14 +175,14 @@ fn plane_axes(grid: &WaveGrid, times: f64) -> Result<[Coordinate; 2], Invalid> {
 /// The frequencies \[1/Å\] of waves (wave, k_y, k_x) of a single one each: (wave, axis).
 fn frequencies_of<T: Real>(grid: &WaveGrid, waves: ArrayView3<'_, Complex<T>>) -> Array2<f64> {
     let [x, y] = kept_frequencies(grid);
-    let mut found = Array2::zeros((waves.len_of(NdAxis(0)), 2));
-    for (mut to, wave) in found.outer_iter_mut().zip(waves.outer_iter()) {
+    let mut frequencies = Array2::zeros((waves.len_of(NdAxis(0)), 2));
+    for (mut to, wave) in frequencies.outer_iter_mut().zip(waves.outer_iter()) {
         let lit = wave.indexed_iter().find(|(_, a)| **a != Complex::default());
         if let Some(((j, i), _)) = lit {
             to.assign(&aview1(&[x[i], y[j]]));
         }
     }
-    found
+    frequencies
 }
 
 // Tests of kept things
@@ -199,32 +199,36 @@ mod tests {
          [beam]\nenergy_kev = 100.0\nsemi_angle = 24.0\ndefocus = [0.0, 40.0]\n[scan]\nwindow = [[0.5, 5.43], [0.2, 2.0]]\nstep = [1.0, 0.7]\n\
          [method]\nalgorithm = 'prism'\ninterpolation = [2, 1]\ninterpolation_check = 'warn'\n[detector]\nbin = 4.0\n";
 
-    fn kept(text: &str, beside: Intermediate) -> (StemPlan, Result<DataSet<'static>, Error>) {
+    fn kept(text: &str, intermediate: Intermediate) -> (StemPlan, Result<DataSet<'static>, Error>) {
         let file = SampleFile::from_toml(text, "book/systems/small.toml").unwrap();
-        let (plan, mut signals) = (file.plan().unwrap(), DataSet::default());
-        let done = plan.keep::<f64>(beside, &mut signals, &unwatched);
-        (plan, done.map(|()| signals))
+        let (plan, mut data) = (file.plan().unwrap(), DataSet::default());
+        let done = plan.keep::<f64>(intermediate, &mut data, &unwatched);
+        (plan, done.map(|()| data))
     }
 
-    fn complex(signals: &DataSet, name: &str) -> ArrayD<Complex64> {
-        let signal = signals.get(name).unwrap();
-        let Some(TypedArray::C64(values)) = signal.array() else { unreachable!("complex numbers") };
+    fn complex(data: &DataSet, name: &str) -> ArrayD<Complex64> {
+        let variable = data.get(name).unwrap();
+        let Some(TypedArray::C64(values)) = variable.array() else {
+            unreachable!("complex numbers")
+        };
         values.to_owned()
     }
 
     // Kept potentials and probes
     #[test]
     fn potentials_and_probes_are_kept() {
-        let (plan, signals) = kept(SMALL, Intermediate::Potential);
-        let signals = signals.unwrap();
-        let kept = signals.iter().next().unwrap();
+        let (plan, data) = kept(SMALL, Intermediate::Potential);
+        let data = data.unwrap();
+        let kept = data.iter().next().unwrap();
         let Some(TypedArray::F64(values)) = kept.array() else { unreachable!("real numbers") };
         assert_eq!((kept.name(), values.shape()), ("potential", &[48, 32, 4][..]));
         let slice = plan.potential(0).unwrap().slice(2);
         assert!(slice[[9, 13]] != slice[[13, 9]] && values[[13, 9, 2]] == slice[[9, 13]]);
-        assert!(plan.bytes_beside(Intermediate::Potential, Precision::F32) >= 48 * 32 * 4 * 12);
-        let (plan, signals) = kept_probes();
-        let probes = complex(&signals, "probe");
+        assert!(
+            plan.intermediate_bytes(Intermediate::Potential, Precision::F32) >= 48 * 32 * 4 * 12
+        );
+        let (plan, data) = kept_probes();
+        let probes = complex(&data, "probe");
         assert_eq!(probes.shape(), [2, 24, 32]);
         for (k, defocus) in [0.0, 40.0].into_iter().enumerate() {
             let probe = probes.index_axis(NdAxis(0), k);
@@ -243,21 +247,21 @@ mod tests {
     }
 
     fn kept_probes() -> (StemPlan, DataSet<'static>) {
-        let (plan, signals) = kept(SMALL, Intermediate::Probe);
-        (plan, signals.unwrap())
+        let (plan, data) = kept(SMALL, Intermediate::Probe);
+        (plan, data.unwrap())
     }
 
     // A kept matrix is made of waves
     #[test]
     fn a_kept_matrix_makes_the_waves_of_probes() {
-        let (plan, signals) = kept(SMALL, Intermediate::SMatrix);
-        let signals = signals.unwrap();
-        let matrix = complex(&signals, "smatrix");
-        let list = signals.get("smatrix_beams").unwrap();
+        let (plan, data) = kept(SMALL, Intermediate::SMatrix);
+        let data = data.unwrap();
+        let matrix = complex(&data, "smatrix");
+        let list = data.get("smatrix_beams").unwrap();
         let Some(TypedArray::F64(list)) = list.array() else { unreachable!("real numbers") };
         let beams = list.shape()[0];
         assert_eq!((matrix.shape(), list.shape()), (&[beams, 24, 16][..], &[beams, 2][..]));
-        assert!(beams > 4 && plan.bytes_beside(Intermediate::SMatrix, Precision::F64) > 0);
+        assert!(beams > 4 && plan.intermediate_bytes(Intermediate::SMatrix, Precision::F64) > 0);
         // A beam behind the specimen, sample by sample
         let options = plan.options();
         let b = beams - 1;
@@ -284,8 +288,8 @@ mod tests {
             refused.starts_with("save = smatrix: expected a scan whose algorithm"),
             "{refused}"
         );
-        let (plan, mut signals) = kept_probes();
-        let again = plan.keep::<f32>(Intermediate::Probe, &mut signals, &unwatched);
+        let (plan, mut data) = kept_probes();
+        let again = plan.keep::<f32>(Intermediate::Probe, &mut data, &unwatched);
         assert!(again.is_err());
     }
 }

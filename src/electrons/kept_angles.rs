@@ -142,8 +142,8 @@ impl SampleFile {
             needed.iter().map(samples).fold(grid.points()[axis] as f64, f64::max)
         };
         let keeps = |sampling: WaveSampling| {
-            let found = grid_of(sampling).ok();
-            found.is_some_and(|grid| needed.iter().all(|one| one.missing(&beam, &grid).is_none()))
+            let grid = grid_of(sampling).ok();
+            grid.is_some_and(|grid| needed.iter().all(|one| one.missing(&beam, &grid).is_none()))
         };
         if let WaveSampling::Points(_) = self.potential.sampling {
             let points = [0, 1].map(|axis| {

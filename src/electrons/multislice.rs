@@ -140,8 +140,8 @@ impl<T: Real> Multislice<T> {
     pub(crate) fn factors(&self) -> [Vec<Complex<f64>>; 2] {
         let kept = kept_frequencies(&self.grid);
         [0, 1].map(|axis| {
-            let way = |q: &f64| self.wavelength * q * q + 2.0 * q * self.tilt[axis];
-            kept[axis].iter().map(|q| Complex::cis(-PI * self.thickness * way(q))).collect()
+            let dispersion = |q: &f64| self.wavelength * q * q + 2.0 * q * self.tilt[axis];
+            kept[axis].iter().map(|q| Complex::cis(-PI * self.thickness * dispersion(q))).collect()
         })
     }
 
@@ -208,30 +208,30 @@ impl<T: Real> Multislice<T> {
     /// Takes a batch of waves (wave, k_y, k_x) through slices.
     fn follow(&self, mut batch: ArrayViewMut3<'_, Complex<T>>, slices: &[Transmission<T>]) {
         let ny = self.grid.points()[1];
-        let mut room = WaveWorkspace::new(self, batch.len_of(Axis(0)));
+        let mut workspace = WaveWorkspace::new(self, batch.len_of(Axis(0)));
         let of_wave = self.grid.points()[0] / 2 * ny;
-        for (own, wave) in room.waves.chunks_exact_mut(of_wave).zip(batch.outer_iter()) {
+        for (own, wave) in workspace.waves.chunks_exact_mut(of_wave).zip(batch.outer_iter()) {
             turn_in(own, wave, ny);
-            self.along[1].to_samples(own, &mut room.scratch);
+            self.along[1].to_samples(own, &mut workspace.scratch);
         }
         for (n, slice) in slices.iter().enumerate() {
-            self.transmit(&mut room, slice);
-            self.spread(&mut room, n + 1 < slices.len());
+            self.transmit(&mut workspace, slice);
+            self.spread(&mut workspace, n + 1 < slices.len());
         }
-        for (own, wave) in room.waves.chunks_exact(of_wave).zip(batch.outer_iter_mut()) {
+        for (own, wave) in workspace.waves.chunks_exact(of_wave).zip(batch.outer_iter_mut()) {
             turn_out(own, wave, ny);
         }
     }
 
     // Transmit lines of a batch
     /// The first pass: to real space along x, the transmission, and back.
-    fn transmit(&self, room: &mut WaveWorkspace<T>, slice: &Transmission<T>) {
+    fn transmit(&self, workspace: &mut WaveWorkspace<T>, slice: &Transmission<T>) {
         let nx = self.grid.points()[0];
         for (block, through) in slice.0.chunks(LINES * nx).enumerate() {
             if through.len() == LINES * nx {
-                self.transmit_lines::<LINES>(room, block * LINES, through);
+                self.transmit_lines::<LINES>(workspace, block * LINES, through);
             } else {
-                self.transmit_lines::<{ LINES / 2 }>(room, block * LINES, through);
+                self.transmit_lines::<{ LINES / 2 }>(workspace, block * LINES, through);
             }
         }
     }
@@ -239,13 +239,13 @@ impl<T: Real> Multislice<T> {
     /// The first pass for `N` lines from `first` on.
     fn transmit_lines<const N: usize>(
         &self,
-        room: &mut WaveWorkspace<T>,
+        workspace: &mut WaveWorkspace<T>,
         first: usize,
         through: &[Complex<T>],
     ) {
         let (sides, along) = (self.grid.points(), &self.along[0]);
         let [nx, ny] = sides;
-        let WaveWorkspace { waves, lines, scratch } = room;
+        let WaveWorkspace { waves, lines, scratch } = workspace;
         let lines = &mut lines[..through.len()];
         for wave in waves.chunks_exact_mut(nx / 2 * ny) {
             let (low, high) = wave.split_at_mut(nx / 4 * ny);
@@ -263,17 +263,17 @@ impl<T: Real> Multislice<T> {
 
     // Spread columns of a batch
     /// The second pass: to frequencies along y, the propagator, and, where the wave goes `on`, back to samples.
-    fn spread(&self, room: &mut WaveWorkspace<T>, on: bool) {
+    fn spread(&self, workspace: &mut WaveWorkspace<T>, on: bool) {
         let ([nx, ny], along) = (self.grid.points(), &self.along[1]);
-        for wave in room.waves.chunks_exact_mut(nx / 2 * ny) {
+        for wave in workspace.waves.chunks_exact_mut(nx / 2 * ny) {
             let factors = self.propagator.chunks_exact(ny / 2);
             for (column, factors) in wave.chunks_exact_mut(ny).zip(factors) {
-                along.to_frequencies(column, &mut room.scratch);
+                along.to_frequencies(column, &mut workspace.scratch);
                 let (low, high) = (&factors[..ny / 4], &factors[ny / 4..]);
                 column[..ny / 4].iter_mut().zip(low).for_each(|(a, factor)| *a *= factor);
                 column[ny - ny / 4..].iter_mut().zip(high).for_each(|(a, factor)| *a *= factor);
                 if on {
-                    along.to_samples(column, &mut room.scratch);
+                    along.to_samples(column, &mut workspace.scratch);
                 }
             }
         }
@@ -536,8 +536,8 @@ mod tests {
             whole = transform(&through, -1.0);
             for ((j, i), a) in whole.indexed_iter_mut() {
                 let [x, y] = q(j, i);
-                let way = lambda * (x * x + y * y) + 2.0 * (x * tilted[0] + y * tilted[1]);
-                let factor = Complex64::cis(-PI * thickness * way);
+                let path = lambda * (x * x + y * y) + 2.0 * (x * tilted[0] + y * tilted[1]);
+                let factor = Complex64::cis(-PI * thickness * path);
                 *a *= if kept(j, i) { factor } else { Complex64::ZERO };
             }
         }
@@ -765,8 +765,8 @@ mod tests {
         multislice.propagate(wave.view_mut(), &[empty.clone(), empty], &unwatched).unwrap();
         let ([x, y], lambda) = (kept_frequencies(&grid), beam().wavelength());
         for ((_, j, i), a) in wave.indexed_iter() {
-            let way = 2.0 * (x[i] * f64::tan(0.120) + y[j] * f64::tan(-0.045));
-            let phase = PI * 5.0 * (way - lambda * (x[i] * x[i] + y[j] * y[j]));
+            let tilted = 2.0 * (x[i] * f64::tan(0.120) + y[j] * f64::tan(-0.045));
+            let phase = PI * 5.0 * (tilted - lambda * (x[i] * x[i] + y[j] * y[j]));
             assert!((a - start[[0, j, i]] * Complex64::cis(phase)).norm() < 1e-12);
         }
         let upright = Multislice::<f64>::new(grid, &beam(), 2.5).unwrap();
@@ -825,14 +825,14 @@ mod tests {
         let multislice = Multislice::<f64>::new(grid, &beam(), 2.0).unwrap();
         let start: Array3<Complex64> = probe([0.0; 2]).wave(&grid).unwrap().at(&[[1.0, 2.0]]);
         let slices = |n| Ok(potential(&grid, n, 3.0));
-        let mut seen = Vec::new();
+        let mut recorded = Vec::new();
         let keep = |end, waves: ArrayView3<'_, Complex64>| {
-            seen.push((end, waves.to_owned()));
+            recorded.push((end, waves.to_owned()));
             Ok(())
         };
         let mut waves = start.clone();
         multislice.run(waves.view_mut(), slices, &[0, 2, 5], &unwatched, keep).unwrap();
-        let (ends, shown): (Vec<usize>, Vec<_>) = seen.into_iter().unzip();
+        let (ends, shown): (Vec<usize>, Vec<_>) = recorded.into_iter().unzip();
         assert_eq!((ends, &shown[0], &shown[2]), (vec![0, 2, 5], &start, &waves));
         let mut two = start;
         multislice.run(two.view_mut(), slices, &[2], &unwatched, |_, _| Ok(())).unwrap();

@@ -274,12 +274,12 @@ mod tests {
     // Seeds of counts are independent
     #[test]
     fn seeds_of_counts_are_independent() {
-        let mut seen = std::collections::HashSet::new();
+        let mut known = std::collections::HashSet::new();
         for seed in [0, 1, 2, 3, u64::MAX, u64::MAX - 1] {
             for n in 0..4 {
                 for kind in 0..4 {
                     let all = (0..4).map(|k| mixed(seed, [n, kind, k]));
-                    all.for_each(|mixed| assert!(seen.insert(mixed), "{seed} {n} {kind}"));
+                    all.for_each(|mixed| assert!(known.insert(mixed), "{seed} {n} {kind}"));
                 }
             }
         }

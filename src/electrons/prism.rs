@@ -100,11 +100,11 @@ impl Prism {
     }
 
     // Back through free space
-    /// Factors of kept k_x and of kept k_y that take a wave back by `way` \[Å\], over the pixels of its transform, Eq. [refocus](https://lenslet.github.io/lenslet/prism.html#eq-refocus).
-    pub(crate) fn back(&self, beam: &Beam, way: f64) -> [Vec<Complex<f64>>; 2] {
+    /// Factors of kept k_x and of kept k_y that propagate a wave back by `distance` \[Å\], over the pixels of its transform, Eq. [refocus](https://lenslet.github.io/lenslet/prism.html#eq-refocus).
+    pub(crate) fn back(&self, beam: &Beam, distance: f64) -> [Vec<Complex<f64>>; 2] {
         kept_frequencies(&self.grid).map(|kept| {
             let share = 1.0 / kept.len() as f64;
-            let turn = |q: &f64| Complex::cis(PI * beam.wavelength() * way * q * q) * share;
+            let turn = |q: &f64| Complex::cis(PI * beam.wavelength() * distance * q * q) * share;
             kept.iter().map(turn).collect()
         })
     }
@@ -424,18 +424,18 @@ pub(super) mod tests {
 
     #[test]
     fn all_beams_make_the_waves_of_multislice() {
-        let wanted = behind(probe().wave(&grid()).unwrap().at::<f64>(&PLACES));
+        let expected = behind(probe().wave(&grid()).unwrap().at::<f64>(&PLACES));
         let found = spectra::<f64>([1, 1], 0.0);
-        assert!(gap(&found, &wanted) < 1e-14, "{:e}", gap(&found, &wanted));
+        assert!(gap(&found, &expected) < 1e-14, "{:e}", gap(&found, &expected));
         // Its single precision, and its intensities through free space
         let single = spectra::<f32>([1, 1], 0.0);
         let close = |(a, b): (&Complex<f32>, &Complex<f64>)| {
             (Complex::new(f64::from(a.re), f64::from(a.im)) - b).norm() < 1e-6
         };
-        assert!(single.iter().zip(&wanted).all(close));
+        assert!(single.iter().zip(&expected).all(close));
         let refocused = spectra::<f64>([1, 1], 40.0);
-        assert!(gap(&refocused, &wanted) > 1e-3);
-        for (a, b) in refocused.iter().zip(&wanted) {
+        assert!(gap(&refocused, &expected) > 1e-3);
+        for (a, b) in refocused.iter().zip(&expected) {
             assert!((a.norm_sqr() - b.norm_sqr()).abs() < 1e-14);
         }
     }
@@ -467,16 +467,16 @@ pub(super) mod tests {
                 matrix.prism.beams.iter().enumerate().map(beam).sum()
             };
             for (j, i) in [(0, 0), (1, 0), (0, 2), (14, 6), (9, 5)] {
-                let mut wanted = Complex::default();
+                let mut expected = Complex::default();
                 for &row in &rows {
                     for &column in &columns {
                         let turns = y[0][i] * column as f64 * x[0] + y[1][j] * row as f64 * x[1];
-                        wanted += sum(row, column) * Complex::cis(-TAU * turns) * 6.0;
+                        expected += sum(row, column) * Complex::cis(-TAU * turns) * 6.0;
                     }
                 }
                 assert!(
-                    (found[[j, i]] - wanted).norm() < 1e-13,
-                    "{j} {i}: {} {wanted}",
+                    (found[[j, i]] - expected).norm() < 1e-13,
+                    "{j} {i}: {} {expected}",
                     found[[j, i]]
                 );
             }

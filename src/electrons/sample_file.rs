@@ -435,15 +435,17 @@ impl Default for PotentialTable {
 fn read_rms(root: &Table) -> Result<BTreeMap<Element, f64>, BadLine> {
     let table = root.table("phonons")?;
     let table = table.map(|table| table.table("rms")).transpose()?.flatten();
-    let (Some(table), mut found) = (table, BTreeMap::new()) else { return Ok(BTreeMap::new()) };
+    let (Some(table), mut by_element) = (table, BTreeMap::new()) else {
+        return Ok(BTreeMap::new());
+    };
     for symbol in SYMBOLS {
         let expected = "a one-dimensional rms displacement from 0 to 2 Å";
         if let Some(rms) = table.optional(symbol, expected)? {
             table.check(plausible::DISPLACEMENT.check(symbol, rms))?;
-            found.insert(table.check(Element::of_symbol(symbol))?, rms);
+            by_element.insert(table.check(Element::of_symbol(symbol))?, rms);
         }
     }
-    Ok(found)
+    Ok(by_element)
 }
 
 /// The table `[phonons]`: none unless said.

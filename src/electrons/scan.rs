@@ -29,7 +29,11 @@ const KEPT: usize = 1 << 30;
 /// Seconds of one thread for a beam in a sample of a window.
 const TERM: f64 = 6e-9;
 
-/// How much of the time of a thread whoever takes waves through slices needs: a thread, or a device.
+/// Seconds of one device for the waves of a scan, from which several finish sooner, though each of them has to prepare its kernels, its
+/// transforms and its copy of the slices.
+const WORTHWHILE: f64 = 0.2;
+
+/// Share of a thread that propagating waves through slices occupies: all of it on the host, next to none on a device.
 fn share(engine: &Engine) -> f64 {
     if engine.devices().is_empty() { 1.0 } else { 5e-4 }
 }
@@ -37,11 +41,16 @@ fn share(engine: &Engine) -> f64 {
 // Places of a scan
 /// Where the probe of a scan stands: a lattice of places in a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Scan {
     window: [[f64; 2]; 2],
     step: [f64; 2],
+    #[cfg_attr(feature = "serde", serde(skip))]
     counts: [usize; 2],
 }
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(Scan::new(window: [[f64; 2]; 2], step: [f64; 2])?);
 
 impl Scan {
     /// Places from the beginning of `window` \[\[x from, to\], \[y from, to\]\] \[Å\] by `step`s \[Å\], the end not included.
@@ -91,6 +100,8 @@ impl Scan {
 // What is asked of a scan
 /// What is asked of a scan, besides the specimen.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct StemOptions {
     /// Samples of a wave.
     pub grid: WaveGrid,
@@ -116,16 +127,101 @@ pub struct StemOptions {
     pub ends: Vec<usize>,
 }
 
+// Read options of a scan
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(StemOptions::new(grid: WaveGrid, slicing: Slicing, probe: Probe, scan: Scan) {
+    potential: PotentialOptions,
+    phonons: Phonons,
+    tilt: [f64; 2],
+    defoci: Vec<f64>,
+    method: StemMethod,
+    detectors: DetectorOptions,
+    ends: Vec<usize>
+});
+
+// Options of a scan one by one
+impl StemOptions {
+    /// A scan by multislice of a specimen at rest, read behind its last slice with the default detectors.
+    pub fn new(grid: WaveGrid, slicing: Slicing, probe: Probe, scan: Scan) -> Self {
+        let (potential, phonons) = (PotentialOptions::default(), Phonons::default());
+        let (method, detectors) = (StemMethod::default(), DetectorOptions::default());
+        let (tilt, defoci, ends) = ([0.0; 2], vec![0.0], vec![slicing.count()]);
+        Self {
+            grid,
+            slicing,
+            potential,
+            phonons,
+            probe,
+            tilt,
+            defoci,
+            scan,
+            method,
+            detectors,
+            ends,
+        }
+    }
+
+    /// Sets how the potential of a slice is made.
+    pub fn potential(self, potential: PotentialOptions) -> Self {
+        Self { potential, ..self }
+    }
+
+    /// Sets the frozen phonons.
+    pub fn phonons(self, phonons: Phonons) -> Self {
+        Self { phonons, ..self }
+    }
+
+    /// Sets the probe.
+    pub fn probe(self, probe: Probe) -> Self {
+        Self { probe, ..self }
+    }
+
+    /// Sets where the probe stands.
+    pub fn scan(self, scan: Scan) -> Self {
+        Self { scan, ..self }
+    }
+
+    // What is read of a scan
+    /// Sets the tilt of the specimen in a straight beam \[mrad\], x and y.
+    pub fn tilt(self, tilt: [f64; 2]) -> Self {
+        Self { tilt, ..self }
+    }
+
+    /// Sets the defoci of a series \[Å\], added to that of the probe.
+    pub fn defoci(self, defoci: Vec<f64>) -> Self {
+        Self { defoci, ..self }
+    }
+
+    /// Sets how the waves are computed.
+    pub fn method(self, method: StemMethod) -> Self {
+        Self { method, ..self }
+    }
+
+    /// Sets what is read of each wave.
+    pub fn detectors(self, detectors: DetectorOptions) -> Self {
+        Self { detectors, ..self }
+    }
+
+    /// Sets the numbers of slices behind which the wave is read, in rising order.
+    pub fn ends(self, ends: Vec<usize>) -> Self {
+        Self { ends, ..self }
+    }
+}
+
 /// How the waves of a scan are computed.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", deny_unknown_fields))]
 pub enum StemMethod {
     /// Every probe goes through all slices.
+    #[default]
     Multislice,
     /// [Plane waves](Prism) go through all slices, every f-th of the grid along x and y, and are refocused by so many ångström.
     Prism {
         /// Interpolation along x and y.
         factor: [usize; 2],
         /// Refocus \[Å\].
+        #[cfg_attr(feature = "serde", serde(default))]
         refocus: f64,
         /// How far the beams reach beyond the semi-angle \[mrad\]; as far as the probe's soft edge if not said.
         margin: Option<f64>,
@@ -377,6 +473,7 @@ impl StemPlan {
             None => self.begin(places.unwrap_or(all))?,
         };
         let mut sink = sink.unwrap_or_else(|| Box::new(|_| Ok(())));
+        let engine = &self.engine_of_run(engine);
         let ran = match engine.precision() {
             Precision::F32 => self.run_all::<f32>(engine, &mut readings, watch, &mut *sink),
             Precision::F64 => self.run_all::<f64>(engine, &mut readings, watch, &mut *sink),
@@ -385,6 +482,18 @@ impl StemPlan {
             sink(&readings)?;
         }
         ran.map(|()| readings)
+    }
+
+    // Choose the devices of a run
+    /// The engine of a run: the first of several devices alone where the others would take longer to prepare than they save.
+    fn engine_of_run(&self, engine: &Engine) -> Engine {
+        let first = engine.first_device();
+        let waves = self.followed(self.places() * self.options.defoci.len()).unwrap_or(0);
+        let stages = self.stages(waves, &first);
+        let following = stages.iter().filter(|stage| stage.name != SLICES);
+        let seconds: f64 = following.map(|stage| stage.seconds).sum();
+        let alone = engine.devices().len() > 1 && !engine.has_cores() && seconds < WORTHWHILE;
+        if alone { first } else { engine.clone() }
     }
 
     // Run the configurations that are left
@@ -475,8 +584,8 @@ impl StemPlan {
             let places: Vec<_> =
                 (readings.done[1]..next).map(|k| self.options.scan.place(first + k)).collect();
             let part = Part { whole: watch, before: readings.done[1], total: count };
-            let found = self.shared(workers, &places, &part)?;
-            for (k, values) in (readings.done[1]..next).zip(found.outer_iter()) {
+            let rows = self.shared(workers, &places, &part)?;
+            for (k, values) in (readings.done[1]..next).zip(rows.outer_iter()) {
                 readings.add(k, values);
             }
             readings.done[1] = next;
@@ -492,7 +601,7 @@ impl StemPlan {
         places: &[[f64; 2]],
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
-        let mut found = Array2::zeros((places.len(), self.readings()));
+        let mut readings = Array2::zeros((places.len(), self.readings()));
         dispatch_in_runs(
             workers,
             places.len(),
@@ -500,11 +609,11 @@ impl StemPlan {
             |waves| waves.batch(places.len()),
             |waves, run| waves.read(&places[run], &CancelOnly(watch)),
             |run, values| {
-                found.slice_mut(s![run, ..]).assign(&values);
+                readings.slice_mut(s![run, ..]).assign(&values);
                 Ok(())
             },
         )?;
-        Ok(found)
+        Ok(readings)
     }
 
     // Read any places
@@ -530,15 +639,15 @@ impl StemPlan {
         places: &[[f64; 2]],
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
-        let (count, seen) = (self.configurations(), CancelOnly(watch));
+        let (count, cancel) = (self.configurations(), CancelOnly(watch));
         let followers = self.followers::<T>(engine, self.followed(places.len())?)?;
         let mut mean = Array2::zeros((places.len(), self.readings()));
         for c in 0..count {
             watch.part("configuration", c, count);
-            let slices = self.handed_out(self.slices(c, &seen)?, &followers, &seen)?;
-            let found =
-                self.shared(&self.waves(&followers, &slices, engine, &seen)?, places, watch)?;
-            mean.zip_mut_with(&found, |mean, x| *mean += (x - *mean) / (c + 1) as f64);
+            let slices = self.handed_out(self.slices(c, &cancel)?, &followers, &cancel)?;
+            let readings =
+                self.shared(&self.waves(&followers, &slices, engine, &cancel)?, places, watch)?;
+            mean.zip_mut_with(&readings, |mean, x| *mean += (x - *mean) / (c + 1) as f64);
         }
         Ok(mean)
     }
@@ -546,7 +655,7 @@ impl StemPlan {
 
 // Another focus, another thread
 // Names of the stages of a configuration
-/// The stages of a configuration, as a watcher is told.
+/// Names of the stages of a configuration.
 const SLICES: &str = "slices";
 const BEAMS: &str = "beams";
 const PROBES: &str = "probes";
@@ -566,6 +675,7 @@ fn join<R>(thread: ScopedJoinHandle<'_, R>) -> R {
 // Readings of a part of a scan
 /// Readings of a part of a scan, averaged over the configurations so far.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StemReadings {
     /// Which of all places this part has.
     pub places: Range<usize>,
@@ -681,13 +791,13 @@ impl<T: Real> Slices<T> {
     }
 
     // Waves through all slices on cores
-    /// Takes waves (wave, k_y, k_x) through the slices, by all cores; `see` is shown them behind each of `ends`, and its number.
+    /// Takes waves (wave, k_y, k_x) through the slices, by all cores; `read` is called behind each of `ends` with its index and the waves.
     fn follow(
         &self,
         mut waves: Array3<Complex<T>>,
         ends: &[usize],
         watch: &dyn Watch,
-        mut see: impl FnMut(usize, ArrayView3<'_, Complex<T>>),
+        mut read: impl FnMut(usize, ArrayView3<'_, Complex<T>>),
     ) -> Result<(), Error> {
         let mut done = 0;
         for (e, &end) in ends.iter().enumerate() {
@@ -701,7 +811,7 @@ impl<T: Real> Slices<T> {
                 self.multislice.propagate(waves.view_mut(), &slices, watch)?;
             }
             done = end;
-            see(e, waves.view());
+            read(e, waves.view());
         }
         Ok(())
     }
@@ -718,7 +828,7 @@ fn block<T: Real>(grid: &WaveGrid, waves: usize) -> usize {
 /// All cores of this machine.
 struct Cores<'a> {
     plan: &'a StemPlan,
-    /// Whether nobody else follows waves.
+    /// Whether no device propagates waves, too.
     alone: bool,
 }
 
@@ -743,13 +853,13 @@ impl<T: Real> Follower<T> for Cores<'_> {
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
         let (plan, ends) = (self.plan, &self.plan.options.ends);
-        let mut found = Array2::zeros((places.len(), plan.readings()));
+        let mut readings = Array2::zeros((places.len(), plan.readings()));
         for (d, probe) in plan.probes().iter().enumerate() {
             slices.follow(probe.at::<T>(places), ends, watch, |e, waves| {
-                plan.read_waves(waves, d, e, &mut found);
+                plan.read_waves(waves, d, e, &mut readings);
             })?;
         }
-        Ok(found)
+        Ok(readings)
     }
 
     fn beams(
@@ -760,8 +870,8 @@ impl<T: Real> Follower<T> for Cores<'_> {
         watch: &dyn Watch,
     ) -> Result<Vec<Array3<Complex<T>>>, Error> {
         let mut all = Vec::new();
-        let see = |_, spectra: ArrayView3<'_, Complex<T>>| all.push(spectra.to_owned());
-        slices.follow(prism.waves(which), &self.plan.options.ends, watch, see)?;
+        let read = |_, spectra: ArrayView3<'_, Complex<T>>| all.push(spectra.to_owned());
+        slices.follow(prism.waves(which), &self.plan.options.ends, watch, read)?;
         Ok(all)
     }
 }
@@ -807,9 +917,9 @@ impl StemPlan {
             }
         }
         let slices = Slices { multislice, potential, kinds, firsts, ready: Vec::new() };
-        let wanted = if self.keeps::<T>() { &slices.firsts[..] } else { &[] };
+        let kinds = if self.keeps::<T>() { &slices.firsts[..] } else { &[] };
         let make = |_: &(), k: &usize| slices.made(*k);
-        let ready = gather(Workers::cores(&()), wanted, &CancelOnly(watch), make)?;
+        let ready = gather(Workers::cores(&()), kinds, &CancelOnly(watch), make)?;
         Ok(Slices { ready, ..slices })
     }
 
@@ -893,8 +1003,8 @@ impl StemPlan {
             watch,
             |follower| follower.batch(prism.beams()),
             |follower, which| follower.beams(slices, prism, which, &CancelOnly(watch)),
-            |which, found| {
-                for (all, some) in spectra.iter_mut().zip(found) {
+            |which, new| {
+                for (all, some) in spectra.iter_mut().zip(new) {
                     let all = all.slice_mut(s![which.clone(), .., ..]);
                     Zip::from(all).and(&some).par_for_each(|all, some| *all = *some);
                 }
@@ -912,9 +1022,9 @@ impl StemPlan {
         waves: ArrayView3<'_, Complex<T>>,
         d: usize,
         e: usize,
-        found: &mut Array2<f64>,
+        readings: &mut Array2<f64>,
     ) {
-        let mut here = found.slice_mut(s![.., self.columns(d, e)]);
+        let mut here = readings.slice_mut(s![.., self.columns(d, e)]);
         let pairs = here.axis_iter_mut(Axis(0)).into_par_iter().zip(waves.axis_iter(Axis(0)));
         pairs.for_each(|(mut to, wave)| {
             let read = self.detectors.read(wave).into_values();
@@ -952,7 +1062,7 @@ struct Beams<'a, T> {
     plan: &'a StemPlan,
     /// The matrix behind each end.
     matrices: Arc<Vec<SMatrix<T>>>,
-    /// Whether nobody else reads probes.
+    /// Whether no device reads probes, too.
     alone: bool,
 }
 
@@ -962,14 +1072,14 @@ impl<T: Real> Waves for Beams<'_, T> {
     }
 
     fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error> {
-        let mut found = Array2::zeros((places.len(), self.plan.readings()));
+        let mut readings = Array2::zeros((places.len(), self.plan.readings()));
         for (d, probe) in self.plan.probes().iter().enumerate() {
             for (e, matrix) in self.matrices.iter().enumerate() {
                 let waves = matrix.spectra(probe, places, watch)?;
-                self.plan.read_waves(waves.view(), d, e, &mut found);
+                self.plan.read_waves(waves.view(), d, e, &mut readings);
             }
         }
-        Ok(found)
+        Ok(readings)
     }
 }
 
@@ -993,7 +1103,9 @@ impl Plan for StemPlan {
 
     // Describe a scan
     fn describe(&self, engine: &Engine) -> Result<Description, Error> {
-        let options = &self.options;
+        let (options, devices) = (&self.options, engine.devices().len());
+        let engine = &self.engine_of_run(engine);
+        let alone = if engine.devices().len() < devices { ", by one device alone" } else { "" };
         let number = 2 * if engine.precision() == Precision::F64 { 8 } else { 4 };
         let ([nx, ny], places) = (options.grid.points(), self.places());
         let slices = options.ends.last().copied().unwrap_or(0);
@@ -1032,7 +1144,7 @@ impl Plan for StemPlan {
             arrays: vec![("readings".into(), vec![places, self.readings()])],
             form: "",
             reason: String::new(),
-            method: format!("{method}, {grid}"),
+            method: format!("{method}, {grid}{alone}"),
             slope_model: "",
             engine: engine.name(),
             memory: Memory { host, devices },
@@ -1116,25 +1228,17 @@ pub(super) mod tests {
     pub(in crate::electrons) fn options(configurations: usize) -> StemOptions {
         let (beam, aberrations) = (Beam::new(80.0).unwrap(), Aberrations::default());
         let annulus = Annulus { inner: 20.0, outer: 60.0, exact: false };
-        StemOptions {
-            grid: WaveGrid::new([48, 40], [6.4, 5.2]).unwrap(),
-            slicing: Slicing::new(12.0, 2.0).unwrap(),
-            potential: PotentialOptions::default(),
-            phonons: Phonons { configurations, seed: 5 },
-            probe: Probe { beam, semi_angle: 21.0, aberrations, tilt: [0.0; 2] },
-            tilt: [0.0; 2],
-            defoci: vec![0.0, 30.0],
-            scan: Scan::new([[0.0, 6.4], [1.0, 4.0]], [0.8, 0.7]).unwrap(),
-            method: StemMethod::Multislice,
-            detectors: DetectorOptions {
-                bin: 5.0,
-                annuli: vec![annulus],
-                centre_of_mass: true,
-                pattern: Some(PatternOptions { crop: Some(30.0), bin: 1 }),
-                ..Default::default()
-            },
-            ends: vec![1, 6],
-        }
+        let grid = WaveGrid::new([48, 40], [6.4, 5.2]).unwrap();
+        let slicing = Slicing::new(12.0, 2.0).unwrap();
+        let probe = Probe { beam, semi_angle: 21.0, aberrations, tilt: [0.0; 2] };
+        let scan = Scan::new([[0.0, 6.4], [1.0, 4.0]], [0.8, 0.7]).unwrap();
+        let detectors = DetectorOptions::default().bin(5.0).annuli(vec![annulus]);
+        let pattern = PatternOptions::default().crop(30.0);
+        StemOptions::new(grid, slicing, probe, scan)
+            .phonons(Phonons { configurations, seed: 5 })
+            .defoci(vec![0.0, 30.0])
+            .detectors(detectors.centre_of_mass(true).pattern(pattern))
+            .ends(vec![1, 6])
     }
 
     pub(in crate::electrons) fn plan(configurations: usize) -> StemPlan {
@@ -1143,7 +1247,7 @@ pub(super) mod tests {
 
     pub(in crate::electrons) fn prism_plan() -> StemPlan {
         let method = StemMethod::Prism { factor: [2, 1], refocus: 12.0, margin: None };
-        StemPlan::new(specimen(), StemOptions { method, ..options(0) }).unwrap()
+        StemPlan::new(specimen(), options(0).method(method)).unwrap()
     }
 
     pub(in crate::electrons) fn whole(plan: &StemPlan, precision: Precision) -> StemReadings {
@@ -1165,14 +1269,14 @@ pub(super) mod tests {
         let mut wave = probe.at::<f64>(&[place]);
         let slice = |k| Ok(potential.slice(k));
         multislice.run(wave.view_mut(), slice, &[6], &unwatched, |_, _| Ok(())).unwrap();
-        let wanted = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
-        let last = plan.readings() - wanted.len();
-        for (value, wanted) in found.mean.row(17).iter().skip(last).zip(&wanted) {
-            assert!((value - wanted).abs() < 1e-13, "{value} {wanted}");
+        let expected = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
+        let last = plan.readings() - expected.len();
+        for (value, expected) in found.mean.row(17).iter().skip(last).zip(&expected) {
+            assert!((value - expected).abs() < 1e-13, "{value} {expected}");
         }
         // All beams of PRISM read the same, single precision nearly so
         let method = StemMethod::Prism { factor: [1, 1], refocus: 0.0, margin: None };
-        let shared = StemPlan::new(specimen(), StemOptions { method, ..options }).unwrap();
+        let shared = StemPlan::new(specimen(), options.method(method)).unwrap();
         let [beams, single] =
             [whole(&shared, Precision::F64), whole(&plan, Precision::F32)].map(|found| found.mean);
         let gap =
@@ -1185,7 +1289,7 @@ pub(super) mod tests {
     #[test]
     fn a_tilted_specimen_is_scanned_through_its_propagator() {
         let (upright, tilt) = (options(0), [40.0, -25.0]);
-        let options = StemOptions { tilt, ..upright.clone() };
+        let options = upright.clone().tilt(tilt);
         let plan = StemPlan::new(specimen(), options.clone()).unwrap();
         let found = whole(&plan, Precision::F64).mean;
         let beam = &options.probe.beam;
@@ -1196,10 +1300,10 @@ pub(super) mod tests {
         let mut wave = probe.at::<f64>(&[options.scan.place(17)]);
         let slice = |k| Ok(potential.slice(k));
         multislice.run(wave.view_mut(), slice, &[6], &unwatched, |_, _| Ok(())).unwrap();
-        let wanted = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
-        let last = plan.readings() - wanted.len();
-        for (value, wanted) in found.row(17).iter().skip(last).zip(&wanted) {
-            assert!((value - wanted).abs() < 1e-13, "{value} {wanted}");
+        let expected = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
+        let last = plan.readings() - expected.len();
+        for (value, expected) in found.row(17).iter().skip(last).zip(&expected) {
+            assert!((value - expected).abs() < 1e-13, "{value} {expected}");
         }
         let gap = |options: StemOptions| {
             let other = StemPlan::new(specimen(), options).unwrap();
@@ -1207,7 +1311,7 @@ pub(super) mod tests {
             (other - &found).fold(0.0, |most: f64, gap| most.max(gap.abs()))
         };
         let method = StemMethod::Prism { factor: [1, 1], refocus: 0.0, margin: None };
-        let beams = gap(StemOptions { method, ..options });
+        let beams = gap(options.method(method));
         assert!(beams < 1e-12 && gap(upright) > 1e-3, "{beams:e}");
     }
 

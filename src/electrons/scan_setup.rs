@@ -1,5 +1,5 @@
 // Tangled from book/src/posed-scans.md: edit there, or here and run cargo tangle stitch.
-//! From a sample file to the plan of a scan, and from its readings to signals.
+//! From a sample file to the plan of a scan, and from its readings to a data set.
 
 // Imports of the scan setup
 use super::beam::{Aberration, Aberrations, Beam, Probe};
@@ -79,19 +79,14 @@ impl SampleFile {
         let window = self.scan.window.unwrap_or([[0.0, x], [0.0, y]]);
         let scan = Scan::new(window, self.scan.step).map_err(refuse("scan"))?;
         // Options of a posed scan
-        let options = StemOptions {
-            grid,
-            ends,
-            slicing,
-            potential: self.potential.options,
-            phonons: self.phonons,
-            probe,
-            tilt: self.sample.tilt,
-            defoci: self.defoci().map_err(refuse("beam"))?,
-            scan,
-            method,
-            detectors: self.detectors(),
-        };
+        let options = StemOptions::new(grid, slicing, probe, scan)
+            .potential(self.potential.options)
+            .phonons(self.phonons)
+            .tilt(self.sample.tilt)
+            .defoci(self.defoci().map_err(refuse("beam"))?)
+            .method(method)
+            .detectors(self.detectors())
+            .ends(ends);
         let plan = StemPlan::new(specimen, options).map_err(refuse("detector"))?;
         let largest = plan.detectors().widest();
         let summary = SampleSummary::new(prepared, self, (grid, slicing, largest), warnings);
@@ -377,6 +372,7 @@ impl Rules<'_> {
 // What is reported of a sample
 /// What is reported of the specimen and the samples of a run.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SampleSummary {
     /// Sides of the specimen \[Å\]: x, y, and the thickness.
     pub cell: [f64; 3],
@@ -427,7 +423,7 @@ impl SampleSummary {
     }
 }
 
-// Signals of a scan
+// Data set of a scan
 impl StemReadings {
     /// The readings of a `plan` as a data set with coordinates, [finished](Finishing): `annular` (x, y, ring), `annulus_0`, … (x, y), `segmented_1`, … (x, y, sector), `centre_of_mass` (x, y, axis) \[1/Å\], `idpc` (x, y) \[rad\] and `four_d` (x, y, q_x, q_y), and where phonons have been averaged
     /// `standard_error` of the rings, `standard_error_annulus_0` and so on of the others but `idpc`; with an axis of `defocus` before those, and of `thickness` after that, where there are
@@ -445,15 +441,15 @@ impl StemReadings {
         let series = series(&options.defoci, &options.ends, &options.slicing)?;
         let means = finished.mean.axis_chunks_iter(NdAxis(1), values).collect();
         let all = Columns { plan, means, series: &series };
-        let mut signals = DataSet::default();
-        all.add_to::<T>(&mut signals, finishing)?;
+        let mut data = DataSet::default();
+        all.add_to::<T>(&mut data, finishing)?;
         if let Some(errors) = errors {
             let errors: Vec<_> = errors.axis_chunks_iter(NdAxis(1), values).collect();
-            all.add_errors_to::<T>(&mut signals, &errors)?;
+            all.add_errors_to::<T>(&mut data, &errors)?;
         }
-        note_series(&mut signals, &series)?;
-        plan.instrument().add_to(&mut signals)?;
-        Ok(signals)
+        note_series(&mut data, &series)?;
+        plan.instrument().add_to(&mut data)?;
+        Ok(data)
     }
 }
 
@@ -482,10 +478,10 @@ pub(super) fn series(
 }
 
 /// Notes the values of a series as facts, for readers who do not look at axes.
-pub(super) fn note_series(signals: &mut DataSet, series: &[Coordinate]) -> Result<(), Invalid> {
+pub(super) fn note_series(data: &mut DataSet, series: &[Coordinate]) -> Result<(), Invalid> {
     for axis in series.iter().filter(|axis| axis.values().len() <= 1000) {
         let key = if axis.name() == "defocus" { "defoci" } else { "thicknesses" };
-        signals.set_attribute(key, axis.values())?;
+        data.set_attribute(key, axis.values())?;
     }
     Ok(())
 }
@@ -499,7 +495,7 @@ struct Columns<'a> {
     series: &'a [Coordinate],
 }
 
-/// A signal's name, its columns in their order, and what they are.
+/// A variable's name, its columns in their order, and its dimensions.
 struct SignalColumns {
     name: String,
     columns: Vec<usize>,
@@ -507,8 +503,8 @@ struct SignalColumns {
 }
 
 impl Columns<'_> {
-    /// A signal of some columns of `values`, which are as the means are.
-    fn signal<T: Real + ArrayElement>(
+    /// A variable made of some columns of `values`, which have the layout of the means.
+    fn variable<T: Real + ArrayElement>(
         &self,
         name: &str,
         part: &SignalColumns,
@@ -585,27 +581,27 @@ impl Columns<'_> {
         Some(self.means.iter().enumerate().map(centre).collect())
     }
 
-    // Add all parts to signals
+    // Add all parts to a data set
     /// Adds everything that was read.
     fn add_to<T: Real + ArrayElement>(
         &self,
-        signals: &mut DataSet<'static>,
+        data: &mut DataSet<'static>,
         finishing: &Finishing,
     ) -> Result<(), Error> {
         for part in self.parts()? {
-            signals.insert(self.signal::<T>(&part.name, &part, &self.means)?)?;
+            data.insert(self.variable::<T>(&part.name, &part, &self.means)?)?;
         }
         let centres = self.centres(None);
         let lacking = finishing.integrated_centre && centres.is_none();
         accept(!lacking, "integrated_centre", true, "a centre of mass that was read")?;
         let Some(centres) = centres else { return Ok(()) };
         let part = centre_part()?;
-        signals.insert(self.signal::<T>(&part.name, &part, &views(&centres))?)?;
+        data.insert(self.variable::<T>(&part.name, &part, &views(&centres))?)?;
         if finishing.integrated_centre {
             let phase = |centres: &Array2<f64>| self.integral(centres.view(), finishing.edge);
             let phases = centres.iter().map(phase).collect::<Result<Vec<_>, _>>()?;
             let part = SignalColumns { name: "idpc".into(), columns: vec![0], axes: vec![] };
-            signals.insert(self.signal::<T>(&part.name, &part, &views(&phases))?)?;
+            data.insert(self.variable::<T>(&part.name, &part, &views(&phases))?)?;
         }
         Ok(())
     }
@@ -613,7 +609,7 @@ impl Columns<'_> {
     /// Adds the standard errors of everything that was read.
     fn add_errors_to<T: Real + ArrayElement>(
         &self,
-        signals: &mut DataSet<'static>,
+        data: &mut DataSet<'static>,
         errors: &[ArrayView2<'_, f64>],
     ) -> Result<(), Error> {
         for part in self.parts()? {
@@ -621,11 +617,11 @@ impl Columns<'_> {
                 "annular" => "standard_error".into(),
                 other => format!("standard_error_{other}"),
             };
-            signals.insert(self.signal::<T>(&name, &part, errors)?)?;
+            data.insert(self.variable::<T>(&name, &part, errors)?)?;
         }
         let Some(centres) = self.centres(Some(errors)) else { return Ok(()) };
         let name = "standard_error_centre_of_mass";
-        Ok(signals.insert(self.signal::<T>(name, &centre_part()?, &views(&centres))?)?)
+        Ok(data.insert(self.variable::<T>(name, &centre_part()?, &views(&centres))?)?)
     }
     /// The [integral](integrated) of centres of mass (place, axis), as one column.
     fn integral(&self, centres: ArrayView2<'_, f64>, edge: Edge) -> Result<Array2<f64>, Invalid> {
@@ -666,7 +662,7 @@ mod tests {
          [beam]\nenergy_kev = 100.0\nsemi_angle = 20.0\ndefocus = [0.0, 40.0]\n[scan]\nwindow = [[0.0, 5.43], [0.0, 2.0]]\nstep = [1.0, 0.7]\n\
          [detector]\nbin = 4.0\nannuli = [[20.0, 40.0]]\ncentre_of_mass = true\nfour_d = { bin = 1 }\n";
 
-    // Sample files become scans and signals
+    // Sample files become scans and data sets
     /// A sample file of that text, its plan and its readings.
     fn scanned(text: &str) -> (SampleFile, StemPlan, StemReadings) {
         let file = SampleFile::from_toml(text, "book/systems/small.toml").unwrap();
@@ -675,17 +671,17 @@ mod tests {
         (file, plan, readings)
     }
 
-    fn values(signals: &DataSet, name: &str) -> ArrayD<f64> {
-        signals.array::<f64, ndarray::IxDyn>(name).unwrap()
+    fn values(data: &DataSet, name: &str) -> ArrayD<f64> {
+        data.array::<f64, ndarray::IxDyn>(name).unwrap()
     }
 
     #[test]
     fn sample_files_become_scans_and_signals() {
         let (_, plan, readings) = scanned(SMALL);
         assert_eq!((plan.options().scan.counts(), plan.configurations()), ([6, 3], 2));
-        let signals = readings.to_data_set::<f64>(&plan, &Finishing::default()).unwrap();
+        let data = readings.to_data_set::<f64>(&plan, &Finishing::default()).unwrap();
         let found: Vec<_> =
-            signals.iter().map(|signal| (signal.name(), signal.shape().to_vec())).collect();
+            data.iter().map(|variable| (variable.name(), variable.shape().to_vec())).collect();
         let (rings, [x, y]) = (plan.detectors().rings(), plan.detectors().pattern_axes().unwrap());
         let parts = ["annular", "annulus_0", "four_d", "centre_of_mass"];
         let shapes = [vec![rings], vec![], vec![x.len(), y.len()], vec![2]];
@@ -697,8 +693,8 @@ mod tests {
             assert_eq!(*shape, [&[2, 6, 3], &shapes[k % 4][..]].concat());
         }
         assert_eq!(found.len(), 8);
-        // Centres and errors of the signals of a scan
-        let (centres, patterns) = (values(&signals, "centre_of_mass"), values(&signals, "four_d"));
+        // Centres and errors of the data set of a scan
+        let (centres, patterns) = (values(&data, "centre_of_mass"), values(&data, "four_d"));
         for place in [[0, 0], [1, 0], [4, 2]] {
             let mut sums = [0.0; 3];
             for (i, qx) in x.iter().enumerate() {
@@ -716,11 +712,11 @@ mod tests {
         assert!(one(0).abs() > 1e-6 && one(0) != one(1));
         let (_, once, first) = scanned(&SMALL.replace("configurations = 2", "configurations = 1"));
         let alone = first.to_data_set::<f64>(&once, &Finishing::default()).unwrap();
-        assert!(alone.iter().all(|signal| !signal.name().starts_with("standard")));
+        assert!(alone.iter().all(|variable| !variable.name().starts_with("standard")));
         for (name, slack) in [("annulus_0", 1e-12), ("four_d", 1e-12), ("centre_of_mass", 0.03)] {
-            let [mean, one] = [&signals, &alone].map(|signals| values(signals, name));
+            let [mean, one] = [&data, &alone].map(|data| values(data, name));
             let (error, apart) =
-                (values(&signals, &format!("standard_error_{name}")), (one - mean).mapv(f64::abs));
+                (values(&data, &format!("standard_error_{name}")), (one - mean).mapv(f64::abs));
             let most = error.iter().fold(0.0f64, |most, error| most.max(*error));
             assert!((&apart - &error).iter().all(|x| x.abs() < slack * most), "{name}");
             assert!(most > 1e-5, "{name}");
@@ -747,19 +743,19 @@ mod tests {
         let method = StemMethod::Prism { factor: [2, 1], refocus: -7.5, margin: Some(2.5) };
         assert_eq!(shared.unwrap().plan().unwrap().options().method, method);
         let finishing = file.finishing(&plan);
-        let signals = readings.to_data_set::<f64>(&plan, &finishing).unwrap();
-        assert_eq!(signals.iter().count(), 4);
+        let data = readings.to_data_set::<f64>(&plan, &finishing).unwrap();
+        assert_eq!(data.iter().count(), 4);
         let (_, whole, all) = scanned(&still);
         let alone = all.to_data_set::<f64>(&whole, &finishing).unwrap();
         for name in ["annular", "annulus_0", "centre_of_mass", "four_d"] {
-            let [long, short] = [&signals, &alone].map(|signals| values(signals, name));
+            let [long, short] = [&data, &alone].map(|data| values(data, name));
             assert_eq!(long.shape()[..4], [2, 3, 6, 3]);
             assert_eq!([&long.shape()[..1], &long.shape()[2..]].concat(), short.shape());
             let plane = |k: usize| long.index_axis(NdAxis(1), k);
             assert!((&plane(2) - &short).iter().all(|x| x.abs() < 1e-13));
             assert!(plane(1) != short && plane(0) != plane(1));
         }
-        let axes = |name: &str| signals.get(name).unwrap().coordinates().to_vec();
+        let axes = |name: &str| data.get(name).unwrap().coordinates().to_vec();
         let [defocus, thickness] = [0, 1].map(|k| axes("four_d")[k].clone());
         assert_eq!((defocus.name(), defocus.values()), ("defocus", &[0.0, 40.0][..]));
         assert_eq!((thickness.name(), thickness.values().len()), ("thickness", 3));

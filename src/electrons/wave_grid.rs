@@ -7,10 +7,14 @@ use crate::error::{Invalid, accept, positive};
 // A grid for waves
 /// A rectangle on which waves are sampled: the cell of a specimen across the beam, which repeats in both directions.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct WaveGrid {
     points: [usize; 2],
     lengths: [f64; 2],
 }
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(WaveGrid::new(points: [usize; 2], lengths: [f64; 2])?);
 
 // Sizes and frequencies of a wave's grid
 impl WaveGrid {

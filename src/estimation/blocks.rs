@@ -24,16 +24,16 @@ use std::sync::Arc;
 
 pub(crate) type SharedOperator<T> = Arc<dyn Operator<T>>;
 
-// A rectangle that lies
+// A wide form of a rectangle
 /// A matrix with no more rows than columns: the given one or its transpose; and whether it is that.
-pub(crate) fn lying(rectangle: &Array2<f64>) -> (ArrayView2<'_, f64>, bool) {
-    let turned = rectangle.nrows() > rectangle.ncols();
-    (if turned { rectangle.t() } else { rectangle.view() }, turned)
+pub(crate) fn wide(rectangle: &Array2<f64>) -> (ArrayView2<'_, f64>, bool) {
+    let transposed = rectangle.nrows() > rectangle.ncols();
+    (if transposed { rectangle.t() } else { rectangle.view() }, transposed)
 }
 
 // Covariance of slopes in blocks
-/// The covariance of all slopes in blocks, rad², of the groups that share a lattice, the `strip` of the few and what else lies
-/// beside them.
+/// The covariance of all slopes in blocks, rad², of the groups that share a lattice, the `strip` of the unstructured group and
+/// the blocks between lattices.
 fn slopes_in_blocks<T: Real>(
     groups: &[Group],
     rectangles: &CrossBlocks,
@@ -54,27 +54,28 @@ fn slopes_in_blocks<T: Real>(
             (BlockToeplitz::slopes(group.covariance, group.valid)?, sets.places(set));
         put(Arc::new(toeplitz), false, &places, &places);
     }
-    // Put the few and all rectangles
-    let all = many_and_few(sets).concat();
-    for (few, strip) in rectangles.few.iter().zip(strip) {
-        let border = Border { between: Strip::new(strip.view()), few: Dense::new(few.mapv(T::of)) };
+    // Put the unstructured group and all rectangles
+    let all = lattice_and_unstructured_places(sets).concat();
+    for (matrix, strip) in rectangles.unstructured.iter().zip(strip) {
+        let border =
+            Border { between: Strip::new(strip.view()), corner: Dense::new(matrix.mapv(T::of)) };
         put(Arc::new(border), false, &all, &all);
     }
     for ([first, second], rectangle) in sets.pairs().into_iter().zip(&rectangles.between) {
-        if Some(second) == sets.few() {
+        if Some(second) == sets.unstructured() {
             continue;
         }
-        let (matrix, turned) = lying(rectangle);
+        let (matrix, transposed) = wide(rectangle);
         let operator: SharedOperator<T> = Arc::new(Dense::new(matrix.mapv(T::of)));
         let [one, other] = [sets.places(first), sets.places(second)];
-        put(Arc::clone(&operator), turned, &one, &other);
-        put(operator, !turned, &other, &one);
+        put(Arc::clone(&operator), transposed, &one, &other);
+        put(operator, !transposed, &other, &one);
     }
     Ok(Arc::new(Blocks::new((n, n), blocks)?))
 }
 
 // Wavefronts with slopes in blocks
-/// Wavefronts with all slopes, from operators of `rows` for each set.
+/// Wavefronts with all slopes, from operators of `rows` for each group.
 pub(crate) fn side_by_side<T: Real>(
     sets: &LatticeGroups,
     operators: Vec<SharedOperator<T>>,
@@ -99,19 +100,20 @@ pub(crate) fn renumbered(sets: &LatticeGroups) -> Vec<Vec<usize>> {
     (0..sets.lattices()).map(|set| sets.members(set).iter().map(number).collect()).collect()
 }
 
-/// Where the slopes of all lattices stand, star by star, and those of the others.
-pub(crate) fn many_and_few(sets: &LatticeGroups) -> [Vec<Range<usize>>; 2] {
-    let mut many: Vec<_> = (0..sets.lattices()).flat_map(|set| sets.places(set)).collect();
-    many.sort_unstable_by_key(|place| place.start);
-    [many, sets.few().map_or(Vec::new(), |set| sets.places(set))]
+/// Places of the slopes of all lattices, star by star, and of those of the unstructured group.
+pub(crate) fn lattice_and_unstructured_places(sets: &LatticeGroups) -> [Vec<Range<usize>>; 2] {
+    let mut lattices: Vec<_> = (0..sets.lattices()).flat_map(|set| sets.places(set)).collect();
+    lattices.sort_unstable_by_key(|place| place.start);
+    [lattices, sets.unstructured().map_or(Vec::new(), |set| sets.places(set))]
 }
 
-// Covariances of the few with all lattices
-/// The covariances of the few slopes, as rows, with those of all lattices, star by star, rad².
-pub(crate) fn few_with_many(rectangles: &CrossBlocks) -> Array2<f64> {
+// Covariances of the unstructured group with all lattices
+/// Covariances of the unstructured slopes, as rows, with those of all lattices, star by star, rad².
+pub(crate) fn unstructured_with_lattices(rectangles: &CrossBlocks) -> Array2<f64> {
     let sets = &rectangles.sets;
-    let [many, few] = many_and_few(sets).map(|places| places.iter().map(Range::len).sum::<usize>());
-    let mut matrix = Array2::zeros((few, many));
+    let [lattices, unstructured] = lattice_and_unstructured_places(sets)
+        .map(|places| places.iter().map(Range::len).sum::<usize>());
+    let mut matrix = Array2::zeros((unstructured, lattices));
     let starts = |stars: &[Range<usize>]| {
         let mut end = 0;
         let start = |place: &Range<usize>| {
@@ -120,9 +122,9 @@ pub(crate) fn few_with_many(rectangles: &CrossBlocks) -> Array2<f64> {
         };
         stars.iter().map(start).collect::<Vec<_>>()
     };
-    let known = starts(&many_and_few(sets)[0]);
+    let known = starts(&lattice_and_unstructured_places(sets)[0]);
     for ([set, other], rectangle) in sets.pairs().into_iter().zip(&rectangles.between) {
-        if Some(other) != sets.few() {
+        if Some(other) != sets.unstructured() {
             continue;
         }
         // Place the slopes of each star
@@ -155,7 +157,10 @@ pub(crate) fn expanded(groups: &[Group], rectangles: &CrossBlocks) -> Array2<f64
     for (set, group) in groups.iter().enumerate() {
         put([set; 2], &group.covariance.dense(&SlopeOrder::new(group.valid)));
     }
-    sets.few().into_iter().zip(&rectangles.few).for_each(|(set, few)| put([set; 2], few));
+    sets.unstructured()
+        .into_iter()
+        .zip(&rectangles.unstructured)
+        .for_each(|(set, block)| put([set; 2], block));
     sets.pairs().into_iter().zip(&rectangles.between).for_each(|(pair, block)| put(pair, block));
     all
 }
@@ -184,12 +189,12 @@ pub(crate) fn with_noise<T: Real>(
     Ok(Arc::new(Sum::new(terms)?))
 }
 
-// Few slopes with their noise
-/// The covariance of the few slopes with their noise, rad².
-pub(crate) fn few_with_noise(rectangles: &CrossBlocks, noise: &SlopeNoise) -> Array2<f64> {
-    let [_, places] = many_and_few(&rectangles.sets);
+// Unstructured slopes with their noise
+/// Covariance of the unstructured slopes with their noise, rad².
+pub(crate) fn unstructured_with_noise(rectangles: &CrossBlocks, noise: &SlopeNoise) -> Array2<f64> {
+    let [_, places] = lattice_and_unstructured_places(&rectangles.sets);
     let places: Vec<usize> = places.into_iter().flatten().collect();
-    let mut matrix = rectangles.few.clone().unwrap_or_else(|| Array2::zeros((0, 0)));
+    let mut matrix = rectangles.unstructured.clone().unwrap_or_else(|| Array2::zeros((0, 0)));
     for (k, &place) in places.iter().enumerate() {
         matrix[[k, k]] += noise.variances[place];
         if let Ok(partner) = places.binary_search(&noise.partners[place]) {
@@ -204,9 +209,9 @@ pub(crate) fn few_with_noise(rectangles: &CrossBlocks, noise: &SlopeNoise) -> Ar
     matrix
 }
 
-// What the few see of the many
-/// E of Eq. [seen by the few](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-seen-by-the-few), (few, few), rad⁶, of the strip `between` and the matrix `small` of the few with noise.
-pub(crate) fn seen_by_few(
+// Projected complement of the unstructured slopes
+/// E of Eq. [projected complement](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-projected-complement), (unstructured, unstructured), rad⁶, of the strip `between` and the matrix `small` of the unstructured slopes with noise.
+pub(crate) fn projected_complement(
     measured: &MeasuredCovariance,
     rectangles: &CrossBlocks,
     [between, small]: [&Array2<f64>; 2],
@@ -214,9 +219,9 @@ pub(crate) fn seen_by_few(
     let MeasuredCovariance { groups, noise, removed, .. } = *measured;
     let operator = with_noise(slopes_in_blocks(groups, rectangles, None)?, noise.clone())?;
     let (count, n) = (between.nrows(), operator.rows());
-    let [many, _] = many_and_few(&rectangles.sets);
+    let [lattices, _] = lattice_and_unstructured_places(&rectangles.sets);
     let [mut columns, mut products] = [(); 2].map(|()| vec![0.0; count * n]);
-    scatter(between.as_slice().unwrap_or_default(), n, &many, &mut columns);
+    scatter(between.as_slice().unwrap_or_default(), n, &lattices, &mut columns);
     let mut scratch = vec![0.0; operator.scratch(1)];
     for (column, product) in columns.chunks_exact_mut(n).zip(products.chunks_exact_mut(n)) {
         removed.remove(column);
@@ -230,7 +235,7 @@ pub(crate) fn seen_by_few(
 }
 
 // Precondition in blocks
-/// The preconditioner of all sets for the covariance of measured slopes: circulant for lattices, and the few eliminated.
+/// The preconditioner of all groups for the covariance of measured slopes: circulant for lattices, and the unstructured slopes eliminated.
 fn eliminated<T: Real>(
     measured: &MeasuredCovariance,
     rectangles: &CrossBlocks,
@@ -245,14 +250,15 @@ fn eliminated<T: Real>(
         .collect();
     let circulant: SharedOperator<T> = Arc::new(Circulant::new(&groups)?);
     let Some(between) = strip else { return Ok(circulant) };
-    let small = few_with_noise(rectangles, measured.noise);
-    let seen = seen_by_few(measured, rectangles, [between, &small])?;
-    let (small, places) = ([small.view(), seen.view()], many_and_few(&rectangles.sets));
+    let small = unstructured_with_noise(rectangles, measured.noise);
+    let projected = projected_complement(measured, rectangles, [between, &small])?;
+    let (small, places) =
+        ([small.view(), projected.view()], lattice_and_unstructured_places(&rectangles.sets));
     Ok(Arc::new(Elimination::new(circulant, between.view(), small, places)?))
 }
 
 // Either compressed form
-/// The covariance of measured slopes without its matrix: that of each lattice, what lies beside them, and the noise.
+/// The covariance of measured slopes without its matrix: that of each lattice, the cross blocks, and the noise.
 #[derive(Clone, Copy)]
 pub(crate) struct MeasuredCovariance<'a> {
     pub(crate) groups: &'a [Group<'a>],
@@ -264,23 +270,23 @@ pub(crate) struct MeasuredCovariance<'a> {
 }
 
 impl MeasuredCovariance<'_> {
-    /// Θ, and the preconditioner of Θ + C_n if it is `wanted`.
+    /// Θ, and the preconditioner of Θ + C_n if the solver is `preconditioned`.
     ///
     /// # Errors
     /// `Invalid` where there is no valid lenslet.
     pub(crate) fn operators<T: Real>(
         &self,
-        wanted: bool,
+        preconditioned: bool,
     ) -> Result<(SharedOperator<T>, Option<SharedOperator<T>>), Error> {
         let Some(rectangles) = self.rectangles else {
             let slopes = BlockToeplitz::slopes(self.groups[0].covariance, self.valid)?;
             let circulant =
                 || Circulant::new(self.groups).map(|p| Arc::new(p) as SharedOperator<T>);
-            return Ok((Arc::new(slopes), wanted.then(circulant).transpose()?));
+            return Ok((Arc::new(slopes), preconditioned.then(circulant).transpose()?));
         };
-        let strip = rectangles.sets.few().map(|_| few_with_many(rectangles));
+        let strip = rectangles.sets.unstructured().map(|_| unstructured_with_lattices(rectangles));
         let slopes = slopes_in_blocks(self.groups, rectangles, strip.as_ref())?;
-        let few = || eliminated(self, rectangles, strip.as_ref());
-        Ok((slopes, wanted.then(few).transpose()?))
+        let preconditioner = || eliminated(self, rectangles, strip.as_ref());
+        Ok((slopes, preconditioned.then(preconditioner).transpose()?))
     }
 }

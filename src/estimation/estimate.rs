@@ -40,6 +40,8 @@ use std::sync::Arc;
 // Settings of an estimate
 /// How an estimate is to be made.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct EstimateOptions {
     /// Form of the covariances; the dense one needs no interpolation, and much memory.
@@ -290,7 +292,7 @@ pub(crate) struct Model {
 pub(crate) enum Matrices {
     /// Ξ lattice by lattice; Θ is that of the only group.
     Toeplitz(WavefrontProblem, WavefrontSlope),
-    /// What Θ has beside its groups, and Ξ set by set.
+    /// The cross blocks of Θ, and Ξ group by group.
     Blocks(CrossBlocks, Vec<GroupWavefrontSlopes>),
     /// Θ, (n, n), and Ξ, (T M², n).
     Dense([Array2<f64>; 2]),
@@ -474,7 +476,7 @@ impl<T: Real> EstimatorCpu<T> {
 }
 
 // Operator from a set to wavefronts
-/// Ξ of one set of stars.
+/// Ξ of one group of stars.
 fn wavefront_operator<T: Real>(
     set: &GroupWavefrontSlopes,
     interpolation: Interpolation,
@@ -569,6 +571,7 @@ fn without<T: Real>(
 // Estimates of several frames
 /// Estimated wavefronts of several frames, and what they took.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Estimates {
     /// Wavefronts, (frames, T, M, M), metres; axis 2 is y.
@@ -645,11 +648,11 @@ impl Estimates {
     ///
     /// # Errors
     /// `Invalid` where a wavefront is beyond the largest number.
-    pub(crate) fn push<T: Real>(&mut self, found: FrameEstimate<T>) -> Result<(), Invalid> {
-        let (frame, unit) = (self.iterations.len(), found.unit);
-        let mut room = self.wavefront.index_axis_mut(Axis(0), frame);
+    pub(crate) fn push<T: Real>(&mut self, estimate: FrameEstimate<T>) -> Result<(), Invalid> {
+        let (frame, unit) = (self.iterations.len(), estimate.unit);
+        let mut wavefront = self.wavefront.index_axis_mut(Axis(0), frame);
         let mut finite = true;
-        for (point, w) in room.iter_mut().zip(&found.wavefront) {
+        for (point, w) in wavefront.iter_mut().zip(&estimate.wavefront) {
             *point = w.in_double() * unit;
             finite &= point.is_finite();
         }
@@ -658,11 +661,11 @@ impl Estimates {
             return Err(Invalid::new(format!("wavefronts of frame {frame}"), "infinite", expected));
         }
         // Note how the frame was found
-        let Attempt { solved, shortfall } = found.attempt;
+        let Attempt { solved, shortfall } = estimate.attempt;
         self.iterations.push(solved.iterations);
         self.residual.push(solved.residual);
-        self.chi_squared.push((unit * found.chi_squared * unit).min(f64::MAX));
-        self.interpolation.extend(found.interpolation.map(|error| error * unit));
+        self.chi_squared.push((unit * estimate.chi_squared * unit).min(f64::MAX));
+        self.interpolation.extend(estimate.interpolation.map(|error| error * unit));
         self.shortfall.push(shortfall.map(|error| error.to_string()));
         Ok(())
     }
@@ -1200,10 +1203,10 @@ pub(crate) mod tests {
         let estimator = built(&system, EstimateOptions::default().stop(stop)).unwrap();
         let estimates = estimator.estimate(frames.view(), false, &unwatched).unwrap();
         let factored = dense_matrix(estimator.measured()).llt(faer::Side::Lower).unwrap();
-        for (frame, &told) in estimates.chi_squared.iter().enumerate() {
+        for (frame, &statistic) in estimates.chi_squared.iter().enumerate() {
             let s = faer::Mat::from_fn(n, 1, |k, _| frames[[frame, k]]);
             let exact = (s.transpose() * factored.solve(&s))[(0, 0)] / n as f64;
-            assert!((told / exact - 1.0).abs() < 1e-8, "{told} {exact}");
+            assert!((statistic / exact - 1.0).abs() < 1e-8, "{statistic} {exact}");
         }
         let scatter = (2.0 / n as f64).sqrt();
         assert!((estimates.chi_squared[0] - 1.0).abs() < 4.0 * scatter);

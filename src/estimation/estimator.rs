@@ -179,16 +179,16 @@ impl EstimatePlan {
     /// What the plan will do.
     fn description(&self, engine: &Engine) -> Description {
         let posed = &self.posed;
-        let told = posed.covariances.description(engine);
+        let covariances = posed.covariances.description(engine);
         let (targets, points, frames) = (posed.targets, posed.points, posed.options.frames);
         let solver = format!("{:?}", posed.options.solver);
-        let few = posed.covariances.blocks().and_then(|blocks| blocks.sets.few());
-        let aid = match (posed.options.preconditioned, few) {
+        let unstructured = posed.covariances.blocks().and_then(|blocks| blocks.sets.unstructured());
+        let aid = match (posed.options.preconditioned, unstructured) {
             (true, Some(_)) => ", circulant preconditioner, few slopes eliminated",
             (true, None) => ", circulant preconditioner",
             (false, _) => "",
         };
-        let form = posed.reason.clone().unwrap_or(told.reason);
+        let form = posed.reason.clone().unwrap_or(covariances.reason);
         let form = match interpolates(posed) {
             true => format!(
                 "{form}, with {} interpolation of layers",
@@ -208,10 +208,10 @@ impl EstimatePlan {
                 count(self.slopes(), "slope")
             ),
             arrays: vec![("wavefront".into(), vec![frames, targets, points, points])],
-            form: told.form,
+            form: covariances.form,
             reason: format!("{form}; {} as {}", self.method.name(), self.reason),
             method,
-            slope_model: told.slope_model,
+            slope_model: covariances.slope_model,
             engine: engine.name(),
             memory: self.memory_on(engine),
             stages: self.stages(engine),
@@ -222,9 +222,9 @@ impl EstimatePlan {
     // Stages of an estimate
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let posed = &self.posed;
-        let wanted = |stage: &Stage| stage.name != WAVEFRONTS;
+        let remains = |stage: &Stage| stage.name != WAVEFRONTS;
         let mut stages = posed.covariances.stages(engine);
-        stages.retain(wanted);
+        stages.retain(remains);
         let cost = cost(posed);
         stages.push(Stage::new(OPERATORS, &[(CostKind::Transforms, 20.0 * cost.product)], engine));
         let [factor, frames] = cost.of(self.method);
@@ -359,7 +359,7 @@ fn cost(posed: &PosedEstimate) -> Cost {
 /// The smallest residual that cores try to reach in single precision.
 const SINGLE: f64 = 1e-5;
 
-/// The last stages of an estimate, as a watcher is told.
+/// Names of the last stages of an estimate.
 const OPERATORS: &str = "operators";
 const FACTOR: &str = "factorisation";
 const FRAMES: &str = "frames";
@@ -555,8 +555,8 @@ mod tests {
         let system = system(["inf", "inf"], 0.0);
         let plan = EstimatePlan::new(&system, EstimateOptions::default()).unwrap();
         assert_eq!(plan.method(), Inversion::Cholesky);
-        let told = plan.describe(&Engine::default()).unwrap();
-        assert!(told.reason.contains("cholesky as all guide stars have noise"), "{}", told.reason);
+        let info = plan.describe(&Engine::default()).unwrap();
+        assert!(info.reason.contains("cholesky as all guide stars have noise"), "{}", info.reason);
         let cost = Cost { slopes: 2400, frames: 1, product: 2e-4, iterations: 100.0 };
         let choose = |cost: Cost| {
             cost.choose(Inversion::Auto, 0.0, system.guide_stars(), &Speed::default()).unwrap()

@@ -101,8 +101,8 @@ impl SampledErrors {
         valid: &[Array2<bool>],
     ) -> Option<Self> {
         let (order, points) = (SlopeOrder::new(valid), problem.grid().points);
-        let wanted = problem.is_layered() && !order.is_empty();
-        if !wanted {
+        let interpolates = problem.is_layered() && !order.is_empty();
+        if !interpolates {
             return None;
         }
         let (stencils, pairs) = (stencils_of(problem, kind), Exact::new(problem));

@@ -14,6 +14,8 @@ use crate::model::system::System;
 // Ways to invert the measurements
 /// How C_mm, the covariance of measurements with their noise, is inverted, or how systems with it are solved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Inversion {
     /// As the plan chooses and says: where the matrix is dense, by Cholesky's factor if all guide stars have noise and nothing is
@@ -40,10 +42,13 @@ impl Inversion {
 
     /// Its name in a system file.
     pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, way)| *way == self).map_or("auto", |(name, _)| name)
+        Self::NAMES
+            .iter()
+            .find(|(_, inversion)| *inversion == self)
+            .map_or("auto", |(name, _)| name)
     }
 
-    /// The way for a dense matrix, and why.
+    /// The inversion of a dense matrix, and why.
     pub(crate) fn dense(filter: f64, stars: &[GuideStar]) -> (Self, &'static str) {
         match filter > 0.0 {
             true => (Self::Eigen, "a filter is asked for"),
@@ -160,9 +165,9 @@ impl MatrixRates {
         (CostKind::Products, Self::time(self.products, multiplications, order))
     }
 
-    /// Time to take a matrix of some order apart.
-    pub(crate) fn factor(&self, way: Inversion, n: f64) -> (CostKind, f64) {
-        match way {
+    /// Time to decompose a matrix of some order.
+    pub(crate) fn factor(&self, inversion: Inversion, n: f64) -> (CostKind, f64) {
+        match inversion {
             Inversion::Eigen => {
                 (CostKind::Eigenvectors, Self::time(self.eigenvectors, n.powi(3), n))
             }
@@ -180,17 +185,19 @@ const GATHER: f64 = 6e-9;
 const USE: f64 = 1.6e-9;
 
 impl Cost {
-    /// Work of one thread to prepare a way, and to solve all frames by it.
-    pub(crate) fn of(&self, way: Inversion) -> [Vec<(CostKind, f64)>; 2] {
+    /// Work of one thread to prepare an inversion, and to solve all frames with it.
+    pub(crate) fn of(&self, inversion: Inversion) -> [Vec<(CostKind, f64)>; 2] {
         let (n, frames) = (self.slopes as f64, self.frames as f64);
-        if way == Inversion::Iterative {
+        if inversion == Inversion::Iterative {
             return [
                 Vec::new(),
                 vec![(CostKind::Transforms, 2.0 * frames * self.iterations * self.product)],
             ];
         }
-        let prepare =
-            vec![(CostKind::Memory, GATHER * n * n), MatrixRates::of_threads().factor(way, n)];
+        let prepare = vec![
+            (CostKind::Memory, GATHER * n * n),
+            MatrixRates::of_threads().factor(inversion, n),
+        ];
         [prepare, vec![(CostKind::Memory, frames * USE * n * n)]]
     }
 
@@ -201,24 +208,25 @@ impl Cost {
     /// `Invalid` where this build cannot go the way that is asked for, or a filter makes no sense.
     pub(crate) fn choose(
         &self,
-        asked: Inversion,
+        given: Inversion,
         filter: f64,
         stars: &[GuideStar],
         speed: &Speed,
     ) -> Result<(Inversion, String), Invalid> {
-        asked.check_filter(filter)?;
-        if !cfg!(feature = "factorise") && !matches!(asked, Inversion::Auto | Inversion::Iterative)
+        given.check_filter(filter)?;
+        if !cfg!(feature = "factorise") && !matches!(given, Inversion::Auto | Inversion::Iterative)
         {
             let expected = "auto or iterative, as this build is without the feature factorise";
-            return Err(Invalid::new("method", asked.name(), expected));
+            return Err(Invalid::new("method", given.name(), expected));
         }
-        if asked != Inversion::Auto {
-            return Ok((asked, "it was asked for".into()));
+        if given != Inversion::Auto {
+            return Ok((given, "it was asked for".into()));
         }
         let (dense, why) = Inversion::dense(filter, stars);
         // Choose between dense and iterative
         let bytes = 8 * (self.slopes as u64).saturating_pow(2);
-        let total = |way| self.of(way).iter().map(|work| speed.seconds(work)).sum::<f64>();
+        let total =
+            |inversion| self.of(inversion).iter().map(|work| speed.seconds(work)).sum::<f64>();
         let [direct, iterated] = [dense, Inversion::Iterative].map(total);
         let frames = if self.frames == 1 { "a frame".into() } else { count(self.frames, "frame") };
         let of_frames =

@@ -28,6 +28,8 @@ use std::f64::consts::PI;
 // Sampling of the spectrum
 /// How closely a simulation samples the power spectrum; Eq. [frequency step](https://lenslet.github.io/lenslet/simulation.html#eq-frequency-step).
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Sampling {
     /// P/r: one over the step where slopes get their variance, in units of the widest distance at a layer.
     pub period: f64,
@@ -333,8 +335,8 @@ impl Screen {
             return Some(spread(&product, &(first.0 * second.0)).sum());
         };
         let n = self.deviations.nrows();
-        let [y, x] = [0, 1].map(|way| {
-            let product = &one[way] * &other[way];
+        let [y, x] = [0, 1].map(|axis| {
+            let product = &one[axis] * &other[axis];
             &product.slice(s![..n]) + &product.slice(s![n..])
         });
         let rows = first.0.rows().into_iter().zip(second.0.rows());
@@ -439,6 +441,8 @@ impl WaveWeights<'_> {
 // Simulation of a system
 /// A simulated quantity: a slope or a value of a wavefront.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Quantity {
     /// The slope along `axis` (0 for x) of lenslet \[row, column\] of a guide star, without noise.
     Slope {
@@ -491,6 +495,7 @@ pub struct Simulation {
 
 /// One turbulence realisation: its slopes and wavefronts.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Realisation {
     /// Slopes with their noise in the order of [`SlopeOrder`], rad.
     pub slopes: Vec<f64>,
@@ -689,6 +694,8 @@ pub struct SimulationPlan {
 // Options and results of a simulation
 /// Options of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct SimulationOptions {
     /// How closely the spectrum is sampled.
@@ -733,6 +740,7 @@ impl SimulationOptions {
 
 /// Simulated slopes and wavefronts of all frames.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Simulated {
     /// Slopes with their noise, (frames, n), in the order of [`SlopeOrder`], rad.
     pub slopes: Array2<f64>,
@@ -794,8 +802,11 @@ impl SimulationPlan {
         let rows =
             lenslets + 2 * self.system.targets().len() * wavefront_points(&self.system).len();
         let numbers = |&n: &usize| {
-            let wanted = if n < MOST { n as u64 } else { 1 << 28 };
-            [2 * wanted * (3 * wanted + rows as u64 + 2 * turned * wanted), 12 * wanted * wanted]
+            let frequencies = if n < MOST { n as u64 } else { 1 << 28 };
+            [
+                2 * frequencies * (3 * frequencies + rows as u64 + 2 * turned * frequencies),
+                12 * frequencies * frequencies,
+            ]
         };
         let layers = || self.frequencies.iter().map(numbers);
         let kept = layers().map(|[kept, _]| kept).sum::<u64>();

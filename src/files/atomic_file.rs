@@ -217,15 +217,15 @@ fn folder_of(path: &Path) -> &Path {
 // Permissions of the file that is replaced
 /// The permissions of the file that is there already, if there is one and it may be replaced.
 fn permissions_of(target: &Path) -> io::Result<Option<Permissions>> {
-    let found = match target.metadata() {
-        Ok(found) => found,
+    let metadata = match target.metadata() {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    if !found.is_file() {
+    if !metadata.is_file() {
         return Err(io::Error::other("the name is taken by something that is not a file"));
     }
-    let permissions = found.permissions();
+    let permissions = metadata.permissions();
     if is_protected(&permissions) {
         return Err(protected("file"));
     }

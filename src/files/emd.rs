@@ -3,21 +3,21 @@
 
 // Imports of files like Prismatic's
 use super::hdf5::{Address, Hdf5, Link};
-use super::signals::{Instrument, known_as};
+use super::variables::{Instrument, known_as};
 use crate::data::{AttributeValue, Coordinate, DataSet, TypedArray, Variable};
 use std::io::{self, Seek, Write};
 
 // Names and folders in Prismatic's tree
-/// Name of the group of a signal.
-fn group_name(signal: &Variable) -> String {
-    let kind = if signal.dimensions.iter().any(|axis| axis.navigation) { "depth" } else { "fp" };
-    format!("{}_{kind}0000", known_as(&signal.name))
+/// Name of the group of a variable.
+fn group_name(variable: &Variable) -> String {
+    let kind = if variable.dimensions.iter().any(|axis| axis.navigation) { "depth" } else { "fp" };
+    format!("{}_{kind}0000", known_as(&variable.name))
 }
 
-/// The folder that a signal belongs to, and the name of its numbers.
-fn folder(signal: &Variable) -> (&'static str, &'static str) {
-    let [series, scanned, recorded] = signal.kinds();
-    let pattern = signal.dimensions[series + scanned..].iter().all(|axis| is_angle(&axis.unit));
+/// Folder of a variable, and name of its numbers.
+fn folder(variable: &Variable) -> (&'static str, &'static str) {
+    let [series, scanned, recorded] = variable.kinds();
+    let pattern = variable.dimensions[series + scanned..].iter().all(|axis| is_angle(&axis.unit));
     match [scanned, recorded] {
         [2, 2] => ("datacubes", "datacube"),
         [0, 1 | 2] if pattern => ("diffractionslices", "diffractionslice"),
@@ -28,12 +28,12 @@ fn folder(signal: &Variable) -> (&'static str, &'static str) {
 fn is_angle(unit: &str) -> bool {
     matches!(unit, "1/Å" | "1/nm" | "mrad" | "rad")
 }
-/// The name of the numbers of a signal, and the number of its first axis, by which RosettaSciIO finds the two axes of a picture.
-fn layout(signal: &Variable) -> (&'static str, usize) {
-    let [series, scanned, recorded] = signal.kinds();
+/// Name of the numbers of a variable, and number of its first dimension, by which RosettaSciIO finds the two axes of a picture.
+fn layout(variable: &Variable) -> (&'static str, usize) {
+    let [series, scanned, recorded] = variable.kinds();
     let picture = if [scanned, recorded] == [2, 2] { series + 2 } else { series };
     match (series, picture) {
-        (0, _) => (folder(signal).1, 1),
+        (0, _) => (folder(variable).1, 1),
         (_, 1) => ("realslice", 0),
         (_, 3) => ("datacube", 0),
         _ => ("datacube", 1),
@@ -56,13 +56,13 @@ const FOLDERS: [&str; 7] = [
 const SIMULATION: &str = "4DSTEM_simulation";
 
 impl DataSet<'_> {
-    /// Writes all signals into both trees.
+    /// Writes all variables into both trees.
     pub(super) fn write_emd<W: Write + Seek>(&self, file: W) -> io::Result<()> {
         let mut file = Hdf5::begin(file)?;
         let mut leaves = Vec::new();
-        for (signal, array) in self.arrays() {
-            let address = signal.write_emd(array, &mut file)?;
-            leaves.push((folder(signal).0, group_name(signal), address));
+        for (variable, array) in self.arrays() {
+            let address = variable.write_emd(array, &mut file)?;
+            leaves.push((folder(variable).0, group_name(variable), address));
         }
         let mut folders = Vec::new();
         for name in FOLDERS {
@@ -94,7 +94,7 @@ impl DataSet<'_> {
     }
 }
 
-// Write one signal into Prismatic's tree
+// Write one variable into Prismatic's tree
 impl Variable<'_> {
     fn write_emd<W: Write + Seek>(
         &self,
@@ -116,7 +116,7 @@ impl Variable<'_> {
     }
 }
 
-// Write one axis of a tree
+// Write one coordinate of a tree
 /// A unit in powers; `none` where there is no unit.
 fn spelt(unit: &str, none: &str) -> String {
     match unit.strip_prefix("1/") {
@@ -183,7 +183,7 @@ impl Variable<'_> {
         self.kinds() == [0, 2, 2] && self.dimensions.iter().all(|axis| axis.labels().is_empty())
     }
 
-    /// Writes the group of the signal around `inside`, with a link to its numbers in Prismatic's tree.
+    /// Writes the group of the variable around `inside`, with a link to its numbers in Prismatic's tree.
     fn write_emd_1<W: Write + Seek>(
         &self,
         inside: &[(String, Address)],
@@ -209,11 +209,11 @@ impl DataSet<'_> {
         steps: &Steps,
         file: &mut Hdf5<W>,
     ) -> io::Result<Address> {
-        let cube = self.arrays().map(|(signal, _)| signal).find(|signal| signal.is_cube());
+        let cube = self.arrays().map(|(variable, _)| variable).find(|variable| variable.is_cube());
         let mut nodes = Vec::new();
-        for (signal, _) in self.arrays() {
-            if cube.is_none_or(|cube| cube.name != signal.name) {
-                nodes.push((signal.name.clone(), signal.write_emd_1(&[], file)?));
+        for (variable, _) in self.arrays() {
+            if cube.is_none_or(|cube| cube.name != variable.name) {
+                nodes.push((variable.name.clone(), variable.write_emd_1(&[], file)?));
             }
         }
         if let Some(cube) = cube {
@@ -237,7 +237,8 @@ impl DataSet<'_> {
         }
         calibration.push(("QR_flip", file.item(&AttributeValue::Flag(false))?));
         calibration.push(("_root_treepath", file.item(&"".into())?));
-        let cubes = self.arrays().map(|(signal, _)| signal).filter(|signal| signal.is_cube());
+        let cubes =
+            self.arrays().map(|(variable, _)| variable).filter(|variable| variable.is_cube());
         let mut targets: Vec<_> = cubes.map(|cube| format!("/{}", cube.name)).collect();
         if let Some((first, others)) = targets.split_first_mut() {
             others.iter_mut().for_each(|other| other.insert_str(0, first));
@@ -298,8 +299,8 @@ struct Steps {
 }
 
 impl Steps {
-    fn of(signals: &DataSet) -> Self {
-        let axes = || signals.iter().flat_map(|signal| &signal.dimensions);
+    fn of(data_set: &DataSet) -> Self {
+        let axes = || data_set.iter().flat_map(|variable| &variable.dimensions);
         let plain = |axis: &&Coordinate| !axis.is_series() && axis.labels().is_empty();
         let recorded = || axes().filter(|axis| is_angle(&axis.unit) && plain(axis));
         let scan = axes().filter(plain).find(|axis| axis.navigation && axis.unit == "Å");
@@ -332,13 +333,13 @@ impl Steps {
 mod tests {
     use super::*;
     use crate::files::hdf5::tests::{dataset, find, messages};
-    use crate::files::signals::tests::{LENGTHS, lopsided, scan};
+    use crate::files::variables::tests::{LENGTHS, lopsided, scan};
     use ndarray::Array2;
 
-    // Find signals in the tree
-    fn written(signals: &DataSet) -> Vec<u8> {
+    // Find variables in the tree
+    fn written(data_set: &DataSet) -> Vec<u8> {
         let mut file = io::Cursor::new(Vec::new());
-        signals.write_emd(&mut file).unwrap();
+        data_set.write_emd(&mut file).unwrap();
         file.into_inner()
     }
 
@@ -381,16 +382,16 @@ mod tests {
         assert!(find(&file, "lenslet/four_d/data").is_none(), "a soft link only");
     }
 
-    // Calibrate what has only one kind of axes
+    // Calibrate variables of one kind of dimensions
     #[test]
     fn steps_are_those_of_the_first_signal_that_has_them() {
         let steps = |axes: Vec<Coordinate>| {
-            let mut signals = DataSet::default();
+            let mut data_set = DataSet::default();
             let length = |axis: &Coordinate| if axis.is_series() { axis.values().len() } else { 3 };
             let shape: Vec<usize> = axes.iter().map(length).collect();
             let array = ndarray::ArrayD::<f64>::zeros(shape);
-            signals.insert(Variable::new("one", array, axes).unwrap()).unwrap();
-            let Steps { scan, pattern } = Steps::of(&signals);
+            data_set.insert(Variable::new("one", array, axes).unwrap()).unwrap();
+            let Steps { scan, pattern } = Steps::of(&data_set);
             ((scan.0, scan.1.to_string()), (pattern.0, pattern.1.to_string()))
         };
         let of = |size: f64, unit: &str| (size, unit.to_string());
@@ -407,10 +408,10 @@ mod tests {
 
     #[test]
     fn single_samples_have_a_step() {
-        let mut signals = DataSet::default();
+        let mut data_set = DataSet::default();
         let line = Variable::new("annulus_1", Array2::<f64>::zeros((1, 3)), scan(0.5)).unwrap();
-        signals.insert(line).unwrap();
-        let file = written(&signals);
+        data_set.insert(line).unwrap();
+        let file = written(&data_set);
         let path = "4DSTEM_simulation/data/realslices/annulus_1_depth0000/dim1";
         let (shape, _, places) = dataset(&file, path);
         assert_eq!((shape, &places[8..]), (vec![2], &1.75_f64.to_le_bytes()[..]));

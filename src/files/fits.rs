@@ -2,7 +2,7 @@
 //! The astronomers' format FITS: images with headers of cards, written and read.
 
 use super::npz::{Kind, Number};
-use super::reading::{ArrayHeader, ListedArray, Wanted, cut_short, unknown_format};
+use super::reading::{ArrayHeader, ListedArray, ReadRequest, cut_short, unknown_format};
 use crate::data::{Attribute, AttributeValue, Coordinate, DataSet};
 use crate::data::{TypedArray, Values, Variable};
 use crate::error::Error;
@@ -229,14 +229,14 @@ fn table_header<'c>(
 }
 
 // Read the image that is wanted
-impl Wanted<'_> {
+impl ReadRequest<'_> {
     /// Reads the only image of a FITS file, or the one that was chosen.
     pub(super) fn read_image(&self, file: &mut impl Read) -> Result<ArrayD<f64>, Error> {
         let refuse = |source| self.unreadable(source);
         let (mut images, mut first) = (Vec::new(), None);
         for number in 0.. {
             let Some(keys) = read_keys(file, number).map_err(refuse)? else { break };
-            let keys = HeaderKeys { keys, wanted: self };
+            let keys = HeaderKeys { keys, request: self };
             let blocks = keys.data_bytes(&keys.shape("NAXIS")?)?.div_ceil(BLOCK as u64);
             let mut data = file.by_ref().take(blocks.saturating_mul(BLOCK as u64));
             if let Some(image) = keys.about(number)? {
@@ -270,7 +270,7 @@ impl Wanted<'_> {
 }
 
 // List the images of a file
-impl Wanted<'_> {
+impl ReadRequest<'_> {
     /// All images of a file, without their numbers.
     pub(super) fn list_images(
         &self,
@@ -280,7 +280,7 @@ impl Wanted<'_> {
         let mut images = Vec::new();
         for number in 0.. {
             let Some(keys) = read_keys(file, number).map_err(refuse)? else { break };
-            let keys = HeaderKeys { keys, wanted: self };
+            let keys = HeaderKeys { keys, request: self };
             let blocks = keys.data_bytes(&keys.shape("NAXIS")?)?.div_ceil(BLOCK as u64);
             if let Some(Image { number, name, shape, .. }) = keys.about(number)? {
                 let unit = keys.keys.get("BUNIT").cloned().unwrap_or_default();
@@ -370,7 +370,7 @@ pub(crate) fn read_keys(
 /// The keys of a header, and what is wanted of the file that it is from.
 pub(crate) struct HeaderKeys<'a> {
     pub(crate) keys: BTreeMap<String, String>,
-    pub(crate) wanted: &'a Wanted<'a>,
+    pub(crate) request: &'a ReadRequest<'a>,
 }
 
 impl HeaderKeys<'_> {
@@ -381,7 +381,7 @@ impl HeaderKeys<'_> {
     }
 
     pub(crate) fn refuse(&self, key: &str, value: impl Display, expected: &str) -> Error {
-        self.wanted.refuse(key, value, expected)
+        self.request.refuse(key, value, expected)
     }
 
     // Image that some keys introduce
@@ -421,9 +421,9 @@ impl HeaderKeys<'_> {
                 "the image {} is compressed by tiles ({compression}): unpack the file with funpack",
                 image.description()
             );
-            return Err(self.wanted.unreadable(io::Error::other(reason)));
+            return Err(self.request.unreadable(io::Error::other(reason)));
         }
-        self.wanted.take(&self.image(image.shape.clone())?, data)
+        self.request.take(&self.image(image.shape.clone())?, data)
     }
 
     // Form of the image
@@ -471,9 +471,9 @@ mod tests {
         let file = written()?;
         assert_eq!(file.len() % BLOCK, 0);
         let cards = |block: usize| file[BLOCK * block..].chunks(80).map(String::from_utf8_lossy);
-        for (block, wanted) in [(0, wanted(0)), (1, wanted(1))] {
-            for (card, wanted) in cards(block).zip(wanted) {
-                assert_eq!(card, format!("{wanted:<80}"));
+        for (block, expected) in [(0, expected_cards(0)), (1, expected_cards(1))] {
+            for (card, expected) in cards(block).zip(expected) {
+                assert_eq!(card, format!("{expected:<80}"));
             }
         }
         assert!(file[2 * BLOCK + 48..3 * BLOCK].iter().all(|byte| *byte == 0));
@@ -484,7 +484,7 @@ mod tests {
     }
 
     // Cards as the standard wants them
-    fn wanted(block: usize) -> Vec<String> {
+    fn expected_cards(block: usize) -> Vec<String> {
         let image = [
             "XTENSION= 'IMAGE   '",
             "BITPIX  =                  -64 / bits of a number",

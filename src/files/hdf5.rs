@@ -204,14 +204,14 @@ struct Heap {
 const HEAD: usize = 16;
 
 impl Heap {
-    /// How many bytes a text takes.
-    fn room(text: &str) -> usize {
+    /// Bytes of a text in the heap.
+    fn stored_bytes(text: &str) -> usize {
         HEAD + text.len().next_multiple_of(8)
     }
 
-    /// Whether it has room for another text; what is left at the end must have room for its own head.
+    /// Whether another text fits; the free space at the end needs a head of its own.
     fn takes(&self, text: &str) -> bool {
-        2 * HEAD + self.texts.len() + Self::room(text) <= self.bytes && self.count < 0xffff
+        2 * HEAD + self.texts.len() + Self::stored_bytes(text) <= self.bytes && self.count < 0xffff
     }
 
     // Put a text into its heap
@@ -247,7 +247,7 @@ impl<W: Write + Seek> Hdf5<W> {
             return Ok(vec![0; 16]);
         }
         if !self.heaps.last().is_some_and(|heap| heap.takes(text)) {
-            let bytes = (2 * HEAD + Heap::room(text)).max(4096);
+            let bytes = (2 * HEAD + Heap::stored_bytes(text)).max(4096);
             let Address(address) = self.put(&vec![0; bytes])?;
             self.heaps.push(Heap { address, bytes, texts: Vec::new(), count: 0 });
         }
@@ -340,7 +340,7 @@ impl<W: Write + Seek> Hdf5<W> {
     }
 
     // Arrays of numbers or of texts
-    /// Writes the samples of a signal.
+    /// Writes the numbers of a variable.
     pub fn samples(
         &mut self,
         samples: &TypedArray,
@@ -350,7 +350,7 @@ impl<W: Write + Seek> Hdf5<W> {
         self.dataset(kind, (samples.shape(), None), attributes, |file| samples.write(file))
     }
 
-    /// Writes the samples of a signal in chunks of so many bytes at most, or of one sample.
+    /// Writes the numbers of a variable in chunks of so many bytes at most, or of one sample.
     pub fn chunked_samples(&mut self, samples: &TypedArray, most: usize) -> io::Result<Address> {
         let kind = Type::of(samples);
         let chunk = even_chunks(samples.shape(), samples.bytes(), most);
@@ -556,7 +556,7 @@ pub(super) mod tests {
         let reference = &text.1[text.1.len() - 16..];
         let heap = &file[number(&reference[4..12]) as usize..];
         assert_eq!((&heap[..4], number(&reference[12..])), (&b"GCOL"[..], 1));
-        assert_eq!(number(&heap[8..16]), (2 * HEAD + Heap::room(&long)) as u64);
+        assert_eq!(number(&heap[8..16]), (2 * HEAD + Heap::stored_bytes(&long)) as u64);
         assert_eq!(&heap[32..32 + long.len()], long.as_bytes());
         Ok(())
     }
@@ -584,7 +584,7 @@ pub(super) mod tests {
     }
 
     /// The text of this number in the heap at an address; none is at 0.
-    fn heaped(file: &[u8], address: u64, wanted: u64) -> &[u8] {
+    fn heaped(file: &[u8], address: u64, index: u64) -> &[u8] {
         if address == 0 {
             return &[];
         }
@@ -592,7 +592,7 @@ pub(super) mod tests {
         let mut rest = &heap[HEAD..number(&heap[8..16]) as usize];
         loop {
             let length = number(&rest[8..16]) as usize;
-            if number(&rest[..2]) == wanted {
+            if number(&rest[..2]) == index {
                 return &rest[HEAD..HEAD + length];
             }
             assert!(number(&rest[..2]) > 0, "the end of the heap");

@@ -3,7 +3,7 @@
 
 // Imports of HyperSpy's formats
 use super::hdf5::{Address, Hdf5, Link};
-use super::signals::Instrument;
+use super::variables::Instrument;
 use super::zarr::{CHUNK, Members, Store, joined};
 use crate::data::{AttributeValue, Coordinate, DataSet, Element, TypedArray, Variable};
 use ndarray::{Array1, CowArray};
@@ -30,20 +30,20 @@ impl<'s> Node<'s> {
     }
 }
 
-// Signals as HyperSpy saves them
+// Variables as HyperSpy saves them
 /// Version of HyperSpy's formats.
 const VERSION: &str = "3.3";
 
 impl DataSet<'_> {
-    /// The tree of all signals, in a format of this name.
+    /// The tree of all variables, HyperSpy's signals, in a format of this name.
     fn hyperspy(&self, format: &str) -> Node<'_> {
-        let all = self.arrays().map(|(signal, array)| {
-            let mut inside = signal.hyperspy(array);
-            inside.push(("metadata".into(), self.metadata(signal)));
+        let all = self.arrays().map(|(variable, array)| {
+            let mut inside = variable.hyperspy(array);
+            inside.push(("metadata".into(), self.metadata(variable)));
             let facts = Value::Object(self.facts_as_json());
             inside.push(Node::leaf("original_metadata", facts));
             let package = json!({ "package": "", "package_version": "" });
-            (signal.name.clone(), Node::group(package, inside))
+            (variable.name.clone(), Node::group(package, inside))
         });
         let all = Node::group(json!({}), all.collect());
         let version = json!({ "file_format": format, "file_format_version": VERSION });
@@ -51,14 +51,14 @@ impl DataSet<'_> {
     }
 
     // Metadata for HyperSpy
-    fn metadata(&self, signal: &Variable) -> Node<'_> {
-        let [series, scanned, recorded] = signal.kinds();
-        let axes = &signal.dimensions[series + scanned..];
+    fn metadata(&self, variable: &Variable) -> Node<'_> {
+        let [series, scanned, recorded] = variable.kinds();
+        let axes = &variable.dimensions[series + scanned..];
         let pattern =
             recorded == 2 && axes.iter().all(|axis| matches!(&axis.unit[..], "1/Å" | "1/nm"));
         let kind = if pattern { "electron_diffraction" } else { "" };
         let mut inside = vec![
-            Node::leaf("General", json!({ "title": signal.name })),
+            Node::leaf("General", json!({ "title": variable.name })),
             Node::leaf("Signal", json!({ "signal_type": kind })),
         ];
         if let Some(beam) = Instrument::of(self) {
@@ -113,7 +113,7 @@ impl Coordinate {
 
 // Write a tree into Zarr
 impl DataSet<'_> {
-    /// Writes all signals as HyperSpy does in `.zspy`.
+    /// Writes all variables as HyperSpy does in `.zspy`.
     pub(super) fn write_zspy(&self, members: &mut impl Members) -> io::Result<()> {
         let mut store = Store::new(members);
         self.hyperspy("ZSpy").write_zarr("", &mut store)?;
@@ -136,7 +136,7 @@ impl Node<'_> {
 
 // Write a tree into HDF5
 impl DataSet<'_> {
-    /// Writes all signals as HyperSpy does in `.hspy`.
+    /// Writes all variables as HyperSpy does in `.hspy`.
     pub(super) fn write_hspy<W: Write + Seek>(&self, file: W) -> io::Result<()> {
         let mut file = Hdf5::begin(file)?;
         let root = self.hyperspy("HyperSpy").write_hdf5(&mut file)?;

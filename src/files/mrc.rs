@@ -6,8 +6,8 @@ use crate::data::{Coordinate, TypedArray, Variable};
 use crate::error::{Invalid, accept};
 use std::io::{self, Write};
 
-// Lay a signal out in sections
-/// How the axes of a signal are laid out.
+// Lay a variable out in sections
+/// Layout of a variable's dimensions in sections.
 struct Sections<'s> {
     /// The axes in the order in which they are written, columns last.
     order: Vec<usize>,
@@ -19,24 +19,24 @@ struct Sections<'s> {
 
 impl<'s> Sections<'s> {
     /// # Errors
-    /// `Invalid` for a signal with more samples than the format counts.
-    fn of(signal: &'s Variable) -> Result<Self, Invalid> {
-        let (axes, shape) = (&signal.dimensions, signal.shape());
-        let mut order = signal.picture_order();
-        let [series, scanned, recorded] = signal.kinds();
+    /// `Invalid` for a variable with more samples than the format counts.
+    fn of(variable: &'s Variable) -> Result<Self, Invalid> {
+        let (axes, shape) = (&variable.dimensions, variable.shape());
+        let mut order = variable.picture_order();
+        let [series, scanned, recorded] = variable.kinds();
         if [scanned, recorded] == [2, 1] {
             order[series..].rotate_right(1);
         }
         let (mut sides, mut volumes) = ([(1, None); 3], Vec::new());
         for (place, &k) in order.iter().rev().enumerate() {
-            let quantity = format!("samples of {} along {}", signal.name, axes[k].name);
+            let quantity = format!("samples of {} along {}", variable.name, axes[k].name);
             accept(shape[k] < 1 << 31, &quantity, shape[k], "fewer than 2147483648")?;
             match sides.get_mut(place) {
                 Some(side) => *side = (shape[k], Some(&axes[k])),
                 None => volumes.push((shape[k], &axes[k])),
             }
         }
-        let quantity = format!("sections of {}", signal.name);
+        let quantity = format!("sections of {}", variable.name);
         let counts = volumes.iter().map(|(count, _)| *count);
         let sections = counts.fold(sides[2].0, usize::saturating_mul);
         accept(sections < 1 << 31, &quantity, sections, "fewer than 2147483648")?;
@@ -44,11 +44,12 @@ impl<'s> Sections<'s> {
     }
 }
 
-// Range of the numbers of a signal
+// Range of the numbers of a variable
 /// Least and largest number, mean and standard deviation.
-fn range_of(signal: &Variable) -> Result<[f32; 4], Invalid> {
+fn range_of(variable: &Variable) -> Result<[f32; 4], Invalid> {
     let (mut least, mut largest, mut sum, mut count) = (f64::INFINITY, 0.0_f64, 0.0, 0.0);
-    let array = signal.array().ok_or_else(|| Invalid::new(&signal.name, "no array", "an array"))?;
+    let array =
+        variable.array().ok_or_else(|| Invalid::new(&variable.name, "no array", "an array"))?;
     let complex = array.is_complex();
     let value = |[x, y]: [f64; 2]| if complex { x.hypot(y) } else { x };
     let mut extreme = 0.0_f64;
@@ -59,7 +60,7 @@ fn range_of(signal: &Variable) -> Result<[f32; 4], Invalid> {
         (sum, count) = (sum + x, count + 1.0);
     });
     let expected = "numbers within single precision, in which MRC holds them";
-    accept(extreme <= f64::from(f32::MAX), &signal.name, extreme, expected)?;
+    accept(extreme <= f64::from(f32::MAX), &variable.name, extreme, expected)?;
     let (mean, mut squares) = (sum / count, 0.0);
     array.for_each(|parts| squares += (value(parts) - mean).powi(2));
     Ok([least, largest, mean, (squares / count).sqrt()].map(|x| x as f32))
@@ -70,12 +71,12 @@ fn range_of(signal: &Variable) -> Result<[f32; 4], Invalid> {
 const HEADER: usize = 1024;
 const LABEL: usize = 80;
 
-fn header(signal: &Variable, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
+fn header(variable: &Variable, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
     let mut words = [[0_u8; 4]; HEADER / 4];
     let [columns, rows, deep] = sections.sides.map(|(count, _)| count as i32);
     let volumes = sections.volumes.iter().map(|(count, _)| *count as i32).product::<i32>();
     let volume = volumes > 1;
-    let mode = if signal.array().is_some_and(TypedArray::is_complex) { 4 } else { 2 };
+    let mode = if variable.array().is_some_and(TypedArray::is_complex) { 4 } else { 2 };
     let space_group = if volume { 401 } else { 0 };
     let mut whole = |word: usize, values: &[i32]| {
         values.iter().zip(word..).for_each(|(x, word)| words[word - 1] = x.to_le_bytes());
@@ -98,7 +99,7 @@ fn header(signal: &Variable, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
     real(50, &[0, 1, 2].map(offset));
     real(55, &range[3..]);
     // Marks and labels in words and letters
-    let mut labels = vec![format!("lenslet {}: {}", env!("CARGO_PKG_VERSION"), signal.name)];
+    let mut labels = vec![format!("lenslet {}: {}", env!("CARGO_PKG_VERSION"), variable.name)];
     let mut label = |name: &str, count: usize, axis: &Coordinate| {
         let Coordinate { name: of, unit, .. } = axis;
         let (offset, step, values) = (axis.offset(), axis.step(), axis.values());
@@ -126,9 +127,9 @@ fn header(signal: &Variable, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
     bytes
 }
 
-// Write a signal in MRC
+// Write a variable in MRC
 impl Variable<'_> {
-    /// Whether the signal fits into this format.
+    /// Checks that the variable fits into this format.
     ///
     /// # Errors
     /// `Invalid` for more samples than the format counts, or numbers beyond single precision.
@@ -136,7 +137,7 @@ impl Variable<'_> {
         Sections::of(self).and_then(|_| range_of(self)).map(drop)
     }
 
-    /// Writes the signal behind its header.
+    /// Writes the variable behind its header.
     pub(super) fn write_mrc(&self, file: &mut impl Write) -> io::Result<()> {
         let sections = Sections::of(self).map_err(io::Error::other)?;
         let range = range_of(self).map_err(io::Error::other)?;
@@ -153,13 +154,13 @@ impl Variable<'_> {
 mod tests {
     use super::*;
     use crate::data::DataSet;
-    use crate::files::signals::tests::lopsided;
+    use crate::files::variables::tests::lopsided;
     use ndarray::{Array1, ArrayD, Dimension, IxDyn};
 
-    fn written(signals: &DataSet, title: &str) -> Vec<u8> {
-        let signal = signals.get(title).unwrap();
+    fn written(data: &DataSet, title: &str) -> Vec<u8> {
+        let variable = data.get(title).unwrap();
         let mut file = Vec::new();
-        signal.write_mrc(&mut file).unwrap();
+        variable.write_mrc(&mut file).unwrap();
         file
     }
 
@@ -194,8 +195,8 @@ mod tests {
     // Find other shapes in MRC
     #[test]
     fn bins_are_images_of_the_scan() {
-        let signals = lopsided();
-        let file = written(&signals, "annular");
+        let data = lopsided();
+        let file = written(&data, "annular");
         assert_eq!([1, 2, 3, 10, 23].map(|word| whole(&file, word)), [4, 3, 12, 6, 401]);
         assert_eq!([11, 12, 13].map(|word| (10.0 * real(&file, word)).round()), [20.0, 6.0, 90.0]);
         let at = 1024 + 4 * (((6 + 5) * 3 + 2) * 4 + 1);
@@ -203,7 +204,7 @@ mod tests {
         let label =
             |k: usize| String::from_utf8_lossy(&file[224 + 80 * k..304 + 80 * k]).into_owned();
         assert_eq!(label(4).trim_end(), "volumes: 2 of thickness [A] from 20 by 20");
-        let file = written(&signals, "probe");
+        let file = written(&data, "probe");
         assert_eq!([1, 2, 3, 4].map(|word| whole(&file, word)), [4, 3, 1, 4]);
         let at = 1024 + 8 * (2 * 4 + 1);
         assert_eq!([1, 2].map(|k| real(&file, at / 4 + k)), [1.5, -2.0]);
@@ -217,10 +218,10 @@ mod tests {
         let shape = IxDyn(&[2, 3, 4, 5, 6]);
         let value = |k: IxDyn| k.slice().iter().fold(0.0, |all, &k| 10.0 * all + k as f64);
         let five = ArrayD::from_shape_fn(shape, value);
-        let mut signals = DataSet::default();
+        let mut data = DataSet::default();
         let five = Variable::new("five", five, (0..5).map(axis).collect()).unwrap();
-        signals.insert(five).unwrap();
-        let file = written(&signals, "five");
+        data.insert(five).unwrap();
+        let file = written(&data, "five");
         assert_eq!([1, 2, 3, 10, 23, 56].map(|word| whole(&file, word)), [6, 5, 24, 4, 401, 6]);
         let at = 1024 + 4 * ((((3 + 2) * 4 + 3) * 5 + 4) * 6 + 5);
         assert_eq!(real(&file, at / 4 + 1), 12345.0);

@@ -475,10 +475,10 @@ mod tests {
                 ("SIZES", &[1], ImageType::LongLong),
                 ("NONE", &[0, 4], ImageType::Double),
             ];
-            for (name, wanted, wanted_type) in forms {
+            for (name, expected, expected_type) in forms {
                 match fits.hdu(name)?.info {
                     HduInfo::ImageInfo { shape, image_type } => {
-                        assert_eq!((&shape[..], image_type), (wanted, wanted_type), "{name}");
+                        assert_eq!((&shape[..], image_type), (expected, expected_type), "{name}");
                     }
                     other => panic!("{name} is {other:?}"),
                 }
@@ -511,10 +511,14 @@ mod tests {
             let mut memory = vec![0; length];
             let matrix = matrix();
             let data = one_of_each(&matrix);
-            for room in (0..length).step_by(61).chain([length - 1, length]) {
-                let file = io::Cursor::new(&mut memory[..room]);
+            for capacity in (0..length).step_by(61).chain([length - 1, length]) {
+                let file = io::Cursor::new(&mut memory[..capacity]);
                 let result = data.write(file, format, Precision::F64);
-                assert_eq!(result.is_ok(), room == length, "{format:?}, {room} of {length}");
+                assert_eq!(
+                    result.is_ok(),
+                    capacity == length,
+                    "{format:?}, {capacity} of {length}"
+                );
             }
         }
         Ok(())
@@ -641,8 +645,8 @@ mod tests {
     #[test]
     fn endings_decide_and_contradictions_are_refused() {
         use Format::{Fits, Npy, Npz};
-        let of = |name: &str, fitting: &[Format], asked| {
-            Format::of(("output", Path::new(name)), fitting, asked)
+        let of = |name: &str, fitting: &[Format], format| {
+            Format::of(("output", Path::new(name)), fitting, format)
                 .map_err(|refused| refused.to_string())
         };
         for (name, one, many) in [
@@ -663,8 +667,8 @@ mod tests {
         }
         let refused = of("c.fits", &Format::OF_ARRAYS, Some(Npz));
         assert_eq!(refused, Err("output = c.fits: expected a file name that ends in .npz".into()));
-        for (name, asked) in [("c.npz", Fits), ("c.npy", Npz), ("c.npy", Npy), ("c", Npy)] {
-            assert!(of(name, &Format::OF_ARRAYS, Some(asked)).is_err(), "{name} {asked:?}");
+        for (name, format) in [("c.npz", Fits), ("c.npy", Npz), ("c.npy", Npy), ("c", Npy)] {
+            assert!(of(name, &Format::OF_ARRAYS, Some(format)).is_err(), "{name} {format:?}");
         }
     }
 }

@@ -147,7 +147,7 @@ fn records(kind: &str, shape: &[usize], bytes: &[u8]) -> io::Result<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::signals::tests::lopsided;
+    use crate::files::variables::tests::lopsided;
     use crate::numerics::real::Precision;
     use ndarray::{Array2, arr0, array};
     use num_complex::Complex64;
@@ -225,7 +225,7 @@ mod tests {
         Ok(())
     }
 
-    // Round trips of signals
+    // Round trips of variables with coordinates
     #[test]
     fn signals_come_back_from_zarr_and_mrc() -> Checked {
         let (folder, mut written) = (tempfile::tempdir()?, lopsided());
@@ -244,7 +244,7 @@ mod tests {
             assert_eq!(read.attribute("ns"), Some(&AttributeValue::Integer(10)));
             assert_eq!(read.attribute("periodic"), Some(&AttributeValue::Flag(true)));
         }
-        // Signals from EMD and HyperSpy
+        // Variables from EMD and HyperSpy
         for (name, format) in
             [("s.h5", Format::Hdf5), ("s.hspy", Format::Hspy), ("s.zspy", Format::Zspy)]
         {
@@ -302,14 +302,14 @@ mod tests {
             one_of_each().write(std::fs::File::create(&path)?, format, Precision::F64)?;
             files.push(path);
         }
-        let signals = [
+        let data = [
             ("s.zarr.zip", Format::ZarrZip),
             ("s.mrc", Format::Mrc),
             ("s.h5", Format::Hdf5),
             ("s.hspy", Format::Hspy),
             ("s.zspy", Format::Zspy),
         ];
-        for (name, format) in signals {
+        for (name, format) in data {
             let path = folder.path().join(name);
             lopsided().save(&path, format, (format == Format::Mrc).then_some("four_d"))?;
             files.push(path);

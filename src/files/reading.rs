@@ -26,7 +26,7 @@ use zip::{CompressionMethod, ZipArchive};
 /// number that is not finite, or where none of several is chosen.
 pub fn read_array(path: &Path, axes: [usize; 2], unit: Unit) -> Result<ArrayD<f64>, Error> {
     let (named, choice) = split_choice(path);
-    let wanted = Wanted { path: named, choice, axes, unit };
+    let request = ReadRequest { path: named, choice, axes, unit };
     let refuse = |source| Error::Read { path: named.into(), source };
     let mut file = BufReader::new(File::open(named).map_err(refuse)?);
     // Look at the first bytes of a file
@@ -36,11 +36,11 @@ pub fn read_array(path: &Path, axes: [usize; 2], unit: Unit) -> Result<ArrayD<f6
         _ => refuse(error),
     })?;
     match &start {
-        b"SIMPLE" => wanted.read_image(&mut start.chain(file)),
-        [b'P', b'K', ..] => read_archive(file, &wanted),
+        b"SIMPLE" => request.read_image(&mut start.chain(file)),
+        [b'P', b'K', ..] => read_archive(file, &request),
         b"\x93NUMPY" if choice.is_none() => {
             let mut whole = start.chain(file);
-            wanted.take(&find_npy(&mut whole, named)?, &mut whole)
+            request.take(&find_npy(&mut whole, named)?, &mut whole)
         }
         b"\x93NUMPY" => Err(refuse(io::Error::other("it holds one array, and no choice of them"))),
         _ => Err(refuse(unknown_format("it is neither"))),
@@ -74,7 +74,7 @@ pub fn read_array2(path: &Path, unit: Unit) -> Result<Array2<f64>, Error> {
 // Array that is wanted of a file
 /// What is wanted of a file.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ReadRequest<'a> {
     pub(crate) path: &'a Path,
     /// Which of several arrays.
     pub(crate) choice: Option<&'a str>,
@@ -82,20 +82,20 @@ pub(crate) struct Wanted<'a> {
     pub(crate) unit: Unit,
 }
 
-impl Wanted<'_> {
+impl ReadRequest<'_> {
     /// Takes the array that was found from the file.
     pub(super) fn take(
         &self,
-        found: &ArrayHeader,
+        header: &ArrayHeader,
         file: &mut impl Read,
     ) -> Result<ArrayD<f64>, Error> {
-        if !self.axes.contains(&found.shape.len()) || found.shape.contains(&0) {
-            return Err(self.refuse_shape(&found.shape));
+        if !self.axes.contains(&header.shape.len()) || header.shape.contains(&0) {
+            return Err(self.refuse_shape(&header.shape));
         }
-        let factor = self.factor(&found.unit)?;
-        let numbers = found.read_numbers(file, factor, self.path)?;
+        let factor = self.factor(&header.unit)?;
+        let numbers = header.read_numbers(file, factor, self.path)?;
         // Give the numbers their shape
-        let shape = IxDyn(&found.shape).set_f(found.columns_first);
+        let shape = IxDyn(&header.shape).set_f(header.columns_first);
         let array = ArrayD::from_shape_vec(shape, numbers)
             .map_err(|error| self.unreadable(io::Error::other(error)))?;
         let array = if array.is_standard_layout() {
@@ -318,8 +318,8 @@ pub(crate) fn split_choice(path: &Path) -> (&Path, Option<&str>) {
 }
 
 // Read an array from an archive
-fn read_archive(mut file: BufReader<File>, wanted: &Wanted) -> Result<ArrayD<f64>, Error> {
-    let refuse = |source| wanted.unreadable(source);
+fn read_archive(mut file: BufReader<File>, request: &ReadRequest) -> Result<ArrayD<f64>, Error> {
+    let refuse = |source| request.unreadable(source);
     let piped = |_| refuse(unknown_format("it is an archive that comes through a pipe"));
     file.rewind().map_err(piped)?;
     let mut archive = ZipArchive::new(file).map_err(|error| refuse(zip_refusal(error)))?;
@@ -327,18 +327,18 @@ fn read_archive(mut file: BufReader<File>, wanted: &Wanted) -> Result<ArrayD<f64
     let names: Vec<_> = names.collect::<Result<_, Error>>()?;
     let names = names.iter().filter_map(|name| name.strip_suffix(".npy"));
     let names: Vec<String> = names.map(str::to_string).collect();
-    let usual = names.iter().any(|name| name == wanted.unit.usual_name());
-    let choice = wanted.choice.or(usual.then(|| wanted.unit.usual_name()));
+    let usual = names.iter().any(|name| name == request.unit.usual_name());
+    let choice = request.choice.or(usual.then(|| request.unit.usual_name()));
     let chosen = match (choice, &names[..]) {
         (None, [only]) => only,
         (_, []) => return Err(refuse(unknown_format("there is none in this archive"))),
         (choice, _) => {
             let known = choice.and_then(|choice| names.iter().find(|name| *name == choice));
-            known.ok_or_else(|| wanted.refuse_choice("arrays", &names, &names[..1]))?
+            known.ok_or_else(|| request.refuse_choice("arrays", &names, &names[..1]))?
         }
     };
     let mut member = readable(archive.by_name(&format!("{chosen}.npy"))).map_err(refuse)?;
-    wanted.take(&find_npy(&mut member, wanted.path)?, &mut member)
+    request.take(&find_npy(&mut member, request.path)?, &mut member)
 }
 
 // Say why an archive cannot be read
@@ -396,18 +396,18 @@ impl ListedArray {
 /// # Errors
 /// `Read` where the file cannot be read, `Invalid` where a header makes no sense.
 pub(crate) fn list_arrays(path: &Path) -> Result<Vec<ListedArray>, Error> {
-    let wanted = Wanted { path, choice: None, axes: [0; 2], unit: Unit::Stored };
-    let refuse = |source| wanted.unreadable(source);
+    let request = ReadRequest { path, choice: None, axes: [0; 2], unit: Unit::Stored };
+    let refuse = |source| request.unreadable(source);
     let mut file = BufReader::new(File::open(path).map_err(refuse)?);
     let mut start = [0; 6];
     file.read_exact(&mut start).map_err(refuse)?;
     file.rewind().map_err(refuse)?;
-    let listed = |name: &str, found: ArrayHeader| {
+    let listed = |name: &str, header: ArrayHeader| {
         let name = name.strip_suffix(".npy").unwrap_or(name).to_string();
-        ListedArray { number: None, name, shape: found.shape, unit: String::new() }
+        ListedArray { number: None, name, shape: header.shape, unit: String::new() }
     };
     match &start {
-        b"SIMPLE" => wanted.list_images(&mut file),
+        b"SIMPLE" => request.list_images(&mut file),
         [b'P', b'K', ..] => {
             let mut archive = ZipArchive::new(file).map_err(|error| refuse(zip_refusal(error)))?;
             let mut all = Vec::new();
@@ -559,7 +559,7 @@ mod tests {
     // Read each form of numbers
     #[test]
     fn numpy_arrays_are_read() -> Checked {
-        let wanted = array![[1.0, -2.0, 3.0], [4.0, 5.0, 6.0]];
+        let expected = array![[1.0, -2.0, 3.0], [4.0, 5.0, 6.0]];
         let (rows, columns) = ([1, -2, 3, 4, 5, 6], [1, 4, -2, 5, 3, 6]);
         let shape = "(2, 3)";
         for file in [
@@ -571,7 +571,7 @@ mod tests {
             npy("<i8", "True", shape, &bytes(columns.map(|x| i64::from(x).to_le_bytes()))),
             npy("|i1", "False", shape, &bytes(rows.map(|x| (x as i8).to_le_bytes()))),
         ] {
-            assert_eq!(read(&file)?, wanted);
+            assert_eq!(read(&file)?, expected);
         }
         Ok(())
     }
@@ -581,8 +581,8 @@ mod tests {
     fn rows_are_read() -> Checked {
         let one_axis = npy("<u2", "False", "(2,)", &[1, 0, 255, 255]);
         assert_eq!(read(&one_axis)?, array![[1.0, 65535.0]]);
-        let wanted = array![[1.0, -2.0, 3.0], [4.0, 5.0, 6.0]];
-        for array in [wanted.view(), wanted.t()] {
+        let expected = array![[1.0, -2.0, 3.0], [4.0, 5.0, 6.0]];
+        for array in [expected.view(), expected.t()] {
             let mut file = Vec::new();
             array.write_npy(&mut file)?;
             assert_eq!(read(&file)?, array);
@@ -614,12 +614,12 @@ mod tests {
     #[test]
     fn pipes_are_read() -> Checked {
         use std::os::fd::AsRawFd;
-        let wanted = Array2::from_shape_fn((50, 400), |(j, i)| (j * i) as f64);
+        let expected = Array2::from_shape_fn((50, 400), |(j, i)| (j * i) as f64);
         let (end, writer) = io::pipe()?;
-        let written = wanted.clone();
+        let written = expected.clone();
         let other_side = std::thread::spawn(move || written.write_npy(writer));
         let found = read_array2(format!("/dev/fd/{}", end.as_raw_fd()).as_ref(), Unit::Radian)?;
-        assert_eq!(found, wanted);
+        assert_eq!(found, expected);
         assert!(other_side.join().is_ok_and(|written| written.is_ok()));
         Ok(())
     }

@@ -36,9 +36,9 @@ impl Document {
         };
         let at = error.span().unwrap_or_default().start;
         let mut bad = document.bad(at, String::new(), None, String::new());
-        let found = one_line(document.text.lines().nth(bad.line - 1).unwrap_or_default());
-        let found = if found.is_empty() { found } else { format!(", in `{found}`") };
-        bad.expected = format!("TOML: {}{found}", error.message());
+        let quoted = one_line(document.text.lines().nth(bad.line - 1).unwrap_or_default());
+        let quoted = if quoted.is_empty() { quoted } else { format!(", in `{quoted}`") };
+        bad.expected = format!("TOML: {}{quoted}", error.message());
         Err(bad)
     }
 
@@ -388,19 +388,19 @@ impl<'d> Table<'d> {
         let mut at = self.at;
         let mut steps = invalid.quantity.split(['.', '[']);
         let first = self.entries.get(steps.next().unwrap_or_default());
-        let mut found = first.map(|entry| &entry.value);
+        let mut value_at = first.map(|entry| &entry.value);
         for step in steps {
-            let Some(value) = found else { break };
+            let Some(value) = value_at else { break };
             at = value.span.start;
-            found = value.step(step);
+            value_at = value.step(step);
         }
         let is_plain =
             |value: &SpannedValue| value.as_table().is_none() && value.as_list().is_none();
-        let text = match found {
+        let text = match value_at {
             Some(value) if is_plain(value) => self.value_text(value),
             _ => invalid.value,
         };
-        let at = found.map_or(at, |value| value.span.start);
+        let at = value_at.map_or(at, |value| value.span.start);
         self.document.bad(at, self.path_of(&invalid.quantity), Some(text), invalid.expected)
     }
     /// What a constructor returns, its complaint at the line of the value that it refused.

@@ -1,5 +1,5 @@
 // Tangled from book/src/zarr.md: edit there, or here and run cargo tangle stitch.
-//! The format Zarr, in a folder or an archive, with signals as xarray opens them.
+//! The format Zarr, in a folder or an archive, with variables as xarray opens them.
 
 // Imports of files in Zarr
 use super::npz::{ErrorLatch, zip_error};
@@ -220,20 +220,20 @@ pub(super) fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
     indices
 }
 
-// Signals as xarray opens them
+// Variables as xarray opens them
 impl DataSet<'_> {
-    /// Writes each signal as a group with its axes.
+    /// Writes each variable as a group with its coordinates.
     pub(super) fn write_zarr(&self, members: &mut impl Members) -> io::Result<()> {
         let mut store = Store::new(members);
         store.group("", Value::Object(self.facts_as_json()))?;
-        for (signal, array) in self.arrays() {
-            let folder = &signal.name;
+        for (variable, array) in self.arrays() {
+            let folder = &variable.name;
             store.group(folder, json!({}))?;
-            let names: Vec<_> = signal.dimensions.iter().map(Coordinate::name).collect();
-            let path = format!("{folder}/{}", signal.array_name());
+            let names: Vec<_> = variable.dimensions.iter().map(Coordinate::name).collect();
+            let path = format!("{folder}/{}", variable.array_name());
             let attributes = json!({ "_ARRAY_DIMENSIONS": names });
             store.array(&path, array, CHUNK, attributes)?;
-            for (axis, &count) in signal.dimensions.iter().zip(array.shape()) {
+            for (axis, &count) in variable.dimensions.iter().zip(array.shape()) {
                 axis.write_zarr(count, folder, &mut store)?;
             }
         }
@@ -241,7 +241,7 @@ impl DataSet<'_> {
     }
 }
 
-// Put one axis into a plain store
+// Put one coordinate into a plain store
 impl Coordinate {
     fn write_zarr<M: Members>(
         &self,
@@ -310,7 +310,7 @@ pub(super) fn accept_own_store(folder: &Path) -> io::Result<()> {
         Err(io::Error::other(format!("{remedy} ({what}): move it away, or give another name")))
     };
     let read = |path: &Path| -> Option<Value> {
-        let few = path.metadata().is_ok_and(|found| found.len() < 1 << 28);
+        let few = path.metadata().is_ok_and(|metadata| metadata.len() < 1 << 28);
         few.then(|| fs::read(path).ok())
             .flatten()
             .and_then(|text| serde_json::from_slice(&text).ok())
@@ -319,9 +319,9 @@ pub(super) fn accept_own_store(folder: &Path) -> io::Result<()> {
     let Some(Value::Object(descriptions)) = all.map(|mut all| all["metadata"].take()) else {
         return refuse("without a list of its arrays by this program in .zmetadata");
     };
-    let mut found = Vec::new();
-    list_files(folder, "", &mut found)?;
-    for path in found {
+    let mut paths = Vec::new();
+    list_files(folder, "", &mut paths)?;
+    for path in paths {
         let own = match (descriptions.get(&path), path.rsplit_once('/')) {
             _ if path == ALL => true,
             (Some(description), _) => read(&folder.join(&path)).as_ref() == Some(description),
@@ -341,15 +341,15 @@ pub(super) fn accept_own_store(folder: &Path) -> io::Result<()> {
 
 // List the files in a folder
 /// Appends the paths of all files below a folder.
-fn list_files(root: &Path, folder: &str, found: &mut Vec<String>) -> io::Result<()> {
+fn list_files(root: &Path, folder: &str, paths: &mut Vec<String>) -> io::Result<()> {
     for entry in root.join(folder).read_dir()? {
         let entry = entry?;
         let path = joined(folder, &entry.file_name().to_string_lossy());
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            list_files(root, &path, found)?;
+            list_files(root, &path, paths)?;
         } else {
-            found.push(if kind.is_file() { path } else { format!("{path} (a link or a device)") });
+            paths.push(if kind.is_file() { path } else { format!("{path} (a link or a device)") });
         }
     }
     Ok(())
@@ -375,7 +375,7 @@ fn length_of_chunk(array: &Value, chunk: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::signals::tests::lopsided;
+    use crate::files::variables::tests::lopsided;
     use ndarray::{Array3, ArrayD};
     use std::io::{Cursor, ErrorKind, Read};
     use zip::ZipArchive;
@@ -448,7 +448,7 @@ mod tests {
         }
     }
 
-    // Find signals in their stores
+    // Find variables in their stores
     #[test]
     fn stores_describe_their_signals() {
         let mut archive = archived(|members| lopsided().write_zspy(members));

@@ -13,7 +13,7 @@ use crate::error::{Error, Invalid};
 use crate::files::fits::{BLOCK, Cards, HeaderKeys, read_keys};
 use crate::files::npz::{Kind, Number};
 use crate::files::provenance::Provenance;
-use crate::files::reading::{ArrayHeader, Unit, Wanted, cut_short};
+use crate::files::reading::{ArrayHeader, ReadRequest, Unit, cut_short};
 use crate::numerics::real::Precision;
 use ndarray::ArrayD;
 use std::collections::BTreeMap;
@@ -283,14 +283,14 @@ fn write_table(table: usize, rows: &[AotRow], file: &mut impl Write) -> io::Resu
             _ => 0,
         };
         let longest = rows.iter().map(length).max().unwrap_or(0);
-        let (bytes, told) = match form {
+        let (bytes, format) = match form {
             ColumnKind::Text => (longest.max(1), format!("{}A", longest.max(1))),
             ColumnKind::Whole => (8, "1K".into()),
             ColumnKind::Real => (8, "1D".into()),
             ColumnKind::List => (16, format!("QD({longest})")),
         };
         width += bytes;
-        forms.push((name, form, unit, bytes, told));
+        forms.push((name, form, unit, bytes, format));
     }
     // Lay out the rows of a table
     let (mut bytes, mut heap) = (Vec::with_capacity(width * rows.len()), Vec::new());
@@ -329,10 +329,10 @@ fn write_table(table: usize, rows: &[AotRow], file: &mut impl Write) -> io::Resu
     header.value("GCOUNT", 1, "");
     header.value("TFIELDS", forms.len(), "columns");
     header.long_text("EXTNAME", TABLES[table].0);
-    for (k, (name, form, unit, _, told)) in forms.iter().enumerate() {
+    for (k, (name, form, unit, _, format)) in forms.iter().enumerate() {
         let key = |word: &str| format!("{word}{}", k + 1);
         header.text(&key("TTYPE"), name);
-        header.text(&key("TFORM"), told);
+        header.text(&key("TFORM"), format);
         if !unit.is_empty() {
             header.text(&key("TUNIT"), unit);
         }
@@ -475,8 +475,9 @@ impl TelemetryFile {
                 path.display(),
                 if name.is_empty() { unit.to_string() } else { name.clone() }
             ));
-            let wanted = Wanted { path: &place, choice: None, axes: [0; 2], unit: Unit::None };
-            let keys = HeaderKeys { keys, wanted: &wanted };
+            let request =
+                ReadRequest { path: &place, choice: None, axes: [0; 2], unit: Unit::None };
+            let keys = HeaderKeys { keys, request: &request };
             let length = keys.data_bytes(&keys.shape("NAXIS")?)?;
             let start = file.stream_position().map_err(refuse)?;
             if start.saturating_add(length) > end {
@@ -507,7 +508,7 @@ impl HeaderKeys<'_> {
         let cells = [self.number::<u64>("NAXIS2", Some(0))?, self.number("TFIELDS", Some(0))?];
         let cells = cells[0].min(length).saturating_mul(cells[1].saturating_add(1));
         let needed = length.saturating_add(cells.saturating_mul(Self::CELL));
-        refuse_beyond_memory(needed, || format!("{}: the table", self.wanted.path.display()))
+        refuse_beyond_memory(needed, || format!("{}: the table", self.request.path.display()))
     }
 }
 
@@ -542,9 +543,9 @@ fn read_table(keys: &HeaderKeys, bytes: &[u8]) -> Result<Vec<BTreeMap<String, Ce
             let cell = &row[place.clone()];
             // Read a cell of telemetry
             let number = |letter: char, count: usize, bytes: &[u8]| {
-                numbers(keys, field, letter, count, bytes).map(|found| found.ok_or_else(refuse))
+                numbers(keys, field, letter, count, bytes).map(|values| values.ok_or_else(refuse))
             };
-            let found = match letter {
+            let cell = match letter {
                 'A' => {
                     let text = String::from_utf8_lossy(cell);
                     Cell::Text(text.split('\0').next().unwrap_or_default().trim_end().into())
@@ -571,7 +572,7 @@ fn read_table(keys: &HeaderKeys, bytes: &[u8]) -> Result<Vec<BTreeMap<String, Ce
                 }
                 _ => continue,
             };
-            cells.insert(name.clone(), found);
+            cells.insert(name.clone(), cell);
         }
     }
     Ok(table)
@@ -637,7 +638,7 @@ fn numbers(
         _ => None,
     };
     let number = Number { kind, bytes: size, big_endian: true };
-    let found = ArrayHeader {
+    let header = ArrayHeader {
         shape: vec![count],
         columns_first: false,
         number,
@@ -646,7 +647,7 @@ fn numbers(
         unit: String::new(),
     };
     let mut bytes = bytes;
-    Ok(found.read_numbers(&mut bytes, 1.0, keys.wanted.path).ok())
+    Ok(header.read_numbers(&mut bytes, 1.0, keys.request.path).ok())
 }
 
 // Ask a row of telemetry
@@ -698,9 +699,9 @@ impl<'f> RowOf<'f> {
     ) -> Result<Option<RowOf<'f>>, Error> {
         let Some(text) = self.text(column)? else { return Ok(None) };
         let uid = text.strip_prefix("ROWREF<").and_then(|rest| rest.strip_suffix('>'));
-        let found = uid.and_then(|uid| self.file.table(table).find(|row| row.uid() == uid));
+        let row = uid.and_then(|uid| self.file.table(table).find(|row| row.uid() == uid));
         let expected = format!("ROWREF<…> with the UID of a row of {table}");
-        found.map(Some).ok_or_else(|| self.refuse(column, text, &expected))
+        row.map(Some).ok_or_else(|| self.refuse(column, text, &expected))
     }
 
     /// The row of the same name in the table that says more of its kind.
@@ -739,9 +740,9 @@ impl RowOf<'_> {
         let Some(text) = self.text(column)? else { return Ok(None) };
         let name = text.strip_prefix("INTREF<").and_then(|rest| rest.strip_suffix('>'));
         let name = name.map(str::to_ascii_uppercase);
-        let found = self.file.images.iter().find(|image| Some(&image.name) == name.as_ref());
+        let image = self.file.images.iter().find(|image| Some(&image.name) == name.as_ref());
         let expected = "INTREF<…> with the name of an image of this file";
-        found.map(Some).ok_or_else(|| self.refuse(column, text, expected))
+        image.map(Some).ok_or_else(|| self.refuse(column, text, expected))
     }
 
     /// What a card of that image's header says.
@@ -758,17 +759,18 @@ impl RowOf<'_> {
     ) -> Result<Option<ArrayD<f64>>, Error> {
         let Some(image) = self.placed(column)? else { return Ok(None) };
         let place = PathBuf::from(format!("{}[{}]", self.file.path.display(), image.name));
-        let wanted = Wanted { path: &place, choice: None, axes, unit: unit.unwrap_or(Unit::None) };
-        let mut keys = HeaderKeys { keys: image.keys.clone(), wanted: &wanted };
+        let request =
+            ReadRequest { path: &place, choice: None, axes, unit: unit.unwrap_or(Unit::None) };
+        let mut keys = HeaderKeys { keys: image.keys.clone(), request: &request };
         if unit.is_none() {
             keys.keys.remove("BUNIT");
         }
         let mut file = BufReader::new(&self.file.file);
-        file.seek(SeekFrom::Start(image.start)).map_err(|source| wanted.unreadable(source))?;
-        let Some(found) = keys.about(0)? else {
+        file.seek(SeekFrom::Start(image.start)).map_err(|source| request.unreadable(source))?;
+        let Some(header) = keys.about(0)? else {
             return Err(self.refuse(column, &image.name, "an image with data"));
         };
-        keys.read(&found, &mut file).map(Some)
+        keys.read(&header, &mut file).map(Some)
     }
 }
 

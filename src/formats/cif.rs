@@ -418,7 +418,7 @@ impl CrystalText<'_> {
 }
 
 // Codes of settings
-/// The codes by which settings are told from each other, for messages.
+/// The codes that distinguish settings, for messages.
 fn codes(settings: &[Setting]) -> String {
     let mut codes: Vec<&str> = settings.iter().map(Setting::code).collect();
     codes.dedup();
@@ -577,8 +577,8 @@ impl CrystalText<'_> {
         {
             return None;
         }
-        let found = settings_of_operations(operations);
-        let what = match found.first() {
+        let settings = settings_of_operations(operations);
+        let what = match settings.first() {
             Some(first) if named.iter().any(|one| one.number == first.number) => return None,
             Some(first) => format!("are those of {}, group {}", first.symbol(), first.number),
             None if is_group(operations) => return None,
@@ -712,8 +712,8 @@ impl CrystalText<'_> {
         // The displacement of an atom of a CIF
         let names =
             [("_atom_site_u_iso_or_equiv", 1.0), ("_atom_site_b_iso_or_equiv", 8.0 * PI * PI)];
-        let found = names.into_iter().find_map(|(name, factor)| Some((name, factor, given(name)?)));
-        let displacement = match found {
+        let tag = names.into_iter().find_map(|(name, factor)| Some((name, factor, given(name)?)));
+        let displacement = match tag {
             Some((name, factor, word)) => {
                 (self.measured(name, word, 0.0..=1e4, "a mean square in Å², not negative")?
                     / factor)
@@ -888,9 +888,9 @@ mod tests {
                     let phase: f64 = 2.0 * PI * (0..3).map(|k| hkl[k] * place[k]).sum::<f64>();
                     sum = [sum[0] + weight * phase.cos(), sum[1] + weight * phase.sin()];
                 }
-                let wanted = [0, 1].map(|k| values[k].parse::<f64>().unwrap());
+                let expected = [0, 1].map(|k| values[k].parse::<f64>().unwrap());
                 assert!(
-                    (sum[0] - wanted[0]).abs() < 1e-5 && (sum[1] - wanted[1]).abs() < 1e-5,
+                    (sum[0] - expected[0]).abs() < 1e-5 && (sum[1] - expected[1]).abs() < 1e-5,
                     "{row:?} {name} {sum:?}"
                 );
             }

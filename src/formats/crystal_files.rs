@@ -153,7 +153,7 @@ impl CrystalFile {
         let sum =
             if sum.is_finite() { format!("{:.4}", sum) } else { "the traces of a crowd".into() };
         let sum = sum.trim_end_matches('0').trim_end_matches('.');
-        let found = format!(
+        let positions = format!(
             "{:.4} Å from the atom on line {}, periodic images included, occupancies that sum to {sum}",
             pair.distance, self.lines[first]
         );
@@ -161,7 +161,7 @@ impl CrystalFile {
             "one atom at a position, or occupancies that sum to at most 1; leave out line {} or line {}",
             self.lines[first], self.lines[second]
         );
-        Err(self.bad_atom(second, "atom", found, &expected))
+        Err(self.bad_atom(second, "atom", positions, &expected))
     }
 
     // Warn of atoms of a file
@@ -280,8 +280,8 @@ impl CrystalText<'_> {
     // An atom on a line of Kirkland's
     /// The atom on line `number`, in a cell of these sides \[Å\].
     fn kirkland_atom(&self, number: usize, line: &str, sides: [f64; 3]) -> Result<Atom, BadLine> {
-        let found: Vec<&str> = fields(line).collect();
-        if !(4..=6).contains(&found.len()) {
+        let words: Vec<&str> = fields(line).collect();
+        if !(4..=6).contains(&words.len()) {
             return Err(self.bad(
                 number,
                 "atom",
@@ -289,8 +289,8 @@ impl CrystalText<'_> {
                 "an atomic number, x, y and z in Å, occupancy and displacement",
             ));
         }
-        let element = self.element(number, found[0])?;
-        let field = |k: usize| found.get(k).copied();
+        let element = self.element(number, words[0])?;
+        let field = |k: usize| words.get(k).copied();
         let atom =
             self.atom(number, element, [field(1), field(2), field(3), field(4), field(5)])?;
         let slack = [BESIDE, BESIDE, 1e-6 * sides[2]];
@@ -396,12 +396,12 @@ impl CrystalText<'_> {
             (None, Some([x, y, z])) => return Ok([[x, 0.0, 0.0], [0.0, y, 0.0], [0.0, 0.0, z]]),
             (None, None) => return Err(self.bad(2, "Lattice", None, expected)),
         };
-        let found: Vec<&str> = fields(text).collect();
-        if found.len() != 9 {
+        let words: Vec<&str> = fields(text).collect();
+        if words.len() != 9 {
             return Err(self.bad(2, "Lattice", Some(text), expected));
         }
         let mut lattice = [[0.0; 3]; 3];
-        for (k, field) in found.into_iter().enumerate() {
+        for (k, field) in words.into_iter().enumerate() {
             lattice[k / 3][k % 3] = self.number(2, "Lattice", Some(field), -1e7..=1e7, expected)?;
         }
         Ok(lattice)
@@ -451,9 +451,9 @@ impl CrystalText<'_> {
         line: &str,
         columns: &[Option<usize>; 4],
     ) -> Result<Atom, BadLine> {
-        let found: Vec<&str> = fields(line).collect();
+        let words: Vec<&str> = fields(line).collect();
         let field =
-            |column: Option<usize>, k: usize| column.map(|column| found.get(column + k).copied());
+            |column: Option<usize>, k: usize| column.map(|column| words.get(column + k).copied());
         let missing = |key: &str| {
             self.bad(number, key, None, "a column for it, as Properties in line 2 says")
         };
@@ -462,9 +462,9 @@ impl CrystalText<'_> {
         let place = [0, 1, 2].map(|k| field(columns[1], k).flatten());
         let [occupancy, displacement] = [2, 3].map(|k| field(columns[k], 0));
         let occupancy =
-            occupancy.map(|found| found.ok_or_else(|| missing("occupancy"))).transpose()?;
+            occupancy.map(|word| word.ok_or_else(|| missing("occupancy"))).transpose()?;
         let displacement =
-            displacement.map(|found| found.ok_or_else(|| missing("displacement"))).transpose()?;
+            displacement.map(|word| word.ok_or_else(|| missing("displacement"))).transpose()?;
         self.atom(number, element, [place[0], place[1], place[2], occupancy, displacement])
     }
 }
@@ -574,8 +574,8 @@ mod tests {
             let refused = complaint(&SILICON.replacen(from, to, 1), "SI.xyz");
             assert!(refused.starts_with(&format!("SI.xyz:{expected}")), "{refused}");
         }
-        let beside = SILICON.replacen("2.7150  2.7150  0.0", "5.92 -0.48 0.0", 1);
-        let crystal = Crystal::from_text(&beside, "SI.xyz", None).unwrap();
+        let shifted = SILICON.replacen("2.7150  2.7150  0.0", "5.92 -0.48 0.0", 1);
+        let crystal = Crystal::from_text(&shifted, "SI.xyz", None).unwrap();
         let [x, y, _] =
             crystal.specimen(BeamDirection::MinusZ, [1; 3]).unwrap().atoms()[1].position;
         assert!((x - 0.49).abs() < 1e-12 && (y - 4.95).abs() < 1e-12);
@@ -683,8 +683,8 @@ mod tests {
         }
         // Through a face, 0.2 Å apart: a warning, and none at 0.31 Å
         for (apart, warned) in [(0.2, true), (0.31, false)] {
-            let beside = [0.5, 1.0 - 0.5 * apart / 5.43, 0.5];
-            for (name, text, _) in formats([0.5, 0.5 * apart / 5.43, 0.5], beside, [1.0; 2]) {
+            let second = [0.5, 1.0 - 0.5 * apart / 5.43, 0.5];
+            for (name, text, _) in formats([0.5, 0.5 * apart / 5.43, 0.5], second, [1.0; 2]) {
                 let warning = CrystalFile::parse(&text, name, None).unwrap().warning();
                 assert_eq!(warning.is_some(), warned, "{name}: {warning:?}");
                 let start = format!("{name}:5: atom is 0.2000 Å from the atom on line 3, ");

@@ -126,9 +126,8 @@ mod tests {
     fn exposures(pixels: usize, rms: f64) -> Vec<Exposure> {
         let telescope = Aperture::across(&Pupil::new(8.0, 0.2).unwrap(), &[], 40).unwrap();
         let telescope = telescope.transfer(80).unwrap();
-        let mut options = CameraOptions::default();
-        (options.wavelengths, options.pixels) = (vec![1.25e-6, 2.2e-6], pixels);
-        options.pixel = Some(7.5e-3 * ARCSEC);
+        let options = CameraOptions::default().wavelengths(vec![1.25e-6, 2.2e-6]);
+        let options = options.pixels(pixels).pixel(7.5e-3 * ARCSEC);
         options.expose(&telescope, &telescope.extra(rms, -2.0).unwrap(), 8.0).unwrap()
     }
 

@@ -247,12 +247,12 @@ impl SlopeSource<'_> {
         let slopes = slopes_of_sensors(order, self.stars);
         let shape = array.shape().to_vec();
         let equal = slopes.iter().all(|n| *n == slopes[0]);
-        let wanted = [shape[0], self.stars, slopes[0]];
-        if !equal || shape != wanted {
+        let expected = [shape[0], self.stars, slopes[0]];
+        if !equal || shape != expected {
             let expected = if !equal {
                 format!("an array for each guide star, as their sensors have {slopes:?} slopes")
             } else if shape[..2] == [self.stars, shape[1]] && shape[2] == slopes[0] {
-                format!("(frames, sensors, slopes): {wanted:?}; exchange the first two axes")
+                format!("(frames, sensors, slopes): {expected:?}; exchange the first two axes")
             } else {
                 format!("(frames, sensors, slopes): (frames, {}, {})", self.stars, slopes[0])
             };
@@ -269,12 +269,12 @@ impl SlopeSource<'_> {
     fn read_sensors(&self, order: &SlopeOrder, unit: Unit) -> Result<Array2<f64>, Error> {
         let (slopes, frames) = (slopes_of_sensors(order, self.stars), self.sensors[0].shape[0]);
         for (star, (sensor, n)) in self.sensors.iter().zip(&slopes).enumerate() {
-            let wanted = [frames, *n];
-            if sensor.shape != wanted {
+            let expected = [frames, *n];
+            if sensor.shape != expected {
                 let what = format!("shape of {}", sensor.choice());
                 let value = format!("{:?}", sensor.shape);
                 let expected =
-                    format!("{wanted:?}, the slopes of guide_star[{star}] in all frames");
+                    format!("{expected:?}, the slopes of guide_star[{star}] in all frames");
                 return Err(self.refuse(&what, &value, expected));
             }
         }

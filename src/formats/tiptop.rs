@@ -1002,12 +1002,12 @@ impl Page {
     }
 
     fn unused(&mut self, keys: &[ImportedKey]) {
-        let told = |key: &ImportedKey| match &key.status {
+        let line_of = |key: &ImportedKey| match &key.status {
             KeyStatus::Converted(_) => None,
             KeyStatus::NotUsed(reason) => Some(format!("# {} = {}: {reason}", key.key, key.value)),
             KeyStatus::Unknown => Some(format!("# {} = {}: unknown", key.key, key.value)),
         };
-        let lines: Vec<String> = keys.iter().filter_map(told).collect();
+        let lines: Vec<String> = keys.iter().filter_map(line_of).collect();
         if !lines.is_empty() {
             self.line("\n# Not used:");
             lines.iter().for_each(|line| self.line(line));
@@ -1250,7 +1250,7 @@ impl Notes {
     // List the status of all keys
     /// Status of each key of a file.
     fn statuses(&self, file: &ParameterFile) -> Vec<ImportedKey> {
-        let told = |section: &Section, entry: &ParameterEntry| {
+        let status_of = |section: &Section, entry: &ParameterEntry| {
             let key = format!("{}.{}", section.name, entry.key);
             let noted = self.statuses.iter().rev().find(|(noted, _)| *noted == key);
             let status = noted
@@ -1258,7 +1258,7 @@ impl Notes {
             ImportedKey { key, line: entry.line, value: entry.written.clone(), status }
         };
         let of = |section: &Section| {
-            section.entries.iter().map(|entry| told(section, entry)).collect::<Vec<_>>()
+            section.entries.iter().map(|entry| status_of(section, entry)).collect::<Vec<_>>()
         };
         file.sections.iter().flat_map(of).collect()
     }
@@ -1363,8 +1363,8 @@ mod tests {
         (imported, system)
     }
 
-    fn near(found: f64, wanted: f64) {
-        assert!((found / wanted - 1.0).abs() < 1e-6, "{found} and {wanted}");
+    fn near(found: f64, expected: f64) {
+        assert!((found / expected - 1.0).abs() < 1e-6, "{found} and {expected}");
     }
 
     // Numbers that follow by hand
@@ -1513,11 +1513,11 @@ mod tests {
     fn refuse(mistakes: &str) {
         for mistake in mistakes.trim().lines() {
             let parts: Vec<&str> = mistake.split(" | ").map(str::trim).collect();
-            let [from, to, wanted] = parts[..] else { panic!("{mistake}") };
+            let [from, to, expected] = parts[..] else { panic!("{mistake}") };
             assert!(MUSE.contains(from), "{from}");
             let refused = Imported::from_tiptop(&MUSE.replacen(from, to, 1), "x.ini");
             let refused = refused.unwrap_err().to_string();
-            assert!(refused.starts_with(&format!("x.ini:{wanted}")), "{mistake}:\n{refused}");
+            assert!(refused.starts_with(&format!("x.ini:{expected}")), "{mistake}:\n{refused}");
         }
     }
 

@@ -126,8 +126,8 @@ impl<T: Real> Operator<T> for Blocks<T> {
 // A strip in bands
 /// A matrix B of many rows and few columns, in bands of rows, column by column in each.
 pub(crate) struct Strip<T> {
-    many: usize,
-    few: usize,
+    rows: usize,
+    columns: usize,
     values: Vec<T>,
 }
 
@@ -135,20 +135,20 @@ impl<T: Real> Strip<T> {
     /// Rows of a band.
     const BAND: usize = 128;
 
-    /// The strip that has this transpose, (few, many).
+    /// The strip that has this transpose, (columns, rows).
     pub(crate) fn new(transpose: ArrayView2<f64>) -> Self {
-        let (few, many) = transpose.dim();
-        let mut values = Vec::with_capacity(few * many);
+        let (columns, rows) = transpose.dim();
+        let mut values = Vec::with_capacity(columns * rows);
         for band in transpose.axis_chunks_iter(Axis(1), Self::BAND) {
             values.extend(band.iter().map(|&value| T::of(value)));
         }
-        Self { many, few, values }
+        Self { rows, columns, values }
     }
 
     // What is known of a strip
-    /// (many, few).
+    /// (rows, columns).
     pub(crate) fn dim(&self) -> (usize, usize) {
-        (self.many, self.few)
+        (self.rows, self.columns)
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -157,15 +157,15 @@ impl<T: Real> Strip<T> {
 
     /// Numbers of `scratch` for [`pass`](Self::pass).
     pub(crate) fn scratch(&self) -> usize {
-        self.few * self.many.div_ceil(Self::BAND)
+        self.columns * self.rows.div_ceil(Self::BAND)
     }
 
     // Go through a strip once for both products
-    /// Adds B `few` to `many`, and gives as `sums` Bᵀ x in the same pass, of the given `x` or else of what `many` becomes.
+    /// Adds B `factors` to `y`, and in the same pass computes `sums`, Bᵀ x of the given `x`, or Bᵀ y of the increased `y` without one.
     pub(crate) fn pass<V: Real>(
         &self,
-        few: &[V],
-        many: &mut [V],
+        factors: &[V],
+        y: &mut [V],
         x: Option<&[V]>,
         [sums, scratch]: [&mut [V]; 2],
     ) {
@@ -176,39 +176,39 @@ impl<T: Real> Strip<T> {
         let parts = &mut scratch[..self.scratch()];
         let wide = |value: T| V::of(value.in_double());
         let bands =
-            self.values.par_chunks(Self::BAND * self.few).zip(many.par_chunks_mut(Self::BAND));
-        bands.zip(parts.par_chunks_mut(self.few)).enumerate().for_each(
-            |(band, ((values, many), parts))| {
-                let length = many.len();
+            self.values.par_chunks(Self::BAND * self.columns).zip(y.par_chunks_mut(Self::BAND));
+        bands.zip(parts.par_chunks_mut(self.columns)).enumerate().for_each(
+            |(band, ((values, y), parts))| {
+                let length = y.len();
                 let columns = || values.chunks_exact(length);
-                for (column, &factor) in columns().zip(few) {
-                    let terms = many.iter_mut().zip(column);
-                    terms.for_each(|(many, &value)| *many += factor * wide(value));
+                for (column, &factor) in columns().zip(factors) {
+                    let terms = y.iter_mut().zip(column);
+                    terms.for_each(|(y, &value)| *y += factor * wide(value));
                 }
-                let rows = band * Self::BAND..band * Self::BAND + many.len();
-                let x = x.map_or(&*many, |x| &x[rows]);
+                let rows = band * Self::BAND..band * Self::BAND + y.len();
+                let x = x.map_or(&*y, |x| &x[rows]);
                 parts.iter_mut().zip(columns()).for_each(|(part, column)| *part = dot(column, x));
             },
         );
-        for parts in parts.chunks_exact(self.few) {
+        for parts in parts.chunks_exact(self.columns) {
             sums.iter_mut().zip(parts).for_each(|(sum, &part)| *sum += part);
         }
     }
 }
 
 // A thin strip and its transpose
-/// The few beside the many, Eq. [border](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-border), in vectors of the many and then the few.
+/// A bordered matrix with an empty square, Eq. [border](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-border), for vectors of B's rows and then its columns.
 pub(crate) struct Border<T> {
-    /// B, (many, few), and D.
+    /// B, and the square D in the corner.
     pub(crate) between: Strip<T>,
-    pub(crate) few: Dense<T>,
+    pub(crate) corner: Dense<T>,
 }
 
 impl<T: Real> Operator<T> for Border<T> {
     // Answers of a border
     fn rows(&self) -> usize {
-        let (many, few) = self.between.dim();
-        many + few
+        let (m, n) = self.between.dim();
+        m + n
     }
 
     fn columns(&self) -> usize {
@@ -216,7 +216,7 @@ impl<T: Real> Operator<T> for Border<T> {
     }
 
     fn scratch(&self, _vectors: usize) -> usize {
-        self.between.dim().1 + self.between.scratch().max(self.few.scratch(1))
+        self.between.dim().1 + self.between.scratch().max(self.corner.scratch(1))
     }
 
     fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
@@ -224,20 +224,20 @@ impl<T: Real> Operator<T> for Border<T> {
     }
 
     fn bytes(&self) -> u64 {
-        self.between.bytes() + self.few.bytes()
+        self.between.bytes() + self.corner.bytes()
     }
 
     fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
-        let (m, few) = self.between.dim();
-        let all = m + few;
+        let (m, n) = self.between.dim();
+        let all = m + n;
         vectors(x, y, (all, all));
-        let (sums, scratch) = scratch.split_at_mut(few);
+        let (sums, scratch) = scratch.split_at_mut(n);
         for (x, y) in x.chunks_exact(all).zip(y.chunks_exact_mut(all)) {
-            let ((x_many, x_few), (many, few)) = (x.split_at(m), y.split_at_mut(m));
-            many.fill(T::zero());
-            self.between.pass(x_few, many, Some(x_many), [sums, scratch]);
-            self.few.apply(x_few, few, scratch);
-            few.iter_mut().zip(&*sums).for_each(|(few, &sum)| *few += sum);
+            let ((x_rows, x_columns), (y_rows, y_columns)) = (x.split_at(m), y.split_at_mut(m));
+            y_rows.fill(T::zero());
+            self.between.pass(x_columns, y_rows, Some(x_rows), [sums, scratch]);
+            self.corner.apply(x_columns, y_columns, scratch);
+            y_columns.iter_mut().zip(&*sums).for_each(|(y, &sum)| *y += sum);
         }
     }
 }
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn blocks_are_the_matrix_that_they_make() {
         let (square, thin) = (random((5, 5), 1), random((2, 5), 2));
-        let (many, few) = (vec![1..3, 4..7], vec![0..1, 3..4]);
+        let (wide, narrow) = (vec![1..3, 4..7], vec![0..1, 3..4]);
         let [one, other]: [Arc<dyn Operator<f64>>; 2] =
             [&square, &thin].map(|matrix| Arc::new(Dense::new(matrix.clone())) as Arc<_>);
         let block = |operator: &Arc<dyn Operator<f64>>,
@@ -271,21 +271,21 @@ mod tests {
         };
         let parts = || {
             vec![
-                block(&one, true, &many, &many),
-                block(&other, false, &few, &many),
-                block(&other, true, &many, &few),
-                block(&one, false, &many, &vec![0..2, 2..5]),
+                block(&one, true, &wide, &wide),
+                block(&other, false, &narrow, &wide),
+                block(&other, true, &wide, &narrow),
+                block(&one, false, &wide, &vec![0..2, 2..5]),
             ]
         };
         let blocks = Blocks::new((8, 7), parts()).unwrap();
         let mut matrix = Array2::<f64>::zeros((8, 7));
-        let (many, few) = ([1, 2, 4, 5, 6], [0, 3]);
+        let (wide, narrow) = ([1, 2, 4, 5, 6], [0, 3]);
         for i in 0..5 {
-            (0..5).for_each(|j| matrix[[many[i], many[j]]] += square[[j, i]]);
-            (0..5).for_each(|j| matrix[[many[i], j]] += square[[i, j]]);
+            (0..5).for_each(|j| matrix[[wide[i], wide[j]]] += square[[j, i]]);
+            (0..5).for_each(|j| matrix[[wide[i], j]] += square[[i, j]]);
             for j in 0..2 {
-                matrix[[few[j], many[i]]] += thin[[j, i]];
-                matrix[[many[i], few[j]]] += thin[[j, i]];
+                matrix[[narrow[j], wide[i]]] += thin[[j, i]];
+                matrix[[wide[i], narrow[j]]] += thin[[j, i]];
             }
         }
         let matrix = Dense::new(matrix);
@@ -308,23 +308,23 @@ mod tests {
     // Compare a border with its matrix
     #[test]
     fn a_border_is_the_matrix_around_an_empty_square() {
-        for (few, many) in [(3, 1300), (2, 512), (9, 5)] {
-            let (between, small) = (random((many, few), 1), random((few, few), 2));
+        for (columns, rows) in [(3, 1300), (2, 512), (9, 5)] {
+            let (between, small) = (random((rows, columns), 1), random((columns, columns), 2));
             let small = &small + &small.t();
-            let all = Array2::from_shape_fn((many + few, many + few), |(i, j)| {
-                match (i < many, j < many) {
+            let all = Array2::from_shape_fn((rows + columns, rows + columns), |(i, j)| {
+                match (i < rows, j < rows) {
                     (true, true) => 0.0,
-                    (true, false) => between[[i, j - many]],
-                    (false, true) => between[[j, i - many]],
-                    (false, false) => small[[i - many, j - many]],
+                    (true, false) => between[[i, j - rows]],
+                    (false, true) => between[[j, i - rows]],
+                    (false, false) => small[[i - rows, j - rows]],
                 }
             });
-            let border = Border { between: Strip::new(between.t()), few: Dense::new(small) };
+            let border = Border { between: Strip::new(between.t()), corner: Dense::new(small) };
             battery::check(&border, 1e-13);
-            let x = battery::random(2 * (many + few), 3);
+            let x = battery::random(2 * (rows + columns), 3);
             let [ours, theirs] = [&border as &dyn Operator<f64>, &Dense::new(all)]
                 .map(|operator| battery::product(operator, false, &x, 2));
-            assert!(battery::distance(&ours, &theirs) < 1e-14, "{few} {many}");
+            assert!(battery::distance(&ours, &theirs) < 1e-14, "{columns} {rows}");
         }
     }
 }

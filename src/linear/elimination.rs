@@ -1,5 +1,5 @@
 // Tangled from book/src/operators-in-blocks.md: edit there, or here and run cargo tangle stitch.
-//! A preconditioner that eliminates a few unknowns beside many.
+//! A preconditioner that eliminates a few of many unknowns.
 
 pub(crate) mod gpu;
 
@@ -13,64 +13,64 @@ use ndarray::{Array2, ArrayView2, Axis};
 use std::ops::Range;
 use std::sync::Arc;
 
-// Elimination of a few unknowns
-/// A preconditioner for a symmetric matrix of many unknowns and a few others, symmetric and positive definite where that of the
-/// many is: the few are eliminated, Eq. [eliminated](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-eliminated), and what they know of the many is taken into account,
-/// Eq. [waves of the few](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-waves-of-the-few).
+// Elimination of some unknowns
+/// A preconditioner for a symmetric matrix that eliminates a few of its unknowns, Eq. [eliminated](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-eliminated), and corrects the preconditioner of those
+/// retained by Eq. [low rank correction](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-low-rank-correction).
 pub struct Elimination<T> {
-    /// Where the many stand in a vector, and where the few.
-    many: Vec<Range<usize>>,
-    few: Vec<Range<usize>>,
-    /// P, of the many.
+    /// Places of the retained unknowns in a vector, and of the eliminated ones.
+    retained: Vec<Range<usize>>,
+    eliminated: Vec<Range<usize>>,
+    /// P, of the retained unknowns.
     inverse: Arc<dyn Operator<T>>,
-    /// B, (many, few), and D⁻¹.
+    /// B, (retained, eliminated), and D⁻¹.
     between: Strip<f32>,
     small: Dense<T>,
     /// R of σ E⁻¹ = RᵀR.
     root: Dense<T>,
 }
 
-/// σ of Eq. [waves of the few](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-waves-of-the-few).
+/// σ of Eq. [low rank correction](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-low-rank-correction).
 const WEIGHT: f64 = 8.0;
 
 impl<T: Real> Elimination<T> {
     // Make the elimination
-    /// The preconditioner of `inverse`, which approximates the inverse of the many, of the block `between` of the few with the many,
-    /// (few, many), of which six digits are kept, and the block `small` of the few, which is positive definite; all stand at their
-    /// places, \[many, few\]. `seen` is what the rows of that block see of the many given the few, (few, few), E of Eq. [waves of the few](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-waves-of-the-few).
+    /// The preconditioner made of `inverse`, P, an approximate inverse of the retained block; `between`, Bᵀ, (eliminated, retained), of
+    /// which six digits are kept; `small`, D, the positive definite block of the eliminated unknowns; and the places of both in a vector,
+    /// \[retained, eliminated\]. `projected` is the projected Schur complement, (eliminated, eliminated), E of Eq. [low rank correction](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-low-rank-correction).
     ///
     /// # Errors
-    /// `Invalid` where shapes do not fit; `Failed` where the small block or what is seen is not finite.
+    /// `Invalid` where shapes do not fit; `Failed` where the small block or the projected complement is not finite.
     pub fn new(
         inverse: Arc<dyn Operator<T>>,
         between: ArrayView2<f64>,
-        [small, seen]: [ArrayView2<f64>; 2],
-        [many, few]: [Vec<Range<usize>>; 2],
+        [small, projected]: [ArrayView2<f64>; 2],
+        [retained, eliminated]: [Vec<Range<usize>>; 2],
     ) -> Result<Self, Error> {
-        check(between.dim(), [small.dim(), seen.dim()], [&many, &few])?;
+        check(between.dim(), [small.dim(), projected.dim()], [&retained, &eliminated])?;
         let (m, between) = (between.ncols(), Strip::new(between));
         accept(
             inverse.rows() == m,
             "rows of the inverse",
             inverse.rows(),
-            &format!("{m}, the many"),
+            &format!("{m}, the retained unknowns"),
         )?;
-        let [small, root] = [invert(small)?, weighed(seen)?].map(|m| Dense::new(m.mapv(T::of)));
-        Ok(Self { many, few, inverse, between, small, root })
+        let [small, root] =
+            [invert(small)?, weighed(projected)?].map(|m| Dense::new(m.mapv(T::of)));
+        Ok(Self { retained, eliminated, inverse, between, small, root })
     }
 }
 
 /// Refuses blocks that do not fit their places.
 fn check(
     between: (usize, usize),
-    [small, seen]: [(usize, usize); 2],
-    [many, few]: [&[Range<usize>]; 2],
+    [small, projected]: [(usize, usize); 2],
+    [retained, eliminated]: [&[Range<usize>]; 2],
 ) -> Result<(), Error> {
-    let (m, n) = (count(many), count(few));
+    let (m, n) = (count(retained), count(eliminated));
     let named = [
         ("shape between", between, (n, m)),
         ("shape of the small block", small, (n, n)),
-        ("shape of what the few see", seen, (n, n)),
+        ("shape of the projected complement", projected, (n, n)),
     ];
     for (name, shape, expected) in named {
         accept(shape == expected, name, format!("{shape:?}"), &format!("{expected:?}, as places"))?;
@@ -85,7 +85,7 @@ pub(crate) fn root_of_inverse(matrix: ArrayView2<f64>) -> Result<Array2<f64>, Er
     let mut even = 0.5 * (&matrix + &matrix.t());
     let most = even.diag().fold(0.0, |most, value| f64::max(most, value.abs()));
     if !even.iter().all(|value| value.is_finite()) || (most == 0.0 && !matrix.is_empty()) {
-        let reason = "the matrix of the few unknowns is not finite or zero";
+        let reason = "the matrix of the eliminated unknowns is not finite or zero";
         return Err(Error::Failed { what: "elimination".into(), reason: reason.into() });
     }
     let mut share = f64::EPSILON;
@@ -104,11 +104,11 @@ pub(crate) fn invert(matrix: ArrayView2<f64>) -> Result<Array2<f64>, Error> {
     Ok(root.t().dot(&root))
 }
 
-/// R of σ E⁻¹ = RᵀR, of E; zero where nothing is seen.
-pub(crate) fn weighed(seen: ArrayView2<f64>) -> Result<Array2<f64>, Error> {
-    match seen.iter().all(|&value| value == 0.0) {
-        true => Ok(seen.to_owned()),
-        false => Ok(WEIGHT.sqrt() * root_of_inverse(seen)?),
+/// R of σ E⁻¹ = RᵀR, of E; zero where E is.
+pub(crate) fn weighed(projected: ArrayView2<f64>) -> Result<Array2<f64>, Error> {
+    match projected.iter().all(|&value| value == 0.0) {
+        true => Ok(projected.to_owned()),
+        false => Ok(WEIGHT.sqrt() * root_of_inverse(projected)?),
     }
 }
 
@@ -133,8 +133,8 @@ fn orthonormal(matrix: &Array2<f64>) -> Option<Array2<f64>> {
 impl<T: Real> Operator<T> for Elimination<T> {
     // Answers of an elimination
     fn rows(&self) -> usize {
-        let (many, few) = self.between.dim();
-        many + few
+        let (m, n) = self.between.dim();
+        m + n
     }
 
     fn columns(&self) -> usize {
@@ -159,27 +159,27 @@ impl<T: Real> Operator<T> for Elimination<T> {
         let all = self.rows();
         vectors(x, y, (all, all));
         let (m, n) = self.between.dim();
-        let (many, rest) = scratch.split_at_mut(m);
-        let (product, rest) = rest.split_at_mut(m);
-        let (given, rest) = rest.split_at_mut(n);
-        let (few, rest) = rest.split_at_mut(n);
-        let (sums, rest) = rest.split_at_mut(n);
+        let (retained, scratch) = scratch.split_at_mut(m);
+        let (product, scratch) = scratch.split_at_mut(m);
+        let (given, scratch) = scratch.split_at_mut(n);
+        let (eliminated, scratch) = scratch.split_at_mut(n);
+        let (sums, scratch) = scratch.split_at_mut(n);
         for (x, y) in x.chunks_exact(all).zip(y.chunks_exact_mut(all)) {
-            gather(x, all, &self.few, given);
-            gather(x, all, &self.many, many);
-            self.small.apply(given, few, rest);
-            few.iter_mut().for_each(|few| *few = -*few);
-            self.between.pass(few, many, None, [sums, rest]);
-            self.inverse.apply(many, product, rest);
-            // Add the waves of the few
-            self.root.apply(sums, few, rest);
-            self.root.apply_transpose(few, sums, rest);
-            self.between.pass(sums, product, None, [few, rest]);
-            scatter(product, all, &self.many, y);
-            // Substitute the many for the few
-            given.iter_mut().zip(&*few).for_each(|(given, &known)| *given -= known);
-            self.small.apply(given, few, rest);
-            scatter(few, all, &self.few, y);
+            gather(x, all, &self.eliminated, given);
+            gather(x, all, &self.retained, retained);
+            self.small.apply(given, eliminated, scratch);
+            eliminated.iter_mut().for_each(|value| *value = -*value);
+            self.between.pass(eliminated, retained, None, [sums, scratch]);
+            self.inverse.apply(retained, product, scratch);
+            // Add the low-rank correction
+            self.root.apply(sums, eliminated, scratch);
+            self.root.apply_transpose(eliminated, sums, scratch);
+            self.between.pass(sums, product, None, [eliminated, scratch]);
+            scatter(product, all, &self.retained, y);
+            // Substitute back for the eliminated unknowns
+            given.iter_mut().zip(&*eliminated).for_each(|(given, &known)| *given -= known);
+            self.small.apply(given, eliminated, scratch);
+            scatter(eliminated, all, &self.eliminated, y);
         }
     }
 }
@@ -206,21 +206,22 @@ mod tests {
     #[test]
     fn an_exact_inverse_of_what_is_left_gives_that_of_all() {
         let a = positive(12, 1).mapv(|value| f64::from(value as f32));
-        let (many, few) = (vec![1, 2, 3, 6, 7, 8, 9, 10, 11], vec![0, 4, 5]);
+        let (retained, eliminated) = (vec![1, 2, 3, 6, 7, 8, 9, 10, 11], vec![0, 4, 5]);
         let places = || [vec![1..4, 6..12], vec![0..1, 4..6]];
         let part = |rows: &[usize], columns: &[usize]| {
             Array2::from_shape_fn((rows.len(), columns.len()), |(i, j)| a[[rows[i], columns[j]]])
         };
-        let (between, small) = (part(&many, &few), part(&few, &few));
-        let seen = positive(3, 5);
+        let (between, small) = (part(&retained, &eliminated), part(&eliminated, &eliminated));
+        let projected = positive(3, 5);
         let make = |inverse: Array2<f64>| {
-            let (inverse, blocks) = (Arc::new(Dense::new(inverse)), [small.view(), seen.view()]);
+            let (inverse, blocks) =
+                (Arc::new(Dense::new(inverse)), [small.view(), projected.view()]);
             Elimination::new(inverse, between.t(), blocks, places()).unwrap()
         };
         let through =
             |matrix: &Array2<f64>| between.dot(&invert(matrix.view()).unwrap()).dot(&between.t());
-        let left = part(&many, &many) - through(&small);
-        let waves = WEIGHT * through(&seen);
+        let left = part(&retained, &retained) - through(&small);
+        let waves = WEIGHT * through(&projected);
         let exact = make(invert(left.view()).unwrap() - &waves);
         battery::check(&exact, 1e-12);
         let error = matrix_of(&exact).dot(&a) - Array2::<f64>::eye(12);
@@ -244,11 +245,11 @@ mod tests {
         assert!(weighed(Array2::zeros((2, 2)).view()).unwrap().iter().all(|&value| value == 0.0));
         let refused = |value: f64| invert(ndarray::arr2(&[[value]]).view()).is_err();
         assert!(refused(f64::NAN) && refused(0.0) && !refused(2.0));
-        let make = |shape, n, seen| {
+        let make = |shape, n, projected| {
             let inverse = Arc::new(Dense::new(positive(3, 3)));
-            let [small, seen] = [positive(n, 2), positive(seen, 2)];
+            let [small, projected] = [positive(n, 2), positive(projected, 2)];
             let (between, places) = (Array2::zeros(shape), [vec![0..1, 1..3], vec![3..3, 3..4]]);
-            Elimination::new(inverse, between.t(), [small.view(), seen.view()], places)
+            Elimination::new(inverse, between.t(), [small.view(), projected.view()], places)
         };
         assert!(make((3, 1), 1, 1).is_ok());
         assert!(make((2, 1), 1, 1).is_err() && make((3, 2), 1, 1).is_err());

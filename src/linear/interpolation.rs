@@ -13,6 +13,8 @@ use rayon::prelude::*;
 // Degrees of interpolation
 /// How a layer's wavefront is interpolated: by the polynomial through the nearest points, along each axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Interpolation {
     /// Two points along each axis.

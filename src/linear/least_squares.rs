@@ -225,8 +225,8 @@ impl Normal {
     /// What eigenvalues below this share of the largest say is rounding.
     pub const ROUNDING: f64 = 1e-10;
 
-    /// 𝒟⁻¹ (𝒩 + ϰ)⁻¹ 𝒟⁻¹ g for each row g, (rows, parameters), Eq. [damped step](https://lenslet.github.io/lenslet/least-squares.html#eq-damped-step); zero for parameters that take no part, and along
-    /// directions that are not told.
+    /// 𝒟⁻¹ (𝒩 + ϰ)⁻¹ 𝒟⁻¹ g for each row g, (rows, parameters), Eq. [damped step](https://lenslet.github.io/lenslet/least-squares.html#eq-damped-step); zero for fixed parameters, and along
+    /// directions that the data do not determine.
     pub fn solve(&self, rows: &Array2<f64>, damping: f64) -> Array2<f64> {
         let mut solved = Array2::zeros(rows.dim());
         let Some(eigen) = &self.eigen else { return solved };
@@ -318,8 +318,8 @@ mod tests {
         // The covariance of a line through five points at 0 to 4 is [[0.6, -0.2], [-0.2, 0.1]].
         let without = Normal::new(&found.jacobian, &[false, false, true]).unwrap();
         let covariance = without.solve(&Array2::eye(3), 0.0);
-        let wanted = arr2(&[[0.6, -0.2, 0.0], [-0.2, 0.1, 0.0], [0.0; 3]]);
-        assert!((covariance - wanted).iter().all(|gap| gap.abs() < 1e-12));
+        let expected = arr2(&[[0.6, -0.2, 0.0], [-0.2, 0.1, 0.0], [0.0; 3]]);
+        assert!((covariance - expected).iter().all(|gap| gap.abs() < 1e-12));
         assert_eq!(without.free(), [0, 1]);
         let none = Normal::new(&Array2::zeros((5, 3)), &[false; 3]).unwrap();
         assert!(none.free().is_empty() && none.solve(&Array2::eye(3), 0.0).sum() == 0.0);

@@ -57,6 +57,8 @@ impl Attempt {
 // Solve by conjugate gradients or MINRES
 /// A method for symmetric systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Solver {
     /// Conjugate gradients, for positive definite operators.
@@ -69,8 +71,8 @@ pub enum Solver {
 impl Solver {
     // Solve with a watch on the residual
     /// Solves A x = b. `x` holds the start on entry and the solution on return; an iteration makes one product with
-    /// `a` and one with the preconditioner. `watch` is told the number and the relative residual of each iteration, and ends
-    /// the run with an error of its own.
+    /// `a` and one with the preconditioner. `watch` is called with the number and the relative residual of each iteration; an error
+    /// that it returns ends the run.
     ///
     /// # Errors
     /// `Invalid` where shapes, tolerance, `b` or `x` make no sense. `NotConverged`, with the true residual, where the
@@ -534,10 +536,10 @@ mod tests {
         for solver in SOLVERS {
             let solve = |p: Option<&dyn Operator<f64>>| {
                 // Solve to the last digits and compare
-                let (mut x, mut seen) = (vec![0.0; 60], Vec::new());
+                let (mut x, mut progress) = (vec![0.0; 60], Vec::new());
                 let stop = Stop { tolerance: 1e-12, iterations: 1000 };
                 let watch = &mut |k: usize, residual: f64| {
-                    seen.push((k, residual));
+                    progress.push((k, residual));
                     Ok(())
                 };
                 let solved = solver.solve(&a_operator, p, &b, &mut x, &stop, watch).unwrap();
@@ -551,7 +553,7 @@ mod tests {
                     (1.0, solved.residual)
                 );
                 assert_eq!(
-                    (seen.len(), seen[4].0, seen[4].1),
+                    (progress.len(), progress[4].0, progress[4].1),
                     (solved.iterations, 5, solved.history[5])
                 );
                 solved.iterations
@@ -569,17 +571,17 @@ mod tests {
         let (a_operator, p) = (Dense::new(a.clone()), Dense::new(Array2::from_diag(&scales)));
         let b = random(40, 6);
         for (solver, iterations) in SOLVERS.into_iter().flat_map(|s| [1, 2, 3, 9].map(|k| (s, k))) {
-            let (mut x, mut told) = (vec![0.0; 40], 0.0);
+            let (mut x, mut reported) = (vec![0.0; 40], 0.0);
             let stop = Stop { tolerance: 1e-12, iterations };
             let watch = &mut |_: usize, residual: f64| {
-                told = residual;
+                reported = residual;
                 Ok(())
             };
             let error = solver.solve(&a_operator, Some(&p), &b, &mut x, &stop, watch).unwrap_err();
             let truth = residual(&a, &x, &b);
             assert!(
-                (told / truth - 1.0).abs() < 1e-10,
-                "{solver:?}, {iterations}: {told}, {truth}"
+                (reported / truth - 1.0).abs() < 1e-10,
+                "{solver:?}, {iterations}: {reported}, {truth}"
             );
             let Error::NotConverged { residual, .. } = error else { panic!("{error}") };
             assert!((residual / truth - 1.0).abs() < 1e-10);

@@ -145,8 +145,10 @@ impl<T: Real> Operator<T> for BlockToeplitz<T> {
     }
 
     fn scratch(&self, vectors: usize) -> usize {
-        let way = |transposed| Multiplication::new(self, transposed, vectors).room().iter().sum();
-        usize::max(way(false), way(true))
+        let numbers = |transposed| {
+            Multiplication::new(self, transposed, vectors).scratch_parts().iter().sum()
+        };
+        usize::max(numbers(false), numbers(true))
     }
 
     fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
@@ -571,7 +573,7 @@ impl<'a, T: Real> Multiplication<'a, T> {
 
     // Count the scratch of a product
     /// Numbers of scratch for the spectra of rows, the columns, and the tasks.
-    fn room(&self) -> [usize; 3] {
+    fn scratch_parts(&self) -> [usize; 3] {
         let half = self.transforms().half();
         let lines = |side: &LatticeSide| self.vectors * side.rows.len() * side.step;
         let tasks = |side: &LatticeSide| (self.vectors * side.rows.len()).div_ceil(ROWS);
@@ -597,7 +599,7 @@ impl<'a, T: Real> Multiplication<'a, T> {
     // Multiply in three passes
     /// y = A x, or Aᵀ x.
     fn run(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
-        let [lines, columns, _] = self.room();
+        let [lines, columns, _] = self.scratch_parts();
         if self.vectors == 0 {
             return;
         }

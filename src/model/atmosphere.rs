@@ -159,8 +159,8 @@ fn check_fractions(layers: &[Layer]) -> Result<(), Invalid> {
     if (sum - 1.0).abs() <= 1e-6 {
         return Ok(());
     }
-    let found = format!("fractions with the sum {:?}", (sum * 1e9).round() / 1e9);
-    Err(Invalid::new("layers", found, "fractions that sum to 1 within 1e-6"))
+    let sum = format!("fractions with the sum {:?}", (sum * 1e9).round() / 1e9);
+    Err(Invalid::new("layers", sum, "fractions that sum to 1 within 1e-6"))
 }
 
 // Check additivity and refusals

@@ -8,6 +8,8 @@ use crate::plausible::RATE;
 // Loop that steers a mirror
 /// Whether sensors see the air, or what the mirror leaves of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum LoopKind {
     /// Sensors see the air, and strokes are what they measure.
     #[default]
@@ -27,6 +29,8 @@ pub enum LoopKind {
 /// assert_eq!(wild.check().unwrap_err().to_string(), "gain = 1.1: expected a gain for which the loop is stable: less than 1.000 with this delay");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct ControlLoop {
     /// Open or closed.
     pub kind: LoopKind,
@@ -165,9 +169,9 @@ mod tests {
             let (n, rest) = (control.delay.floor() as usize, control.delay.fract());
             let mut strokes = vec![0.0; 4000];
             for k in n + 2..4000 {
-                let seen = (1.0 - rest) * strokes[k - n] + rest * strokes[k - n - 1];
+                let delayed = (1.0 - rest) * strokes[k - n] + rest * strokes[k - n - 1];
                 let noise = if k == n + 2 { 1.0 } else { 0.0 };
-                strokes[k] = strokes[k - 1] + control.gain * (noise - seen);
+                strokes[k] = strokes[k - 1] + control.gain * (noise - delayed);
             }
             strokes.iter().map(|stroke| stroke * stroke).sum::<f64>()
         };
@@ -175,8 +179,8 @@ mod tests {
             [(0.5, 1.0), (0.2, 1.4), (0.6, 2.0), (0.45, 2.75), (0.3, 3.0), (0.1, 7.5)]
         {
             let control = closed(gain, delay);
-            let (told, found) = (control.noise_gain(), in_time(&control));
-            assert!((told / found - 1.0).abs() < 1e-10, "{gain} {delay}: {told} {found}");
+            let (computed, found) = (control.noise_gain(), in_time(&control));
+            assert!((computed / found - 1.0).abs() < 1e-10, "{gain} {delay}: {computed} {found}");
         }
         for gain in [0.01, 0.3, 0.9] {
             assert!((closed(gain, 1.0).noise_gain() / (gain / (2.0 - gain)) - 1.0).abs() < 1e-12);
@@ -215,9 +219,9 @@ mod tests {
         let (n, rest) = (delay.floor() as usize, delay.fract());
         let mut strokes = vec![0.0; 4000];
         for k in n + 2..4000 {
-            let seen = (1.0 - rest) * strokes[k - n] + rest * strokes[k - n - 1];
+            let delayed = (1.0 - rest) * strokes[k - n] + rest * strokes[k - n - 1];
             let air = if k == n + 2 { 1.0 } else { 0.0 };
-            strokes[k] = strokes[k - 1] + gain * (air - seen);
+            strokes[k] = strokes[k - 1] + gain * (air - delayed);
         }
         let most = |part: &[f64]| part.iter().fold(0.0, |most: f64, u| most.max(u.abs()));
         most(&strokes[3900..]) > most(&strokes[1900..2000])

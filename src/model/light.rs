@@ -338,8 +338,8 @@ mod tests {
         light.noise(&sensor(), pupil, Validity::LitFraction(0.1), &air()).unwrap()
     }
 
-    fn assert_near(found: f64, wanted: f64, tolerance: f64) {
-        assert!((found / wanted - 1.0).abs() < tolerance, "{found} and {wanted}");
+    fn assert_near(found: f64, expected: f64, tolerance: f64) {
+        assert!((found / expected - 1.0).abs() < tolerance, "{found} and {expected}");
     }
 
     // Check light against quoted formulae
@@ -399,7 +399,7 @@ mod tests {
         let light = Light { fwhm: None, spot: None, wavelength: 500e-9, pixel: 1e-9, ..light() };
         for pitch in [0.08, 0.16, 0.48, 1.28] {
             let array = LensletArray::new(1, pitch).unwrap();
-            let told = light.round_spot(&Sensor::at_rest(sensor().source, array), &air());
+            let variance = light.round_spot(&Sensor::at_rest(sensor().source, array), &air());
             let step = pitch / f64::from(STEPS);
             let transfer = |x: f64, y: f64| {
                 let structure = 6.883_877 * (x.hypot(y) / 0.16).powf(5.0 / 3.0);
@@ -412,7 +412,7 @@ mod tests {
                 let wave = |k: i32| (2.0 * std::f64::consts::PI * angle * place(k) / 500e-9).cos();
                 (-STEPS..=STEPS).zip(&rows).map(|(k, row)| wave(k) * row).sum::<f64>()
             };
-            let half = 0.5 * told.sqrt() * FWHM;
+            let half = 0.5 * variance.sqrt() * FWHM;
             let [inside, outside] = [0.96, 1.04].map(|share| image(share * half) / image(0.0));
             assert!(inside > 0.5 && outside < 0.5, "{pitch}: {inside} and {outside}");
         }
@@ -484,19 +484,22 @@ mod tests {
             ..Light::new(photons, 589e-9, ARCSEC)
         };
         let single = Sensor::at_rest(sensor().source, LensletArray::new(1, 0.5).unwrap());
-        let told = detector.noise(&single, None, Validity::default(), &air()).unwrap().block(0);
-        let [xx, xy, yy] = told.map(|element| element / ARCSEC.powi(2));
+        let expected = detector.noise(&single, None, Validity::default(), &air()).unwrap().block(0);
+        let [xx, xy, yy] = expected.map(|element| element / ARCSEC.powi(2));
         let mean =
             |of: &dyn Fn(&[f64; 2]) -> f64| centres.iter().map(of).sum::<f64>() / FRAMES as f64;
         let centre = [0, 1].map(|k| mean(&|c| c[k]));
         let found = |a: usize, b: usize| mean(&|c| (c[a] - centre[a]) * (c[b] - centre[b]));
-        for (found, told, square) in [
+        for (found, expected, square) in [
             (found(0, 0), xx, 2.0 * xx * xx),
             (found(0, 1), xy, xx * yy + xy * xy),
             (found(1, 1), yy, 2.0 * yy * yy),
         ] {
             let error = (square / FRAMES as f64).sqrt();
-            assert!((found - told).abs() < 4.0 * error, "{found} and {told}, error {error}");
+            assert!(
+                (found - expected).abs() < 4.0 * error,
+                "{found} and {expected}, error {error}"
+            );
         }
     }
 
@@ -506,16 +509,16 @@ mod tests {
         let (sensor, light) = (sensor(), Light { pixel: 0.4 * ARCSEC, ..light() });
         let LaserSpot { launch, altitude, thickness } = light.spot.unwrap();
         let (sin, cos) = (25.0 * DEGREE).sin_cos();
-        let told = noise(light, None);
+        let covariance = noise(light, None);
         for (k, lenslet) in [(0, [0, 0]), (2, [0, 2]), (7, [2, 1])] {
             let x = sensor.centre(lenslet);
-            let seen = |h: f64| {
+            let position = |h: f64| {
                 let angle = |a: usize| (launch[a] * (1.0 - h / altitude) - x[a]) / h;
                 let [u, v] = [0, 1].map(|a| (angle(a) + x[a] / altitude) / light.pixel);
                 [cos * u + sin * v, cos * v - sin * u]
             };
             let spots: Vec<_> =
-                profile().map(|(w, s)| (w, seen(altitude + s * thickness / FWHM))).collect();
+                profile().map(|(w, s)| (w, position(altitude + s * thickness / FWHM))).collect();
             let image = image_of(33, 1.2 / 0.4 / FWHM, &spots);
             // Compare the moments of an image
             let place = |k: usize| [k % 33, k / 33].map(|i| i as f64 - 16.0);
@@ -524,14 +527,18 @@ mod tests {
             };
             let mean = [0, 1].map(|a| moment(&|x| x[a]));
             let scale = light.photons / (light.pixel * light.pixel);
-            let [xx, xy, yy] = told.block(k).map(|element| scale * element);
+            let [xx, xy, yy] = covariance.block(k).map(|element| scale * element);
             let round = (1.2 / 0.4 / FWHM).powi(2) + 1.0 / 12.0;
             let second = 1.0 + (thickness / altitude).powi(2) / 2f64.ln();
-            let told = [round + second * (xx - round), second * xy, round + second * (yy - round)];
-            for ((a, b), told) in [(0, 0), (0, 1), (1, 1)].into_iter().zip(told) {
+            let expected =
+                [round + second * (xx - round), second * xy, round + second * (yy - round)];
+            for ((a, b), expected) in [(0, 0), (0, 1), (1, 1)].into_iter().zip(expected) {
                 let traced = moment(&|x| (x[a] - mean[a]) * (x[b] - mean[b]));
                 let tolerance = 0.002 * (xx * yy).sqrt();
-                assert!((traced - told).abs() < tolerance, "{lenslet:?}: {traced} and {told}");
+                assert!(
+                    (traced - expected).abs() < tolerance,
+                    "{lenslet:?}: {traced} and {expected}"
+                );
             }
             assert!(xy.abs() > 0.05 * (xx * yy).sqrt());
         }
@@ -548,8 +555,8 @@ mod tests {
         };
         let [xx, xy, yy] = block(0.0);
         assert!(xx > 1.2 * yy && xy < -0.1 * yy); // from the left and above
-        for (found, wanted) in block(90.0).into_iter().zip([yy, -xy, xx]) {
-            assert_near(found, wanted, 1e-12);
+        for (found, expected) in block(90.0).into_iter().zip([yy, -xy, xx]) {
+            assert_near(found, expected, 1e-12);
         }
         let [a, b, c] = block(33.0);
         assert_near(a + c, xx + yy, 1e-12);

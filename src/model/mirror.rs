@@ -9,6 +9,8 @@ use std::sync::Arc;
 // Design of a mirror
 /// How far apart the actuators of a mirror are.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Spacing {
     /// So many actuators across the diameter of the pupil, the first and the last one at its rim.
     Actuators(usize),
@@ -18,6 +20,8 @@ pub enum Spacing {
 
 /// The order in which actuators stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ActuatorLayout {
     /// In squares.
     #[default]
@@ -37,6 +41,7 @@ pub enum ActuatorLayout {
 /// assert_eq!(stiff.check().unwrap_err().quantity, "coupling");
 /// ```
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MirrorDesign {
     /// How far apart the actuators are.
     pub spacing: Spacing,
@@ -53,6 +58,16 @@ pub struct MirrorDesign {
     /// Singular values of the interaction matrix below this share of the largest are dropped.
     pub filter: f64,
 }
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(MirrorDesign::new(spacing: Spacing) {
+    layout: ActuatorLayout,
+    altitude: f64,
+    coupling: f64,
+    influence: Option<MeasuredInfluence>,
+    kept: Option<[f64; 2]>,
+    filter: f64
+});
 
 impl MirrorDesign {
     /// A mirror in the pupil, its actuators in squares, with a coupling of 0.2 and a filter of 0.03.
@@ -79,6 +94,33 @@ pub struct MeasuredInfluence {
     heights: Arc<Array3<f64>>,
     step: f64,
 }
+
+// Measured shapes as text
+#[cfg(feature = "serde")]
+impl serde::Serialize for MeasuredInfluence {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct Fields<'a> {
+            heights: &'a Array3<f64>,
+            step: f64,
+        }
+        Fields { heights: &self.heights, step: self.step }.serialize(serializer)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl MeasuredInfluence {
+    /// As [`new`](Self::new); heights that are in units of their mean already stay as they are, to the last bit.
+    fn read_back(heights: Array3<f64>, step: f64) -> Result<Self, Invalid> {
+        let made = Self::new(heights.clone(), step)?;
+        let same = |(given, made): (&f64, &f64)| (given - made).abs() <= 1e-12 * given.abs();
+        let read = heights.iter().zip(made.heights.iter()).all(same);
+        Ok(if read { Self { heights: Arc::new(heights), step } } else { made })
+    }
+}
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(MeasuredInfluence::read_back(heights: Array3<f64>, step: f64)?);
 
 impl MeasuredInfluence {
     // Take images of influence functions

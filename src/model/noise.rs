@@ -331,8 +331,8 @@ mod tests {
         let noise = Noise::blocks(&[STREAK, unit, [[0.0, 0.0], [0.0, 9.0]]]).unwrap();
         for k in 0..3 {
             let ([a, b, c], [xx, xy, yy]) = (noise.factor(k), noise.block(k));
-            for (found, wanted) in [(a * a, xx), (a * b, xy), (b * b + c * c, yy)] {
-                assert!((found - wanted).abs() < 1e-15, "{k}: {found} and {wanted}");
+            for (found, expected) in [(a * a, xx), (a * b, xy), (b * b + c * c, yy)] {
+                assert!((found - expected).abs() < 1e-15, "{k}: {found} and {expected}");
             }
         }
         assert_eq!(noise.mean(), (2.5 + 2.0 + 4.5) / 3.0);
@@ -382,10 +382,10 @@ mod tests {
         use ndarray::{Array1, Array3};
         use ndarray_npy::WriteNpyExt;
         let file = tempfile::NamedTempFile::new()?;
-        let wanted = Noise::blocks(&[STREAK, [[1.0, 0.5], [0.5, 2.0]]])?;
+        let expected = Noise::blocks(&[STREAK, [[1.0, 0.5], [0.5, 2.0]]])?;
         let numbers = [STREAK.as_flattened(), &[1.0, 0.5, 0.5, 2.0]].concat();
         Array3::from_shape_vec((2, 2, 2), numbers)?.write_npy(file.reopen()?)?;
-        assert_eq!(Noise::read(file.path())?, wanted);
+        assert_eq!(Noise::read(file.path())?, expected);
         Array1::from(vec![1.0, 3.0]).write_npy(file.reopen()?)?;
         assert_eq!(Noise::read(file.path())?, Noise::lenslets(vec![1.0, 3.0])?);
         // Read noise in squared arcseconds

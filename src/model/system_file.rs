@@ -99,7 +99,7 @@ impl SystemFile {
         self.document.has(path)
     }
 
-    /// The same values as a file of another name, in whose folder other files are looked for.
+    /// These values as a file of another name, in whose folder other files are looked for.
     pub fn named(&self, name: &str) -> Self {
         Document::clone(&self.document).named(name).into()
     }
@@ -542,14 +542,14 @@ fn rates_apart(root: &Table) -> Result<Vec<String>, BadLine> {
         let Some(sensor) = star.table("sensor")? else { continue };
         for key in ["rate", "frame_rate"] {
             let Some(rate) = sensor.optional::<f64>(key, "frames in a second")? else { continue };
-            let found = sensor.refuse(Invalid::new(key, rate, ""));
-            let (_, common) = common.get_or_insert((found.key.clone(), rate));
+            let refused = sensor.refuse(Invalid::new(key, rate, ""));
+            let (_, common) = common.get_or_insert((refused.key.clone(), rate));
             if (rate / *common - 1.0).abs() < 1e-6 {
                 continue;
             }
             match apart.iter_mut().find(|(known, ..)| *known == rate) {
-                Some((.., keys)) => keys.push(found.key),
-                None => apart.push((rate, found.location(), vec![found.key])),
+                Some((.., keys)) => keys.push(refused.key),
+                None => apart.push((rate, refused.location(), vec![refused.key])),
             }
         }
     }
@@ -590,9 +590,9 @@ fn suspect_units(root: &Table) -> Result<Vec<String>, BadLine> {
             "no direction is farther than {close} arcsec from the axis; these angles are in arcsec: did you mean {meant}? That is {close} rad"
         )));
     }
-    let located = |(found, text): (BadLine, String)| {
-        let value = found.value.as_deref().unwrap_or_default();
-        format!("{}{} = {value}: {text}", found.location(), found.key)
+    let located = |(line, text): (BadLine, String)| {
+        let value = line.value.as_deref().unwrap_or_default();
+        format!("{}{} = {value}: {text}", line.location(), line.key)
     };
     Ok(warnings.into_iter().map(located).collect())
 }

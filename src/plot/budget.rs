@@ -1,5 +1,5 @@
 // Tangled from book/src/budget-pictures.md: edit there, or here and run cargo tangle stitch.
-//! Pictures of what is told of images: profiles of stars, and budgets of errors.
+//! Pictures of results about images: profiles of stars, and error budgets.
 
 // Imports of pictures of budgets
 use crate::error::{Error, Invalid, accept};
@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn profiles_and_budgets_are_drawn_or_refused() {
         let telescope = Aperture::across(&Pupil::new(4.0, 0.2).unwrap(), &[], 16).unwrap();
-        let seen = telescope.transfer(32).unwrap().alone(1e-6).unwrap();
-        let image = seen.point_spread(1e-7, 15).unwrap();
+        let transfer = telescope.transfer(32).unwrap().alone(1e-6).unwrap();
+        let image = transfer.point_spread(1e-7, 15).unwrap();
         let stars = [("one", &image), ("two", &image)];
         let svg = plot_profiles(&stars, "two stars", 3, PictureFormat::Svg).unwrap();
         let text = String::from_utf8_lossy(&svg);
@@ -201,11 +201,11 @@ mod tests {
         let picture = image::load_from_memory(&png).unwrap().into_rgb8();
         // The first bar of the second colour is high, that of the first is low.
         let count = |hex: u32, columns: std::ops::Range<u32>| {
-            let wanted = [hex >> 16, hex >> 8, hex].map(|byte| byte as u8);
+            let colour = [hex >> 16, hex >> 8, hex].map(|byte| byte as u8);
             let rows = |x: u32| (80..840).filter(move |&y| (x, y) != (0, 0));
             columns
                 .flat_map(|x| rows(x).map(move |y| (x, y)))
-                .filter(|&(x, y)| picture.get_pixel(x, y).0 == wanted)
+                .filter(|&(x, y)| picture.get_pixel(x, y).0 == colour)
                 .count()
         };
         let [first, second] = [CURVE_COLOURS[0], CURVE_COLOURS[1]].map(|hex| count(hex, 200..580));

@@ -433,8 +433,8 @@ impl CovarianceMaps {
     fn place_of_cuts(&self) -> ((i32, i32), (i32, i32)) {
         let (right, below) = self.maps_end();
         let higher = self.rows() > self.columns;
-        let beside = ((right + 10, 100), (1000, (below - 100).min(1400)));
-        if higher { beside } else { ((20, below + 40), (right.clamp(900, 1600) - 20, 760)) }
+        let right_of_maps = ((right + 10, 100), (1000, (below - 100).min(1400)));
+        if higher { right_of_maps } else { ((20, below + 40), (right.clamp(900, 1600) - 20, 760)) }
     }
 
     /// The power of ten in which numbers are given.

@@ -135,8 +135,8 @@ pub(super) fn ends(values: &Array2<f64>) -> [f64; 2] {
     if least > most {
         return [0.0, 1.0];
     }
-    let room = 1e-6 * least.abs().max(most.abs()).max(1e-300);
-    if most - least < room { [least - room, most + room] } else { [least, most] }
+    let margin = 1e-6 * least.abs().max(most.abs()).max(1e-300);
+    if most - least < margin { [least - margin, most + margin] } else { [least, most] }
 }
 
 // Picture of all maps of a field

@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn stars_are_bright_in_the_middle() {
         let telescope = Aperture::across(&Pupil::new(4.0, 0.2).unwrap(), &[], 16).unwrap();
-        let seen = telescope.transfer(32).unwrap().alone(1e-6).unwrap();
-        let mut image = seen.point_spread(1e-7, 15).unwrap();
+        let transfer = telescope.transfer(32).unwrap().alone(1e-6).unwrap();
+        let mut image = transfer.point_spread(1e-7, 15).unwrap();
         let stars = [("one", &image), ("two", &image)];
         let png = plot_stars(&stars, "two stars", 3, PictureFormat::Png).unwrap();
         let picture = image::load_from_memory(&png).unwrap().into_rgb8();

@@ -305,12 +305,15 @@ mod tests {
         assert_eq!(blocks.borders(1)[1..4], [(9, false), (18, true), (22, false)]);
         let png = blocks.encode(PictureFormat::Png).unwrap();
         let picture = image::load_from_memory(&png).unwrap().into_rgb8();
-        let seen = |row: usize, column: usize| {
+        let colour = |row: usize, column: usize| {
             let middle =
                 |axis, entry| (blocks.place(axis, entry) + blocks.place(axis, entry + 1)) / 2;
             picture.get_pixel(middle(1, column) as u32, middle(0, row) as u32).0
         };
-        assert_eq!((seen(7, 21), seen(7, 20), seen(6, 21)), ([5, 48, 97], [255; 3], [255; 3]));
+        assert_eq!(
+            (colour(7, 21), colour(7, 20), colour(6, 21)),
+            ([5, 48, 97], [255; 3], [255; 3])
+        );
         // A wide matrix is reduced, and keeps its largest entries.
         let mut wide = Array2::zeros((4, 9000));
         wide[[2, 4321]] = -3.0;

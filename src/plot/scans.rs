@@ -24,17 +24,17 @@ pub struct ScanPicture<'a, 's> {
     /// The specimen, whose columns are shown.
     pub specimen: &'a Specimen,
     /// What was read, with calibrated axes.
-    pub signals: &'a DataSet<'s>,
-    /// Half of the angle of the probe's cone \[mrad\], by which rings are summed where the signals have no annulus.
+    pub data: &'a DataSet<'s>,
+    /// Half of the angle of the probe's cone \[mrad\], by which rings are summed where the data set has no annulus.
     pub semi_angle: f64,
-    /// Names of signals, each with what is said of it in the picture; it holds for names that go on with `_2` as well.
+    /// Names of variables, each with a note for the picture; it also applies to names continued by `_2`.
     pub notes: Vec<(String, String)>,
-    /// Whether signals are numbers of electrons, rather than shares of the beam.
+    /// Whether the values are numbers of electrons, rather than shares of the beam.
     pub counted: bool,
 }
 
 // Draw a scan
-/// Draws the crystal with the scanned window, and each real signal that is an image, a field of deflections or a set of patterns.
+/// Draws the crystal with the scanned window, and each real variable that is an image, a field of deflections or a set of patterns.
 ///
 /// # Errors
 /// `Invalid` where there is nothing to be drawn, or the angle is negative.
@@ -45,10 +45,10 @@ pub struct ScanPicture<'a, 's> {
 /// let specimen = SampleFile::from_file("book/systems/silicon-stem.toml")?.specimen()?;
 /// let image = ndarray::array![[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]];
 /// let axes = vec![Coordinate::navigation("x", "Å", 0.0, 0.5)?, Coordinate::navigation("y", "Å", 0.0, 0.5)?];
-/// let mut signals = DataSet::default();
-/// signals.insert(Variable::new("annulus_0", image.view(), axes)?)?;
+/// let mut data = DataSet::default();
+/// data.insert(Variable::new("annulus_0", image.view(), axes)?)?;
 /// let notes = vec![("annulus_0".to_string(), "60–90 mrad".to_string())];
-/// let scan = ScanPicture { title: "by hand".into(), specimen: &specimen, signals: &signals, semi_angle: 20.0, notes, counted: false };
+/// let scan = ScanPicture { title: "by hand".into(), specimen: &specimen, data: &data, semi_angle: 20.0, notes, counted: false };
 /// let picture = plot_scan(&scan, PictureFormat::Svg)?;
 /// assert!(String::from_utf8_lossy(&picture).contains("annulus_0: 60–90 mrad"));
 /// # Ok::<(), lenslet::Error>(())
@@ -82,35 +82,35 @@ struct Panel {
     quantity: String,
 }
 
-// What becomes of each signal
+// Panels of each variable
 impl ScanPicture<'_, '_> {
-    /// The panels of a signal; none where it is not an image of some kind.
-    fn panels(&self, signal: &Variable<'_>, rings: bool) -> Vec<Panel> {
-        let [series, ..] = signal.kinds();
+    /// The panels of a variable; none where it is not an image of some kind.
+    fn panels(&self, variable: &Variable<'_>, rings: bool) -> Vec<Panel> {
+        let [series, ..] = variable.kinds();
         let of = |setting: &[usize]| {
-            let numbers = match signal.array() {
-                _ if signal.name().starts_with("standard_error") => return Vec::new(),
-                Some(TypedArray::F32(array)) => seen(at_setting(array.view(), setting)),
-                Some(TypedArray::F64(array)) => seen(at_setting(array.view(), setting)),
+            let numbers = match variable.array() {
+                _ if variable.name().starts_with("standard_error") => return Vec::new(),
+                Some(TypedArray::F32(array)) => plane_of(at_setting(array.view(), setting)),
+                Some(TypedArray::F64(array)) => plane_of(at_setting(array.view(), setting)),
                 _ => return Vec::new(),
             };
-            self.images(signal, setting, &numbers, rings)
+            self.images(variable, setting, &numbers, rings)
         };
-        let settings = indices(&signal.shape()[..series]);
+        let settings = indices(&variable.shape()[..series]);
         settings.iter().flat_map(|setting| of(setting.slice())).collect()
     }
 
-    /// The panels of a signal at one focus and thickness, whose numbers are given.
+    /// The panels of a variable at one focus and thickness, whose numbers are given.
     fn images(
         &self,
-        signal: &Variable<'_>,
+        variable: &Variable<'_>,
         setting: &[usize],
         numbers: &ArrayD<f64>,
         rings: bool,
     ) -> Vec<Panel> {
-        let axes = &signal.coordinates()[setting.len()..];
+        let axes = &variable.coordinates()[setting.len()..];
         let third = if axes.len() == 3 { axes[2].name() } else { "" };
-        // Part a signal into images
+        // Divide a variable into images
         let part = |k: usize| plane(numbers.index_axis(Along(2), k).into_dyn());
         let all = || (0..numbers.shape()[2]).map(part);
         let parts: Vec<(String, Shown)> = match (axes.len(), third) {
@@ -129,31 +129,31 @@ impl ScanPicture<'_, '_> {
             }
             _ => Vec::new(),
         };
-        parts.into_iter().map(|(what, shown)| self.panel(signal, setting, &what, shown)).collect()
+        parts.into_iter().map(|(what, shown)| self.panel(variable, setting, &what, shown)).collect()
     }
 
     // Name a panel of a scan
-    /// A panel of a signal, with a title of the signal's name, the setting, of `what` it is, and of what the notes say.
-    fn panel(&self, signal: &Variable<'_>, setting: &[usize], what: &str, shown: Shown) -> Panel {
-        let name = signal.name();
+    /// A panel of a variable, whose title has the variable's name, the setting, `what` it is, and the note.
+    fn panel(&self, variable: &Variable<'_>, setting: &[usize], what: &str, shown: Shown) -> Panel {
+        let name = variable.name();
         let value = |(axis, k): (&Coordinate, &usize)| {
             format!(", {} {} {}", axis.name(), number(axis.values()[*k]), axis.unit())
         };
-        let value: String = signal.coordinates().iter().zip(setting).map(value).collect();
+        let value: String = variable.coordinates().iter().zip(setting).map(value).collect();
         let goes_on = |rest: &str| rest.is_empty() || rest.starts_with('_');
         let fits = |key: &str| name.strip_prefix(key).is_some_and(goes_on);
         let note = self.notes.iter().find(|(key, _)| fits(key));
         let note = note.map(|(_, note)| format!(": {note}"));
         let title = format!("{name}{value}{what}{}", note.unwrap_or_default());
-        let axes = signal.coordinates();
+        let axes = variable.coordinates();
         let first = setting.len() + if matches!(shown, Shown::Pattern(_)) { 2 } else { 0 };
-        let shape = &signal.shape()[first..first + 2];
+        let shape = &variable.shape()[first..first + 2];
         let length = |k: usize| axes[first + k].step() * shape[k] as f64;
         let (quantity, unit) = (self.quantity(name, &shown), axes[first].unit().into());
         Panel { title, shown, lengths: [length(0), length(1)], unit, quantity }
     }
 
-    /// The label of the colours of a signal.
+    /// The label of the colours of a variable.
     fn quantity(&self, name: &str, shown: &Shown) -> String {
         let beam = if self.counted { "electrons" } else { "share of the beam" };
         match shown {
@@ -197,7 +197,7 @@ fn at_setting<'a, T>(mut array: ArrayViewD<'a, T>, setting: &[usize]) -> ArrayVi
 
 // Planes of numbers
 /// The numbers in double precision, with four axes their mean over the first two.
-fn seen<T: Real>(array: ArrayViewD<'_, T>) -> ArrayD<f64> {
+fn plane_of<T: Real>(array: ArrayViewD<'_, T>) -> ArrayD<f64> {
     let mean = || array.mean_axis(Along(0))?.mean_axis(Along(0));
     let few = (array.ndim() == 4).then(mean).flatten().unwrap_or_else(|| array.to_owned());
     few.mapv(T::in_double)
@@ -221,9 +221,9 @@ const MOST: usize = 35;
 
 impl<'a, 's> Scans<'a, 's> {
     fn new(picture: &'a ScanPicture<'a, 's>) -> Result<Self, Error> {
-        let signals = || picture.signals.iter();
-        let rings = !signals().any(|signal| signal.name().starts_with("annulus"));
-        let mut all: Vec<_> = signals().flat_map(|signal| picture.panels(signal, rings)).collect();
+        let data = || picture.data.iter();
+        let rings = !data().any(|variable| variable.name().starts_with("annulus"));
+        let mut all: Vec<_> = data().flat_map(|variable| picture.panels(variable, rings)).collect();
         accept(!all.is_empty(), "signals", all.len(), "an image, a field or patterns")?;
         let more = all.len().saturating_sub(MOST);
         all.truncate(MOST);
@@ -249,16 +249,16 @@ impl ScanPicture<'_, '_> {
     // See the crystal and its window
     /// The panel of the crystal.
     fn crystal(&self) -> Panel {
-        let scanned = |signal: &Variable<'_>| {
-            let [series, ..] = signal.kinds();
-            let names = signal.coordinates()[series..].iter().map(|axis| axis.name()).take(2);
+        let scanned = |variable: &Variable<'_>| {
+            let [series, ..] = variable.kinds();
+            let names = variable.coordinates()[series..].iter().map(|axis| axis.name()).take(2);
             names.eq(["x", "y"]).then_some(series)
         };
-        let mut signals = self.signals.iter();
-        let window = signals.find_map(|signal| scanned(signal).map(|first| (signal, first)));
-        let window = window.map(|(signal, first)| {
+        let mut data = self.data.iter();
+        let window = data.find_map(|variable| scanned(variable).map(|first| (variable, first)));
+        let window = window.map(|(variable, first)| {
             [first, first + 1].map(|k| {
-                let (axis, count) = (&signal.coordinates()[k], signal.shape()[k] as f64);
+                let (axis, count) = (&variable.coordinates()[k], variable.shape()[k] as f64);
                 [axis.offset(), axis.offset() + axis.step() * count]
             })
         });
@@ -595,11 +595,11 @@ mod tests {
         scanned().into_iter().chain(axes).collect()
     }
 
-    // Signals of all kinds to be drawn
-    fn signals(annulus: bool) -> DataSet<'static> {
-        let mut signals = DataSet::default();
+    // Variables of all kinds to be drawn
+    fn data(annulus: bool) -> DataSet<'static> {
+        let mut data = DataSet::default();
         let mut add =
-            |signal: Result<Variable<'static>, Error>| signals.insert(signal.unwrap()).unwrap();
+            |variable: Result<Variable<'static>, Error>| data.insert(variable.unwrap()).unwrap();
         let q = |name| Coordinate::signal(name, "1/Å", -0.5, 0.1).unwrap();
         if annulus {
             let rising = Array2::from_shape_fn((6, 4), |(i, _)| i as f32);
@@ -619,31 +619,31 @@ mod tests {
         add(Variable::new("four_d", light, with(vec![q("q_x"), q("q_y")])));
         let wave = Array2::from_elem((6, 4), Complex32::I);
         add(Variable::new("wave", wave, scanned()));
-        signals
+        data
     }
 
-    fn picture<'a, 's>(specimen: &'a Specimen, signals: &'a DataSet<'s>) -> ScanPicture<'a, 's> {
+    fn picture<'a, 's>(specimen: &'a Specimen, data: &'a DataSet<'s>) -> ScanPicture<'a, 's> {
         let notes = [("annulus_0", "60–90 mrad"), ("annulus_00", "no")];
         let notes = notes.map(|(name, note)| (name.into(), note.into())).into();
         ScanPicture {
             title: "lopsided".into(),
             specimen,
-            signals,
+            data,
             semi_angle: 20.0,
             notes,
             counted: false,
         }
     }
 
-    // Check what is drawn of signals
+    // Check what is drawn of variables
     #[test]
     fn signals_are_drawn_by_their_axes() {
         let specimen = specimen();
-        let text = |signals: &DataSet<'_>| {
-            let drawn = plot_scan(&picture(&specimen, signals), PictureFormat::Svg).unwrap();
+        let text = |data: &DataSet<'_>| {
+            let drawn = plot_scan(&picture(&specimen, data), PictureFormat::Svg).unwrap();
             String::from_utf8(drawn).unwrap()
         };
-        let [with, without] = [true, false].map(|annulus| text(&signals(annulus)));
+        let [with, without] = [true, false].map(|annulus| text(&data(annulus)));
         let all = [
             "lopsided",
             "annulus_0: 60–90 mrad",
@@ -670,37 +670,35 @@ mod tests {
         for word in ["annular, 0–20 mrad", "annular, 40–80 mrad", "annular, 80–90 mrad"] {
             assert!(without.contains(word), "{word}");
         }
-        let refused = |signals: &DataSet<'_>, semi_angle| {
-            let bad = ScanPicture { semi_angle, ..picture(&specimen, signals) };
+        let refused = |data: &DataSet<'_>, semi_angle| {
+            let bad = ScanPicture { semi_angle, ..picture(&specimen, data) };
             plot_scan(&bad, PictureFormat::Png).unwrap_err().to_string()
         };
         assert!(refused(&DataSet::default(), 1.0).starts_with("signals"));
-        assert!(refused(&signals(true), f64::NAN).starts_with("semi_angle"));
+        assert!(refused(&data(true), f64::NAN).starts_with("semi_angle"));
     }
 
     #[test]
     fn too_many_images_are_left_to_the_file() {
-        let mut signals = DataSet::default();
+        let mut data = DataSet::default();
         for k in 0..MOST + 2 {
             let image = Array2::<f32>::zeros((1, 3));
-            signals
-                .insert(Variable::new(&format!("image_{k}"), image, scanned()).unwrap())
-                .unwrap();
+            data.insert(Variable::new(&format!("image_{k}"), image, scanned()).unwrap()).unwrap();
         }
         let specimen = specimen();
-        let drawn = plot_scan(&picture(&specimen, &signals), PictureFormat::Svg).unwrap();
+        let drawn = plot_scan(&picture(&specimen, &data), PictureFormat::Svg).unwrap();
         assert!(String::from_utf8(drawn).unwrap().contains("lopsided; 2 more are in the file"));
     }
 
     // Check where things are drawn
     #[test]
     fn x_runs_to_the_right_and_y_upwards() {
-        let (specimen, mut signals) = (specimen(), DataSet::default());
+        let (specimen, mut data) = (specimen(), DataSet::default());
         for (axis, name) in ["along_x", "along_y"].into_iter().enumerate() {
             let image = Array2::from_shape_fn((6, 4), |(i, j)| [i, j][axis] as f32);
-            signals.insert(Variable::new(name, image, scanned()).unwrap()).unwrap();
+            data.insert(Variable::new(name, image, scanned()).unwrap()).unwrap();
         }
-        let scan = picture(&specimen, &signals);
+        let scan = picture(&specimen, &data);
         let png = plot_scan(&scan, PictureFormat::Png).unwrap();
         let drawn = image::load_from_memory(&png).unwrap().into_rgb8();
         let laid_out = Scans::new(&scan).unwrap();

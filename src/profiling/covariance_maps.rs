@@ -511,8 +511,8 @@ mod tests {
         let middle = own.range().start + own.place(3, [2, 2]);
         let shift = shift_of(6, 5, 1);
         let [rest, later] = [3, (3 + shift) % 5].map(|t| about.slice(s![t, 9..18]).to_owned());
-        let wanted = (2.0f64 / 5.0).sqrt() * rest.dot(&later) / 9.0;
-        assert!((maps.scatter[[6, middle]] - wanted).abs() < 1e-12);
+        let expected = (2.0f64 / 5.0).sqrt() * rest.dot(&later) / 9.0;
+        assert!((maps.scatter[[6, middle]] - expected).abs() < 1e-12);
     }
 
     // Tilt that is removed leaves the maps

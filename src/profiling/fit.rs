@@ -27,6 +27,8 @@ use std::ops::Range;
 // Groups of learned parameters
 /// A group of parameters that are fitted together or kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ParameterGroup {
     /// The strength of each layer: Fried parameter and fractions.
     Strengths,
@@ -45,6 +47,8 @@ pub enum ParameterGroup {
 // Numbers that a fit moves
 /// A parameter of the fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Parameter {
     /// The strength of a layer, in units of r0^(−5/3) of the system that learning starts from.
     Strength(usize),
@@ -335,7 +339,7 @@ impl Geometry {
 }
 
 // How a map changes with a turn
-/// The map of a layer of strength 1, and how it changes if that was told with it.
+/// The map of a layer of strength 1, and its derivatives where they were computed with it.
 struct LayerMap {
     map: Array1<f64>,
     slopes: Option<TurnedMapChange>,
@@ -462,7 +466,7 @@ struct FitModel<'a> {
 
 // A map that is wanted
 /// A map that is to be computed: of a layer and sensors, for a pair.
-struct WantedMap {
+struct MapRequest {
     layer: Layer,
     sensors: [Sensor; 2],
     pair: usize,
@@ -482,9 +486,9 @@ enum What {
 
 impl FitModel<'_> {
     // Compute many maps at once
-    fn compute(&self, wanted: Vec<WantedMap>) -> Result<Vec<LayerMap>, Error> {
-        let map = |geometry: &&Geometry, wanted: WantedMap| {
-            let WantedMap { layer, sensors, pair, what } = wanted;
+    fn compute(&self, requests: Vec<MapRequest>) -> Result<Vec<LayerMap>, Error> {
+        let map = |geometry: &&Geometry, request: MapRequest| {
+            let MapRequest { layer, sensors, pair, what } = request;
             let pair = &geometry.layout.pairs()[pair];
             let map = match what {
                 What::Slopes if are_turned(sensors) && are_turned_little(sensors) => {
@@ -495,7 +499,7 @@ impl FitModel<'_> {
             };
             Ok(LayerMap { map, slopes: None })
         };
-        gather(Workers::cores(&self.geometry), wanted, &CancelOnly(self.watch), map)
+        gather(Workers::cores(&self.geometry), requests, &CancelOnly(self.watch), map)
     }
 
     /// Evaluates the maps for other parameters.
@@ -513,13 +517,13 @@ impl FitModel<'_> {
             let pairs = self.geometry.layout.pairs();
             let of_layer = |layer: &Layer| {
                 let pairs = pairs.iter().enumerate();
-                let wanted = |(pair, stars): (usize, &MapPair)| WantedMap {
+                let request = |(pair, stars): (usize, &MapPair)| MapRequest {
                     layer: *layer,
                     sensors: stars.stars.map(|star| state.sensors[star]),
                     pair,
                     what: What::Slopes,
                 };
-                pairs.map(wanted).collect::<Vec<_>>()
+                pairs.map(request).collect::<Vec<_>>()
             };
             let maps = self.compute(state.layers.iter().flat_map(of_layer).collect())?;
             let mut maps = maps.into_iter();
@@ -550,7 +554,7 @@ impl FitModel<'_> {
 
     // Want maps for a derivative
     /// The maps that a step of a number changes, each with its layer and with the derivative's factor.
-    fn changed(&self, key: Parameter, step: f64) -> Vec<(usize, f64, WantedMap)> {
+    fn changed(&self, key: Parameter, step: f64) -> Vec<(usize, f64, MapRequest)> {
         let mut moved = self.state.clone();
         moved.set(key, self.state.get(key) + step);
         let mut changed = Vec::new();
@@ -576,8 +580,8 @@ impl FitModel<'_> {
                     _ => (sensors, step, What::Map),
                 };
                 if matters {
-                    let wanted = WantedMap { layer: *layer, sensors, pair, what };
-                    changed.push((l, layer.fraction / step, wanted));
+                    let request = MapRequest { layer: *layer, sensors, pair, what };
+                    changed.push((l, layer.fraction / step, request));
                 }
             }
         }
@@ -619,7 +623,7 @@ impl Residuals for FitModel<'_> {
         self.look_at(parameters)?;
         let pairs = self.geometry.layout.pairs();
         let mut jacobian = Array2::zeros((self.geometry.layout.len(), parameters.len()));
-        let (mut places, mut wanted) = (Vec::new(), Vec::new());
+        let (mut places, mut requests) = (Vec::new(), Vec::new());
         for (k, key) in self.parameters.iter().enumerate() {
             // Fill the columns of linear numbers
             match *key {
@@ -641,13 +645,13 @@ impl Residuals for FitModel<'_> {
                     Some(slope) => column.scaled_add(self.state.layers[l].fraction, &slope),
                     None => {
                         places.push((k, l, factor));
-                        wanted.push(map);
+                        requests.push(map);
                     }
                 }
             }
         }
-        let kinds: Vec<(usize, What)> = wanted.iter().map(|map| (map.pair, map.what)).collect();
-        let maps = self.compute(wanted)?;
+        let kinds: Vec<(usize, What)> = requests.iter().map(|map| (map.pair, map.what)).collect();
+        let maps = self.compute(requests)?;
         // Fill the columns of other numbers
         for ((k, l, factor), ((pair, what), unit)) in
             places.into_iter().zip(kinds.into_iter().zip(maps))
@@ -662,7 +666,9 @@ impl Residuals for FitModel<'_> {
 }
 // The plan of learning
 /// Options of a fit of turbulence and sensors to measured slopes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct LearnOptions {
     /// The parameter groups that are fitted; noise always is.
@@ -700,6 +706,8 @@ pub struct LearnPlan {
 
 /// Checks of slopes before a system is fitted to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct SlopeChecks {
     /// Whether [the unit](LearnPlan::check_unit) of the slopes is checked.
     pub unit: bool,
@@ -991,8 +999,13 @@ impl LearnOptions {
     pub fn fit(self, fit: impl IntoIterator<Item = ParameterGroup>) -> Self {
         Self { fit: fit.into_iter().collect(), ..self }
     }
+
+    /// Sets the most steps of the fit.
+    pub fn steps(self, steps: usize) -> Self {
+        Self { steps, ..self }
+    }
 }
-/// Stages of learning, as a watcher is told.
+/// Names of the stages of a fit.
 const MAPS: &str = "maps of the slopes";
 const FIT: &str = "fit";
 
@@ -1016,14 +1029,14 @@ impl LearnPlan {
         let least = LeastSquares { bounds: bounds.clone(), floor, steps: self.options.steps };
         let fitted = least.run(&mut model, &start, watch)?;
         model.look_at(&fitted.parameters)?;
-        let (found, state) = (model.maps(), model.state.clone());
+        let (fitted_maps, state) = (model.maps(), model.state.clone());
         let spread = Spread::of(&fitted, &maps, &weights)?;
         // Refuse a misfit that is not finite
         if spread.misfit.is_some_and(|misfit| !misfit.is_finite()) {
             let reason = "the misfit is not finite: the errors of the maps vanish, or the slopes are no angles in radians".into();
             return Err(Error::Failed { what: "learning".into(), reason });
         }
-        Learned::new(self, state, &fitted, (maps, found), spread)
+        Learned::new(self, state, &fitted, (maps, fitted_maps), spread)
     }
 }
 
@@ -1183,6 +1196,8 @@ const HARDLY: f64 = 1e-3;
 // Warnings about a fit
 /// Warning about a fit: a parameter, or a combination of parameters, that the slopes do not determine.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum FitWarning {
     /// The fitted value is at a bound.
     Bound(Parameter, f64),
@@ -1206,9 +1221,9 @@ impl FitWarning {
     /// All warnings about a fit.
     fn all(plan: &LearnPlan, state: &FitState, fitted: &Fitted, spread: &Spread) -> Vec<Self> {
         let keys = &plan.parameters;
-        let told = |key: &Parameter| !matches!(key, Parameter::Noise(..));
+        let is_reported = |key: &Parameter| !matches!(key, Parameter::Noise(..));
         let mut warnings = Vec::new();
-        for (k, &key) in keys.iter().enumerate().filter(|(_, key)| told(key)) {
+        for (k, &key) in keys.iter().enumerate().filter(|(_, key)| is_reported(key)) {
             let error = spread.covariance.as_ref().map(|all| all[[k, k]].max(0.0).sqrt());
             if fitted.held[k] {
                 warnings.push(Self::Bound(key, shown(key, state.get(key), 0.0)[0]));
@@ -1235,9 +1250,9 @@ impl Spread {
     fn ties(&self, keys: &[Parameter]) -> Vec<FitWarning> {
         let Some(all) = &self.covariance else { return Vec::new() };
         let mut ties = Vec::new();
-        let told = |k: &usize| !matches!(keys[*k], Parameter::Noise(..));
-        for (at, &k) in self.free.iter().enumerate().filter(|(_, k)| told(k)) {
-            for &l in self.free[at + 1..].iter().filter(|l| told(l)) {
+        let is_reported = |k: &usize| !matches!(keys[*k], Parameter::Noise(..));
+        for (at, &k) in self.free.iter().enumerate().filter(|(_, k)| is_reported(k)) {
+            for &l in self.free[at + 1..].iter().filter(|l| is_reported(l)) {
                 let correlation = all[[k, l]] / (all[[k, k]] * all[[l, l]]).sqrt();
                 if correlation.abs() > TIED {
                     ties.push(FitWarning::Tied([keys[k], keys[l]], correlation));
@@ -1279,6 +1294,7 @@ impl Display for FitWarning {
 // A value with its error
 /// A fitted value, with its standard error if the slopes determine it.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LearnedValue {
     /// The parameter.
     pub parameter: Parameter,
@@ -1290,9 +1306,11 @@ pub struct LearnedValue {
 
 /// What was learned from slopes.
 #[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Learned {
     /// The system with what was learned in it.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub system: System,
     /// All parameters of the fit; those that the slopes do not determine have no error.
     pub values: Vec<LearnedValue>,
@@ -1305,12 +1323,14 @@ pub struct Learned {
     /// Warnings about parameters that the slopes do not determine.
     pub warnings: Vec<FitWarning>,
     /// The maps that it was learned from.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub maps: SlopeMaps,
     /// The maps of what was learned, rad².
     pub fitted: Array1<f64>,
     /// The sum of squares over its expectation: 1 if the model is right.
     pub misfit: Option<f64>,
     /// The largest misfit that chance explains.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::number"))]
     pub misfit_limit: f64,
     /// Steps of the fit, and whether it ended by itself.
     pub steps: usize,
@@ -1319,6 +1339,7 @@ pub struct Learned {
 }
 
 impl Learned {
+    // The learned profile as a data set
     /// The learned profile as a data set: a value and its standard error, which is NaN where the slopes do not determine the value.
     pub fn to_data_set(&self) -> DataSet<'_> {
         let mut data = DataSet::default();
@@ -1351,9 +1372,9 @@ impl Learned {
         let keys = &plan.parameters;
         let warnings = FitWarning::all(plan, &state, fit, &spread);
         let blind = |k: usize| spread.blind[0].iter().any(|direction| direction[k].abs() > 0.1);
-        let told = |k: usize| spread.free.contains(&k) && !blind(k);
+        let has_error = |k: usize| spread.free.contains(&k) && !blind(k);
         let error = |k: usize| {
-            let all = spread.covariance.as_ref().filter(|_| told(k))?;
+            let all = spread.covariance.as_ref().filter(|_| has_error(k))?;
             Some(all[[k, k]].max(0.0).sqrt())
         };
         let value = |(k, &parameter): (usize, &Parameter)| {
@@ -1430,7 +1451,7 @@ impl Learned {
 }
 
 // Combine errors of strengths
-/// A value of a fit and its error, as they are told: an outer scale in metres.
+/// A value of a fit and its error as they are reported: an outer scale in metres instead of its logarithm.
 fn shown(key: Parameter, value: f64, error: f64) -> [f64; 2] {
     match key {
         Parameter::OuterScale => [value.exp(), value.exp() * error],
@@ -1520,8 +1541,8 @@ mod tests {
         plan(start, fit).fit(maps, &unwatched).unwrap()
     }
 
-    fn close(found: f64, wanted: f64, tolerance: f64) {
-        assert!((found - wanted).abs() <= tolerance, "{found} and not {wanted}");
+    fn close(found: f64, expected: f64, tolerance: f64) {
+        assert!((found - expected).abs() <= tolerance, "{found} and not {expected}");
     }
 
     // Exact maps give the truth back
@@ -1803,10 +1824,10 @@ mod tests {
         let keys: Vec<Parameter> = parts.iter().map(|(key, _)| *key).collect();
         assert_eq!(keys, [Parameter::Strength(1), Parameter::Strength(2)]);
         assert!(parts[0].1 * parts[1].1 < 0.0);
-        let told = learned.warnings[0].to_string();
+        let message = learned.warnings[0].to_string();
         assert!(
-            told.contains("more strength of layer") && told.ends_with("no effect at all"),
-            "{told}"
+            message.contains("more strength of layer") && message.ends_with("no effect at all"),
+            "{message}"
         );
         // Layers a fifth of a lenslet apart can hardly be separated.
         let near = system(0.15, [0.5, 0.3, 0.2], [3000.0, 3300.0], 20.0);
@@ -1906,7 +1927,10 @@ mod tests {
         assert!(bad.to_string().starts_with("frames = 1: expected at least 2"), "{bad}");
         let other = learn(&alone, &alone, &[ParameterGroup::Strengths]).maps;
         assert!(plan.fit(other, &unwatched).unwrap_err().to_string().starts_with("maps = "));
-        let told = plan.describe(&Engine::default()).unwrap();
-        assert!(told.method.starts_with("3 numbers and 9 of noise") && told.memory.host > 1 << 20);
+        let description = plan.describe(&Engine::default()).unwrap();
+        assert!(
+            description.method.starts_with("3 numbers and 9 of noise")
+                && description.memory.host > 1 << 20
+        );
     }
 }

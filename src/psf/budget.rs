@@ -73,6 +73,7 @@ impl TelescopeTransfer {
 // Term of a budget
 /// One term of a budget.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct BudgetTerm {
     /// What causes the error.
@@ -98,7 +99,18 @@ impl BudgetTerm {
 /// # Ok::<(), lenslet::Invalid>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Budget(Vec<BudgetTerm>);
+
+// A budget as text
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Budget {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let terms = Vec::<BudgetTerm>::deserialize(deserializer)?;
+        let add = |budget: Self, term: BudgetTerm| budget.with_signed(&term.name, term.variance);
+        terms.into_iter().try_fold(Self::default(), add).map_err(serde::de::Error::custom)
+    }
+}
 
 impl Budget {
     /// Adds a term by its variance \[m²\].
@@ -179,12 +191,12 @@ mod tests {
         let clear = telescope(0.0);
         let jitter = clear.jitter(1e-8).unwrap();
         assert!((clear.variance(&jitter).unwrap() / (1e-16 * 8.0) - 1.0).abs() < 2e-3);
-        let seen = clear.through(&jitter, &[1e-6]).unwrap().remove(0);
+        let transfer = clear.through(&jitter, &[1e-6]).unwrap().remove(0);
         let gauss = clear
             .alone(1e-6)
             .unwrap()
             .times(|[x, y]| (-2.0 * (PI * 1e-8 / 1e-6).powi(2) * (x * x + y * y)).exp());
-        assert!((seen.strehl() - gauss.strehl()).abs() < 1e-13 && seen.strehl() < 0.97);
+        assert!((transfer.strehl() - gauss.strehl()).abs() < 1e-13 && transfer.strehl() < 0.97);
         for exponent in [-2.0, -3.5, 0.0] {
             let extra = clear.extra(40e-9, exponent).unwrap();
             let rms = clear.variance(&extra).unwrap().sqrt();
@@ -231,8 +243,8 @@ mod tests {
         assert!((budget.total().powi(2) / whole - 1.0).abs() < 1e-12);
         let squares: f64 = budget.terms().iter().map(|term| term.rms().powi(2)).sum();
         assert!((budget.total() - squares.sqrt()).abs() < 1e-18);
-        let seen = telescope.through(&(&jitter + &extra), &[2e-6]).unwrap().remove(0);
-        assert!((seen.strehl() - budget.marechal(2e-6)).abs() < 1e-3);
+        let transfer = telescope.through(&(&jitter + &extra), &[2e-6]).unwrap().remove(0);
+        assert!((transfer.strehl() - budget.marechal(2e-6)).abs() < 1e-3);
         assert_eq!((Budget::default().total(), Budget::default().marechal(1e-6)), (0.0, 1.0));
         assert_eq!(budget.terms()[1].name, "extra");
         // What cannot be is refused.

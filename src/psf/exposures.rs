@@ -71,7 +71,7 @@ struct ExposureInputs<'p> {
     telescope: &'p TelescopeTransfer,
     /// The structure function that all wavefronts have in common, m².
     common: &'p Array2<f64>,
-    found: Option<&'p StructureFunctionSource<'p>>,
+    structure: Option<&'p StructureFunctionSource<'p>>,
     /// Wavelengths \[m\] with the sides of their pixels \[rad\].
     exposures: &'p [(f64, f64)],
     /// Pixels across.
@@ -96,8 +96,7 @@ enum StructureFunctionSource<'a> {
 /// let positions: Vec<_> = (0..121).map(|k| [(k % 11) as f64 - 5.0, (k / 11) as f64 - 5.0].map(|x| 0.4 * x)).collect();
 /// let gauss = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.1).exp();
 /// let actuators = Actuators { positions: &positions, pitch: 0.4, influence: &gauss };
-/// let mut image = CameraOptions::default();
-/// (image.pixels, image.structure) = (32, StructureFunctionModel::Stationary);
+/// let image = CameraOptions::default().pixels(32).structure(StructureFunctionModel::Stationary);
 /// let mut exposures = Exposures::new(actuators, &aperture, &image, 4.0, &Engine::default())?;
 /// // Strokes without errors, and with 80 nm rms: the more, the less light is in the middle.
 /// let quiet = exposures.images(&ndarray::Array2::zeros((121, 121)))?;
@@ -111,7 +110,7 @@ pub struct Exposures<'a> {
     telescope: TelescopeTransfer,
     diameter: f64,
     actuators: Option<Actuators<'a>>,
-    found: Option<StructureFunctionSource<'a>>,
+    structure: Option<StructureFunctionSource<'a>>,
     common: Array2<f64>,
     perfect: Vec<PointSpread>,
     there: Option<Box<dyn DeviceCamera + 'a>>,
@@ -151,7 +150,7 @@ impl<'a> Exposures<'a> {
         }
         let image = CameraOptions { extra: 0.0, jitter: 0.0, ..image.clone() };
         // Choose how structure functions are found
-        let found = |actuators: Actuators<'a>| {
+        let structure = |actuators: Actuators<'a>| {
             let count = actuators.positions.len();
             accept(count > 0, "positions", count, "at least one actuator")?;
             Ok::<_, Error>(match image.structure {
@@ -166,7 +165,7 @@ impl<'a> Exposures<'a> {
                 ),
             })
         };
-        let found = actuators.map(found).transpose()?;
+        let structure = actuators.map(structure).transpose()?;
         // Expose a perfect wavefront
         let waves = image.wavelengths.iter();
         let pixels: Vec<(f64, f64)> =
@@ -176,17 +175,17 @@ impl<'a> Exposures<'a> {
         });
         let perfect = perfect.collect::<Result<Vec<_>, Invalid>>()?;
         let there = {
-            let (telescope, common, found) = (&telescope, &common, found.as_ref());
+            let (telescope, common, structure) = (&telescope, &common, structure.as_ref());
             let posed = ExposureInputs {
                 telescope,
                 common,
-                found,
+                structure,
                 exposures: &pixels,
                 pixels: image.pixels,
             };
             posed.there(engine)?
         };
-        Ok(Self { image, telescope, diameter, actuators, found, common, perfect, there })
+        Ok(Self { image, telescope, diameter, actuators, structure, common, perfect, there })
     }
 }
 
@@ -222,14 +221,14 @@ impl Exposures<'_> {
     // Find a structure function on cores
     /// The structure function of errors of strokes, in the memory of the host.
     fn structure(&self, strokes: &StrokeCovariance) -> Result<Array2<f64>, Error> {
-        let (Some(actuators), Some(found)) = (&self.actuators, &self.found) else {
+        let (Some(actuators), Some(structure)) = (&self.actuators, &self.structure) else {
             return Err(
                 Invalid::new("covariance of strokes", "some", "none, without a mirror").into()
             );
         };
         strokes.check(actuators)?;
         let strokes = strokes.here(actuators.positions.len())?;
-        match found {
+        match structure {
             StructureFunctionSource::Exact(means) => means.of(&strokes),
             StructureFunctionSource::Stationary(stationary) => {
                 actuators.check(&strokes)?;
@@ -241,7 +240,7 @@ impl Exposures<'_> {
     // Expose by a device
     /// Adds errors of strokes to what the device exposes.
     fn add_on_device(&mut self, strokes: &StrokeCovariance) -> Result<(), Error> {
-        if let Some(StructureFunctionSource::Stationary(_)) = self.found {
+        if let Some(StructureFunctionSource::Stationary(_)) = self.structure {
             self.actuators.as_ref().map_or(Ok(()), |actuators| strokes.check(actuators))?;
             return self.there.as_mut().map_or(Ok(()), |there| there.add_strokes(strokes));
         }
@@ -263,14 +262,14 @@ impl Exposures<'_> {
             self.refuse_none(variance, strokes)?;
             budget = budget.with(name, variance)?;
         }
-        self.read_from_device(whole).map(|seen| (budget, seen))
+        self.read_from_device(whole).map(|exposures| (budget, exposures))
     }
 
     /// The exposures of what the device has added; where not `whole`, images have their middle alone.
     fn read_from_device(&mut self, whole: bool) -> Result<Vec<Exposure>, Error> {
-        let mut seen = Vec::new();
+        let mut exposures = Vec::new();
         // Read exposures from quarters
-        let Some(there) = self.there.as_mut() else { return Ok(seen) };
+        let Some(there) = self.there.as_mut() else { return Ok(exposures) };
         let quarters = there.quarters()?;
         let images = if whole { there.images()? } else { Vec::new() };
         let mut images = images.into_iter();
@@ -280,14 +279,14 @@ impl Exposures<'_> {
                 let sums = [arr2(&[[sum]]), arr2(&[[0.0]])];
                 Frame { pixels: 1, ..*frame }.image(&sums, sum / frame.perfect)
             };
-            seen.push(Exposure {
+            exposures.push(Exposure {
                 image: images.next().unwrap_or_else(middle),
                 perfect: of_perfect(perfect, whole),
                 width: quarter.width().ok(),
                 ensquared: quarter.ensquared(&self.image.ensquared)?,
             });
         }
-        Ok(seen)
+        Ok(exposures)
     }
 
     // Look for a number that is none
@@ -332,10 +331,10 @@ impl Exposures<'_> {
     fn expose_on_host(&self, structure: &Array2<f64>, whole: bool) -> Result<Vec<Exposure>, Error> {
         let pixels = if whole { self.image.pixels } else { 1 };
         let image = CameraOptions { pixels, ..self.image.clone() };
-        let mut seen = image.expose(&self.telescope, structure, self.diameter)?;
-        let pairs = seen.iter_mut().zip(&self.perfect);
-        pairs.for_each(|(seen, perfect)| seen.perfect = of_perfect(perfect, whole));
-        Ok(seen)
+        let mut exposures = image.expose(&self.telescope, structure, self.diameter)?;
+        let pairs = exposures.iter_mut().zip(&self.perfect);
+        pairs.for_each(|(exposure, perfect)| exposure.perfect = of_perfect(perfect, whole));
+        Ok(exposures)
     }
 }
 
@@ -357,9 +356,9 @@ impl Exposures<'_> {
         if self.there.is_none() {
             let whole = &self.common + &self.structure(strokes)?;
             let transfers = self.telescope.through(&whole, &self.image.wavelengths)?;
-            let each = |seen: &crate::psf::OpticalTransfer| {
-                let pixel = self.image.pixel_at(seen.wavelength(), self.diameter);
-                Ok(seen.point_spread(pixel, self.image.pixels)?)
+            let each = |transfer: &crate::psf::OpticalTransfer| {
+                let pixel = self.image.pixel_at(transfer.wavelength(), self.diameter);
+                Ok(transfer.point_spread(pixel, self.image.pixels)?)
             };
             return transfers.iter().map(each).collect();
         }
@@ -389,10 +388,8 @@ mod tests {
             let rms = |k: usize| 8e-8 * (1.0 + 0.4 * positions[k][0]);
             rms(k) * rms(l) * (-0.3 * (k as f64 - l as f64).powi(2)).exp()
         });
-        let mut image = CameraOptions::default();
-        (image.wavelengths, image.pixels) = (vec![1.2e-6, 2.2e-6], 15);
-        (image.pixel, image.ensquared) = (Some(2e-7), vec![5e-7]);
-        image.jitter = 3e-8;
+        let image = CameraOptions::default().wavelengths(vec![1.2e-6, 2.2e-6]).pixels(15);
+        let mut image = image.pixel(2e-7).ensquared(vec![5e-7]).jitter(3e-8);
         for structure in [StructureFunctionModel::Exact, StructureFunctionModel::Stationary] {
             image.structure = structure;
             let found = match structure {
@@ -404,18 +401,18 @@ mod tests {
             let wanted = image.expose(&telescope, &found, 2.0).unwrap();
             let engine = Engine::default();
             let mut made = Exposures::new(actuators, &aperture, &image, 2.0, &engine).unwrap();
-            let (seen, images) = (made.of(&strokes).unwrap(), made.images(&strokes).unwrap());
+            let (exposures, images) = (made.of(&strokes).unwrap(), made.images(&strokes).unwrap());
             // Hold exposures to their steps
             for k in 0..2 {
-                let gap = (&seen[k].image.values - &wanted[k].image.values)
+                let gap = (&exposures[k].image.values - &wanted[k].image.values)
                     .fold(0.0, |m: f64, g| m.max(g.abs()));
                 assert!(gap < 1e-13, "{gap:e}");
-                assert_eq!(seen[k].image.values, images[k].values);
+                assert_eq!(exposures[k].image.values, images[k].values);
                 assert_eq!(
-                    (seen[k].width, &seen[k].perfect),
+                    (exposures[k].width, &exposures[k].perfect),
                     (wanted[k].width, &wanted[k].perfect)
                 );
-                assert_eq!(seen[k].ensquared.len(), 1);
+                assert_eq!(exposures[k].ensquared.len(), 1);
             }
             let causes = [("one", StrokeCovariance::OnHost(Cow::Borrowed(&strokes)))];
             let (budget, middles) = made.by_cause(&causes, false).unwrap();
@@ -433,8 +430,8 @@ mod tests {
         let influence = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.2).exp();
         let positions = [[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]];
         let actuators = Actuators { positions: &positions, pitch: 0.5, influence: &influence };
-        let mut image = CameraOptions::default();
-        (image.pixels, image.structure) = (8, StructureFunctionModel::Stationary);
+        let stationary = StructureFunctionModel::Stationary;
+        let mut image = CameraOptions::default().pixels(8).structure(stationary);
         let engine = Engine::default();
         let made =
             |image: &CameraOptions| Exposures::new(actuators, &aperture, image, 2.0, &engine);

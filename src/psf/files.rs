@@ -22,7 +22,7 @@ pub struct Images<'a> {
     pub errors: &'a [f64],
     /// The image without correction at the first wavelength.
     pub uncorrected: &'a PointSpread,
-    /// Sides of the boxes of the exposures' ensquared energy \[rad\]; the first one is told in the cards.
+    /// Sides of the boxes of the exposures' ensquared energy \[rad\]; the cards have the value of the first.
     pub ensquared: &'a [f64],
 }
 
@@ -215,10 +215,10 @@ mod tests {
             let wave = wavelengths[wavelengths.len() - 1];
             assert_eq!(text(&mut fits, keys[0])?, format!("{:.0}", 1e9 * wave));
             let width = last.width.unwrap().mean() * 1e3 / ARCSEC;
-            for (key, wanted) in
+            for (key, expected) in
                 [(keys[1], last.image.strehl), (keys[2], width), (keys[3], last.ensquared[0])]
             {
-                assert!((number(&mut fits, key)? - wanted).abs() < 1e-3, "{key}");
+                assert!((number(&mut fits, key)? - expected).abs() < 1e-3, "{key}");
             }
             let values: Vec<f64> = cube.read_image(&mut fits)?;
             assert_eq!(values.len(), shape.iter().product::<usize>());

@@ -57,6 +57,8 @@ pub struct LoopSimulation {
 // Plan of simulated loops
 /// Options of simulated loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct LoopSimulationOptions {
     /// Independent turbulence realisations, at least 2: their scatter gives the standard errors.
@@ -137,10 +139,10 @@ impl LoopSimulationPlan {
         let truths = system.targets().iter().map(truth).collect::<Result<Vec<_>, Invalid>>()?;
         let stars = system.guide_stars().iter().cloned().chain(truths);
         let grid = PhaseGrid::new(samples, squares, 0.0)?;
-        let seen = system.to_builder().guide_stars(stars).phase(Some(grid)).build()?;
+        let with_truths = system.to_builder().guide_stars(stars).phase(Some(grid)).build()?;
         let control = options.control.unwrap_or(AT_ONCE);
         let lasting = SimulationOptions::default().lasting(control.lasting());
-        let turbulence = SimulationPlan::new(&seen, lasting)?;
+        let turbulence = SimulationPlan::new(&with_truths, lasting)?;
         // As many frames as the loop takes to settle, each sampled at two times
         let frames = SimulationOptions::default().frames(realisations);
         let frames = SimulationPlan::new(system, frames)?.describe(&Engine::default())?.seconds();
@@ -239,8 +241,8 @@ impl LoopSimulation {
         let LoopSimulationPlan { system, options, correction, aperture, step, .. } = plan;
         let engine = Engine::default();
         plan.check(&engine)?;
-        let found = plan.reconstructor.run(&engine, watch)?;
-        let commands = correction.of(&found, &engine)?.commands;
+        let reconstruction = plan.reconstructor.run(&engine, watch)?;
+        let commands = correction.of(&reconstruction, &engine)?.commands;
         let (control, targets) = (options.control.unwrap_or(AT_ONCE), system.targets().len());
         // Transform the light of the pupil
         let samples = aperture.light().nrows();
@@ -312,12 +314,12 @@ impl LoopSimulation {
             (0..sets + 2 * self.targets).map(|_| StrokeHistory::new(&self.control)).collect();
         for k in 0..frames {
             let noise = Array1::from(turbulence.noise());
-            let seen = self.exposure(&turbulence, k as f64);
-            let slopes = &seen.slopes + &noise;
+            let frame = self.exposure(&turbulence, k as f64);
+            let slopes = &frame.slopes + &noise;
             let own = self.commands.iter().map(|k| k.dot(&slopes.slice(s![..k.ncols()])));
-            let best = (0..self.targets).flat_map(|t| self.best(&seen, t));
-            for (strokes, wanted) in loops.iter_mut().zip(own.chain(best)) {
-                strokes.follow(&wanted, false);
+            let best = (0..self.targets).flat_map(|t| self.best(&frame, t));
+            for (strokes, command) in loops.iter_mut().zip(own.chain(best)) {
+                strokes.follow(&command, false);
             }
         }
         let held: Vec<&Array1<f64>> = loops.iter().map(StrokeHistory::held).collect();
@@ -347,15 +349,15 @@ impl LoopSimulation {
     }
 
     /// Best strokes for a target without delay, by its truth sensor and by the direct fit.
-    fn best(&self, seen: &TurbulenceFrame, t: usize) -> [Array1<f64>; 2] {
+    fn best(&self, frame: &TurbulenceFrame, t: usize) -> [Array1<f64>; 2] {
         let m = self.by_slopes.ncols();
-        let first = seen.slopes.len() - (self.targets - t) * m;
-        let slopes = seen.slopes.slice(s![first..first + m]);
-        [self.by_slopes.dot(&slopes), self.by_eye.dot(&seen.fronts[t])]
+        let first = frame.slopes.len() - (self.targets - t) * m;
+        let slopes = frame.slopes.slice(s![first..first + m]);
+        [self.by_slopes.dot(&slopes), self.by_eye.dot(&frame.fronts[t])]
     }
 }
 
-/// The stage of simulated loops, as a watcher is told, and its pieces.
+/// Name of the stage of simulated loops, and of its pieces.
 pub const LOOPS: &str = "simulated loops";
 pub const REALISATIONS: &str = "realisations";
 
@@ -401,20 +403,20 @@ impl<'a> StrokeHistory<'a> {
     }
 
     /// Takes what is wanted after an exposure. A loop that is at rest had nothing before, another one the same.
-    fn follow(&mut self, wanted: &Array1<f64>, at_rest: bool) {
+    fn follow(&mut self, command: &Array1<f64>, at_rest: bool) {
         let ControlLoop { kind, gain, delay, .. } = *self.control;
         if kind == LoopKind::Open {
-            self.rows = vec![wanted.clone()];
+            self.rows = vec![command.clone()];
             return;
         }
         let (whole, rest) = (delay.floor() as usize, delay.fract());
         if self.rows.is_empty() {
-            let before = if at_rest { Array1::zeros(wanted.len()) } else { wanted.clone() };
+            let before = if at_rest { Array1::zeros(command.len()) } else { command.clone() };
             self.rows = vec![before; whole + 1];
         }
         let ago = |frames: usize| &self.rows[self.rows.len() - frames];
-        let seen = ago(whole) * (1.0 - rest) + ago(whole + 1) * rest;
-        let next = ago(1) + &((wanted - &seen) * gain);
+        let delayed = ago(whole) * (1.0 - rest) + ago(whole + 1) * rest;
+        let next = ago(1) + &((command - &delayed) * gain);
         self.rows.push(next);
     }
 
@@ -476,11 +478,11 @@ impl LoopSimulation {
         let spectra = vec![Array2::<f64>::zeros(half); 1 + self.wavelengths.len()];
         let mut sums = vec![([[[0.0; 3]; 3]; 2], spectra); self.targets];
         let (own, best) = held.split_at(self.commands.len());
-        for seen in NODES.map(|node| self.at(turbulence, start + node)) {
+        for frame in NODES.map(|node| self.at(turbulence, start + node)) {
             for (t, (products, spectra)) in sums.iter_mut().enumerate() {
-                let front = &seen.fronts[t];
+                let front = &frame.fronts[t];
                 let made = self.shapes[t].dot(own[t.min(own.len() - 1)]);
-                for (k, at_once) in self.best(&seen, t).iter().enumerate() {
+                for (k, at_once) in self.best(&frame, t).iter().enumerate() {
                     let [at_once, in_time] =
                         [at_once, best[2 * t + k]].map(|v| self.pupil_shapes.dot(v));
                     let parts = [&in_time - &made, front - &at_once, at_once - &in_time];
@@ -493,7 +495,7 @@ impl LoopSimulation {
                 }
             }
         }
-        sums.iter().map(|(products, spectra)| self.seen(*products, spectra)).collect()
+        sums.iter().map(|(products, spectra)| self.average_frame(*products, spectra)).collect()
     }
 
     // Mean products of the parts
@@ -542,7 +544,7 @@ impl LoopSimulation {
     }
 
     /// Averages of the sums over all times of a realisation.
-    fn seen(
+    fn average_frame(
         &self,
         products: [[[f64; 3]; 3]; 2],
         spectra: &[Array2<f64>],
@@ -570,6 +572,7 @@ impl LoopSimulation {
 // Check a budget by simulation
 /// Residual wavefront error and Strehl ratios of a target in simulated loops: means over realisations, with their standard errors.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Simulated {
     /// Rms of the residual wavefront \[m\].
@@ -598,8 +601,8 @@ impl LoopSimulation {
     /// The errors and Strehl ratios of all targets over some realisations, those of the seeds from 1 on. `watch` counts realisations.
     fn average(&self, realisations: usize, watch: &dyn Watch) -> Result<Vec<Simulated>, Error> {
         let of_seed = |_: &(), seed: usize| {
-            let seen = self.realisation(seed as u64)?;
-            Ok(seen.iter().map(|seen| self.numbers(seen)).collect::<Vec<Vec<f64>>>())
+            let frames = self.realisation(seed as u64)?;
+            Ok(frames.iter().map(|frame| self.numbers(frame)).collect::<Vec<Vec<f64>>>())
         };
         let all = gather(Workers::cores(&()), 1..realisations + 1, watch, of_seed)?;
         let given = self.telescope.variance(&self.given)?;
@@ -607,8 +610,8 @@ impl LoopSimulation {
             // Average the realisations of a target
             let count = realisations as f64;
             let mean = |k: usize| {
-                let mean = all.iter().map(|seen| seen[t][k]).sum::<f64>() / count;
-                let squares = all.iter().map(|seen| (seen[t][k] - mean).powi(2)).sum::<f64>();
+                let mean = all.iter().map(|values| values[t][k]).sum::<f64>() / count;
+                let squares = all.iter().map(|values| (values[t][k] - mean).powi(2)).sum::<f64>();
                 [mean, (squares / (count * (count - 1.0))).sqrt()]
             };
             let [variance, uncertainty] = mean(0);
@@ -622,14 +625,14 @@ impl LoopSimulation {
     }
 
     /// The variance of a residual \[m²\], and the Strehl ratio at each wavelength.
-    fn numbers(&self, seen: &LoopFrame) -> Vec<f64> {
+    fn numbers(&self, frame: &LoopFrame) -> Vec<f64> {
         let strehl = |transfer: &OpticalTransfer| {
             let scale = -0.5 * (2.0 * PI / transfer.wavelength).powi(2);
             let pairs = transfer.values.iter().zip(&self.given);
             pairs.map(|(value, given)| value * (scale * given).exp()).sum::<f64>()
                 / transfer.perfect
         };
-        std::iter::once(seen.variance()).chain(seen.transfers.iter().map(strehl)).collect()
+        std::iter::once(frame.variance()).chain(frame.transfers.iter().map(strehl)).collect()
     }
 }
 
@@ -678,16 +681,11 @@ mod tests {
     fn options(mode: CorrectionMode, control: ControlLoop) -> PsfOptions {
         let mirrors =
             vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(7)) }];
-        let terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag]);
-        let image = CameraOptions {
-            wavelengths: vec![1.65e-6],
-            pixels: 32,
-            terms,
-            ..CameraOptions::default()
-        };
-        let correction = CorrectionOptions { mode, mirrors, weights: Vec::new() };
+        let terms = [ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag];
+        let image = CameraOptions::default().pixels(32).terms(terms);
+        let correction = CorrectionOptions::new(mode, mirrors);
         let reconstructor = ReconstructorOptions::default();
-        PsfOptions { reconstructor, correction, control: Some(control), image, field: None }
+        PsfOptions::new(reconstructor, correction, image).control(control)
     }
 
     // Means over turbulence realisations
@@ -714,51 +712,55 @@ mod tests {
         let foretold = plan.run(&Engine::default(), &unwatched).unwrap();
         let simulation = LoopSimulation::new(&system, &options, 3).unwrap();
         let realisations = run(&simulation, 64);
-        for (t, told) in foretold.targets.iter().enumerate() {
-            let terms = told.budget.terms();
+        for (t, expected) in foretold.targets.iter().enumerate() {
+            let terms = expected.budget.terms();
             let of =
-                |value: &dyn Fn(&LoopFrame) -> f64| mean(&realisations, |seen| value(&seen[t]));
+                |value: &dyn Fn(&LoopFrame) -> f64| mean(&realisations, |frames| value(&frames[t]));
             // The tomographic error is that of a truth sensor, noise included.
-            let [tomography, error] = of(&|seen| seen.by_slopes[0][0]);
+            let [tomography, error] = of(&|frame| frame.by_slopes[0][0]);
             let gap = tomography - terms[0].variance;
             assert!(gap.abs() < 4.0 * error && error < 0.05 * tomography, "{t}: {gap:e} {error:e}");
             // Compare fitting and bandwidth with simulated loops
-            let [fitting, error] = of(&|seen| seen.by_eye[1][1]);
+            let [fitting, error] = of(&|frame| frame.by_eye[1][1]);
             let share = fitting / terms[1].variance;
             assert!((0.8..1.0).contains(&share) && error < 0.02 * fitting, "{t}: fitting {share}");
-            let [bandwidth, error] = of(&|seen| seen.by_eye[2][2]);
+            let [bandwidth, error] = of(&|frame| frame.by_eye[2][2]);
             let share = bandwidth / terms[2].variance;
             assert!(
                 (0.95..1.2).contains(&share) && error < 0.05 * bandwidth,
                 "{t}: bandwidth {share}"
             );
             // The residual of a direct fit contains nothing that the mirror could correct.
-            assert!(realisations.iter().all(|seen| seen[t].by_eye[1][0].abs() < 1e-6 * fitting));
-            assert!(realisations.iter().all(|seen| seen[t].by_eye[1][2].abs() < 1e-6 * fitting));
+            assert!(
+                realisations.iter().all(|frames| frames[t].by_eye[1][0].abs() < 1e-6 * fitting)
+            );
+            assert!(
+                realisations.iter().all(|frames| frames[t].by_eye[1][2].abs() < 1e-6 * fitting)
+            );
             // Turbulence that is not estimated cannot be late.
-            let [both, error] = of(&|seen| seen.by_eye[0][2]);
+            let [both, error] = of(&|frame| frame.by_eye[0][2]);
             assert!(both < -4.0 * error && both > -0.2 * bandwidth, "{t}: {both:e} ± {error:e}");
             // Compare the image with simulated loops
             let [whole, error] = of(&LoopFrame::variance);
-            let share = told.budget.total().powi(2) / whole;
+            let share = expected.budget.total().powi(2) / whole;
             assert!((0.95..1.2).contains(&share) && error < 0.05 * whole, "{t}: whole {share}");
             let telescope = simulation.telescope();
-            let by_pairs = of(&|seen| telescope.variance(&seen.structure).unwrap())[0];
+            let by_pairs = of(&|frames| telescope.variance(&frames.structure).unwrap())[0];
             assert!((by_pairs / whole - 1.0).abs() < 1e-9, "{t}");
             let other: f64 = realisations[0][t].by_slopes.iter().flatten().sum();
             assert!((other / realisations[0][t].variance() - 1.0).abs() < 1e-9, "{t}");
             // The mean image is that of the mean structure function, and a little better.
             let sum = realisations
                 .iter()
-                .fold(Array2::zeros((36, 36)), |sum, seen| sum + &seen[t].structure);
+                .fold(Array2::zeros((36, 36)), |sum, frames| sum + &frames[t].structure);
             let mean_structure = sum / realisations.len() as f64;
             let gauss = telescope.through(&mean_structure, &[1.65e-6]).unwrap().remove(0).strehl();
-            let [strehl, error] = of(&|seen| seen.transfers[0].strehl());
+            let [strehl, error] = of(&|frame| frame.transfers[0].strehl());
             assert!(
                 strehl > gauss - error && strehl < 1.05 * gauss,
                 "{t}: {strehl} ± {error}, {gauss}"
             );
-            let foretold = told.exposures[0].image.strehl;
+            let foretold = expected.exposures[0].image.strehl;
             let ratio = foretold / strehl;
             assert!(
                 (0.88..1.05).contains(&ratio) && error < 0.03 * strehl,
@@ -778,7 +780,7 @@ mod tests {
         let system = builder.guide_stars([star]).build().unwrap();
         let closed = options(CorrectionMode::Scao, control);
         let simulation = LoopSimulation::new(&system, &closed, 2).unwrap();
-        let [tomography, error] = mean(&run(&simulation, 48), |seen| seen[0].by_slopes[0][0]);
+        let [tomography, error] = mean(&run(&simulation, 48), |frames| frames[0].by_slopes[0][0]);
         let foretold = |options: &PsfOptions| {
             let plan = PsfPlan::new(&system, options.clone()).unwrap();
             let found = plan.run(&Engine::default(), &unwatched).unwrap();
@@ -786,9 +788,8 @@ mod tests {
         };
         let open = PsfOptions { control: None, ..closed.clone() };
         // Two ways to strokes: with a mirror for each target, and with one for a guide star.
-        let correction =
-            CorrectionOptions { mode: CorrectionMode::Moao, ..closed.correction.clone() };
-        let own = PsfOptions { correction, ..closed.clone() };
+        let correction = closed.correction.clone().mode(CorrectionMode::Moao);
+        let own = closed.clone().correction(correction);
         assert!((foretold(&own) / foretold(&closed) - 1.0).abs() < 1e-6);
         let gap = tomography - foretold(&closed);
         assert!(gap.abs() < 3.0 * error && error < 0.08 * tomography, "{gap:e} ± {error:e}");
@@ -802,9 +803,9 @@ mod tests {
         let mut at_once = options(CorrectionMode::Glao, still);
         at_once.control = None;
         let simulation = LoopSimulation::new(&lopsided(), &at_once, 2).unwrap();
-        for seen in simulation.realisation(3).unwrap() {
-            assert!(seen.by_eye[2][2] < 1e-12 * seen.variance(), "{:?}", seen.by_eye);
-            assert!(seen.by_eye[0][0] > 0.1 * seen.variance());
+        for frame in simulation.realisation(3).unwrap() {
+            assert!(frame.by_eye[2][2] < 1e-12 * frame.variance(), "{:?}", frame.by_eye);
+            assert!(frame.by_eye[0][0] > 0.1 * frame.variance());
         }
         assert!(LoopSimulation::new(&lopsided(), &at_once, 0).is_err());
         let blind = lopsided().to_builder().pupil(None).build().unwrap();
@@ -855,16 +856,16 @@ mod tests {
             let loops = LoopSimulationOptions::default().realisations(64);
             let loops = LoopSimulationPlan::new(&system, &wanted, loops).unwrap();
             let simulated = loops.run(&Engine::default(), &unwatched).unwrap();
-            for (t, (seen, simulated)) in found.targets.iter().zip(&simulated).enumerate() {
-                let ([mean, error], computed) = (simulated.error, seen.budget.total());
+            for (t, (target, simulated)) in found.targets.iter().zip(&simulated).enumerate() {
+                let ([mean, error], computed) = (simulated.error, target.budget.total());
                 let ([strehl, scatter], image) =
-                    (simulated.strehl[0], seen.exposures[0].image.strehl);
+                    (simulated.strehl[0], target.exposures[0].image.strehl);
                 let case = format!(
                     "{mode:?} {turn} {t}: {mean:e} ± {error:e}, {computed:e}; {strehl} ± {scatter}, {image}"
                 );
                 assert!((mean - computed).abs() < 3.5 * error && error < 0.03 * mean, "{case}");
                 assert!((strehl - image).abs() < 3.5 * scatter + 2e-3, "{case}");
-                let terms: f64 = seen.budget.terms().iter().map(|term| term.variance).sum();
+                let terms: f64 = target.budget.terms().iter().map(|term| term.variance).sum();
                 assert!((terms / computed.powi(2) - 1.0).abs() < 1e-12, "{case}");
             }
             by_wind.push(found.targets[1].budget.total());

@@ -23,10 +23,14 @@ pub enum Edges {
 // Lay a pupil on a grid
 /// A pupil on a grid of squares.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Aperture {
     light: Array2<f64>,
     step: f64,
 }
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(Aperture::from_light(light: Array2<f64>, step: f64)?);
 
 impl Aperture {
     /// A pupil on `samples` × `samples` squares of side `step` \[m\] around its axis, with the vanes of a spider.
@@ -110,12 +114,15 @@ fn lit(pupil: &Pupil, vanes: &[Vane], centre: [f64; 2], side: f64, edges: Edges)
 // Vanes of a spider
 /// A vane of the spider that holds the secondary mirror: a strip from the axis to the rim.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Vane {
     /// Its width \[m\].
     pub width: f64,
     /// Its direction from x to y \[rad\].
     pub angle: f64,
     /// How far its middle passes to the left of the axis, seen outwards \[m\].
+    #[cfg_attr(feature = "serde", serde(default))]
     pub offset: f64,
 }
 
@@ -562,8 +569,8 @@ mod tests {
             assert!((vane.covers(centre, side) - counted).abs() < 2e-3, "{centre:?}");
         }
         // One along x that passes above the axis.
-        let beside = Vane { width: 0.2, angle: 0.0, offset: 0.5 };
-        let found = Aperture::new(&pupil, &[beside], 80, 0.1, Edges::Area).unwrap();
+        let outside = Vane { width: 0.2, angle: 0.0, offset: 0.5 };
+        let found = Aperture::new(&pupil, &[outside], 80, 0.1, Edges::Area).unwrap();
         for (place, light) in [([45, 70], 0.0), ([35, 70], 1.0), ([45, 10], 1.0), ([40, 70], 1.0)] {
             assert!((found.light()[place] - light).abs() < 1e-12, "{place:?}");
         }

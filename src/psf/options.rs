@@ -25,6 +25,8 @@ use std::f64::consts::PI;
 // Error terms and structure-function models
 /// A term of the residual wavefront error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum ErrorTerm {
     /// Tomographic error: the error of the reconstructor within what the mirror can correct, noise and aliasing included.
@@ -37,6 +39,7 @@ pub enum ErrorTerm {
     /// Fitting error: what the mirror cannot form.
     Fitting,
     /// Servo-lag error.
+    #[cfg_attr(feature = "serde", serde(rename = "bandwidth"))]
     ServoLag,
 }
 
@@ -58,6 +61,8 @@ impl ErrorTerm {
 
 /// Model of the structure function of the tomographic error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum StructureFunctionModel {
     /// The exact mean over the pupil, by modes.
@@ -76,6 +81,8 @@ impl StructureFunctionModel {
 // Options of the camera
 /// Options of the camera: wavelengths, pixels, and the errors that enter its images.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct CameraOptions {
     /// Wavelengths of the images \[m\].
@@ -114,6 +121,61 @@ impl Default for CameraOptions {
             vanes: Vec::new(),
             mask: None,
         }
+    }
+}
+
+// Options of the camera one by one
+impl CameraOptions {
+    /// Sets the wavelengths of the images \[m\].
+    pub fn wavelengths(self, wavelengths: Vec<f64>) -> Self {
+        Self { wavelengths, ..self }
+    }
+
+    /// Sets the side of a pixel \[rad\], in place of λ/2D at each wavelength.
+    pub fn pixel(self, pixel: f64) -> Self {
+        Self { pixel: Some(pixel), ..self }
+    }
+
+    /// Sets the pixels across.
+    pub fn pixels(self, pixels: usize) -> Self {
+        Self { pixels, ..self }
+    }
+
+    /// Sets the errors that enter, in place of all that the method can compute.
+    pub fn terms(self, terms: impl IntoIterator<Item = ErrorTerm>) -> Self {
+        Self { terms: Some(terms.into_iter().collect()), ..self }
+    }
+
+    /// Sets the model of the structure function of the tomographic error.
+    pub fn structure(self, structure: StructureFunctionModel) -> Self {
+        Self { structure, ..self }
+    }
+
+    // Errors and pupil of a camera
+    // Errors, boxes and pupil of a camera
+    /// Sets the rms of an extra error \[m\].
+    pub fn extra(self, extra: f64) -> Self {
+        Self { extra, ..self }
+    }
+
+    /// Sets the rms image motion along each axis \[rad\].
+    pub fn jitter(self, jitter: f64) -> Self {
+        Self { jitter, ..self }
+    }
+
+    /// Sets the sides of the boxes in which ensquared energy is computed \[rad\].
+    pub fn ensquared(self, ensquared: Vec<f64>) -> Self {
+        Self { ensquared, ..self }
+    }
+
+    /// Sets the vanes of the telescope's spider.
+    pub fn vanes(self, vanes: Vec<Vane>) -> Self {
+        Self { vanes, ..self }
+    }
+
+    /// Sets the transmission of the pupil, in place of the telescope's disc, central obstruction and vanes.
+    pub fn mask(self, mask: Aperture) -> Self {
+        Self { mask: Some(mask), ..self }
     }
 }
 
@@ -254,6 +316,7 @@ impl CameraOptions {
 // Expose for all wavelengths
 /// An image, with its width and ensquared energies.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Exposure {
     /// The image of a star.
@@ -277,8 +340,7 @@ impl CameraOptions {
     /// ```
     /// use lenslet::{psf::{Aperture, CameraOptions}, model::Pupil, units::ARCSEC};
     /// let telescope = Aperture::across(&Pupil::new(8.0, 0.14)?, &[], 128)?.transfer(256)?;
-    /// let mut options = CameraOptions::default();
-    /// (options.pixels, options.ensquared) = (33, vec![0.08 * ARCSEC]);
+    /// let options = CameraOptions::default().pixels(33).ensquared(vec![0.08 * ARCSEC]);
     /// let seen = options.expose(&telescope, &telescope.extra(150e-9, -2.0)?, 8.0)?.remove(0);
     /// assert!(seen.image.strehl < 0.8 && seen.perfect.strehl == 1.0);
     /// assert!(seen.ensquared[0] < 0.8 && seen.width.is_some());
@@ -296,13 +358,13 @@ impl CameraOptions {
         if self.extra > 0.0 {
             whole += &telescope.extra(self.extra, EXPONENT)?;
         }
-        let each = |seen: crate::psf::OpticalTransfer| {
-            let pixel = self.pixel_at(seen.wavelength(), length("diameter", diameter)?);
+        let each = |otf: crate::psf::OpticalTransfer| {
+            let pixel = self.pixel_at(otf.wavelength(), length("diameter", diameter)?);
             Ok(Exposure {
-                image: seen.point_spread(pixel, self.pixels)?,
-                perfect: telescope.alone(seen.wavelength())?.point_spread(pixel, self.pixels)?,
-                width: seen.width().ok(),
-                ensquared: seen.ensquared(&self.ensquared)?,
+                image: otf.point_spread(pixel, self.pixels)?,
+                perfect: telescope.alone(otf.wavelength())?.point_spread(pixel, self.pixels)?,
+                width: otf.width().ok(),
+                ensquared: otf.ensquared(&self.ensquared)?,
             })
         };
         telescope.through(&whole, &self.wavelengths)?.into_iter().map(each).collect()
@@ -473,12 +535,12 @@ mod tests {
             ..CameraOptions::default()
         };
         let nothing = Array2::zeros((96, 96));
-        let seen = options.expose(&telescope, &nothing, 8.0).unwrap();
+        let exposures = options.expose(&telescope, &nothing, 8.0).unwrap();
         let (jitter, extra) =
             (telescope.jitter(4.0 * mas).unwrap(), telescope.extra(60e-9, -2.0).unwrap());
         let budget = Budget::of(&telescope, &[("jitter", &jitter), ("extra", &extra)]).unwrap();
-        assert_eq!(seen.len(), 2);
-        for (exposure, &wavelength) in seen.iter().zip(&options.wavelengths) {
+        assert_eq!(exposures.len(), 2);
+        for (exposure, &wavelength) in exposures.iter().zip(&options.wavelengths) {
             let marechal = budget.marechal(wavelength);
             assert!((exposure.image.strehl / marechal - 1.0).abs() < 0.03, "{wavelength}");
             assert_eq!(exposure.image.pixel, wavelength / 16.0);

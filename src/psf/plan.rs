@@ -36,19 +36,62 @@ use std::borrow::Cow;
 // PSF options of a system file
 /// Options of the point-spread functions of a system: reconstructor, mirrors, control loop, camera and field.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[non_exhaustive]
 pub struct PsfOptions {
     /// The table `[reconstructor]`.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub reconstructor: ReconstructorOptions,
     /// The tables `[correction]` and `[[mirror]]`.
     pub correction: CorrectionOptions,
     /// The table `[loop]`; without it there is no servo-lag error.
     pub control: Option<ControlLoop>,
     /// The table `[image]`.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub image: CameraOptions,
     /// The table `[field]`, if a field is to be mapped.
     pub field: Option<Field>,
 }
 
+// PSF options one by one
+impl PsfOptions {
+    /// The images of a camera behind mirrors, by slopes that a reconstructor gives; without a control loop and a field.
+    pub fn new(
+        reconstructor: ReconstructorOptions,
+        correction: CorrectionOptions,
+        image: CameraOptions,
+    ) -> Self {
+        Self { reconstructor, correction, control: None, image, field: None }
+    }
+
+    /// Sets the reconstructor.
+    pub fn reconstructor(self, reconstructor: ReconstructorOptions) -> Self {
+        Self { reconstructor, ..self }
+    }
+
+    /// Sets the mirrors and what they are for.
+    pub fn correction(self, correction: CorrectionOptions) -> Self {
+        Self { correction, ..self }
+    }
+
+    /// Sets the control loop, and with it a servo-lag error.
+    pub fn control(self, control: ControlLoop) -> Self {
+        Self { control: Some(control), ..self }
+    }
+
+    /// Sets the camera.
+    pub fn image(self, image: CameraOptions) -> Self {
+        Self { image, ..self }
+    }
+
+    /// Sets a field to be mapped.
+    pub fn field(self, field: Field) -> Self {
+        Self { field: Some(field), ..self }
+    }
+}
+
+// Read PSF options from a system file
 #[cfg(feature = "files")]
 impl PsfOptions {
     /// Reads its tables from a system file.
@@ -276,11 +319,9 @@ impl PsfPlan {
         let iterated = options.reconstructor.method == Inversion::Iterative;
         let together =
             options.correction.mode != CorrectionMode::Moao && (!alone || (whole && !iterated));
-        let shared = (independent.is_none() || apart || together).then(|| SharedOptions {
-            noise_gain: noise_gain(&options),
-            by_cause: split,
-            own: apart,
-            mirrors,
+        let shared = (independent.is_none() || apart || together).then(|| {
+            let shared = SharedOptions::default().noise_gain(noise_gain(&options));
+            shared.by_cause(split).own(apart).mirrors(mirrors)
         });
         let expected =
             "another method where targets share mirrors, as strokes are made of matrices";
@@ -377,45 +418,45 @@ const MODE: f64 = 3.5e-9;
 impl PsfPlan {
     /// What the plan will do.
     fn description(&self, engine: &Engine) -> Description {
-        let mut told = self.reconstruction.description(engine);
+        let mut plan = self.reconstruction.description(engine);
         if !self.has(ErrorTerm::Tomography) && self.independent.is_some() {
-            told.stages.clear(); // nothing is reconstructed
+            plan.stages.clear(); // nothing is reconstructed
         }
         let (targets, image) = (self.correction.targets(), &self.options.image);
-        told.what = format!("images of {}, and {}", count(targets, "target"), told.what);
+        plan.what = format!("images of {}, and {}", count(targets, "target"), plan.what);
         let waves = image.wavelengths.len();
-        told.arrays = vec![("psf".into(), vec![waves, self.targets, image.pixels, image.pixels])];
+        plan.arrays = vec![("psf".into(), vec![waves, self.targets, image.pixels, image.pixels])];
         if let Some(across) = self.options.field.as_ref().map(Field::across) {
-            told.arrays.push(("field_strehl".into(), vec![waves, across, across]));
+            plan.arrays.push(("field_strehl".into(), vec![waves, across, across]));
         }
         if self.reconstruction.errors_only() {
-            told.memory = self.reconstruction.memory_of_each(engine);
+            plan.memory = self.reconstruction.memory_of_each(engine);
         }
         if let Some(options) = self.shared {
-            self.correction.describe_shared(&self.reconstruction, (options, engine), &mut told);
+            self.correction.describe_shared(&self.reconstruction, (options, engine), &mut plan);
         }
-        told.memory.host = told.memory.host.saturating_add(self.bytes());
+        plan.memory.host = plan.memory.host.saturating_add(self.bytes());
         // Describe one covariance
         if self.independent.is_none() {
             let residuals = ResidualWavefronts::bytes(&self.correction);
-            told.memory.host = told.memory.host.max(residuals).saturating_add(self.bytes());
+            plan.memory.host = plan.memory.host.max(residuals).saturating_add(self.bytes());
             let seconds =
                 ResidualWavefronts::seconds(&self.correction, self.options.control.as_ref());
             let work = [(CostKind::Integrals, seconds)];
-            told.stages.push(Stage::shared(LOOP, &work, &Engine::default()));
+            plan.stages.push(Stage::shared(LOOP, &work, &Engine::default()));
         }
-        told.memory.devices.iter_mut().take(1).for_each(|bytes| *bytes += self.bytes_on_device());
+        plan.memory.devices.iter_mut().take(1).for_each(|bytes| *bytes += self.bytes_on_device());
         if self.has(ErrorTerm::Aliasing) && self.independent.is_some() {
             let (system, pitch) = self.square();
             let work = [(CostKind::Integrals, low_seconds(system, pitch))];
             let low = if self.shared.is_some() { 0 } else { low_bytes(system, pitch) };
-            told.memory.host = told.memory.host.saturating_add(low);
-            told.stages.push(Stage::shared(LOW, &work, &Engine::default()));
+            plan.memory.host = plan.memory.host.saturating_add(low);
+            plan.stages.push(Stage::shared(LOW, &work, &Engine::default()));
         }
-        let at = told.stages.iter().take_while(|stage| stage.name == "start").count();
-        told.stages.insert(at, self.stage_of_mirror(engine));
-        told.stages.push(self.stage(engine));
-        told
+        let at = plan.stages.iter().take_while(|stage| stage.name == "start").count();
+        plan.stages.insert(at, self.stage_of_mirror(engine));
+        plan.stages.push(self.stage(engine));
+        plan
     }
 
     // Stage of a mirror's shapes
@@ -490,7 +531,8 @@ impl PsfPlan {
 
 // Results of the PSF plan
 /// The images of a target, with its error budget.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct TargetImage {
     /// The image at each wavelength, with its width and ensquared energies.
@@ -539,24 +581,26 @@ impl PsfResult {
     /// Adds maps of Strehl ratio, width, ensquared energy and error over a field.
     fn add_field(&self, data: &mut DataSet, field: &Field, image: &CameraOptions) {
         let maps = |value: &dyn Fn(&Exposure) -> f64| {
-            let map = |w: usize| self.map(field, |seen| value(&seen.exposures[w]));
+            let map = |w: usize| self.map(field, |image| value(&image.exposures[w]));
             stacked(&(0..image.wavelengths.len()).map(map).collect::<Vec<_>>())
         };
         let mas = |angle: f64| 1e3 * angle / ARCSEC;
-        data.add("field_strehl", maps(&|seen| seen.image.strehl)).dimensions("wavelength, y, x");
-        let width = |seen: &Exposure| seen.width.map_or(f64::NAN, |width| mas(width.mean()));
+        data.add("field_strehl", maps(&|exposure| exposure.image.strehl))
+            .dimensions("wavelength, y, x");
+        let width =
+            |exposure: &Exposure| exposure.width.map_or(f64::NAN, |width| mas(width.mean()));
         data.add("field_fwhm", maps(&width)).dimensions("wavelength, y, x").long_name("mas");
         for (k, side) in image.ensquared.iter().enumerate() {
             let side = (1e6 * side / ARCSEC).round() / 1e3;
-            let shares = maps(&|seen| seen.ensquared[k]);
+            let shares = maps(&|exposure| exposure.ensquared[k]);
             let shares = data.add(&format!("field_ensquared_{k}"), shares);
             let about = format!("share of the light in {side} mas");
             shares.dimensions("wavelength, y, x").long_name(&about);
         }
         let terms = self.field[0].budget.terms();
-        let term = |k: usize| self.map(field, |seen| seen.budget.terms()[k].rms());
+        let term = |k: usize| self.map(field, |image| image.budget.terms()[k].rms());
         let mut errors: Vec<Array2<f64>> = (0..terms.len()).map(term).collect();
-        errors.push(self.map(field, |seen| seen.budget.total()));
+        errors.push(self.map(field, |image| image.budget.total()));
         let names: Vec<&str> = terms.iter().map(|term| term.name.as_str()).collect();
         let error = data.add("field_error", stacked(&errors)).unit("m").dimensions("term, y, x");
         error.long_name(&format!("{}, total", names.join(", ")));
@@ -573,7 +617,8 @@ fn stacked(maps: &[Array2<f64>]) -> Array3<f64> {
 }
 
 /// The point-spread functions of a system.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PsfResult {
     /// Those of all targets.
@@ -671,7 +716,7 @@ impl PsfPlan {
             let of_field = t >= self.targets;
             // Forget perfect images of a field
             if of_field {
-                let perfect = exposures.iter_mut().map(|seen| &mut seen.perfect);
+                let perfect = exposures.iter_mut().map(|exposure| &mut exposure.perfect);
                 perfect.for_each(|perfect| perfect.values = Array2::ones((1, 1)));
             }
             targets.push(TargetImage { exposures, budget });
@@ -700,21 +745,21 @@ impl PsfPlan {
         let actuators = self.has(ErrorTerm::Tomography).then_some(actuators);
         let mut made = self.exposures(actuators, (telescope, &common), engine)?;
         let mut there = None;
-        let mut expose = |seen: TargetErrors| {
+        let mut expose = |errors: TargetErrors| {
             check(watch)?;
             self.begin_target(targets.len(), watch);
             let of_field = targets.len() >= self.targets;
             let whole = !of_field || self.whole_field;
             // Find the error where the mirrors are for
-            if let Some((shape, strokes)) = seen.reference
+            if let Some((shape, strokes)) = errors.reference
                 && there.is_none_or(|(known, _)| known != shape)
             {
                 let strokes = StrokeCovariance::OnHost(Cow::Borrowed(strokes));
                 let (own, _) = made.by_cause(&[("tomography", strokes)], false)?;
                 there = Some((shape, own.total().powi(2)));
             }
-            let (mut budget, mut exposures) = made.by_cause(&seen.own, whole)?;
-            if let Some((_, reference)) = there.filter(|_| seen.reference.is_some()) {
+            let (mut budget, mut exposures) = made.by_cause(&errors.own, whole)?;
+            if let Some((_, reference)) = there.filter(|_| errors.reference.is_some()) {
                 budget = tell_apart(&budget, reference)?;
             }
             for term in known.terms() {
@@ -722,7 +767,7 @@ impl PsfPlan {
             }
             // Forget perfect images of a field
             if of_field {
-                let perfect = exposures.iter_mut().map(|seen| &mut seen.perfect);
+                let perfect = exposures.iter_mut().map(|exposure| &mut exposure.perfect);
                 perfect.for_each(|perfect| perfect.values = Array2::ones((1, 1)));
             }
             targets.push(TargetImage { exposures, budget });
@@ -761,18 +806,18 @@ impl PsfPlan {
             };
             return self.reconstruction.each_error(engine, watch, &mut projected);
         }
-        let found = self.reconstruction.run(engine, watch)?;
+        let reconstruction = self.reconstruction.run(engine, watch)?;
         let mut whole = |strokes: Array2<f64>| {
             alone(vec![("tomography", StrokeCovariance::OnHost(Cow::Owned(strokes)))])
         };
         if !Self::is_plain(&self.options.correction, correction.system().targets().len()) {
-            let left = correction.of(&found, engine)?;
+            let left = correction.of(&reconstruction, engine)?;
             let parts = left.stroke_errors.outer_iter().zip(left.noise_errors.outer_iter());
             return parts.map(|(all, noise)| &all + (gain - 1.0) * &noise).try_for_each(whole);
         }
         // Change the noise of one target after the other
-        let rows = found.reconstructor.iter().flat_map(|rows| rows.outer_iter());
-        for (errors, rows) in found.error_covariance.outer_iter().zip(rows) {
+        let rows = reconstruction.reconstructor.iter().flat_map(|rows| rows.outer_iter());
+        for (errors, rows) in reconstruction.error_covariance.outer_iter().zip(rows) {
             let mut strokes = correction.pupil(engine)?.stroke_errors(&errors, engine)?;
             strokes.scaled_add(gain - 1.0, &correction.noise(&rows.to_owned(), engine)?);
             whole(strokes)?;
@@ -807,8 +852,9 @@ impl PsfPlan {
         (engine, watch): (&Engine, &dyn Watch),
         sink: &mut dyn FnMut(OwnErrors) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let found = self.reconstruction.run(engine, watch)?;
-        let (Some(rows), Some(kept)) = (found.reconstructor, found.covariances) else {
+        let reconstruction = self.reconstruction.run(engine, watch)?;
+        let (Some(rows), Some(kept)) = (reconstruction.reconstructor, reconstruction.covariances)
+        else {
             let expected = "a reconstruction with its matrices";
             return Err(Invalid::new("reconstruction", "without a matrix", expected).into());
         };
@@ -912,8 +958,8 @@ impl PsfPlan {
         let image = &self.options.image;
         let whole = telescope.turbulence(self.correction.system().atmosphere());
         let pixel = image.pixel_at(image.wavelengths[0], self.diameter);
-        let seen = telescope.through(&whole, &image.wavelengths[..1])?.remove(0);
-        Ok(seen.point_spread(pixel, image.pixels)?)
+        let transfer = telescope.through(&whole, &image.wavelengths[..1])?.remove(0);
+        Ok(transfer.point_spread(pixel, image.pixels)?)
     }
 }
 
@@ -932,15 +978,15 @@ fn summed(
 // Tell the error of elsewhere apart
 /// Splits the tomographic error of a budget by Eq. [own and elsewhere](https://lenslet.github.io/lenslet/anisoplanatism.html#eq-own-and-elsewhere), with the variance \[m²\] of the same error where the mirrors are for.
 fn tell_apart(budget: &Budget, reference: f64) -> Result<Budget, Invalid> {
-    let mut told = Budget::default();
+    let mut split = Budget::default();
     for term in budget.terms() {
         let own = if term.name == CAUSES[0] { term.variance.min(reference) } else { term.variance };
-        told = told.with(&term.name, own)?;
+        split = split.with(&term.name, own)?;
         if term.name == CAUSES[0] {
-            told = told.with(ErrorTerm::Anisoplanatism.name(), term.variance - own)?;
+            split = split.with(ErrorTerm::Anisoplanatism.name(), term.variance - own)?;
         }
     }
-    Ok(told)
+    Ok(split)
 }
 
 // Tests of the PSF plan
@@ -959,24 +1005,13 @@ mod tests {
     }
 
     fn options(structure: StructureFunctionModel) -> PsfOptions {
-        let mut image = CameraOptions::default();
-        (image.wavelengths, image.pixels) = (vec![2.2e-6, 4.8e-6], 64);
-        (image.structure, image.ensquared) = (structure, vec![0.2 * ARCSEC]);
-        image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag]);
-        PsfOptions {
-            reconstructor: ReconstructorOptions::default(),
-            correction: CorrectionOptions {
-                mode: CorrectionMode::Moao,
-                mirrors: vec![MirrorDesign {
-                    filter: 0.05,
-                    ..MirrorDesign::new(Spacing::Actuators(9))
-                }],
-                weights: Vec::new(),
-            },
-            control: Some(ControlLoop { kind: LoopKind::Open, rate: 500.0, gain: 0.5, delay: 2.0 }),
-            image,
-            field: None,
-        }
+        let terms = [ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::ServoLag];
+        let image = CameraOptions::default().wavelengths(vec![2.2e-6, 4.8e-6]).pixels(64);
+        let image = image.structure(structure).ensquared(vec![0.2 * ARCSEC]).terms(terms);
+        let design = MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(9)) };
+        let correction = CorrectionOptions::new(CorrectionMode::Moao, vec![design]);
+        let control = ControlLoop { kind: LoopKind::Open, rate: 500.0, gain: 0.5, delay: 2.0 };
+        PsfOptions::new(ReconstructorOptions::default(), correction, image).control(control)
     }
 
     fn run(system: &System, options: PsfOptions) -> PsfResult {
@@ -1044,11 +1079,12 @@ mod tests {
             .map(|mode| run(&system, by_cause(9, mode)).targets);
         let mut sums = Vec::new();
         for ((own, shared), whole) in own.iter().zip(&shared).zip(&whole) {
-            for seen in [own, shared] {
-                let names: Vec<_> = seen.budget.terms().iter().map(|term| &term.name[..]).collect();
+            for image in [own, shared] {
+                let names: Vec<_> =
+                    image.budget.terms().iter().map(|term| &term.name[..]).collect();
                 assert_eq!(names, ["tomography", "noise", "aliasing", "fitting"]);
-                let strehl = seen.exposures[0].image.strehl;
-                assert!((strehl / seen.budget.marechal(4.8e-6) - 1.0).abs() < 0.05);
+                let strehl = image.exposures[0].image.strehl;
+                assert!((strehl / image.budget.marechal(4.8e-6) - 1.0).abs() < 0.05);
             }
             let [own, noise, folded] = CAUSES.map(|cause| of(&own.budget, cause));
             sums.push((own + noise + folded) / of(&whole.budget, "tomography"));
@@ -1157,9 +1193,9 @@ mod tests {
         for (t, place) in [[1, 1], [1, 0]].into_iter().enumerate() {
             let target = &found.targets[t].exposures[0];
             assert!((strehl[place] / target.image.strehl - 1.0).abs() < 1e-9, "target {t}");
-            let seen = &found.field[3 * place[0] + place[1]];
-            assert_eq!(seen.exposures[0].image.pixels(), 1);
-            assert!((seen.budget.total() / found.targets[t].budget.total() - 1.0).abs() < 1e-9);
+            let image = &found.field[3 * place[0] + place[1]];
+            assert_eq!(image.exposures[0].image.pixels(), 1);
+            assert!((image.budget.total() / found.targets[t].budget.total() - 1.0).abs() < 1e-9);
         }
         assert!(strehl[[0, 2]] != strehl[[2, 0]] && strehl[[1, 1]] > strehl[[2, 2]]);
         // A mirror for the targets of the file is none for the field.

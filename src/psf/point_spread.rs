@@ -67,6 +67,7 @@ fn both_sides(waves: &Array2<f64>, quarter: &Array2<f64>) -> Array2<f64> {
 // Image of a star
 /// The image of a star: a point-spread function on square pixels.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PointSpread {
     /// Light at the centres of the pixels, in units of that of a perfect wavefront on the axis, (m, m), axis 0 along y; the star is at
@@ -114,7 +115,7 @@ impl OpticalTransfer {
 }
 
 // Image from a quarter
-/// What an image is told in, and on which pixels.
+/// Wavelength, normalisation and pixels of an image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Frame {
     /// Step of the displacements, and the wavelength, m.
@@ -229,6 +230,7 @@ impl Quarter {
 // Width of an image
 /// The ellipse at half the maximum of an image.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Width {
     /// Full width along the longer axis \[rad\].
@@ -356,6 +358,7 @@ fn six_around(x: f64) -> (isize, [f64; 6]) {
 // Rings of an image
 /// A ring of an image around the star, one pixel wide.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Ring {
     /// Mean distance of its pixels from the star \[rad\].
@@ -419,8 +422,8 @@ mod tests {
         let disc = |v: f64| if v == 0.0 { 1.0 } else { 2.0 * libm::j1(PI * v) / (PI * v) };
         for ((j, i), &found) in image.values.indexed_iter() {
             let v = 0.37 * (j as f64 - 15.0).hypot(i as f64 - 15.0);
-            let wanted = ((disc(v) - 0.09 * disc(0.3 * v)) / 0.91).powi(2);
-            assert!((found - wanted).abs() < 2e-4, "[{j}, {i}]: {found} and {wanted}");
+            let expected = ((disc(v) - 0.09 * disc(0.3 * v)) / 0.91).powi(2);
+            assert!((found - expected).abs() < 2e-4, "[{j}, {i}]: {found} and {expected}");
         }
     }
 
@@ -441,8 +444,8 @@ mod tests {
                     field += num_complex::Complex::from_polar(*light, phase);
                 }
                 // What edges scatter is spread evenly over the field.
-                let wanted = field.norm_sqr() / aperture.light().sum().powi(2);
-                assert!((found - wanted).abs() < 5e-5, "[{j}, {i}]: {found} and {wanted}");
+                let expected = field.norm_sqr() / aperture.light().sum().powi(2);
+                assert!((found - expected).abs() < 5e-5, "[{j}, {i}]: {found} and {expected}");
             }
             let near = |j: usize, i: usize| image.values[[pixels / 2 + j - 1, pixels / 2 + i - 1]];
             assert!((near(0, 2) - near(2, 0)).abs() < 1e-12);
@@ -455,17 +458,20 @@ mod tests {
     fn seeing_has_its_width() {
         let (wave, r0) = (0.5e-6, 0.15f64);
         let endless = TelescopeTransfer::unlimited(241, r0 / 20.0).unwrap();
-        for (outer_scale, wanted, tolerance) in [
+        for (outer_scale, expected, tolerance) in [
             (f64::INFINITY, 0.97586, 1e-4),
             (100.0 * r0, 0.97586 * (1.0 - 2.183 * 0.01f64.powf(0.356)).sqrt(), 1e-2),
         ] {
             let phase = VonKarman::new(outer_scale);
             let scale = (wave / (2.0 * PI)).powi(2) * r0.powf(-5.0 / 3.0);
             let structure = endless.on_grid(|[x, y]| scale * phase.structure_function(x.hypot(y)));
-            let seen = &endless.through(&structure, &[wave]).unwrap()[0];
-            let width = seen.width().unwrap();
+            let transfer = &endless.through(&structure, &[wave]).unwrap()[0];
+            let width = transfer.width().unwrap();
             let ratio = width.mean() / (wave / r0);
-            assert!((ratio / wanted - 1.0).abs() < tolerance, "{outer_scale}: {ratio}, {wanted}");
+            assert!(
+                (ratio / expected - 1.0).abs() < tolerance,
+                "{outer_scale}: {ratio}, {expected}"
+            );
             assert!((width.major / width.minor - 1.0).abs() < 1e-4);
         }
     }
@@ -480,13 +486,13 @@ mod tests {
             let [u, v] = [x * cos + y * sin, y * cos - x * sin];
             (-2.0 * (PI / wave).powi(2) * ((long * u).powi(2) + (short * v).powi(2))).exp()
         };
-        let seen = endless.alone(wave).unwrap().times(factor);
-        let (width, full) = (seen.width().unwrap(), 2.0 * (2.0 * 2f64.ln()).sqrt());
+        let transfer = endless.alone(wave).unwrap().times(factor);
+        let (width, full) = (transfer.width().unwrap(), 2.0 * (2.0 * 2f64.ln()).sqrt());
         assert!((width.major / (full * long) - 1.0).abs() < 1e-6, "{width:?}");
         assert!((width.minor / (full * short) - 1.0).abs() < 1e-6, "{width:?}");
         assert!((width.angle - angle).abs() < 1e-6, "{width:?}");
         assert!((width.mean().powi(2) / (width.major * width.minor) - 1.0).abs() < 1e-12);
-        let inside = seen.ensquared(&[0.0, 4e-6]).unwrap();
+        let inside = transfer.ensquared(&[0.0, 4e-6]).unwrap();
         assert!(inside[0] == 0.0 && inside[1] > 0.2 && inside[1] < 0.8);
     }
 
@@ -501,16 +507,16 @@ mod tests {
             let phase = VonKarman::new(25.0);
             let structure = telescope
                 .on_grid(|[x, y]| 2e-14 * phase.structure_function(x.hypot(0.8 * y)).min(9.0));
-            let seen = &telescope.through(&structure, &[1.2e-6]).unwrap()[0];
-            let image = seen.point_spread(seen.field() / points as f64, points).unwrap();
+            let transfer = &telescope.through(&structure, &[1.2e-6]).unwrap()[0];
+            let image = transfer.point_spread(transfer.field() / points as f64, points).unwrap();
             assert!((image.shares().sum() - 1.0).abs() < 1e-12, "{}", image.shares().sum());
             assert!(image.values.iter().all(|&value| value > -1e-12));
-            assert!((image.values[[points / 2, points / 2]] - seen.strehl()).abs() < 1e-12);
-            assert_eq!(image.strehl, seen.strehl());
-            let all = seen.ensquared(&[seen.field()]).unwrap()[0];
+            assert!((image.values[[points / 2, points / 2]] - transfer.strehl()).abs() < 1e-12);
+            assert_eq!(image.strehl, transfer.strehl());
+            let all = transfer.ensquared(&[transfer.field()]).unwrap()[0];
             assert!((all - 1.0).abs() < 1e-12, "{all}");
             // Fine pixels are counted in a box and in a circle.
-            let fine = seen.point_spread(seen.field() / 600.0, 401).unwrap();
+            let fine = transfer.point_spread(transfer.field() / 600.0, 401).unwrap();
             let light = |inside: &dyn Fn(f64, f64) -> bool| -> f64 {
                 let at = |k: usize| (k as f64 - 200.0) * fine.pixel;
                 let lit = fine.values.indexed_iter().filter(|((j, i), _)| inside(at(*j), at(*i)));
@@ -518,10 +524,10 @@ mod tests {
             };
             let side = 101.0 * fine.pixel;
             let boxed = light(&|y, x| y.abs() < 0.5 * side && x.abs() < 0.5 * side);
-            let exact = seen.ensquared(&[side]).unwrap()[0];
+            let exact = transfer.ensquared(&[side]).unwrap()[0];
             assert!((boxed - exact).abs() < 1e-3, "{boxed} {exact}");
             let round = light(&|y, x| y.hypot(x) < side);
-            let exact = seen.encircled(&[side]).unwrap()[0];
+            let exact = transfer.encircled(&[side]).unwrap()[0];
             assert!((round - exact).abs() < 2e-3, "{round} {exact}");
         }
     }
@@ -541,10 +547,10 @@ mod tests {
         assert_eq!(at(0.0, 1e-6).strehl(), 1.0);
         let [small, large] = [at(150e-9, 1e-6), at(300e-9, 2e-6)];
         assert!((small.strehl() - large.strehl()).abs() < 1e-12);
-        let [narrow, wide] = [&small, &large].map(|seen| seen.width().unwrap().mean());
+        let [narrow, wide] = [&small, &large].map(|transfer| transfer.width().unwrap().mean());
         assert!((wide / narrow - 2.0).abs() < 1e-9);
         let [inner, outer] = [(&small, 1e-7), (&large, 2e-7)]
-            .map(|(seen, side)| seen.ensquared(&[side]).unwrap()[0]);
+            .map(|(transfer, side)| transfer.ensquared(&[side]).unwrap()[0]);
         assert!((inner - outer).abs() < 1e-12);
         let rings = small.point_spread(0.25 * 1e-6 / 8.0, 64).unwrap().rings();
         assert!((rings[0].mean - 1.0).abs() < 1e-12 && rings[0].pixels == 1 && rings.len() == 32);
@@ -555,19 +561,19 @@ mod tests {
     // Refuse images that cannot be
     #[test]
     fn impossible_images_are_refused() {
-        let seen = telescope(0.2, 16).alone(1e-6).unwrap();
-        let field = seen.field();
+        let transfer = telescope(0.2, 16).alone(1e-6).unwrap();
+        let field = transfer.field();
         assert_eq!(field, 2e-6);
-        let name = |pixel, pixels| seen.point_spread(pixel, pixels).unwrap_err().quantity;
+        let name = |pixel, pixels| transfer.point_spread(pixel, pixels).unwrap_err().quantity;
         assert_eq!(
             [name(0.0, 8), name(f64::NAN, 8), name(1e-8, 0), name(1e-8, 201)],
             ["pixel", "pixel", "pixels", "pixels"]
         );
-        assert!(seen.point_spread(1e-8, 200).is_ok());
-        assert_eq!(seen.ensquared(&[1e-7, -1e-7]).unwrap_err().quantity, "ensquared");
-        assert_eq!(seen.ensquared(&[1.1 * field]).unwrap_err().quantity, "ensquared");
-        assert_eq!(seen.encircled(&[0.6 * field]).unwrap_err().quantity, "encircled");
-        assert!(seen.encircled(&[f64::NAN]).is_err());
+        assert!(transfer.point_spread(1e-8, 200).is_ok());
+        assert_eq!(transfer.ensquared(&[1e-7, -1e-7]).unwrap_err().quantity, "ensquared");
+        assert_eq!(transfer.ensquared(&[1.1 * field]).unwrap_err().quantity, "ensquared");
+        assert_eq!(transfer.encircled(&[0.6 * field]).unwrap_err().quantity, "encircled");
+        assert!(transfer.encircled(&[f64::NAN]).is_err());
         let flat = TelescopeTransfer::unlimited(32, 0.1).unwrap().alone(1e-6).unwrap();
         let point = flat.times(|[x, y]| if x == 0.0 && y == 0.0 { 1.0 } else { 0.0 });
         assert!(point.width().unwrap_err().to_string().contains("finer step"));

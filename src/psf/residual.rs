@@ -320,7 +320,7 @@ impl<'a> ResidualWavefronts<'a> {
         to: (&Engine, &dyn Watch),
     ) -> Result<Self, Error> {
         let (correction, mirrors, own) = (self.correction, *mirrors, *apart);
-        let asked = SharedOptions { noise_gain: 1.0, by_cause: false, own, mirrors };
+        let asked = SharedOptions::default().own(own).mirrors(mirrors);
         let onto = correction.pupil(to.0)?.inverse().view();
         let truth = unit(&truth_covariance(correction.system(), to.1)?);
         let chosen = correction.chosen(asked);
@@ -368,9 +368,9 @@ impl<'a> ResidualWavefronts<'a> {
     ) -> Result<f64, Error> {
         let between = self.low.with_truth(t..t + 1, watch)?;
         let crossed = times(&self.fit.onto, &times_transpose(&between, rows));
-        let wanted = self.points.variance(&self.fit.shapes, &self.fit.strokes);
+        let own = self.points.variance(&self.fit.shapes, &self.fit.strokes);
         let common = self.points.product(&times(&self.fit.shapes, &crossed), shapes);
-        Ok(wanted - 2.0 * common + self.points.variance(shapes, coarse))
+        Ok(own - 2.0 * common + self.points.variance(shapes, coarse))
     }
 }
 
@@ -640,8 +640,7 @@ mod tests {
     fn residual(system: &System, control: Option<ControlLoop>) -> Vec<(&'static str, f64)> {
         let mirrors =
             vec![MirrorDesign { filter: 0.02, ..MirrorDesign::new(Spacing::Actuators(7)) }];
-        let options =
-            CorrectionOptions { mode: CorrectionMode::Scao, mirrors, weights: Vec::new() };
+        let options = CorrectionOptions::new(CorrectionMode::Scao, mirrors);
         let correction = Correction::new(system, &options).unwrap();
         let asked = ReconstructorOptions::default();
         let plan = ReconstructorPlan::new(correction.system(), asked).unwrap();

@@ -75,14 +75,14 @@ impl Actuators<'_> {
 fn distinct(values: &[f64], tolerance: f64) -> (Vec<f64>, Vec<usize>) {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
-    let (mut found, mut places) = (Vec::<f64>::new(), vec![0; values.len()]);
+    let (mut distinct, mut places) = (Vec::<f64>::new(), vec![0; values.len()]);
     for k in order {
-        if found.last().is_none_or(|last| values[k] - last > tolerance) {
-            found.push(values[k]);
+        if distinct.last().is_none_or(|last| values[k] - last > tolerance) {
+            distinct.push(values[k]);
         }
-        places[k] = found.len() - 1;
+        places[k] = distinct.len() - 1;
     }
-    (found, places)
+    (distinct, places)
 }
 
 /// Along one axis: the coordinates of the separations, and for each pair of actuators' coordinates which one is theirs.
@@ -163,8 +163,8 @@ impl Stationary {
         let (step, reach) = (telescope.step(), telescope.reach);
         let all = separations.axes.iter().flat_map(|along| &along.separations);
         let farthest = all.fold(0.0, |most: f64, x| most.max(x.abs()));
-        let room = (farthest + 6.0 * actuators.pitch) / step;
-        let plane = Plane::around(2 * (reach + 1).max(room as usize / 2) + room as usize / 2);
+        let margin = (farthest + 6.0 * actuators.pitch) / step;
+        let plane = Plane::around(2 * (reach + 1).max(margin as usize / 2) + margin as usize / 2);
         let area = step * step / separations.cell;
         let influence = plane.spectrum(&actuators.on_plane(step).view());
         let weights = influence.mapv(|influence| influence.norm_sqr() * area);
@@ -182,8 +182,8 @@ impl Stationary {
         let variance = covariance[[middle, middle]];
         let near = |k: usize| k.abs_diff(middle) <= self.reach;
         Array2::from_shape_fn(covariance.dim(), |(j, i)| {
-            let wanted = near(j) && near(i);
-            if wanted { 2.0 * (variance - covariance[[j, i]]).max(0.0) } else { 0.0 }
+            let is_near = near(j) && near(i);
+            if is_near { 2.0 * (variance - covariance[[j, i]]).max(0.0) } else { 0.0 }
         })
     }
 }
@@ -255,8 +255,8 @@ impl Separations {
 
 // Area of a cell of actuators
 fn cell(counts: &Array2<f64>, [y, x]: [&[f64]; 2], pitch: f64) -> f64 {
-    let found = counts.indexed_iter().filter(|(_, count)| **count > 0.0);
-    let mut steps: Vec<[f64; 2]> = found.map(|((j, i), _)| [x[i], y[j]]).collect();
+    let present = counts.indexed_iter().filter(|(_, count)| **count > 0.0);
+    let mut steps: Vec<[f64; 2]> = present.map(|((j, i), _)| [x[i], y[j]]).collect();
     steps.sort_by(|a, b| a[0].hypot(a[1]).total_cmp(&b[0].hypot(b[1])));
     steps.retain(|step| step[0].hypot(step[1]) > 1e-3 * pitch);
     let area = |a: [f64; 2], b: [f64; 2]| (a[0] * b[1] - a[1] * b[0]).abs();
@@ -353,8 +353,8 @@ impl<'a> MeanStructure<'a> {
         let mut sums = [(side, side), half].map(Array2::zeros);
         for first in (0..modes.count()).step_by(BATCH) {
             let batch = modes.batch(first);
-            let found = sums_of_modes(&self.plane, &modes, &batch);
-            sums.iter_mut().zip(found).for_each(|(sum, found)| *sum += &found);
+            let new = sums_of_modes(&self.plane, &modes, &batch);
+            sums.iter_mut().zip(new).for_each(|(sum, new)| *sum += &new);
         }
         Ok(sums)
     }
@@ -523,14 +523,14 @@ impl Actuators<'_> {
         let expected = "at most 50000 lit squares for a sum over their pairs";
         accept(felt.squares.len() <= 50_000, "samples", felt.squares.len(), expected)?;
         let pairs = SquarePairs::of(felt, strokes, points);
-        let mut found = Vec::with_capacity(wavelengths.len());
+        let mut transfers = Vec::with_capacity(wavelengths.len());
         for &wavelength in wavelengths {
             let phase = 2.0 * PI / length("wavelength", wavelength)?;
             let mut values = pairs.transfer(phase * phase) / aperture.light().sum();
             values[[points / 2, points / 2]] = 1.0;
-            found.push(telescope.with_values(values, wavelength)?);
+            transfers.push(telescope.with_values(values, wavelength)?);
         }
-        Ok(found)
+        Ok(transfers)
     }
 }
 
@@ -645,10 +645,10 @@ mod tests {
             let there = over(&|m| product(centre[m] - rho[m], centre[m], rho[m]));
             let both = over(&|m| product(centre[m], centre[m], rho[m]));
             let overlap = over(&|m| 2.0 * half - rho[m]);
-            let wanted = 4e-16 * (here + there - 2.0 * both) / overlap;
+            let expected = 4e-16 * (here + there - 2.0 * both) / overlap;
             let value = found[[samples + v, samples + u]];
-            let gap = (value - wanted).abs();
-            assert!(gap < 2e-3 * wanted + 1e-20, "[{u}, {v}]: {value:e} {wanted:e}");
+            let gap = (value - expected).abs();
+            assert!(gap < 2e-3 * expected + 1e-20, "[{u}, {v}]: {value:e} {expected:e}");
             assert!((found[[samples - v, samples - u]] / value - 1.0).abs() < 1e-9);
         }
     }
@@ -730,10 +730,10 @@ mod tests {
         let low = few.dot(&few.t());
         let mut negative = definite.clone();
         negative[[3, 3]] -= 0.9 * definite[[3, 3]];
-        let gap = |wanted: &Array2<f64>| {
-            let root = root(wanted).unwrap();
-            (root.dot(&root.t()) - wanted).fold(0.0, |most: f64, gap| most.max(gap.abs()))
-                / wanted[[1, 1]]
+        let gap = |matrix: &Array2<f64>| {
+            let root = root(matrix).unwrap();
+            (root.dot(&root.t()) - matrix).fold(0.0, |most: f64, gap| most.max(gap.abs()))
+                / matrix[[1, 1]]
         };
         assert!(gap(&definite) < 1e-11 && gap(&low) < 1e-10, "{} {}", gap(&definite), gap(&low));
         // Without its negative part, a matrix is not the same, and not far.
@@ -781,12 +781,12 @@ mod tests {
             })
             .collect();
         let places = [[12, 12 + 3], [12 + 4, 12 - 2], [12 + 7, 12]];
-        let check = |wanted: f64, of: &dyn Fn(&Array2<f64>) -> f64| {
+        let check = |expected: f64, of: &dyn Fn(&Array2<f64>) -> f64| {
             let values: Vec<f64> = draws.iter().map(of).collect();
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             let square = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
             let error = square.sqrt() / values.len() as f64;
-            assert!((mean - wanted).abs() < 4.0 * error, "{mean} ± {error}, {wanted}");
+            assert!((mean - expected).abs() < 4.0 * error, "{mean} ± {error}, {expected}");
             assert!(error < 0.01, "{error}");
             mean
         };

@@ -221,8 +221,8 @@ mod tests {
                         -2.0 * PI * ((fy * y + fx * x) % n) as f64 / n as f64,
                     )
                 };
-                let wanted: Complex<f64> = map.indexed_iter().map(wave).sum();
-                assert!((found - wanted).norm() < 1e-12, "{n} [{fx}, {fy}]");
+                let expected: Complex<f64> = map.indexed_iter().map(wave).sum();
+                assert!((found - expected).norm() < 1e-12, "{n} [{fx}, {fy}]");
             }
             let power = spectrum.mapv(|value| value.norm_sqr());
             let squares = map.mapv(|value| value * value).sum();

@@ -9,6 +9,22 @@ use crate::error::{Invalid, accept};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Element(u8);
 
+// Elements as text
+#[cfg(feature = "serde")]
+impl serde::Serialize for Element {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.symbol())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Element {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let symbol = String::deserialize(deserializer)?;
+        Self::of_symbol(&symbol).map_err(serde::de::Error::custom)
+    }
+}
+
 impl Element {
     /// The element of atomic number `number`, from 1 to 103.
     ///
@@ -63,6 +79,8 @@ pub(crate) const SYMBOLS: [&str; 103] = [
 // An atom of a specimen
 /// An atom of a specimen.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Atom {
     /// Its element.
     pub element: Element,
@@ -77,10 +95,14 @@ pub struct Atom {
 // A specimen of atoms
 /// Atoms in a box with right angles, which repeats along x and y.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Specimen {
     cell: [f64; 3],
     atoms: Vec<Atom>,
 }
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(Specimen::new(cell: [f64; 3], atoms: Vec<Atom>)?);
 
 impl Specimen {
     /// The specimen of these atoms in a cell of sides `cell` \[Å\]: x, y, z, the last along the beam.

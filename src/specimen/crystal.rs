@@ -276,11 +276,11 @@ impl TiledSpecimen {
 
     /// The atoms of each element, each counted by its occupancy.
     pub fn composition(&self) -> BTreeMap<Element, f64> {
-        let (cells, mut found) = (self.tile.iter().product::<usize>() as f64, BTreeMap::new());
+        let (cells, mut counts) = (self.tile.iter().product::<usize>() as f64, BTreeMap::new());
         for atom in &self.atoms {
-            *found.entry(atom.element).or_insert(0.0) += cells * atom.occupancy;
+            *counts.entry(atom.element).or_insert(0.0) += cells * atom.occupancy;
         }
-        found
+        counts
     }
 }
 
@@ -434,12 +434,12 @@ impl Crystal {
                 continue;
             }
             bins.pairs_of(k, &mut |j, distance| {
-                let found = Some(ClosePair { atoms: [k, j], distance });
+                let pair = Some(ClosePair { atoms: [k, j], distance });
                 sums[k] += self.atoms[j].occupancy;
-                last[k] = found;
+                last[k] = pair;
                 if j != k {
                     sums[j] += self.atoms[k].occupancy;
-                    last[j] = last[j].or(found);
+                    last[j] = last[j].or(pair);
                 }
             });
             if let (true, Some(pair)) = (sums[k] > 1.02, last[k]) {

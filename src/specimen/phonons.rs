@@ -8,6 +8,8 @@ use std::{collections::HashMap, f64::consts::PI};
 // Configurations of trembling atoms
 /// Frozen phonons: snapshots of atoms that tremble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Phonons {
     /// The number of snapshots; 0 for atoms at rest.
     pub configurations: usize,

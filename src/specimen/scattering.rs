@@ -79,6 +79,8 @@ fn read_table(table: &str, factor: fn(&[f64]) -> ScatteringFactor) -> Vec<Scatte
 // Choose a table of scattering factors
 /// A table of scattering factors of neutral atoms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Factors {
     /// Kirkland's, for the elements up to 98, Eq. [kirkland](https://lenslet.github.io/lenslet/scattering.html#eq-kirkland).
     #[default]
@@ -228,9 +230,9 @@ impl ScatteringFactor {
         move |q| {
             let pole = |pole: &Pole| {
                 let square = q * q + pole.beta;
-                let way = PI * square.sqrt() * z;
-                let double = pole.double * (1.0 + way) / square;
-                0.5 * (pole.simple + double) / square * f64::exp(-2.0 * way)
+                let exponent = PI * square.sqrt() * z;
+                let double = pole.double * (1.0 + exponent) / square;
+                0.5 * (pole.simple + double) / square * f64::exp(-2.0 * exponent)
             };
             let gaussian = |term: &Gaussian| term.height * f64::exp(-term.steepness * q * q);
             self.poles.iter().map(pole).sum::<f64>() + gaussians.iter().map(gaussian).sum::<f64>()

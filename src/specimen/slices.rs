@@ -11,11 +11,16 @@ const SLACK: f64 = 1e-6;
 
 /// A specimen cut across the beam into slices of one thickness; slice 0 is met first, at high z.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Slicing {
     height: f64,
     thickness: f64,
+    #[cfg_attr(feature = "serde", serde(skip))]
     count: usize,
 }
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(Slicing::new(height: f64, thickness: f64)?);
 
 impl Slicing {
     // The constructor of slices
@@ -156,15 +161,15 @@ mod tests {
         let height = cell * f64::from(tiles);
         let slices = Slicing::new(height, cell / 4.0).unwrap();
         let plane = |tile: i32, k: i32| (f64::from(tile), f64::from(k) / 4.0);
-        let ways: [fn(f64, f64, f64) -> f64; 3] = [
+        let height_formulas: [fn(f64, f64, f64) -> f64; 3] = [
             |tile, plane, _| 5.43 * tile + 5.43 * plane,
             |tile, plane, height| (plane + tile) / 40.0 * height,
             |tile, plane, height| height - 1.3575 * (160.0 - 4.0 * (tile + plane)),
         ];
-        for way in ways {
+        for height_of in height_formulas {
             let places = (0..tiles).flat_map(|tile| (1..=4).map(move |k| plane(tile, k)));
             let heights: Vec<f64> =
-                places.map(|(tile, k)| way(tile, k, height).min(height)).collect();
+                places.map(|(tile, k)| height_of(tile, k, height).min(height)).collect();
             let found = slices.atoms(&specimen([1.0, 1.0, height], &heights));
             assert!(found.iter().all(|atoms| atoms.len() == 1), "{:?}", found);
         }

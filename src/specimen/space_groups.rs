@@ -418,17 +418,17 @@ pub(crate) fn settings_of_symbol(symbol: &str) -> Vec<Setting> {
     if let Some(rest) = stem.strip_prefix('h') {
         (stem, code) = (format!("r{rest}"), Some("h".into()));
     }
-    let mut found = named(&stem);
-    if found.is_empty() && code.is_none() && stem.ends_with(['h', 'r', 's', 'z']) {
+    let mut settings = named(&stem);
+    if settings.is_empty() && code.is_none() && stem.ends_with(['h', 'r', 's', 'z']) {
         code = stem.pop().map(|letter| match letter {
             's' => "1".into(),
             'z' => "2".into(),
             axes => axes.to_string(),
         });
-        found = named(&stem);
+        settings = named(&stem);
     }
-    found.retain(|one| code.as_ref().is_none_or(|code| one.has_code(code)));
-    found
+    settings.retain(|one| code.as_ref().is_none_or(|code| one.has_code(code)));
+    settings
 }
 
 // Spell a symbol without blanks
@@ -453,11 +453,11 @@ fn compact(symbol: &str) -> String {
 
 /// The three known symbols that are most like one that is unknown.
 pub(crate) fn nearest_symbols(symbol: &str) -> Vec<&'static str> {
-    let wanted: String = compact(symbol).chars().take(20).collect();
-    let wanted = wanted.split(':').next().unwrap_or_default();
+    let typed: String = compact(symbol).chars().take(20).collect();
+    let typed = typed.split(':').next().unwrap_or_default();
     let mut all: Vec<(usize, &str)> = settings()
         .flat_map(|one| one.names.split('='))
-        .map(|name| (edits(wanted, &compact(name)), name))
+        .map(|name| (edits(typed, &compact(name)), name))
         .collect();
     all.sort_by_key(|(distance, _)| *distance);
     let mut nearest: Vec<&str> = Vec::new();

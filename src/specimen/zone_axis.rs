@@ -140,20 +140,20 @@ fn across(basis: &Matrix3, axis: [f64; 3], radius: f64, strain: f64) -> Vec<[f64
     let dual = inverse(basis);
     let bound = |k: usize| (radius * norm([dual[0][k], dual[1][k], dual[2][k]])) as i64;
     let range = |k: usize| -bound(k)..=bound(k);
-    let mut found = Vec::new();
+    let mut vectors = Vec::new();
     for i in 0..=bound(0) {
         for j in range(1).filter(|j| i > 0 || *j >= 0) {
             for k in range(2).filter(|k| i > 0 || j > 0 || *k > 0) {
                 let vector = times([i, j, k].map(|n| n as f64), basis);
                 let length = norm(vector);
                 if length <= radius && dot(vector, axis).abs() <= strain * length * norm(axis) {
-                    found.push(vector);
+                    vectors.push(vector);
                 }
             }
         }
     }
-    found.sort_by(|a, b| norm(*a).total_cmp(&norm(*b)));
-    found
+    vectors.sort_by(|a, b| norm(*a).total_cmp(&norm(*b)));
+    vectors
 }
 
 // The smallest right-angled pair
@@ -280,28 +280,28 @@ impl Crystal {
     fn filled(&self, rows: &Matrix3, zone: [i64; 3]) -> Result<Crystal, Invalid> {
         let (back, lengths) = (inverse(rows), rows.map(norm));
         let upright = [[lengths[0], 0.0, 0.0], [0.0, lengths[1], 0.0], [0.0, 0.0, lengths[2]]];
-        let mut found: Vec<Atom> = Vec::new();
+        let mut atoms: Vec<Atom> = Vec::new();
         for cell in self.cells_about(rows) {
             let shift = self.position(cell);
             for atom in self.atoms() {
                 let place = times(plus(atom.position, shift), &back);
                 let slack = lengths.map(|length| TOLERANCE / length);
                 if (0..3).all(|k| (-slack[k]..=1.0 + slack[k]).contains(&place[k])) {
-                    found.push(Atom { position: place.map(home), ..*atom });
+                    atoms.push(Atom { position: place.map(home), ..*atom });
                 }
             }
         }
         // Leave one of the atoms in one place
-        let places: Vec<[f64; 3]> = found.iter().map(|atom| atom.position).collect();
+        let places: Vec<[f64; 3]> = atoms.iter().map(|atom| atom.position).collect();
         let bins = Bins::new(&places);
-        let kind = |k: usize| Atom { position: [0.0; 3], ..found[k] };
+        let kind = |k: usize| Atom { position: [0.0; 3], ..atoms[k] };
         let again = |k: usize| {
             let same = |j: usize| {
                 j < k && kind(j) == kind(k) && apart(places[j], places[k], &upright) < TOLERANCE
             };
             bins.near(places[k]).any(same)
         };
-        let kept: Vec<Atom> = (0..found.len()).filter(|&k| !again(k)).map(|k| found[k]).collect();
+        let kept: Vec<Atom> = (0..atoms.len()).filter(|&k| !again(k)).map(|k| atoms[k]).collect();
         let expected = determinant(rows).abs() / self.volume() * self.atoms().len() as f64;
         let good = (kept.len() as f64 - expected).abs() < 0.5;
         accept(good, "zone_axis", zone, "a crystal whose copies fall on each other to 1e-4 Å")?;

@@ -18,7 +18,8 @@ use ndarray::{Array2, ArrayView1, s};
 
 // Three covariance matrices
 /// What statistics know of measurements and truth, Eq. [three covariances](https://lenslet.github.io/lenslet/covariance-matrices.html#eq-three-covariances).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CovarianceMatrices {
     /// C_mm of the guide stars' slopes, their noise included, (n, n), rad²; in the order of [`SlopeOrder`].
     pub measurements: Array2<f64>,
@@ -30,7 +31,7 @@ pub struct CovarianceMatrices {
 
 // Compute the three matrices
 impl CovarianceMatrices {
-    /// The matrices of a system with its noise. `watch` is told of three stages and counts lenslets.
+    /// The matrices of a system with its noise. `watch` receives three stages, whose pieces are lenslets.
     ///
     /// # Errors
     /// `Invalid` where the system has no target; `Memory` where a matrix does not fit; `Cancelled` where the watcher wants to stop.
@@ -98,7 +99,7 @@ fn with_measurements(
     }
 }
 
-/// The stages of the covariance matrices, as a watcher is told, and what it counts.
+/// Names of the stages of the covariance matrices, and of their pieces.
 pub(crate) const MEASUREMENTS: &str = "covariance of measurements";
 pub(crate) const TRUTH: &str = "covariance with the truth";
 pub(crate) const LENSLETS: &str = "lenslets";
@@ -169,7 +170,7 @@ pub(crate) fn rows_with_measurements(
 }
 
 // Covariance with a later truth
-/// The stage of the covariance with a later truth, as a watcher is told.
+/// Name of the stage of the covariance with a later truth.
 pub(crate) const LATER: &str = "covariance with the later truth";
 
 impl CovarianceMatrices {
@@ -210,11 +211,11 @@ pub(crate) fn upwind(
     system: &System,
     delay: f64,
 ) -> Result<Vec<(Vec<Sensor>, Atmosphere)>, Invalid> {
-    let seen = |(moved, air): ([f64; 2], Atmosphere)| {
-        let back = |truth: Sensor| Sensor { shift: moved.map(|way| -way), ..truth };
+    let upwind_sensors = |(moved, air): ([f64; 2], Atmosphere)| {
+        let back = |truth: Sensor| Sensor { shift: moved.map(|component| -component), ..truth };
         (truth_sensors(system).into_iter().map(back).collect(), air)
     };
-    Ok(flows(system.atmosphere(), delay)?.into_iter().map(seen).collect())
+    Ok(flows(system.atmosphere(), delay)?.into_iter().map(upwind_sensors).collect())
 }
 
 /// How far layers move in a time, metres along x and y, and the air of those that move so.
@@ -424,8 +425,8 @@ pub(crate) mod tests {
             CovarianceMatrices { measurements: c.clone(), truth_measurements: c_tm.clone(), truth };
         found.remove(&modes);
         let p = Array2::eye(n) - z.dot(&z.t());
-        let gap = |found: Array2<f64>, wanted: Array2<f64>| {
-            (found - wanted).fold(0.0, |most: f64, gap| most.max(gap.abs()))
+        let gap = |found: Array2<f64>, expected: Array2<f64>| {
+            (found - expected).fold(0.0, |most: f64, gap| most.max(gap.abs()))
         };
         assert!(gap(found.truth_measurements, c_tm.dot(&p)) < 1e-12);
         let variances = z.t().dot(&c).dot(&z).diag().to_owned();

@@ -18,11 +18,14 @@ use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2};
 // Error of a wavefront
 /// The error of a wavefront, from the error of the slopes of a truth sensor.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct WavefrontError {
     /// Variance at the corners of the lenslets, piston removed, (N + 1, N + 1), m²; NaN where no valid lenslet is.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::array"))]
     pub variance: Array2<f64>,
     /// The same with the tilts removed.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::array"))]
     pub variance_without_tilt: Array2<f64>,
     /// Root of the mean variance over the pupil, m.
     pub rms: f64,
@@ -296,12 +299,12 @@ pub(crate) fn piston_and_tilts(area: &Array1<f64>, tilts: [Array1<f64>; 2]) -> V
 pub(crate) fn without_modes(
     area: &Array1<f64>,
     modes: &[Array1<f64>],
-    seen: &[Array1<f64>],
+    covariances: &[Array1<f64>],
     mut variance: Array1<f64>,
 ) -> Array1<f64> {
-    for (mode, common) in modes.iter().zip(seen) {
+    for (mode, common) in modes.iter().zip(covariances) {
         variance = variance - 2.0 * mode * common;
-        for (other, also) in modes.iter().zip(seen) {
+        for (other, also) in modes.iter().zip(covariances) {
             variance = variance + (area * mode).dot(also) * mode * other;
         }
     }
@@ -323,11 +326,11 @@ impl LensletCorners {
 
     fn map(&self, wavefront: &Array2<f64>) -> WavefrontError {
         let modes = self.modes();
-        let see = |mode: &Array1<f64>| wavefront.dot(&(&self.area * mode));
-        let seen: Vec<Array1<f64>> = modes.iter().map(see).collect();
+        let with_mode = |mode: &Array1<f64>| wavefront.dot(&(&self.area * mode));
+        let covariances: Vec<Array1<f64>> = modes.iter().map(with_mode).collect();
         let [with, without] = [1, modes.len()].map(|count| {
             let all = wavefront.diag().to_owned();
-            without_modes(&self.area, &modes[..count], &seen[..count], all)
+            without_modes(&self.area, &modes[..count], &covariances[..count], all)
         });
         let rms = |variance: &Array1<f64>| self.area.dot(variance).max(0.0).sqrt();
         let over_the_pupil = |variance: &Array1<f64>| {
@@ -522,9 +525,9 @@ mod tests {
             }
             for (case, left) in cases.iter().zip(&mut all) {
                 let from = n + if case.late { m } else { 0 };
-                let seen = if case.blind { &spoilt } else { &measured };
+                let frame_slopes = if case.blind { &spoilt } else { &measured };
                 left.row_mut(realisation)
-                    .assign(&(&slopes.slice(s![from..from + m]) - &case.rows.dot(seen)));
+                    .assign(&(&slopes.slice(s![from..from + m]) - &case.rows.dot(frame_slopes)));
             }
         }
         all

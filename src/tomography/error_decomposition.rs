@@ -31,13 +31,13 @@ use ndarray::{Array2, s};
 pub fn noise_error(reconstructor: &Array2<f64>, noise: &SlopeNoise) -> Array2<f64> {
     assert_eq!(reconstructor.ncols(), noise.variances.len(), "slopes");
     let mut by_noise = Array2::zeros(reconstructor.dim());
-    for (row, mut found) in reconstructor.outer_iter().zip(by_noise.outer_iter_mut()) {
-        for (k, found) in found.iter_mut().enumerate() {
-            *found = noise.variances[k] * row[k] + noise.covariances[k] * row[noise.partners[k]];
+    for (row, mut errors) in reconstructor.outer_iter().zip(by_noise.outer_iter_mut()) {
+        for (k, errors) in errors.iter_mut().enumerate() {
+            *errors = noise.variances[k] * row[k] + noise.covariances[k] * row[noise.partners[k]];
         }
         for (slopes, variance) in &noise.common {
             let sum = row.slice(s![slopes.clone()]).sum();
-            found.slice_mut(s![slopes.clone()]).mapv_inplace(|value| value + variance * sum);
+            errors.slice_mut(s![slopes.clone()]).mapv_inplace(|value| value + variance * sum);
         }
     }
     times_transpose(&by_noise, reconstructor)
@@ -46,6 +46,7 @@ pub fn noise_error(reconstructor: &Array2<f64>, noise: &SlopeNoise) -> Array2<f6
 // Parts of an error
 /// The covariances of the error of a target's slopes by their causes, Eq. [three causes](https://lenslet.github.io/lenslet/aliasing.html#eq-three-causes); (m, m) each, rad².
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ErrorParts {
     /// What measurements do not tell of the turbulence that a mirror can follow.

@@ -142,6 +142,7 @@ pub struct PointErrorsPlan {
 
 /// The errors at all points.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PointErrors {
     /// Of each target.
@@ -206,7 +207,7 @@ impl PointErrorsPlan {
             _ => job.explain_on_device(&model, engine, watch)?,
         };
         let errors = (0..before.len()).map(|t| job.error_of(t, &answers));
-        let counts = || answers.explained.iter().map(|found| found.iterations);
+        let counts = || answers.explained.iter().map(|explained| explained.iterations);
         let mean = counts().sum::<usize>() as f64 / counts().count().max(1) as f64;
         let iterations = (mean, counts().max().unwrap_or(0));
         Ok(PointErrors { errors: errors.collect(), iterations, interpolation_error })
@@ -391,8 +392,9 @@ impl Job<'_> {
                 let rows = times_transposed(wavefront, &strip.units(row, &self.lit.area, all));
                 let products = rows.dot(&tilts.t());
                 let wholes = (self.wholes(strip, row), below);
-                let (found, solved) = explain_together(operators, (rows, x), wholes, stop, ask)?;
-                answers.put(strip.first(row), &found, products.as_slice().unwrap_or_default());
+                let (explained, solved) =
+                    explain_together(operators, (rows, x), wholes, stop, ask)?;
+                answers.put(strip.first(row), &explained, products.as_slice().unwrap_or_default());
                 x = solved;
             }
             watch.progress(done + 1, strips.len());
@@ -421,12 +423,12 @@ impl Job<'_> {
         let explained: Array1<f64> = explained.iter().map(ExplainedVariance::middle).collect();
         let variance = &before.variance - &explained;
         let with_tilts = &answers.with_tilts[t * points * all..(t + 1) * points * all];
-        let seen = |k: usize| -> Array1<f64> {
+        let with_mode = |k: usize| -> Array1<f64> {
             let explained = with_tilts[t * own + k..].iter().step_by(all);
             before.with_tilts[k].iter().zip(explained).map(|(all, part)| all - part).collect()
         };
-        let seen: Vec<Array1<f64>> = (0..own).map(seen).collect();
-        let without = without_modes(&lit.area, &lit.modes[1..], &seen, variance.clone());
+        let with_modes: Vec<Array1<f64>> = (0..own).map(with_mode).collect();
+        let without = without_modes(&lit.area, &lit.modes[1..], &with_modes, variance.clone());
         let rms = |variance: &Array1<f64>| lit.area.dot(variance).max(0.0).sqrt();
         let [rms, rms_without_tilt] = [&variance, &without].map(rms);
         let across = points.isqrt();
@@ -454,7 +456,7 @@ fn check_options(options: &ReconstructorOptions) -> Result<(), Invalid> {
 }
 
 // What errors at points will take
-/// The stages, as a watcher is told.
+/// Names of the stages.
 const PRIOR: &str = "variances before measurements";
 const POINTS: &str = "points";
 
@@ -496,7 +498,7 @@ impl Plan for PointErrorsPlan {
         let product = toeplitz_product(stars.len(), lags);
         let most = 0.5 * iterations(system, self.posed.options.limit(n));
         let work = 2.0 * most * product * (targets * m * m) as f64;
-        let told = self.posed.covariances.description(engine);
+        let covariances = self.posed.covariances.description(engine);
         let maps = ["error_map", "error_map_without_tilt"];
         Ok(Description {
             what: format!(
@@ -505,16 +507,16 @@ impl Plan for PointErrorsPlan {
                 count(n, "slope")
             ),
             arrays: maps.map(|name| (name.into(), vec![targets, m, m])).into(),
-            form: told.form,
+            form: covariances.form,
             reason: format!("{}; iterative as the matrix of slopes is never formed", self.reason),
             method: format!("conjugate gradients to {:e} of each error", self.tolerance),
-            slope_model: told.slope_model,
+            slope_model: covariances.slope_model,
             engine: engine.name(),
             memory: self.memory(engine)?,
             stages: {
                 let own = Stage::new(POINTS, &[(CostKind::Transforms, work)], engine);
                 let among = |stage: &Stage| stage.name != WAVEFRONTS && stage.name != "start";
-                told.stages.into_iter().filter(among).chain([own]).collect()
+                covariances.stages.into_iter().filter(among).chain([own]).collect()
             },
             rates: engine.speed().to_string(),
         })
@@ -573,9 +575,9 @@ mod tests {
 
     fn run(system: &System, tolerance: f64, engine: &Engine) -> PointErrors {
         let plan = PointErrorsPlan::new(system, options(tolerance)).unwrap();
-        let told = plan.describe(engine).unwrap();
+        let description = plan.describe(engine).unwrap();
         let alike = system.groups().members().count() == 1;
-        assert_eq!(told.form, if alike { "toeplitz" } else { "blocks" });
+        assert_eq!(description.form, if alike { "toeplitz" } else { "blocks" });
         PointErrorsPlan { batch: Some(2), ..plan }.run(engine, &unwatched).unwrap()
     }
 
@@ -723,8 +725,8 @@ mod tests {
             (options(0.1).errors_only(false), "reconstructor.errors_only = false: expected true"),
             (options(0.1).delay(1e-3), "delay = 0.001: expected 0"),
         ] {
-            let told = PointErrorsPlan::new(&good, bad).unwrap_err().to_string();
-            assert!(told.starts_with(words), "{told}");
+            let message = PointErrorsPlan::new(&good, bad).unwrap_err().to_string();
+            assert!(message.starts_with(words), "{message}");
         }
         let elsewhere = crate::tomography::ReconstructorPlan::new(&good, options(0.1));
         assert!(
@@ -743,8 +745,9 @@ mod tests {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
             let rank_info = RankInfo::of_test([1, 2], "nowhere");
             let engine = engine.with_rank_info(rank_info).unwrap();
-            let told = plan(&good, 0.1).unwrap().run(&engine, &unwatched).unwrap_err().to_string();
-            assert!(told.starts_with("ranks = 2: expected 1"), "{told}");
+            let message =
+                plan(&good, 0.1).unwrap().run(&engine, &unwatched).unwrap_err().to_string();
+            assert!(message.starts_with("ranks = 2: expected 1"), "{message}");
         }
     }
 

@@ -30,6 +30,8 @@ use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
 // Options of a reconstructor
 /// What may be chosen about a reconstructor: the table `[reconstructor]` of a system file.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct ReconstructorOptions {
     /// How C_mm is inverted.
@@ -50,6 +52,7 @@ pub struct ReconstructorOptions {
     pub truth: Truth,
 }
 
+// The usual options of a reconstructor
 impl Default for ReconstructorOptions {
     fn default() -> Self {
         Self {
@@ -150,6 +153,8 @@ impl ReconstructorOptions {
 // What is to be known
 /// What a system's targets are to be known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Truth {
     /// The slopes of a truth sensor.
@@ -322,14 +327,14 @@ impl ReconstructorPlan {
             .map(|(name, pairs)| time_of_slopes(name, &self.system, pairs, engine));
         let iterated = self.method == Inversion::Iterative;
         let bordered = self.has_border(engine);
-        let wanted = |stage: &Stage| match stage.name {
+        let remains = |stage: &Stage| match stage.name {
             TRUTH => !bordered,
             LATER => self.is_delayed(),
             MEASUREMENTS | FACTOR => !iterated,
             ERROR | RECONSTRUCTOR => stage.seconds > 0.0,
             _ => true,
         };
-        let times = slopes.into_iter().chain(self.stages_of_matrices(engine)).filter(wanted);
+        let times = slopes.into_iter().chain(self.stages_of_matrices(engine)).filter(remains);
         let compressed = iterated.then(|| self.compressed().ok()).flatten();
         let compressed = compressed.map_or_else(Vec::new, |plan| plan.stages(engine));
         let compressed = compressed.into_iter().filter(|stage| stage.name == SLOPES);
@@ -474,12 +479,12 @@ impl Plan for ReconstructorPlan {
             let truth = truth_covariance(&self.system, watch)?;
             let inverted = self.invert_together(&truth, engine, watch)?;
             return Ok(inverted
-                .map_or_else(Reconstruction::elsewhere, |inverted| self.found(inverted, truth)));
+                .map_or_else(Reconstruction::elsewhere, |inverted| self.result(inverted, truth)));
         }
         if !engine.devices().is_empty() {
             let truth = truth_covariance(&self.system, watch)?;
             let inverted = self.invert_on_device(&truth, engine, watch)?;
-            return Ok(self.found(inverted, truth));
+            return Ok(self.result(inverted, truth));
         }
         let mut covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
         self.add_later_truth(&mut covariances, engine, watch)?;
@@ -508,8 +513,8 @@ impl ReconstructorPlan {
         sink: &mut ErrorSink,
     ) -> Result<(), Error> {
         if !self.is_one_by_one(engine) {
-            let found = self.run(engine, watch)?.error_covariance;
-            return found.outer_iter().enumerate().try_for_each(|(t, error)| sink(t, error));
+            let result = self.run(engine, watch)?.error_covariance;
+            return result.outer_iter().enumerate().try_for_each(|(t, error)| sink(t, error));
         }
         self.memory_of_each(engine).check(engine, &self.subject())?;
         self.each_error_on_device(engine, watch, sink)
@@ -533,7 +538,8 @@ impl ReconstructorPlan {
 
 // What a reconstruction is
 /// A reconstructor with the error that it leaves, for each of T targets.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Reconstruction {
     /// R of Eq. [reconstructor](https://lenslet.github.io/lenslet/reconstructor.html#eq-reconstructor), (T, m, n): the slopes of a truth sensor per measured slope; none where the
@@ -565,7 +571,7 @@ impl Reconstruction {
     }
 }
 
-/// The stages of a reconstruction, as a watcher is told.
+/// Names of the stages of a reconstruction.
 const FACTOR: &str = "factorisation";
 const RECONSTRUCTOR: &str = "reconstructor";
 const ERROR: &str = "error";
@@ -597,11 +603,11 @@ impl ReconstructorPlan {
         let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
         let given = [measurements, truth_measurements];
         let (rows, errors, spectrum, _) = self.invert_on_host(&truth, given, watch)?;
-        Ok(self.found((rows, errors, spectrum, kept), truth))
+        Ok(self.result((rows, errors, spectrum, kept), truth))
     }
 
     /// A reconstruction from what the inversion gives.
-    fn found(
+    fn result(
         &self,
         (rows, (error, other), spectrum, kept): Inverted,
         truth: Array2<f64>,
@@ -646,7 +652,7 @@ impl ReconstructorPlan {
             half = eigen.project(&half, kept) / &roots;
             let errors = self.errors(truth, &half);
             check(watch)?;
-            let rows = self.asked(half).map(|half| eigen.expand(&(half / &roots)));
+            let rows = self.chosen_rows(half).map(|half| eigen.expand(&(half / &roots)));
             (rows, errors, Some((values.to_vec(), kept)), None)
         } else {
             // Reconstruct by the cholesky factor
@@ -656,7 +662,7 @@ impl ReconstructorPlan {
             factor.halve(&mut half);
             let errors = self.errors(truth, &half);
             check(watch)?;
-            let mut rows = self.asked(half);
+            let mut rows = self.chosen_rows(half);
             rows.iter_mut().for_each(|rows| factor.finish(rows));
             (rows, errors, None, None)
         })
@@ -739,7 +745,7 @@ impl ReconstructorPlan {
     }
 
     /// The rows of the reconstructor that is asked for, if one is.
-    fn asked(&self, half: Array2<f64>) -> Option<Array2<f64>> {
+    fn chosen_rows(&self, half: Array2<f64>) -> Option<Array2<f64>> {
         if self.options.errors_only {
             return None;
         }

@@ -521,8 +521,8 @@ impl CornerFunctions {
     }
 
     /// The numbers of some lines.
-    fn numbers(&self, lines: &[f64], wanted: [f64; 4]) -> [usize; 4] {
-        wanted.map(|x| lines.partition_point(|line| *line < x - self.slack))
+    fn numbers(&self, lines: &[f64], positions: [f64; 4]) -> [usize; 4] {
+        positions.map(|x| lines.partition_point(|line| *line < x - self.slack))
     }
 
     // Integrate from crossing to crossing
@@ -635,8 +635,8 @@ impl<'a> RowBand<'a> {
         let x = displacements(&first[0], &second[0]);
         let rows: Vec<f64> = rows.iter().map(|&j| first[1][j]).collect();
         let (near_x, near_y) = (nearby(&x), nearby(&displacements(&rows, &second[1])));
-        let wanted = corners_serve(average.sides()) && !near_x.is_empty() && !near_y.is_empty();
-        let corners = wanted.then(|| CornerFunctions::new(average, [&near_x, &near_y]));
+        let by_corners = corners_serve(average.sides()) && !near_x.is_empty() && !near_y.is_empty();
+        let corners = by_corners.then(|| CornerFunctions::new(average, [&near_x, &near_y]));
         let of_pair = |x: f64| {
             let near = corners.as_ref().filter(|_| x.abs() < near);
             let numbers = near.map(|corners| corners.numbers(&corners.x, average.lines(x)));
@@ -684,8 +684,8 @@ impl<'a> RowBand<'a> {
 // Covariances of a band of rows
 /// Hands over the covariances of lenslets of a first sensor, in rows, with those of a second, summed over all layers.
 ///
-/// Lenslets come by their numbers along y and along x, those of one row of the first together; `give` is told which of the two lists
-/// they are, and xx, xy and yy.
+/// Lenslets come by their numbers along y and along x, those of one row of the first together; `give` is called with their
+/// indices in the two lists, and with xx, xy and yy.
 pub(crate) fn band_covariances(
     views: &[FootprintPair],
     [firsts, seconds]: [&[[usize; 2]]; 2],

@@ -7,7 +7,8 @@ use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::turbulence::blocks::{
-    CrossBlocks, between_name, few_name, slopes_name, wavefront_few_name, wavefront_name,
+    CrossBlocks, between_name, slopes_name, unstructured_name, wavefront_name,
+    wavefront_unstructured_name,
 };
 use crate::turbulence::plan::{
     Covariances, GroupWavefrontSlopes, SlopeSlope, WavefrontSlopes, lattice_name,
@@ -70,8 +71,8 @@ fn add_matrix<'a>(arrays: &mut DataSet<'a>, name: &str, matrix: &'a Array2<f64>)
 // Add what has no lattice
 fn add_rectangles<'a>(arrays: &mut DataSet<'a>, rectangles: &'a CrossBlocks) {
     let sets = &rectangles.sets;
-    for (set, few) in sets.few().into_iter().zip(&rectangles.few) {
-        add_matrix(arrays, &few_name(set), few);
+    for (set, matrix) in sets.unstructured().into_iter().zip(&rectangles.unstructured) {
+        add_matrix(arrays, &unstructured_name(set), matrix);
     }
     for (pair, between) in sets.pairs().into_iter().zip(&rectangles.between) {
         add_matrix(arrays, &between_name(pair), between);
@@ -100,7 +101,7 @@ fn add_wavefront<'a>(arrays: &mut DataSet<'a>, wavefront: &'a WavefrontSlopes) {
                         add_lattices(arrays, (problem, covariance), &of_set, name);
                     }
                     GroupWavefrontSlopes::Dense(values) => {
-                        add_points(arrays, &wavefront_few_name(set), values);
+                        add_points(arrays, &wavefront_unstructured_name(set), values);
                     }
                 }
             }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 // Lattice groups of sensors
 /// Largest number of slopes in the unstructured group.
-const FEW: usize = 256;
+const MOST_UNSTRUCTURED: usize = 256;
 
 /// Lattice groups of a system's sensors: one for each lattice with many slopes, then an unstructured one of all others, if there are any.
 ///
@@ -25,7 +25,7 @@ const FEW: usize = 256;
 /// let order = SlopeOrder::new(&[all(2), all(16), all(16)]);
 /// let sets = LatticeGroups::new(&Groups::new(&sensors), &order);
 /// assert_eq!((sets.members(0), sets.members(1)), (&[1, 2][..], &[0][..]));
-/// assert_eq!((sets.lattices(), sets.few()), (1, Some(1)));
+/// assert_eq!((sets.lattices(), sets.unstructured()), (1, Some(1)));
 /// # Ok::<(), lenslet::Invalid>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,11 +41,11 @@ impl LatticeGroups {
     // Join small lattices into one group
     /// Lattice groups of a system whose `groups` share a lattice each, and whose slopes are in this order.
     pub fn new(groups: &Groups, order: &SlopeOrder) -> Self {
-        Self::of_at_most(FEW, groups, order)
+        Self::of_at_most(MOST_UNSTRUCTURED, groups, order)
     }
 
-    /// Lattice groups of a system, with at most `few` slopes in the unstructured one.
-    fn of_at_most(few: usize, groups: &Groups, order: &SlopeOrder) -> Self {
+    /// Lattice groups of a system, with at most `limit` slopes in the unstructured one.
+    fn of_at_most(limit: usize, groups: &Groups, order: &SlopeOrder) -> Self {
         let count = |q: usize| 2 * order.lenslets(q).len();
         let slopes = |members: &[usize]| members.iter().map(|&q| count(q)).sum::<usize>();
         let mut ranked: Vec<_> =
@@ -55,7 +55,7 @@ impl LatticeGroups {
         let (mut small, mut total) = (Vec::new(), 0);
         for (slopes, members) in ranked {
             total += slopes;
-            if total > few {
+            if total > limit {
                 break;
             }
             small.extend(members.iter().copied());
@@ -83,7 +83,7 @@ impl LatticeGroups {
     }
 
     /// Index of the unstructured group, if there is one.
-    pub fn few(&self) -> Option<usize> {
+    pub fn unstructured(&self) -> Option<usize> {
         (self.members.len() > self.lattices).then_some(self.lattices)
     }
 
@@ -126,7 +126,7 @@ pub struct CrossBlocks {
     /// The lattice groups of the sensors.
     pub sets: LatticeGroups,
     /// Covariance of the unstructured group's slopes, if there is one.
-    pub few: Option<Array2<f64>>,
+    pub unstructured: Option<Array2<f64>>,
     /// Covariances of the slopes of one group, as rows, with those of another, as columns, in the order of [`LatticeGroups::pairs`].
     pub between: Vec<Array2<f64>>,
 }
@@ -138,7 +138,7 @@ pub(crate) fn slopes_name(set: usize) -> String {
 }
 
 /// Name in a file of the slope covariance of the unstructured group.
-pub(crate) fn few_name(set: usize) -> String {
+pub(crate) fn unstructured_name(set: usize) -> String {
     format!("slope_slope_dense_{set}")
 }
 
@@ -153,7 +153,7 @@ pub(crate) fn wavefront_name(layered: bool, set: usize, k: usize) -> String {
 }
 
 /// Name in a file of the covariance of wavefronts with a group that shares no lattice with them.
-pub(crate) fn wavefront_few_name(set: usize) -> String {
+pub(crate) fn wavefront_unstructured_name(set: usize) -> String {
     format!("wavefront_slope_dense_{set}")
 }
 
@@ -173,15 +173,15 @@ mod tests {
         let groups = Groups::new(&sizes.map(sensor));
         let masks = sizes.map(|(lenslets, _)| Array2::from_elem((lenslets, lenslets), true));
         let order = SlopeOrder::new(&masks);
-        let sets = |few| LatticeGroups::of_at_most(few, &groups, &order);
-        let members = |few| sets(few).members;
+        let sets = |limit| LatticeGroups::of_at_most(limit, &groups, &order);
+        let members = |limit| sets(limit).members;
         assert_eq!(members(7), [vec![0, 2], vec![1], vec![3], vec![4]]);
         assert_eq!(members(25), [vec![0, 2], vec![3], vec![4], vec![1]]);
         assert_eq!(members(26), [vec![0, 2], vec![4], vec![1, 3]]);
         assert_eq!(members(1000), [vec![0, 2], vec![1, 3, 4]]);
         // Look up pairs, sensors and slopes of the groups
         let sets = sets(26);
-        assert_eq!((sets.lattices(), sets.few(), sets.all()), (2, Some(2), 0..3));
+        assert_eq!((sets.lattices(), sets.unstructured(), sets.all()), (2, Some(2), 0..3));
         assert_eq!(sets.pairs(), [[0, 1], [0, 2], [1, 2]]);
         assert_eq!(sets.of_sensors(), [0, 2, 0, 2, 1]);
         assert_eq!((sets.places(0), sets.slopes(0)), (vec![0..50, 58..108], 100));
@@ -190,6 +190,6 @@ mod tests {
             (vec![50..58, 108..126], vec![6, 8])
         );
         let one = Groups::new(&[sensor(sizes[1])]);
-        assert_eq!(LatticeGroups::new(&one, &SlopeOrder::new(&masks[1..2])).few(), None);
+        assert_eq!(LatticeGroups::new(&one, &SlopeOrder::new(&masks[1..2])).unstructured(), None);
     }
 }

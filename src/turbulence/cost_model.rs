@@ -61,11 +61,11 @@ pub(crate) struct SensorCost {
 impl SensorCost {
     /// Some sensors, with the order of their slopes.
     pub(crate) fn all(sensors: &[Sensor], order: &SlopeOrder) -> Vec<Self> {
-        let seen = |(number, sensor): (usize, &Sensor)| {
+        let cost = |(number, sensor): (usize, &Sensor)| {
             let lenslets = order.lenslets(number).len();
             Self { number, sensor: *sensor, lenslets }
         };
-        sensors.iter().enumerate().map(seen).collect()
+        sensors.iter().enumerate().map(cost).collect()
     }
 
     /// The side of the whole array, metres.
@@ -181,13 +181,13 @@ mod tests {
         ];
         let all: Vec<_> = sensors.iter().map(|sensor| sensor.array.lenslets()).collect();
         let full: Vec<_> = all.iter().map(|&n| ndarray::Array2::from_elem((n, n), true)).collect();
-        let seen = SensorCost::all(&sensors, &SlopeOrder::new(&full));
-        assert_eq!((among(&seen).len(), between(&seen[..2], &seen).len()), (15, 10));
-        let cost = |q: usize| THREAD.of_pair([&seen[0], &seen[q]], 3.0);
+        let costs = SensorCost::all(&sensors, &SlopeOrder::new(&full));
+        assert_eq!((among(&costs).len(), between(&costs[..2], &costs).len()), (15, 10));
+        let cost = |q: usize| THREAD.of_pair([&costs[0], &costs[q]], 3.0);
         let [shared, parallel, turned] = [1, 2, 3].map(|q| cost(q)[0].1);
         assert!(shared < 0.2 * parallel && 5.0 * parallel < turned, "{shared} {parallel} {turned}");
         // A pair costs the same in either order.
-        let other = THREAD.of_pair([&seen[4], &seen[0]], 3.0)[0].1;
+        let other = THREAD.of_pair([&costs[4], &costs[0]], 3.0)[0].1;
         assert!((other / cost(4)[0].1 - 1.0).abs() < 1e-12 && other < parallel);
         assert_eq!(cost(1)[1], cost(2)[1]);
     }
@@ -196,8 +196,8 @@ mod tests {
     fn paces_scale_and_the_largest_band_rules() {
         let system = System::from_toml(include_str!("../../book/systems/small-moao.toml"), "s");
         let (system, engine) = (system.unwrap(), Engine::default());
-        let seen = SensorCost::all(&system.sensors(), &SlopeOrder::new(&system.valid_lenslets()));
-        let pairs = among(&seen);
+        let costs = SensorCost::all(&system.sensors(), &SlopeOrder::new(&system.valid_lenslets()));
+        let pairs = among(&costs);
         let time = |engine: &Engine| time_of_slopes("a", &system, &pairs, engine).seconds;
         let pace = |kind| if kind == CostKind::Integrals { 2.0 } else { 1e-9 };
         let slow = engine.clone().with_speed(Speed::measured("now".into(), pace).unwrap());

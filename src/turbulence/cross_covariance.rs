@@ -217,14 +217,15 @@ fn see_layers(
     }
     let wavefront = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
         * atmosphere.fried_parameter().powf(-5.0 / 3.0);
-    let seen = atmosphere.layers().iter().zip(phases).zip(footprints);
-    seen.map(|((layer, phase), footprints)| SensorLayer {
-        altitude: layer.altitude,
-        strength: wavefront * layer.fraction,
-        phase,
-        footprints,
-    })
-    .collect()
+    let layers = atmosphere.layers().iter().zip(phases).zip(footprints);
+    layers
+        .map(|((layer, phase), footprints)| SensorLayer {
+            altitude: layer.altitude,
+            strength: wavefront * layer.fraction,
+            phase,
+            footprints,
+        })
+        .collect()
 }
 
 // Check stars and their valid lenslets
@@ -517,9 +518,9 @@ fn any_slopes(
     let both = |members: &[usize]| slopes.iter().all(|side| members.iter().any(|&k| side.holds(k)));
     let worthy = groups.members().filter(|members| both(members));
     let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0, kept);
-    let seen = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
-    let wanted = wanted_averages(&shares(&groups), seen, slopes);
-    let tables = wanted.iter().flatten().map(WantedAverage::numbers).sum::<u64>();
+    let views = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
+    let requests = average_requests(&shares(&groups), views, slopes);
+    let tables = requests.iter().flatten().map(AverageRequest::numbers).sum::<u64>();
     check_slope_memory(slopes, expanded(sensors, worthy).saturating_add(tables))?;
     // Compute the groups that share a lattice
     let mut shared = Vec::new();
@@ -532,14 +533,14 @@ fn any_slopes(
         };
         shared.push(both(members).then(|| covariance(members)).transpose()?);
     }
-    let averages = prepare_averages(&layers, wanted, watch)?;
+    let averages = prepare_averages(&layers, requests, watch)?;
     let block = |pair| StarPairBlock::new((&groups, &shared), (&layers, &averages), pair);
     fill_slopes(slopes, block, StarPairBlock::fill, watch)
 }
 
 // Averages that all pairs of sensors share
 /// An average over two sides, which so many pairs of lenslets displaced by up to `reach` want; metres.
-struct WantedAverage {
+struct AverageRequest {
     outer_scale: f64,
     sides: [f64; 2],
     reach: f64,
@@ -552,18 +553,18 @@ fn shares(groups: &Groups) -> impl Fn([usize; 2]) -> bool {
 }
 
 /// What pairs of parallel sensors that are not `shared` want of each layer.
-fn wanted_averages<'a>(
+fn average_requests<'a>(
     shared: &dyn Fn([usize; 2]) -> bool,
     layers: impl Iterator<Item = (f64, &'a [Footprints])>,
     slopes: [Slopes; 2],
-) -> Vec<Vec<WantedAverage>> {
+) -> Vec<Vec<AverageRequest>> {
     let [rows, columns] = slopes;
     let pairs: Vec<[usize; 2]> = (pairs_of(slopes).into_iter())
         .map(|[p, q]| [rows.first + p, columns.first + q])
         .filter(|pair| !shared(*pair))
         .collect();
     let of_layer = |(outer_scale, stars): (f64, &[Footprints])| {
-        let mut wanted: Vec<WantedAverage> = Vec::new();
+        let mut requests: Vec<AverageRequest> = Vec::new();
         for &pair in &pairs {
             // Want an average for two sensors
             let [one, two] = pair.map(|k| &stars[k]);
@@ -575,19 +576,21 @@ fn wanted_averages<'a>(
             let reach = [one, two].map(|star| star.extent() - star.side).iter().sum();
             let lenslets =
                 rows.count(pair[0] - rows.first) * columns.count(pair[1] - columns.first);
-            match wanted.iter_mut().find(|known| known.sides == sides) {
+            match requests.iter_mut().find(|known| known.sides == sides) {
                 Some(known) => {
                     known.reach = f64::max(known.reach, reach);
                     known.pairs += lenslets;
                 }
-                None => wanted.push(WantedAverage { outer_scale, sides, reach, pairs: lenslets }),
+                None => {
+                    requests.push(AverageRequest { outer_scale, sides, reach, pairs: lenslets })
+                }
             }
         }
-        wanted
+        requests
     };
     layers.map(of_layer).collect()
 }
-impl WantedAverage {
+impl AverageRequest {
     fn grid(&self) -> Option<PanelGrid> {
         PanelGrid::worthy(self.sides, self.reach, self.pairs)
     }
@@ -601,17 +604,17 @@ impl WantedAverage {
 /// The averages of each layer that are wanted of it.
 fn prepare_averages(
     layers: &[SensorLayer],
-    wanted: Vec<Vec<WantedAverage>>,
+    requests: Vec<Vec<AverageRequest>>,
     watch: &dyn Watch,
 ) -> Result<Vec<Vec<FootprintAverage>>, Error> {
-    let corners = tables_of_corners(layers, &wanted, watch)?;
-    let all: Vec<(usize, WantedAverage)> = (wanted.into_iter().enumerate())
-        .flat_map(|(k, wanted)| wanted.into_iter().map(move |wanted| (k, wanted)))
+    let corners = tables_of_corners(layers, &requests, watch)?;
+    let all: Vec<(usize, AverageRequest)> = (requests.into_iter().enumerate())
+        .flat_map(|(k, requests)| requests.into_iter().map(move |request| (k, request)))
         .collect();
-    let prepare = |_: &(), (k, wanted): (usize, WantedAverage)| {
-        let average = FootprintAverage::new(&layers[k].phase, wanted.sides);
-        let share = corners.iter().find(|(sharing, _)| sharing.serve(&wanted));
-        let grid = wanted.grid();
+    let prepare = |_: &(), (k, request): (usize, AverageRequest)| {
+        let average = FootprintAverage::new(&layers[k].phase, request.sides);
+        let share = corners.iter().find(|(sharing, _)| sharing.serve(&request));
+        let grid = request.grid();
         let table = share.filter(|_| grid.is_some()).and_then(|(_, table)| table.as_ref());
         Ok((k, average.tabulated(grid, table)))
     };
@@ -631,28 +634,28 @@ struct Sharing {
 }
 
 impl Sharing {
-    fn serve(&self, wanted: &WantedAverage) -> bool {
-        let sum = wanted.sides[0] + wanted.sides[1];
-        wanted.outer_scale == self.outer_scale && sum <= self.most && sum >= 0.5 * self.most
+    fn serve(&self, request: &AverageRequest) -> bool {
+        let sum = request.sides[0] + request.sides[1];
+        request.outer_scale == self.outer_scale && sum <= self.most && sum >= 0.5 * self.most
     }
 }
 
 /// The tables of corners of all averages that want a table.
 fn tables_of_corners(
     layers: &[SensorLayer],
-    wanted: &[Vec<WantedAverage>],
+    requests: &[Vec<AverageRequest>],
     watch: &dyn Watch,
 ) -> Result<Vec<(Sharing, Option<DistantTable>)>, Error> {
-    let sum = |wanted: &WantedAverage| wanted.sides[0] + wanted.sides[1];
-    let mut all: Vec<&WantedAverage> =
-        wanted.iter().flatten().filter(|wanted| wanted.grid().is_some()).collect();
+    let sum = |request: &AverageRequest| request.sides[0] + request.sides[1];
+    let mut all: Vec<&AverageRequest> =
+        requests.iter().flatten().filter(|request| request.grid().is_some()).collect();
     all.sort_by(|one, other| sum(other).total_cmp(&sum(one)));
     let mut shared: Vec<Sharing> = Vec::new();
-    for &wanted in &all {
-        let WantedAverage { outer_scale, sides, .. } = *wanted;
-        match shared.iter_mut().find(|sharing| sharing.serve(wanted)) {
+    for &request in &all {
+        let AverageRequest { outer_scale, sides, .. } = *request;
+        match shared.iter_mut().find(|sharing| sharing.serve(request)) {
             Some(sharing) => sharing.sides.push(sides),
-            None => shared.push(Sharing { outer_scale, most: sum(wanted), sides: vec![sides] }),
+            None => shared.push(Sharing { outer_scale, most: sum(request), sides: vec![sides] }),
         }
     }
     let prepare = |_: &(), sharing: Sharing| {
@@ -665,7 +668,7 @@ fn tables_of_corners(
 }
 
 // Numbers of all tables for some sensors
-impl WantedAverage {
+impl AverageRequest {
     /// Whether its corners are tabulated, too.
     fn has_corners(&self) -> bool {
         corners_serve(self.sides)
@@ -681,9 +684,9 @@ fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     let footprints = place_footprints(atmosphere, sensors, ConeGradient::Pupil);
     let scales = atmosphere.layers().iter().map(|layer| layer.outer_scale);
     let layers = scales.zip(footprints.iter().map(Vec::as_slice));
-    let wanted = wanted_averages(&shares(&Groups::new(sensors)), layers, [slopes; 2]);
-    let whole = wanted.iter().flatten().filter(|average| average.has_corners());
-    whole.map(WantedAverage::numbers).sum()
+    let requests = average_requests(&shares(&Groups::new(sensors)), layers, [slopes; 2]);
+    let whole = requests.iter().flatten().filter(|average| average.has_corners());
+    whole.map(AverageRequest::numbers).sum()
 }
 
 impl Slopes<'_> {
@@ -833,7 +836,7 @@ fn check_memory(what: impl Fn() -> String, numbers: u64) -> Result<(), Error> {
     refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), what)
 }
 
-/// The slope covariance between two sets of sensors, rad², with tables of the phase that are kept for other covariances.
+/// Slope covariance of two groups of sensors, rad², with tables of the phase that are kept for other covariances.
 #[cfg(feature = "factorise")]
 pub(crate) fn slope_cross_covariance_with_tables(
     atmosphere: &Atmosphere,
@@ -1070,7 +1073,7 @@ pub(crate) fn wavefront_slope_moving(
     let layers = see_layers(atmosphere, stars, gradient, extent, None);
     let layers: Vec<_> =
         motions.iter().map(|motion| layers[motion.layer].moved(motion, 0)).collect();
-    let see = |layer: &SensorLayer| {
+    let phase_of = |layer: &SensorLayer| {
         let phase = &layer.phase;
         let radius = grid.disc_at(layer.altitude, phase.outer_scale, pitch);
         if radius == 0.0 {
@@ -1079,7 +1082,7 @@ pub(crate) fn wavefront_slope_moving(
         let point = VonKarman::new(phase.outer_scale);
         RadialPhase::Disc(DiscAverage::new(&point, radius, phase.reach), phase.outer_scale)
     };
-    let phases: Vec<RadialPhase> = layers.iter().map(see).collect();
+    let phases: Vec<RadialPhase> = layers.iter().map(phase_of).collect();
     let edges = tables_of_edges(&layers, &phases, rows);
     let mut values = vec![0.0; rows * order.len()];
     let m = grid.points;
@@ -1090,8 +1093,8 @@ pub(crate) fn wavefront_slope_moving(
         let points: Vec<[f64; 2]> = points.collect();
         let mut rows: Vec<&mut [f64]> = slopes.chunks_mut(order.len()).collect();
         for ((layer, phase), edges) in layers.iter().zip(phases).zip(&edges) {
-            let see = |&point: &[f64; 2]| targets[line / m].project(point, layer.altitude);
-            let seen: Vec<[f64; 2]> = points.iter().map(see).collect();
+            let project = |&point: &[f64; 2]| targets[line / m].project(point, layer.altitude);
+            let projected: Vec<[f64; 2]> = points.iter().map(project).collect();
             for (q, star) in layer.footprints.iter().enumerate() {
                 let (lenslets, strength) = (order.lenslets(q), layer.strength * star.factor);
                 let place = order.index(q, 0, 0)..order.index(q, 0, 0) + 2 * lenslets.len();
@@ -1100,11 +1103,12 @@ pub(crate) fn wavefront_slope_moving(
                 match edges.as_deref().filter(|_| star.is_upright()) {
                     Some(table) => {
                         let few = (CROSSINGS / (star.centres[0].len() + 1).pow(2)).max(1);
-                        for (seen, slopes) in seen.chunks(few).zip(slopes.chunks_mut(few)) {
-                            add_row((table, strength), (star, lenslets), seen, slopes);
+                        for (projected, slopes) in projected.chunks(few).zip(slopes.chunks_mut(few))
+                        {
+                            add_row((table, strength), (star, lenslets), projected, slopes);
                         }
                     }
-                    None => slopes.iter_mut().zip(&seen).for_each(|(slopes, &at)| {
+                    None => slopes.iter_mut().zip(&projected).for_each(|(slopes, &at)| {
                         add_star((phase, strength), (star, lenslets), at, slopes);
                     }),
                 }
@@ -1134,16 +1138,16 @@ pub(crate) fn moving_cross_covariance(
             widths.fold(0.0, f64::max) + far
         };
         let layers = see_layers(atmosphere, sensors, gradient, extent, None);
-        let seen = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
-        let mut wanted = wanted_averages(&|_| false, seen, slopes);
-        for (layer, wanted) in wanted.iter_mut().enumerate() {
+        let views = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
+        let mut requests = average_requests(&|_| false, views, slopes);
+        for (layer, requests) in requests.iter_mut().enumerate() {
             let count = motions.iter().filter(|motion| motion.layer == layer).count();
-            for average in wanted {
+            for average in requests {
                 average.reach += far;
                 average.pairs = average.pairs.saturating_mul(count);
             }
         }
-        let averages = prepare_averages(&layers, wanted, watch)?;
+        let averages = prepare_averages(&layers, requests, watch)?;
         let moving: Vec<(usize, SensorLayer)> = motions
             .iter()
             .map(|motion| (motion.layer, layers[motion.layer].moved(motion, slopes[1].first)))
@@ -1205,7 +1209,7 @@ impl<'a> MovingBlock<'a> {
         let views: Vec<FootprintPair> = extended.collect();
         let all: Vec<[usize; 2]> = (0..lags * lags).map(|k| [k / lags, k % lags]).collect();
         let mut values = Array2::from_elem((lags, lags), [0.0; 3]);
-        band_covariances(&views, [&[[0, 0]], &all], |[_, k], found| values[all[k]] = found);
+        band_covariances(&views, [&[[0, 0]], &all], |[_, k], value| values[all[k]] = value);
         Self::Lattice(values, across)
     }
 

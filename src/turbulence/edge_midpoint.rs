@@ -48,8 +48,8 @@ impl HalfStructure {
     /// χ of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends): both slopes of a lenslet as they are seen from a point, rad².
     #[inline(always)]
     fn seen_from(&self, [[left, right], [below, above]]: &Ends, [x, y]: [f64; 2]) -> [f64; 2] {
-        let seen = |end: &[f64; 2]| self.at(end[0] - x, end[1] - y);
-        [seen(right) - seen(left), seen(above) - seen(below)]
+        let value = |end: &[f64; 2]| self.at(end[0] - x, end[1] - y);
+        [value(right) - value(left), value(above) - value(below)]
     }
 }
 
@@ -128,10 +128,12 @@ fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<MidpointLayer>
     let wavefront = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
         * atmosphere.fried_parameter().powf(-5.0 / 3.0);
     let layers = || atmosphere.layers().iter().filter(|layer| layer.fraction > 0.0);
-    let mut seen: Vec<MidpointLayer> = Vec::new();
+    let mut midpoint_layers: Vec<MidpointLayer> = Vec::new();
     for layer in layers() {
         // Find or make the table of a layer
-        let known = seen.iter().find(|seen| seen.half_structure.outer_scale == layer.outer_scale);
+        let known = midpoint_layers
+            .iter()
+            .find(|known| known.half_structure.outer_scale == layer.outer_scale);
         let table = || {
             let sharing = layers().filter(|other| other.outer_scale == layer.outer_scale);
             let (mut side, mut farthest) = (f64::INFINITY, 0.0);
@@ -143,12 +145,16 @@ fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<MidpointLayer>
             }
             Arc::new(HalfStructure::new(layer.outer_scale, side, 2.02 * farthest))
         };
-        let half_structure = known.map_or_else(table, |seen| Arc::clone(&seen.half_structure));
+        let half_structure = known.map_or_else(table, |known| Arc::clone(&known.half_structure));
         let views =
             sensors.iter().map(|sensor| SensorLattice::new(sensor, layer.altitude)).collect();
-        seen.push(MidpointLayer { strength: wavefront * layer.fraction, half_structure, views });
+        midpoint_layers.push(MidpointLayer {
+            strength: wavefront * layer.fraction,
+            half_structure,
+            views,
+        });
     }
-    seen
+    midpoint_layers
 }
 
 // What a displacement decides
@@ -161,16 +167,16 @@ pub(crate) struct Displacements {
 }
 
 impl Displacements {
-    /// Those of sensors with so many lenslets across, if they are `wanted`.
+    /// Those of sensors with so many lenslets across, if some layers `share_lattices`.
     pub(crate) fn new(
         [lenslets, others]: [usize; 2],
-        wanted: bool,
+        share_lattices: bool,
         of: impl Fn([f64; 2]) -> [f64; 4],
     ) -> Self {
         let lag = |k: usize| k as f64 - (lenslets as f64 - 1.0);
         let lags = lenslets + others - 1;
         let displacement = |(row, column)| of([row, column].map(lag));
-        let values = wanted.then(|| Array2::from_shape_fn((lags, lags), displacement));
+        let values = share_lattices.then(|| Array2::from_shape_fn((lags, lags), displacement));
         Self { values, lenslets }
     }
 
@@ -204,10 +210,10 @@ impl<'a> MidpointBlock<'a> {
             let mut sum = [0.0; 4];
             for (strength, half_structure, [one, two]) in &together {
                 let first = one.ends([0.0; 2]);
-                let seen =
+                let values =
                     two.ends(lag).map(|ends| ends.map(|end| half_structure.seen_from(&first, end)));
                 sum.iter_mut()
-                    .zip(differences(seen))
+                    .zip(differences(values))
                     .for_each(|(sum, value)| *sum += strength * value);
             }
             sum
@@ -225,23 +231,23 @@ impl<'a> MidpointBlock<'a> {
                 [xx[k], xy[k], yx[k], yy[k]] = self.shared.between_lenslets(*first, other);
             }
         }
-        let mut seen = Vec::new();
+        let mut edge_differences = Vec::new();
         for (strength, half_structure, [one, two]) in &self.apart {
             let first = EdgeMidpoints::new(one, firsts);
             for start in (0..others.len()).step_by(TILE) {
                 let tile = start..others.len().min(start + TILE);
                 let second = EdgeMidpoints::new(two, &others[tile.clone()]);
-                see_edges(half_structure, [&first, &second], &mut seen);
+                see_edges(half_structure, [&first, &second], &mut edge_differences);
                 // Add what ends of edges see
                 let count = second.of.len();
                 for (&[left, right, below, above], rows) in first.of.iter().zip(&mut *rows) {
                     for (axis, behind, ahead) in [(0, left, right), (1, below, above)] {
-                        let [behind, ahead] =
-                            [behind, ahead].map(|k| &seen[2 * count * k..][..2 * count]);
+                        let [behind, ahead] = [behind, ahead]
+                            .map(|k| &edge_differences[2 * count * k..][..2 * count]);
                         for other in [0, 1] {
                             let row = &mut rows[2 * axis + other][tile.clone()];
                             let [behind, ahead] =
-                                [behind, ahead].map(|seen| &seen[other * count..]);
+                                [behind, ahead].map(|differences| &differences[other * count..]);
                             for ((entry, ahead), behind) in row.iter_mut().zip(ahead).zip(behind) {
                                 *entry += strength * (ahead - behind);
                             }
@@ -304,15 +310,15 @@ const TILE: usize = 256;
 fn see_edges(
     half_structure: &HalfStructure,
     [first, second]: [&EdgeMidpoints; 2],
-    seen: &mut Vec<f64>,
+    differences: &mut Vec<f64>,
 ) {
     let (count, mut half_structures) = (second.of.len(), vec![0.0; second.points.len()]);
-    seen.resize(2 * count * first.points.len(), 0.0);
-    for (&[x, y], seen) in first.points.iter().zip(seen.chunks_mut(2 * count)) {
-        for (seen, end) in half_structures.iter_mut().zip(&second.points) {
-            *seen = half_structure.at(end[0] - x, end[1] - y);
+    differences.resize(2 * count * first.points.len(), 0.0);
+    for (&[x, y], differences) in first.points.iter().zip(differences.chunks_mut(2 * count)) {
+        for (differences, end) in half_structures.iter_mut().zip(&second.points) {
+            *differences = half_structure.at(end[0] - x, end[1] - y);
         }
-        let (along, up) = seen.split_at_mut(count);
+        let (along, up) = differences.split_at_mut(count);
         for ((along, up), ends) in along.iter_mut().zip(up).zip(&second.of) {
             let [left, right, below, above] = ends.map(|k| half_structures[k]);
             (*along, *up) = (left - right, below - above);

@@ -54,7 +54,7 @@ pub fn wavefront_problem(system: &System) -> Result<WavefrontProblem, Error> {
 }
 
 // Stages of the covariances
-/// The stages of a covariance, as a watcher is told.
+/// Names of the stages of a covariance.
 pub(crate) const SLOPES: &str = "slopes";
 pub(crate) const WAVEFRONT: &str = "wavefront and slopes";
 pub(crate) const WAVEFRONTS: &str = "wavefronts";
@@ -76,6 +76,8 @@ const ENTRY_OF_WAVEFRONTS: f64 = 20e-9;
 // Methods of slope covariance
 /// How to compute a covariance.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Method {
     /// In real space: exact to 1e-10 of the variance, and fast.
@@ -446,6 +448,8 @@ impl Plan for WavefrontCovariancePlan {
 // All covariances of a system
 /// The form of a covariance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Form {
     /// Toeplitz where the geometry allows it; else dense, or in blocks where a dense matrix of all slopes would take more than 2 GiB.
@@ -476,7 +480,7 @@ pub struct Covariances {
 pub enum SlopeSlope {
     /// Compressed.
     Toeplitz(SlopeCovariance),
-    /// Compressed for each set that shares a lattice, and what has none.
+    /// Compressed for each group that shares a lattice, and the dense cross blocks.
     Blocks(Vec<SlopeCovariance>, CrossBlocks),
     /// (n, n) in the order of [`SlopeOrder`], rad².
     Dense(Array2<f64>),
@@ -510,8 +514,8 @@ impl SlopeSlope {
         match self {
             Self::Toeplitz(covariance) => covariance.variance(),
             Self::Blocks(lattices, rectangles) => {
-                match (rectangles.sets.of_sensors()[0], &rectangles.few) {
-                    (set, Some(few)) if set == lattices.len() => few[[0, 0]],
+                match (rectangles.sets.of_sensors()[0], &rectangles.unstructured) {
+                    (set, Some(matrix)) if set == lattices.len() => matrix[[0, 0]],
                     (set, _) => lattices[set].variance(),
                 }
             }
@@ -562,9 +566,9 @@ enum PosedProblems {
 #[derive(Debug, Clone)]
 pub(crate) struct BlocksPlan {
     pub(crate) sets: LatticeGroups,
-    /// Of each set that shares a lattice.
+    /// Of each group that shares a lattice.
     pub(crate) slopes: Vec<SlopeCovariancePlan>,
-    /// Of the wavefronts with each set, where there is a wavefront: compressed, or not where it has no lattice.
+    /// Of the wavefronts with each group, where there is a wavefront: compressed, or not where it has no lattice.
     pub(crate) wavefront: Vec<Option<WavefrontCovariancePlan>>,
     layers: usize,
     /// Wavefront points of all targets.
@@ -573,6 +577,8 @@ pub(crate) struct BlocksPlan {
 
 /// How covariances are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct CovarianceOptions {
     /// The form.
@@ -626,13 +632,13 @@ impl CovariancePlan {
         if options.form != Form::Toeplitz && toeplitz().is_err() {
             system.expect_slopes()?;
         }
-        let asked = "as asked for".to_string();
+        let as_given = "as asked for".to_string();
         let (posed, reason) = match options.form {
-            Form::Toeplitz => (toeplitz()?, asked),
-            Form::Dense => (PosedProblems::Dense, asked),
+            Form::Toeplitz => (toeplitz()?, as_given),
+            Form::Dense => (PosedProblems::Dense, as_given),
             Form::Blocks => {
                 system.expect_average("differences between points have no form of blocks")?;
-                (blocks()?, asked)
+                (blocks()?, as_given)
             }
             Form::Auto => match toeplitz() {
                 Ok(posed) => (posed, "the guide stars share a lattice".to_string()),
@@ -1050,11 +1056,11 @@ pub(crate) fn dense_wavefront_slope(
     system: &System,
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
-    let wanted = (system.targets(), system.wavefront_grid()?, system.wavefront_pitch());
+    let wavefronts = (system.targets(), system.wavefront_grid()?, system.wavefront_pitch());
     let (atmosphere, stars) = (system.atmosphere(), system.sensors());
     let (valid, gradient) = (system.valid_lenslets(), system.cone_gradient());
     let matrix =
-        cross_covariance::wavefront_slope(atmosphere, wanted, &stars, &valid, gradient, watch)?;
+        cross_covariance::wavefront_slope(atmosphere, wavefronts, &stars, &valid, gradient, watch)?;
     check_finite("wavefront_slope_dense", &matrix)?;
     Ok(matrix)
 }
@@ -1192,10 +1198,11 @@ mod tests {
         let builder = small.to_builder().targets([]).slope_model(SlopeModel::EdgeMidpoint);
         let system = builder.build().unwrap();
         let plan = CovariancePlan::new(&system, CovarianceOptions::default()).unwrap();
-        let told = plan.describe(&Engine::default()).unwrap();
-        assert_eq!((told.form, told.slope_model), ("dense", "edge-midpoint"));
+        let description = plan.describe(&Engine::default()).unwrap();
+        assert_eq!((description.form, description.slope_model), ("dense", "edge-midpoint"));
         assert!(
-            told.reason.contains("covariance.slope_model") && told.method.contains("midpoints")
+            description.reason.contains("covariance.slope_model")
+                && description.method.contains("midpoints")
         );
         let covariances = plan.run(&Engine::default(), &unwatched).unwrap();
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());

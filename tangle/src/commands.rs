@@ -227,7 +227,7 @@ pub fn cargo(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     })
 }
 
-/// Tangles the files that nobody has edited, so that the compiler sees the chapters as they are.
+/// Tangles the files without edits, so that the compiler sees the chapters as they are.
 fn refresh(book: &Book, tangled: &Tangled) -> Result<()> {
     let mut memory = Memory::load(&book.root);
     let mut plan = tree::plan(book, tangled)?;

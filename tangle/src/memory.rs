@@ -1,4 +1,4 @@
-//! What the last tangling wrote, so that an edit of a file can be told from one of its chapter.
+//! What the last tangling wrote, so that an edit of a file can be distinguished from one of its chapter.
 //!
 //! The record lies in `target/tangle` and may be deleted at any time: without it, a file that
 //! differs from the book is taken to have been edited.

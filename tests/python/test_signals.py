@@ -1,6 +1,6 @@
 """Signals of a simulation in all formats, opened by h5py, RosettaSciIO, HyperSpy, py4DSTEM, Zarr and mrcfile.
 
-The files are those that the test `files_for_other_readers` writes: see book/src/signals.md for the numbers.
+The files are those that the test `files_for_other_readers` writes: see book/src/variables-on-disk.md for the numbers.
 """
 
 import contextlib

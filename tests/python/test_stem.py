@@ -168,7 +168,7 @@ class Scan(Folder):
         self.same(store["four_d/four_d"][:], deep["four_d"])
 
     def test_the_chapter_opens_what_the_command_writes(self):
-        text = (pathlib.Path(__file__).parents[2] / "book/src/signal-files.md").read_text(encoding="utf-8")
+        text = (pathlib.Path(__file__).parents[2] / "book/src/writing-data-sets.md").read_text(encoding="utf-8")
         self.first.write("plain.toml", SAMPLE.replace(", four_d = { bin = 1 }", ""))
         self.first.lenslet("stem plain.toml -o silicon.emd --quiet")
         (shown,) = re.findall(r"```python\n(import hyperspy.*?)```", text, re.DOTALL)

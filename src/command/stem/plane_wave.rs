@@ -29,7 +29,7 @@ pub struct ImageRequest<'a> {
     pub output: Option<&'a Path>,
     /// The picture to draw.
     pub picture: Option<(&'a Path, PictureFormat)>,
-    /// The signal that a file in MRC holds.
+    /// Name of the variable that a file in MRC holds.
     pub signal: Option<&'a str>,
     /// Whether exit waves are written, too.
     pub waves: bool,
@@ -42,50 +42,44 @@ pub struct ImageRequest<'a> {
 // Image a plane wave
 /// Takes the images that the arguments ask for; returns what to print.
 pub fn image(
-    asked: &ImageRequest,
+    request: &ImageRequest,
     file: &SampleFile,
     engine: Engine,
     format: Option<Format>,
 ) -> Result<String, Error> {
     let (plan, summary) = file.hrtem_with_summary()?;
     warn(&summary);
-    let engine = with_speed(engine, asked.output.is_none())?;
-    let potential = if asked.potential { plan.bytes_of_potential(engine.precision()) } else { 0 };
+    let engine = with_speed(engine, request.output.is_none())?;
+    let potential = if request.potential { plan.bytes_of_potential(engine.precision()) } else { 0 };
     let planned = PlannedRun::new(&plan, &engine).with_bytes(potential);
     let description = planned.describe()?;
-    let (Some(output), Some(format)) = (asked.output, format) else {
-        return Ok(plan_with_summary(&description, &summary, asked.report.json));
+    let (Some(output), Some(format)) = (request.output, format) else {
+        return Ok(plan_with_summary(&description, &summary, request.report.json));
     };
-    let (terminal, start) = (Terminal::new(asked.report.quiet), Instant::now());
-    let plot = asked.picture.map(|(path, _)| path);
+    let (terminal, start) = (Terminal::new(request.report.quiet), Instant::now());
+    let plot = request.picture.map(|(path, _)| path);
     let taken = planned.run(&terminal, [Some(output), plot].into_iter().flatten())?;
     terminal.writes(output);
-    let mut signals = taken.to_data_set(&plan, asked.waves, engine.precision())?;
-    if asked.potential {
-        plan.keep_potential(&mut signals, engine.precision())?;
+    let mut data = taken.to_data_set(&plan, request.waves, engine.precision())?;
+    if request.potential {
+        plan.keep_potential(&mut data, engine.precision())?;
     }
     check(&terminal)?;
-    Provenance::new(&command_line(), &description.method, file.text()).note(&mut signals);
+    Provenance::new(&command_line(), &description.method, file.text()).note(&mut data);
     let drawn = |(path, format)| {
         terminal.writes(path);
-        let title = format!("{}, {} keV", short_name(&asked.sample), file.beam.energy_kev);
+        let title = format!("{}, {} keV", short_name(&request.sample), file.beam.energy_kev);
         let (specimen, notes) = (plan.specimen(), focus(&plan.options().defoci));
-        let picture = ScanPicture {
-            title,
-            specimen,
-            signals: &signals,
-            semi_angle: 0.0,
-            notes,
-            counted: false,
-        };
+        let picture =
+            ScanPicture { title, specimen, data: &data, semi_angle: 0.0, notes, counted: false };
         AtomicFile::holding(path, &plot_scan(&picture, format)?)
     };
-    let drawing = asked.picture.map(drawn).transpose()?;
-    signals.save(output, format, asked.signal)?;
+    let drawing = request.picture.map(drawn).transpose()?;
+    data.save(output, format, request.signal)?;
     drawing.map(AtomicFile::publish).transpose()?;
     terminal.finish();
     let seconds = start.elapsed().as_secs_f64();
-    Ok(report((asked, output, &summary), &taken, &engine, seconds))
+    Ok(report((request, output, &summary), &taken, &engine, seconds))
 }
 
 // Tell of images of a plane wave
@@ -99,17 +93,17 @@ fn focus(defoci: &[f64]) -> Vec<(String, String)> {
 
 /// What is said of the images.
 fn report(
-    (asked, output, sample): (&ImageRequest, &Path, &SampleSummary),
+    (request, output, sample): (&ImageRequest, &Path, &SampleSummary),
     taken: &HrtemImages,
     engine: &Engine,
     seconds: f64,
 ) -> String {
     let kept = taken.mean.mean().unwrap_or(0.0);
-    let plot = asked.picture.map(|(path, _)| path);
+    let plot = request.picture.map(|(path, _)| path);
     let (defoci, planes, ..) = taken.mean.dim();
-    if asked.report.json {
+    if request.report.json {
         let mut summary = json!({
-            "sample": asked.sample,
+            "sample": request.sample,
             "output": file_json(Some(output)),
             "plot": file_json(plot),
             "images": defoci * planes,
@@ -122,11 +116,11 @@ fn report(
         add_summary(&mut summary, sample);
         return format!("{summary}\n");
     }
-    if asked.report.quiet {
+    if request.report.quiet {
         return String::new();
     }
     let images = count(defoci * planes, "image");
-    let mut lines = vec![("images", format!("{images} of {}", asked.sample))];
+    let mut lines = vec![("images", format!("{images} of {}", request.sample))];
     lines.extend(summary_lines(sample));
     lines.extend([
         ("mean", format!("{kept:.4}, where 1 is without a specimen and an aperture")),

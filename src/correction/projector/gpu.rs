@@ -27,14 +27,14 @@ impl Projector {
     pub(super) fn there(gpu: &Gpu, interaction: Array2<f64>, filter: f64) -> Result<Self, Error> {
         let (m, a) = interaction.dim();
         let unit = interaction.fold(0.0, |most: f64, slope| most.max(slope.abs()));
-        let seen = upload_rows::<f64>(gpu, &interaction, unit)?;
+        let matrix = upload_rows::<f64>(gpu, &interaction, unit)?;
         let square = gpu.zeros::<f64>(a * a)?;
-        let twice = [(seen.view(..), true), (seen.view(..), false)];
+        let twice = [(matrix.view(..), true), (matrix.view(..), false)];
         gpu.multiply_matrices(twice, [a, m, a], &square, [1.0, 0.0])?;
         let eigen = EigenGpu::new(gpu, square, a, filter * filter)?;
-        let along = eigen.project(&seen)?;
-        eigen.expand(along.view(..), seen.view(..))?;
-        let inverse = read_rows(seen.view(..), a, 1.0 / unit)?;
+        let along = eigen.project(&matrix)?;
+        eigen.expand(along.view(..), matrix.view(..))?;
+        let inverse = read_rows(matrix.view(..), a, 1.0 / unit)?;
         let (values, kept) = eigen.spectrum();
         let values = values.iter().rev().map(|value| unit * value.max(0.0).sqrt()).collect();
         Ok(Self {
@@ -95,8 +95,8 @@ mod tests {
     fn projectors_of_devices_are_those_of_cores() {
         let system = ten_across(SlopeModel::Average, &[]);
         let mirror = Mirror::new(&MirrorDesign::new(Spacing::Actuators(11)), &system).unwrap();
-        let seen = mirror.interaction(&system, &star(1e-5, 0.0));
-        let here = Projector::of(seen.clone(), 0.03, &Engine::default()).unwrap();
+        let interaction = mirror.interaction(&system, &star(1e-5, 0.0));
+        let here = Projector::of(interaction.clone(), 0.03, &Engine::default()).unwrap();
         let largest = |matrix: &Array2<f64>| matrix.fold(0.0, |most: f64, x| most.max(x.abs()));
         let errors = Array2::from_shape_fn((152, 152), |(k, l)| {
             let wave = |k: usize| 1e-14 * ((3 * k + 1) as f64).cos();
@@ -113,7 +113,7 @@ mod tests {
                 eprintln!("skipped on {}: no eigenvectors", gpu.name());
                 continue;
             }
-            let there = Projector::of(seen.clone(), 0.03, &engine).unwrap();
+            let there = Projector::of(interaction.clone(), 0.03, &engine).unwrap();
             assert_eq!(there.spectrum().1, here.spectrum().1);
             assert!(there.spectrum().1 < 100);
             let gap = largest(&(there.inverse() - here.inverse()));

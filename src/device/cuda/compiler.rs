@@ -106,8 +106,8 @@ fn supported() -> Vec<i32> {
     }
     let mut known = vec![0; count.max(0) as usize];
     // SAFETY: writes as many integers as were just counted.
-    let asked = unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) }.result();
-    asked.map_or_else(|_| Vec::new(), |()| known)
+    let status = unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) }.result();
+    status.map_or_else(|_| Vec::new(), |()| known)
 }
 
 // Take the image from the compiler

@@ -192,8 +192,8 @@ fn places(packages: &[&str]) -> Vec<PathBuf> {
         let packages_of = |python: PathBuf| {
             ["site-packages", "dist-packages"].map(|kind| python.join(kind).join("nvidia"))
         };
-        let found = pythons(&root).into_iter().flat_map(packages_of);
-        places.extend(found.flat_map(|nvidia| {
+        let folders = pythons(&root).into_iter().flat_map(packages_of);
+        places.extend(folders.flat_map(|nvidia| {
             packages.iter().map(move |package| nvidia.join(package)).collect::<Vec<_>>()
         }));
     }

@@ -34,9 +34,9 @@ pub fn open(device: Device) -> Result<Vec<Gpu>, Error> {
     let Device::Cuda(ordinal) = device else {
         return Err(refuse("it is no graphics processor".into()));
     };
-    let found = probe();
-    let first = found.device(ordinal).map_err(|none| refuse(none.to_string()))?;
-    let driver = found.driver.as_ref().map_err(|none| refuse(none.to_string()))?;
+    let libraries = probe();
+    let first = libraries.device(ordinal).map_err(|none| refuse(none.to_string()))?;
+    let driver = libraries.driver.as_ref().map_err(|none| refuse(none.to_string()))?;
     let chosen = match ordinal {
         Some(_) => std::slice::from_ref(first),
         None => driver.devices.as_slice(),
@@ -156,8 +156,9 @@ impl Cuda {
     }
 
     /// Returns an error where a library, or a function of it, is missing.
-    fn require(&self, found: Result<(), probe::NoCuda>) -> Result<(), Error> {
-        found.map_err(|none| Error::Device { device: self.name.clone(), reason: none.to_string() })
+    fn require(&self, library: Result<(), probe::NoCuda>) -> Result<(), Error> {
+        library
+            .map_err(|none| Error::Device { device: self.name.clone(), reason: none.to_string() })
     }
 }
 /// The driver's stream of a handle.
@@ -765,7 +766,7 @@ impl Cuda {
             sys::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER,
         );
         let diagonal = sys::cublasDiagType_t::CUBLAS_DIAG_NON_UNIT;
-        let way = match of.transposed {
+        let operation = match of.transposed {
             true => sys::cublasOperation_t::CUBLAS_OP_T,
             false => sys::cublasOperation_t::CUBLAS_OP_N,
         };
@@ -777,14 +778,14 @@ impl Cuda {
                 by_size!(
                     [n, count],
                     sys::cublasDtrsm_v2 | sys::cublasDtrsm_v2_64,
-                    (handle, left, lower, way, diagonal, n, count, one, a, n, b, n)
+                    (handle, left, lower, operation, diagonal, n, count, one, a, n, b, n)
                 )
             } else {
                 let (one, a, b) = (&1.0f32, a.cast(), b.cast());
                 by_size!(
                     [n, count],
                     sys::cublasStrsm_v2 | sys::cublasStrsm_v2_64,
-                    (handle, left, lower, way, diagonal, n, count, one, a, n, b, n)
+                    (handle, left, lower, operation, diagonal, n, count, one, a, n, b, n)
                 )
             }
         };
@@ -866,13 +867,13 @@ mod tests {
     #define WAIT
     #define RELEASE
     #endif
-    extern "C" __global__ void first(const double *x, double *y, int *sign, int *seen, int n, int cycles) {
+    extern "C" __global__ void first(const double *x, double *y, int *sign, int *flag, int n, int cycles) {
     RELEASE;
     if (threadIdx.x == 0) {
         const long long start = clock64();
         int found = 0;
         while (found == 0 && clock64() - start < cycles) found = atomicAdd(sign, 0);
-        *seen = found;
+        *flag = found;
     }
     __syncthreads();
     for (int k = threadIdx.x; k < n; k += blockDim.x) y[k] = x[k] + 1;
@@ -890,7 +891,7 @@ mod tests {
         /// Kernels that overlap.
         struct Overlapping in OVERLAPPING {
             /// y = x + 1, when the second kernel has begun or some cycles are over.
-            first: First<T> { x: [T] as "double", y: [f64], sign: [i32], seen: [i32], n: usize, cycles: usize }
+            first: First<T> { x: [T] as "double", y: [f64], sign: [i32], flag: [i32], n: usize, cycles: usize }
             /// z = 2 y.
             second: Second { y: [f64], z: [f64], sign: [i32], n: usize }
         }
@@ -907,15 +908,15 @@ mod tests {
             let n = 1000;
             let (x, y) = (gpu.zeros::<f64>(n).unwrap(), gpu.zeros::<f64>(n).unwrap());
             let (z, shape) = (gpu.zeros::<f64>(n).unwrap(), Shape::over(64, 64, [1, 1]));
-            let (sign, seen) = (gpu.zeros::<i32>(1).unwrap(), gpu.zeros::<i32>(1).unwrap());
+            let (sign, flag) = (gpu.zeros::<i32>(1).unwrap(), gpu.zeros::<i32>(1).unwrap());
             let queue = || {
                 let (y, sign) = (y.view(..), sign.view(..));
                 sign.clear()?;
-                let (seen, cycles) = (seen.view(..), 100_000_000);
+                let (flag, cycles) = (flag.view(..), 100_000_000);
                 gpu.launch(
                     &kernels.first,
                     shape,
-                    First { x: x.view(..), y, sign, seen, n, cycles },
+                    First { x: x.view(..), y, sign, flag, n, cycles },
                 )?;
                 gpu.launch_early(&kernels.second, shape, Second { y, z: z.view(..), sign, n })
             };
@@ -926,7 +927,7 @@ mod tests {
                 queue().unwrap();
                 let doubled: Vec<f64> = values.iter().map(|x| 2.0 * (x + 1.0)).collect();
                 assert_eq!(z.read().unwrap(), doubled);
-                assert_eq!(seen.read().unwrap(), [i32::from(is_early)], "{}", gpu.name());
+                assert_eq!(flag.read().unwrap(), [i32::from(is_early)], "{}", gpu.name());
                 // A recording launches early too, and waits as well.
                 let graph = gpu.record(queue).unwrap();
                 z.clear().unwrap();

@@ -366,13 +366,13 @@ impl Emulator {
     /// # Panics
     /// Where there is no compiler, and the variable `LENSLET_REQUIRE_EMULATOR` is set.
     pub(crate) fn for_tests() -> Option<Self> {
-        static TOLD: Once = Once::new();
-        let told = |reason: String| {
+        static REPORTED: Once = Once::new();
+        let report = |reason: String| {
             assert!(env::var_os("LENSLET_REQUIRE_EMULATOR").is_none(), "no emulator: {reason}");
             let text = format!("all tests skip the emulator: {reason}\n");
-            TOLD.call_once(|| drop(io::stderr().write_all(text.as_bytes())));
+            REPORTED.call_once(|| drop(io::stderr().write_all(text.as_bytes())));
         };
-        compiler().map(|_| Self { state: Arc::default() }).map_err(told).ok()
+        compiler().map(|_| Self { state: Arc::default() }).map_err(report).ok()
     }
 
     /// Locks its state.

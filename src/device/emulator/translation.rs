@@ -78,9 +78,9 @@ pub(super) fn compiler() -> Result<&'static (String, String), String> {
             return Err("kernels run on the processor under Linux only".to_string());
         }
         let name = env::var("CXX").unwrap_or_else(|_| "c++".into());
-        let asked = Command::new(&name).arg("--version").output();
+        let output = Command::new(&name).arg("--version").output();
         let version =
-            asked.map_err(|error| format!("the compiler {name} does not run: {error}"))?;
+            output.map_err(|error| format!("the compiler {name} does not run: {error}"))?;
         Ok((name, String::from_utf8_lossy(&version.stdout).into_owned()))
     };
     FOUND.get_or_init(find).as_ref().map_err(Clone::clone)
@@ -117,17 +117,17 @@ fn kept(
 ) -> Result<PathBuf, String> {
     let mut hasher = DefaultHasher::new();
     (compiler()?, OPTIONS, KERNELS, OPTIMISED, LINKED, key).hash(&mut hasher);
-    let told = |error: std::io::Error| error.to_string();
-    let program = env::current_exe().map_err(told)?;
+    let text = |error: std::io::Error| error.to_string();
+    let program = env::current_exe().map_err(text)?;
     let folder = program.with_file_name("kernels-on-processor");
     let file = folder.join(format!("{:016x}-{name}", hasher.finish()));
     if file.exists() {
         return Ok(file);
     }
-    fs::create_dir_all(&folder).map_err(told)?;
-    let draft = tempfile::tempdir_in(&folder).map_err(told)?;
+    fs::create_dir_all(&folder).map_err(text)?;
+    let draft = tempfile::tempdir_in(&folder).map_err(text)?;
     make(draft.path())?;
-    fs::rename(draft.path().join("made"), &file).map_err(told)?;
+    fs::rename(draft.path().join("made"), &file).map_err(text)?;
     Ok(file)
 }
 

@@ -164,14 +164,13 @@ mod tests {
     fn everything() -> DetectorOptions {
         let annulus = |exact| Annulus { inner: 20.0, outer: 60.0, exact };
         let segmented = Segmented { inner: 5.0, outer: 40.0, sectors: 3, rotation: 0.3 };
-        DetectorOptions {
-            bin: 2.0,
-            rings: Some(40),
-            annuli: vec![annulus(false), annulus(true)],
-            segmented: vec![segmented, Segmented { sectors: 2, ..segmented }],
-            centre_of_mass: true,
-            pattern: Some(PatternOptions { crop: Some(50.0), bin: 2 }),
-        }
+        DetectorOptions::default()
+            .bin(2.0)
+            .rings(40)
+            .annuli(vec![annulus(false), annulus(true)])
+            .segmented(vec![segmented, Segmented { sectors: 2, ..segmented }])
+            .centre_of_mass(true)
+            .pattern(PatternOptions::default().crop(50.0).bin(2))
     }
 
     #[test]
@@ -190,10 +189,10 @@ mod tests {
                 let found: Vec<f64> = readings.read().unwrap();
                 for (wave, found) in spectra.chunks(560).zip(found.chunks(there.values())) {
                     let wave = ArrayView2::from_shape((28, 20), wave).unwrap();
-                    let wanted = detectors.read(wave).into_values();
-                    assert_eq!(wanted.len(), found.len());
+                    let expected = detectors.read(wave).into_values();
+                    assert_eq!(expected.len(), found.len());
                     let total: f64 = wave.iter().map(Complex::norm_sqr).sum();
-                    for (k, (a, b)) in wanted.iter().zip(found).enumerate() {
+                    for (k, (a, b)) in expected.iter().zip(found).enumerate() {
                         assert!((a - b).abs() < 1e-14 * total, "{k}: {a} and {b}");
                     }
                 }

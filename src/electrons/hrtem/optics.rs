@@ -24,6 +24,7 @@ pub fn plane_wave<T: Real>(grid: &WaveGrid) -> Array3<Complex<T>> {
 // Optics of plane-wave imaging
 /// Optics of HRTEM: the lens that images the exit wave of a plane wave, its coherence, and the tilt of the beam.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct HrtemOptics {
     /// The electrons.
     pub beam: Beam,
@@ -38,6 +39,15 @@ pub struct HrtemOptics {
     /// Angle of the illumination along each axis, rms \[mrad\].
     pub convergence: f64,
 }
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(HrtemOptics::perfect(beam: Beam) {
+    aberrations: Aberrations,
+    aperture: Option<f64>,
+    tilt: [f64; 2],
+    focal_spread: f64,
+    convergence: f64
+});
 
 impl HrtemOptics {
     /// A perfect and coherent lens without an aperture.
@@ -151,6 +161,8 @@ impl HrtemOptics {
 // Samples of images
 /// The samples on which images of a plane wave are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ImageSamples {
     /// Those of the grid.
     #[default]
@@ -183,12 +195,12 @@ impl HrtemOptics {
         let straight = self.tilt.map(|tilt| self.beam.frequency(tilt.abs()));
         let corner = (highest(0) + straight[0]).hypot(highest(1) + straight[1]);
         let radius = self.aperture.map_or(corner, |angle| self.beam.frequency(angle).min(corner));
-        for (key, found, phase) in self.aberrations.largest_phases(self.beam.wavelength(), radius) {
+        for (key, value, phase) in self.aberrations.largest_phases(self.beam.wavelength(), radius) {
             let expected = format!(
                 "a phase of at most {LARGEST_PHASE:e} rad at {:.3} mrad, where it is {phase:.3e} rad and has no digit behind the point; a smaller aberration or imaging.aperture",
                 self.beam.angle(radius)
             );
-            accept(phase <= LARGEST_PHASE, &key, found, &expected)?;
+            accept(phase <= LARGEST_PHASE, &key, value, &expected)?;
         }
         Ok(())
     }

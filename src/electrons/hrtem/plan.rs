@@ -24,6 +24,8 @@ const HELD: u64 = 1 << 30;
 // Options of plane-wave images
 /// Options of images of a plane wave: all but the specimen.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct HrtemOptions {
     /// Samples of a wave.
     pub grid: WaveGrid,
@@ -45,6 +47,70 @@ pub struct HrtemOptions {
     pub samples: ImageSamples,
     /// Numbers of slices behind which waves are imaged, in rising order.
     pub ends: Vec<usize>,
+}
+
+// Read options of plane-wave images
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(HrtemOptions::new(grid: WaveGrid, slicing: Slicing, lens: HrtemOptics) {
+    potential: PotentialOptions,
+    phonons: Phonons,
+    tilt: [f64; 2],
+    defoci: Vec<f64>,
+    refocus: f64,
+    samples: ImageSamples,
+    ends: Vec<usize>
+});
+
+// Options of plane-wave images one by one
+impl HrtemOptions {
+    /// Images of a specimen at rest behind its last slice, on all samples of the grid.
+    pub fn new(grid: WaveGrid, slicing: Slicing, lens: HrtemOptics) -> Self {
+        let (potential, phonons) = (PotentialOptions::default(), Phonons::default());
+        let (samples, ends) = (ImageSamples::default(), vec![slicing.count()]);
+        let (tilt, defoci, refocus) = ([0.0; 2], vec![0.0], 0.0);
+        Self { grid, slicing, potential, phonons, lens, tilt, defoci, refocus, samples, ends }
+    }
+
+    /// Sets how the potential of a slice is made.
+    pub fn potential(self, potential: PotentialOptions) -> Self {
+        Self { potential, ..self }
+    }
+
+    /// Sets the frozen phonons.
+    pub fn phonons(self, phonons: Phonons) -> Self {
+        Self { phonons, ..self }
+    }
+
+    /// Sets the lens, and the electrons.
+    pub fn lens(self, lens: HrtemOptics) -> Self {
+        Self { lens, ..self }
+    }
+
+    /// Sets the tilt of the beam against the specimen \[mrad\], x and y.
+    pub fn tilt(self, tilt: [f64; 2]) -> Self {
+        Self { tilt, ..self }
+    }
+
+    // What images are made of a plane wave
+    /// Sets the defoci of a series \[Å\], added to that of the lens.
+    pub fn defoci(self, defoci: Vec<f64>) -> Self {
+        Self { defoci, ..self }
+    }
+
+    /// Sets how far exit waves are taken back before they are imaged \[Å\].
+    pub fn refocus(self, refocus: f64) -> Self {
+        Self { refocus, ..self }
+    }
+
+    /// Sets the samples of images and of exit waves.
+    pub fn samples(self, samples: ImageSamples) -> Self {
+        Self { samples, ..self }
+    }
+
+    /// Sets the numbers of slices behind which waves are imaged, in rising order.
+    pub fn ends(self, ends: Vec<usize>) -> Self {
+        Self { ends, ..self }
+    }
 }
 
 // The plan of micrographs
@@ -239,7 +305,7 @@ impl Plan for HrtemPlan {
     }
 }
 
-/// The stage of the images, as a watcher is told.
+/// Name of the stage that computes the exit waves, for [`Watch::stage`](crate::watch::Watch::stage).
 const EXIT_WAVES: &str = "exit waves";
 
 // A plane wave on its way
@@ -280,6 +346,7 @@ impl<T: Real> PlaneWave<T> for HostWorker<'_, T> {
 // All micrographs of a specimen
 /// Images of a plane wave, and exit waves.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HrtemImages {
     /// Configurations that the images are averaged over.
     pub configurations: usize,
@@ -380,23 +447,15 @@ mod tests {
     fn options(configurations: usize) -> HrtemOptions {
         let aberrations = Aberrations { defocus: 20.0, c3: 6e6, ..Aberrations::default() };
         let lens = HrtemOptics { aberrations, ..HrtemOptics::perfect(Beam::new(200.0).unwrap()) };
-        HrtemOptions {
-            grid: WaveGrid::new([48, 40], [6.4, 5.2]).unwrap(),
-            slicing: Slicing::new(6.0, 2.0).unwrap(),
-            potential: PotentialOptions::default(),
-            phonons: Phonons { configurations, seed: 5 },
-            lens: HrtemOptics {
-                aperture: Some(25.0),
-                focal_spread: 30.0,
-                tilt: [1.0, 0.0],
-                ..lens
-            },
-            tilt: [0.0, 4.0],
-            defoci: vec![0.0, -300.0],
-            refocus: 0.0,
-            samples: ImageSamples::Grid,
-            ends: vec![1, 3],
-        }
+        let grid = WaveGrid::new([48, 40], [6.4, 5.2]).unwrap();
+        let slicing = Slicing::new(6.0, 2.0).unwrap();
+        let lens =
+            HrtemOptics { aperture: Some(25.0), focal_spread: 30.0, tilt: [1.0, 0.0], ..lens };
+        HrtemOptions::new(grid, slicing, lens)
+            .phonons(Phonons { configurations, seed: 5 })
+            .tilt([0.0, 4.0])
+            .defoci(vec![0.0, -300.0])
+            .ends(vec![1, 3])
     }
 
     fn taken(options: HrtemOptions, precision: Precision) -> HrtemImages {

@@ -1,5 +1,5 @@
 // Tangled from book/src/micrographs.md: edit there, or here and run cargo tangle stitch.
-//! From a sample file to images of a plane wave, and from these to signals.
+//! From a sample file to images of a plane wave, and from these to data sets.
 
 // Imports of posed micrographs
 use super::plan::{HrtemImages, HrtemOptions, HrtemPlan};
@@ -48,18 +48,14 @@ impl SampleFile {
             focal_spread: table.focal_spread,
             convergence: table.convergence,
         };
-        let options = HrtemOptions {
-            grid,
-            slicing,
-            potential: self.potential.options,
-            phonons: self.phonons,
-            lens,
-            tilt: [0, 1].map(|axis| self.tilt_of_plane_wave(axis)),
-            defoci: self.defoci().map_err(refuse("beam"))?,
-            refocus: self.method.refocus,
-            samples: table.samples,
-            ends,
-        };
+        let options = HrtemOptions::new(grid, slicing, lens)
+            .potential(self.potential.options)
+            .phonons(self.phonons)
+            .tilt([0, 1].map(|axis| self.tilt_of_plane_wave(axis)))
+            .defoci(self.defoci().map_err(refuse("beam"))?)
+            .refocus(self.method.refocus)
+            .samples(table.samples)
+            .ends(ends);
         let plan = HrtemPlan::new(prepared.specimen.clone(), options);
         let plan = plan.map_err(refuse("imaging"))?;
         // Warn of images that overlap
@@ -88,7 +84,7 @@ impl SampleFile {
     }
 }
 
-// Signals of many micrographs
+// Data set of many micrographs
 impl HrtemImages {
     /// The images of a `plan` as a data set with coordinates: `image` (defocus, thickness, x, y), where phonons have been averaged `standard_error_image` of the same shape, and if exit waves are wanted, `wave` (thickness, x, y), complex. There is
     /// an axis of `defocus` or of `thickness` only where there are several. Numbers are in the precision of the engine.
@@ -103,31 +99,31 @@ impl HrtemImages {
     ) -> Result<DataSet<'static>, Error> {
         let (options, errors) = (plan.options(), self.standard_error());
         let shape = (options.defoci.len(), options.ends.len());
-        let found = (self.mean.len_of(Axis(0)), self.mean.len_of(Axis(1)));
-        accept(found == shape, "images", found, &format!("{shape:?} images"))?;
-        let mut signals = DataSet::default();
+        let images = (self.mean.len_of(Axis(0)), self.mean.len_of(Axis(1)));
+        accept(images == shape, "images", images, &format!("{shape:?} images"))?;
+        let mut data = DataSet::default();
         let all = series(&options.defoci, &options.ends, &options.slicing)?;
         let planes = series(&[], &options.ends, &options.slicing)?;
-        signals.insert(plan.stack("image", self.mean.view().into_dyn(), &all, precision)?)?;
+        data.insert(plan.stack("image", self.mean.view().into_dyn(), &all, precision)?)?;
         if let Some(errors) = &errors {
             let errors = errors.view().into_dyn();
-            signals.insert(plan.stack("standard_error_image", errors, &all, precision)?)?;
+            data.insert(plan.stack("standard_error_image", errors, &all, precision)?)?;
         }
         if waves {
             let exits = self.exits.view().into_dyn();
-            signals.insert(plan.stack("wave", exits, &planes, precision)?)?;
+            data.insert(plan.stack("wave", exits, &planes, precision)?)?;
         }
-        note_series(&mut signals, &all)?;
+        note_series(&mut data, &all)?;
         let (beam_energy, lens) = (options.lens.beam.energy_kev(), &options.lens);
         let convergence_angle = lens.convergence;
-        Instrument { beam_energy, convergence_angle, scanned: false }.add_to(&mut signals)?;
-        Ok(signals)
+        Instrument { beam_energy, convergence_angle, scanned: false }.add_to(&mut data)?;
+        Ok(data)
     }
 }
 
 impl HrtemPlan {
-    // An image as a signal
-    /// Images or waves (…, y, x) as a signal with x before y, with the axes of the series of which they are.
+    // An image as a variable
+    /// Images or waves (…, y, x) as a variable with x before y, with the dimensions of their series.
     fn stack<S: Element + Narrowed>(
         &self,
         name: &str,
@@ -203,10 +199,10 @@ mod tests {
         let tilt = tilted.hrtem().unwrap().options().tilt;
         assert_eq!(tilt, [-1e3 * f64::tan(0.1), 3.0 + 1e3 * f64::tan(0.02)]);
         let taken = plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap();
-        let signals = taken.to_data_set(&plan, true, Precision::F64).unwrap();
-        let names: Vec<_> = signals.iter().map(|signal| signal.name().to_string()).collect();
+        let data = taken.to_data_set(&plan, true, Precision::F64).unwrap();
+        let names: Vec<_> = data.iter().map(|variable| variable.name().to_string()).collect();
         assert_eq!(names.join(" "), "image standard_error_image wave");
-        let image = signals.iter().next().unwrap();
+        let image = data.iter().next().unwrap();
         assert_eq!(
             image.coordinates().iter().map(|axis| axis.name()).collect::<Vec<_>>(),
             ["defocus", "thickness", "x", "y"]
@@ -223,8 +219,8 @@ mod tests {
         let one = WAVE.replace("[0.0, -400.0]", "-400.0").replace("[2.8]", "[]");
         let plan = SampleFile::from_toml(&one, "book/systems/small.toml").unwrap().hrtem().unwrap();
         let taken = plan.run(&Engine::cpu(Precision::F64), &unwatched).unwrap();
-        let signals = taken.to_data_set(&plan, true, Precision::F64).unwrap();
-        assert!(signals.iter().all(|signal| signal.shape() == [48, 32]));
+        let data = taken.to_data_set(&plan, true, Precision::F64).unwrap();
+        assert!(data.iter().all(|variable| variable.shape() == [48, 32]));
     }
 
     #[test]

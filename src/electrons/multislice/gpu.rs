@@ -82,16 +82,16 @@ impl<T: Real> PlaneSide<T> {
         let Some(radices) = Radices::exactly(points) else { return Ok(None) };
         let number = size_of::<Complex<T>>();
         let alone = radices.threads_alone();
-        let wanted = if columns { 64 / number } else { (256 / alone).clamp(1, 16) };
+        let most = if columns { 64 / number } else { (256 / alone).clamp(1, 16) };
         let fits = |rows: &usize| {
-            rows * radices.room(*rows, number).work * number <= gpu.shared_memory()
+            rows * radices.layout(*rows, number).work * number <= gpu.shared_memory()
                 && rows * alone <= 1024
         };
-        let Some(together) = (1..=wanted).rev().find(fits) else { return Ok(None) };
+        let Some(together) = (1..=most).rev().find(fits) else { return Ok(None) };
         let threads = (together * alone).next_multiple_of(32);
         let sizes = [("ROWS", together), ("TEAM", threads)];
         let sizes = [&radices.sizes()[..], &sizes].concat();
-        let shared = together * radices.room(together, number).work * number;
+        let shared = together * radices.layout(together, number).work * number;
         let roots = gpu.upload(&radices.roots::<T>())?;
         Ok(Some((Self { together, threads, shared, roots }, sizes)))
     }
@@ -311,7 +311,7 @@ mod tests {
         });
         let propagator = Plane::from_shape_fn((ny, nx), |(j, i)| factors[0][i] * factors[1][j]);
         let kept = [0, 1].map(|axis| grid.kept(axis).map(|k| factors[axis][k]).collect());
-        let wanted = by_definition(&grid, &spectrum, &places, &transmissions, &propagator);
+        let expected = by_definition(&grid, &spectrum, &places, &transmissions, &propagator);
         // The same on the device
         let cast = |plane: &Plane, scale: f64| -> Vec<Complex<T>> {
             let number = |z: &Complex<f64>| Complex::new(T::of(z.re * scale), T::of(z.im * scale));
@@ -328,9 +328,9 @@ mod tests {
         let spectra = gpu.zeros(3 * ny * nx / 4).unwrap();
         passes.transform_waves(gpu, waves.view(..), 3, spectra.view(..)).unwrap();
         let found: Vec<Complex<T>> = spectra.read().unwrap();
-        let wanted = wanted.iter().flat_map(|plane| plane.iter());
-        let gaps = wanted.zip(&found).map(|(wanted, found)| {
-            (wanted - Complex::new(found.re.in_double(), found.im.in_double())).norm()
+        let expected = expected.iter().flat_map(|plane| plane.iter());
+        let gaps = expected.zip(&found).map(|(expected, found)| {
+            (expected - Complex::new(found.re.in_double(), found.im.in_double())).norm()
         });
         gaps.fold(0.0, f64::max)
     }

@@ -22,6 +22,8 @@ mod waves;
 // Models of a slice's potential
 /// How the potential of a slice is made out of atoms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PotentialModel {
     /// A patch of pixels for each element, put down at the nearest pixel.
     Lookup,
@@ -55,8 +57,11 @@ enum PotentialForm {
 // How potentials are made
 /// How potentials are made.
 ///
-/// Unless told otherwise each atom is where it is and all of it in its slice, with Kirkland's scattering factors.
+/// By default each atom is at its exact position, entirely in one slice, and scatters with Kirkland's factors.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[non_exhaustive]
 pub struct PotentialOptions {
     /// How the potential of a slice is made out of atoms.
     pub model: PotentialModel,
@@ -72,6 +77,29 @@ impl Default for PotentialOptions {
     fn default() -> Self {
         let (model, factors) = (PotentialModel::default(), Factors::default());
         Self { model, factors, bound: 3.0, planes: 16 }
+    }
+}
+
+// Options of a potential one by one
+impl PotentialOptions {
+    /// Sets how the potential of a slice is made out of atoms.
+    pub fn model(self, model: PotentialModel) -> Self {
+        Self { model, ..self }
+    }
+
+    /// Sets whose scattering factors are taken.
+    pub fn factors(self, factors: Factors) -> Self {
+        Self { factors, ..self }
+    }
+
+    /// Sets how far an atom reaches in the lookup and the sampled model \[Å\].
+    pub fn bound(self, bound: f64) -> Self {
+        Self { bound, ..self }
+    }
+
+    /// Sets the planes in a slice on which the sampled model samples an atom.
+    pub fn planes(self, planes: usize) -> Self {
+        Self { planes, ..self }
     }
 }
 
@@ -144,8 +172,8 @@ fn check_sides([x, y, z]: [f64; 3], grid: &WaveGrid, slicing: &Slicing) -> Resul
 // Slices that are alike
 /// For each slice, the first with the same contents.
 fn first_alike<C: Hash + Eq>(contents: impl Iterator<Item = C>) -> Vec<usize> {
-    let mut seen = HashMap::new();
-    contents.enumerate().map(|(k, content)| *seen.entry(content).or_insert(k)).collect()
+    let mut first_of = HashMap::new();
+    contents.enumerate().map(|(k, content)| *first_of.entry(content).or_insert(k)).collect()
 }
 
 /// The atoms of a slice: element, place across the beam and weight of each, in bits.
@@ -382,7 +410,7 @@ mod tests {
         let grid = WaveGrid::new([40, 40], [side, side]).unwrap();
         for model in MODELS {
             let cut = Slicing::new(side, side / 4.0).unwrap();
-            let options = PotentialOptions { model, ..Default::default() };
+            let options = PotentialOptions::default().model(model);
             let potential = Potential::new(&specimen, grid, cut, options).unwrap();
             assert_eq!((potential.count(), potential.thickness()), (4, side / 4.0));
             let slices = potential.slices();
@@ -439,7 +467,7 @@ mod tests {
         let refused = |number, grid, height, bound| {
             let cut = Slicing::new(height, 1.0).unwrap();
             let model = PotentialModel::Lookup;
-            let options = PotentialOptions { model, bound, ..Default::default() };
+            let options = PotentialOptions::default().model(model).bound(bound);
             let made = Potential::new(&specimen(number), grid, cut, options);
             made.err().map(|error| error.quantity)
         };

@@ -255,7 +255,7 @@ mod tests {
         let matrix = matrix::<f64>([3, 2], 40.0);
         let window = *matrix.prism.window();
         let wave = probe().wave(&window).unwrap();
-        let wanted = matrix.spectra(&wave, &PLACES, &unwatched).unwrap();
+        let expected = matrix.spectra(&wave, &PLACES, &unwatched).unwrap();
         let [wx, wy] = window.points().map(|points| points / 2);
         for gpu in test_backends() {
             let windows = WindowsGpu::<f64>::new(&gpu, &window).unwrap().unwrap();
@@ -271,15 +271,15 @@ mod tests {
                 let weights = gpu.zeros(3 * which.len()).unwrap();
                 let sums = gpu.zeros(3 * wx * wy).unwrap();
                 let at = (places.view(..), firsts.view(..));
-                let room = [weights.view(..), sums.view(..)];
-                windows.sum(&gpu, &beams, 0, at, room, 3).unwrap();
+                let workspace = [weights.view(..), sums.view(..)];
+                windows.sum(&gpu, &beams, 0, at, workspace, 3).unwrap();
                 let some: Vec<Complex<f64>> = sums.read().unwrap();
                 whole.iter_mut().zip(some).for_each(|(all, some)| *all += some);
             }
             let sums = gpu.upload(&whole).unwrap();
             windows.transform(&gpu, sums.view(..), 3).unwrap();
             let found: Vec<Complex<f64>> = sums.read().unwrap();
-            let gaps = wanted.iter().zip(&found).map(|(a, b)| (a - b).norm());
+            let gaps = expected.iter().zip(&found).map(|(a, b)| (a - b).norm());
             let gap = gaps.fold(0.0, f64::max);
             assert!(gap < 1e-14 && gap > 0.0, "{gap:e}");
         }

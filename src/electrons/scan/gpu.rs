@@ -134,7 +134,7 @@ struct DeviceWorker<'a, T> {
     batch: usize,
     /// Queues that share the waves.
     queues: usize,
-    room: Mutex<Workspace<T>>,
+    workspace: Mutex<Workspace<T>>,
 }
 
 /// What a batch works in.
@@ -198,7 +198,7 @@ impl StemPlan {
                 let passing =
                     (0..if layout.resident { 0 } else { 2 }).map(|_| Passing::new(&queue, nx * ny));
                 let waves = self.probes().len() * self.options.ends.len();
-                let room = Workspace {
+                let workspace = Workspace {
                     places: queue.zeros(batch)?,
                     beams: queue.zeros(batch)?,
                     waves: queue.zeros(batch * nx / 2 * ny)?,
@@ -207,7 +207,7 @@ impl StemPlan {
                     passing: passing.collect::<Result<_, Error>>()?,
                 };
                 let (passes, probes) = (Arc::clone(&passes), Arc::clone(&spectra));
-                let (slices, takes, room) = (slices.clone(), k == 0, Mutex::new(room));
+                let (slices, takes, workspace) = (slices.clone(), k == 0, Mutex::new(workspace));
                 followers.push(Box::new(DeviceWorker {
                     plan: self,
                     queue,
@@ -217,7 +217,7 @@ impl StemPlan {
                     probes,
                     batch,
                     queues,
-                    room,
+                    workspace,
                 }));
             }
         }
@@ -227,14 +227,14 @@ impl StemPlan {
 
 // Follow a batch on a device
 impl<T: Real> DeviceWorker<'_, T> {
-    /// Takes `count` waves that have begun through the slices; `see` is told when they are behind an end.
+    /// Takes `count` waves that have begun through the slices; `read` is called with the index of each end that they have reached.
     fn follow(
         &self,
         slices: &Slices<T>,
-        room: &mut Workspace<T>,
+        workspace: &mut Workspace<T>,
         count: usize,
         watch: &dyn Watch,
-        mut see: impl FnMut(usize, &Workspace<T>) -> Result<(), Error>,
+        mut read: impl FnMut(usize, &Workspace<T>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let plane = self.plan.options.grid.points().iter().product::<usize>();
         let mut done = 0;
@@ -242,12 +242,12 @@ impl<T: Real> DeviceWorker<'_, T> {
             for k in done..end {
                 let slice = match &self.slices {
                     Some(all) => all.view(slices.kinds[k] * plane..(slices.kinds[k] + 1) * plane),
-                    None => self.fetch_slice(slices, k, &mut room.passing, watch)?,
+                    None => self.fetch_slice(slices, k, &mut workspace.passing, watch)?,
                 };
-                self.passes.pass(&self.queue, room.waves.view(..), count, slice)?;
+                self.passes.pass(&self.queue, workspace.waves.view(..), count, slice)?;
             }
             done = end;
-            see(e, room)?;
+            read(e, workspace)?;
         }
         Ok(())
     }
@@ -270,34 +270,34 @@ impl<T: Real> DeviceWorker<'_, T> {
     /// Begins with some beams.
     fn begin_beams(
         &self,
-        room: &Workspace<T>,
+        workspace: &Workspace<T>,
         prism: &Prism,
         which: Range<usize>,
     ) -> Result<(), Error> {
         let places: Vec<_> = which.map(|b| prism.place(b).map(|k| k as i32)).collect();
-        let beams = room.beams.view(..places.len());
+        let beams = workspace.beams.view(..places.len());
         beams.on(&self.queue)?.write(&places)?;
-        self.passes.begin_beams(&self.queue, room.waves.view(..), beams)
+        self.passes.begin_beams(&self.queue, workspace.waves.view(..), beams)
     }
 
     /// Spectra of `count` waves.
     fn transform_waves<'v>(
         &self,
-        room: &Workspace<T>,
+        workspace: &Workspace<T>,
         count: usize,
         spectra: BufferView<'v, Complex<T>>,
     ) -> Result<(), Error> {
-        self.passes.transform_waves(&self.queue, room.waves.view(..), count, spectra)
+        self.passes.transform_waves(&self.queue, workspace.waves.view(..), count, spectra)
     }
 }
 
 // Slices for a queue
 impl<T: Real> Slices<T> {
-    /// The transmission of slice `k`, shown to `see`.
-    fn with<R>(&self, k: usize, see: impl FnOnce(&Transmission<T>) -> R) -> Result<R, Error> {
+    /// Calls `apply` with the transmission of slice `k`.
+    fn with<R>(&self, k: usize, apply: impl FnOnce(&Transmission<T>) -> R) -> Result<R, Error> {
         match self.ready.get(self.kinds[k]) {
-            Some(slice) => Ok(see(slice)),
-            None => Ok(see(&self.made(k)?)),
+            Some(slice) => Ok(apply(slice)),
+            None => Ok(apply(&self.made(k)?)),
         }
     }
 }
@@ -325,20 +325,20 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
         places: &[[f64; 2]],
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
-        let (mut room, count) = (lock(&self.room), places.len());
+        let (mut workspace, count) = (lock(&self.workspace), places.len());
         let [width, height] = self.plan.options.grid.lengths();
         let in_cells: Vec<_> = places.iter().map(|[x, y]| [x / width, y / height]).collect();
-        room.places.view(..count).on(&self.queue)?.write(&in_cells)?;
+        workspace.places.view(..count).on(&self.queue)?.write(&in_cells)?;
         for (d, probe) in self.probes.iter().enumerate() {
-            let (waves, there) = (room.waves.view(..), room.places.view(..count));
+            let (waves, there) = (workspace.waves.view(..), workspace.places.view(..count));
             self.passes.begin(&self.queue, waves, probe, there)?;
             let first = d * self.plan.options.ends.len();
-            self.follow(slices, &mut room, count, watch, |e, room| {
-                self.transform_waves(room, count, room.spectra.view(..))?;
-                room.readings.read(&self.queue, &room.spectra, count, first + e)
+            self.follow(slices, &mut workspace, count, watch, |e, workspace| {
+                self.transform_waves(workspace, count, workspace.spectra.view(..))?;
+                workspace.readings.read(&self.queue, &workspace.spectra, count, first + e)
             })?;
         }
-        room.readings.fetch(&self.queue, count, self.plan.readings())
+        workspace.readings.fetch(&self.queue, count, self.plan.readings())
     }
 
     fn beams(
@@ -348,12 +348,12 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
         which: Range<usize>,
         watch: &dyn Watch,
     ) -> Result<Vec<Array3<Complex<T>>>, Error> {
-        let (mut room, count) = (lock(&self.room), which.len());
-        self.begin_beams(&room, prism, which)?;
+        let (mut workspace, count) = (lock(&self.workspace), which.len());
+        self.begin_beams(&workspace, prism, which)?;
         let ([nx, ny], mut all) = (self.plan.options.grid.points().map(|n| n / 2), Vec::new());
-        self.follow(slices, &mut room, count, watch, |_, room| {
-            self.transform_waves(room, count, room.spectra.view(..))?;
-            let spectra = room.spectra.view(..count * nx * ny).on(&self.queue)?.read()?;
+        self.follow(slices, &mut workspace, count, watch, |_, workspace| {
+            self.transform_waves(workspace, count, workspace.spectra.view(..))?;
+            let spectra = workspace.spectra.view(..count * nx * ny).on(&self.queue)?.read()?;
             let spectra = Array3::from_shape_vec((count, ny, nx), spectra);
             all.push(spectra.unwrap_or_else(|_| unreachable!("as many as were made")));
             Ok(())
@@ -370,12 +370,12 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
         planes: &[Buffer<Complex<T>>],
         watch: &dyn Watch,
     ) -> Result<bool, Error> {
-        let mut room = lock(&self.room);
+        let mut workspace = lock(&self.workspace);
         let plane = self.plan.kept();
-        self.begin_beams(&room, prism, which.clone())?;
-        self.follow(slices, &mut room, which.len(), watch, |e, room| {
+        self.begin_beams(&workspace, prism, which.clone())?;
+        self.follow(slices, &mut workspace, which.len(), watch, |e, workspace| {
             self.transform_waves(
-                room,
+                workspace,
                 which.len(),
                 planes[e].view(which.start * plane..which.end * plane),
             )
@@ -471,7 +471,7 @@ impl StemPlan {
     }
 
     // Beams that stay where they are
-    /// Who sums the beams of a scan that its one device has followed and kept; nobody where it has no room for them, where others follow beams, too, or where there are no kernels for the grid.
+    /// The worker that sums the beams that one device has computed and kept in its memory; none where they do not fit, where cores or other devices compute beams, too, or where there are no kernels for the grid.
     ///
     /// # Errors
     /// `Cancelled`, and those of devices.
@@ -606,8 +606,8 @@ impl<T: Real> DeviceWindows<'_, T> {
     fn sum(&self, d: usize, e: usize, count: usize) -> Result<(), Error> {
         for share in &self.shares {
             let at = (share.places.view(..), share.firsts.view(..));
-            let room = [share.weights.view(..), share.sums.view(..)];
-            share.windows.sum(&share.queue, &share.beams[e], d, at, room, count)?;
+            let workspace = [share.weights.view(..), share.sums.view(..)];
+            share.windows.sum(&share.queue, &share.beams[e], d, at, workspace, count)?;
         }
         let [first, others @ ..] = &self.shares[..] else { return Ok(()) };
         if others.is_empty() {
@@ -626,16 +626,23 @@ impl<T: Real> DeviceWindows<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{options, plan, prism_plan};
+    use super::super::{StemOptions, StemReadings};
     use super::*;
     use crate::device::gpu::{emulated, test_backends};
-    use crate::electrons::StemRunOptions;
+    use crate::electrons::Scan;
     use crate::numerics::Precision;
+    use crate::plan::Plan;
     use crate::watch::unwatched;
 
-    /// Readings of some places.
+    /// Readings of some places, by all devices of an engine.
     fn read(plan: &StemPlan, engine: &Engine) -> Array2<f64> {
-        let options = StemRunOptions::default().places(5..9);
-        plan.run_with(engine, options, &unwatched).unwrap().mean
+        let (mut readings, mut keep) = (plan.begin(5..9).unwrap(), |_: &StemReadings| Ok(()));
+        match engine.precision() {
+            Precision::F32 => plan.run_all::<f32>(engine, &mut readings, &unwatched, &mut keep),
+            Precision::F64 => plan.run_all::<f64>(engine, &mut readings, &unwatched, &mut keep),
+        }
+        .unwrap();
+        readings.mean
     }
 
     fn gap(a: &Array2<f64>, b: &Array2<f64>) -> f64 {
@@ -667,8 +674,17 @@ mod tests {
             let devices = emulated(2);
             let engine = Engine::gpus(devices, Precision::F64).unwrap();
             let [two, mixed] =
-                [engine.clone(), engine.with_cores()].map(|engine| read(&plan, &engine));
+                [engine.clone(), engine.clone().with_cores()].map(|engine| read(&plan, &engine));
             assert!(gap(&two, &alone) < 1e-12 && gap(&mixed, &alone) < 1e-12);
+            // Several devices would not finish so small a scan sooner.
+            let first = engine.first_device();
+            let [several, one] = [&engine, &first].map(|engine| plan.describe(engine).unwrap());
+            assert!(several.method.ends_with(", by one device alone"), "{}", several.method);
+            assert_eq!((several.stages, several.engine), (one.stages, one.engine));
+            let scan = Scan::new([[0.0, 6.4], [1.0, 4.0]], [0.0008, 0.0007]).unwrap();
+            let dense = StemPlan { options: StemOptions { scan, ..plan.options.clone() }, ..plan };
+            let description = dense.describe(&engine).unwrap();
+            assert_eq!(description.engine, engine.name());
         }
     }
 
@@ -691,8 +707,8 @@ mod tests {
         assert!(!passing.iter().any(|follower| follower.holds()));
         let workers = plan.waves(&passing, &slices, &engine, &unwatched).unwrap();
         let found = plan.shared(&workers, &places, &unwatched).unwrap();
-        let wanted = read(&plan, &Engine::cpu(Precision::F64));
-        assert!(gap(&found, &wanted) < 1e-12);
+        let expected = read(&plan, &Engine::cpu(Precision::F64));
+        assert!(gap(&found, &expected) < 1e-12);
     }
 
     // Beams are spread over devices without room
@@ -705,12 +721,12 @@ mod tests {
         let (prism, refocus) = plan.prism().unwrap().unwrap();
         let matrices = plan.matrices(&followers, &slices, (&prism, refocus), &unwatched).unwrap();
         let places: Vec<_> = (5..9).map(|k| plan.options.scan.place(k)).collect();
-        let wanted = read(&plan, &engine);
+        let expected = read(&plan, &engine);
         for (devices, whole, workers) in [(3, false, 1), (2, true, 4)] {
             let there = plan.windows_shared(&emulated(devices), &matrices, whole).unwrap();
             assert_eq!(there.len(), workers);
             let found = plan.shared(&there, &places, &unwatched).unwrap();
-            assert!(gap(&found, &wanted) < 1e-12 && gap(&found, &wanted) > 0.0);
+            assert!(gap(&found, &expected) < 1e-12 && gap(&found, &expected) > 0.0);
         }
     }
 }

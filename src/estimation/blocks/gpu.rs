@@ -5,11 +5,12 @@
 use crate::device::gpu::{Buffer, Gpu};
 use crate::error::Error;
 use crate::estimation::blocks::{
-    MeasuredCovariance, few_with_many, few_with_noise, lying, many_and_few, seen_by_few,
+    MeasuredCovariance, lattice_and_unstructured_places, projected_complement,
+    unstructured_with_lattices, unstructured_with_noise, wide,
 };
 use crate::estimation::circulant::Group;
 use crate::estimation::circulant::gpu::CirculantGpu;
-use crate::linear::blocks::gpu::FewRows;
+use crate::linear::blocks::gpu::WideMatrix;
 use crate::linear::elimination::gpu::EliminationGpu;
 use crate::linear::operator::Pairs;
 use crate::linear::operator::gpu::modes::{RowMode, WithModesGpu};
@@ -32,8 +33,8 @@ pub(crate) struct SlopesInBlocksGpu<T> {
     gpu: Gpu,
     lattices: Vec<ToeplitzProduct<T>>,
     variances: Buffer<T>,
-    few: Option<FewRows<T>>,
-    between: Vec<FewRows<T>>,
+    unstructured: Option<WideMatrix<T>>,
+    between: Vec<WideMatrix<T>>,
     /// How many vectors stand one behind the other.
     vectors: usize,
 }
@@ -41,7 +42,7 @@ pub(crate) struct SlopesInBlocksGpu<T> {
 // Steps of slopes in blocks on a device
 impl<T: Real> SlopesInBlocksGpu<T> {
     // Put slopes in blocks on a device
-    /// The groups that share a lattice, what lies beside them, and the variance of the noise of each slope.
+    /// The groups that share a lattice, the cross blocks, and the variance of the noise of each slope.
     ///
     /// # Errors
     /// `Invalid` where they do not fit, or lattices are too large for the shared memory of a device; what the device says.
@@ -59,24 +60,32 @@ impl<T: Real> SlopesInBlocksGpu<T> {
             ToeplitzProduct::new(&ProductMatrix::new(gpu, &parts, true, Some(&at)), tuning)
         };
         let lattices = groups.iter().enumerate().map(lattice).collect::<Result<_, Error>>()?;
-        let few = sets.few().zip(rectangles.few.as_ref()).map(|(set, few)| {
-            // Add the noise of the few
-            let (places, mut few) = (sets.places(set), few.clone());
-            let noise = places.iter().cloned().flatten().map(|place| variances[place]);
-            few.diag_mut().iter_mut().zip(noise).for_each(|(value, noise)| *value += noise);
-            FewRows::new(gpu, few.view(), [&places, &places], vectors)
-        });
+        let unstructured =
+            sets.unstructured().zip(rectangles.unstructured.as_ref()).map(|(set, matrix)| {
+                // Add the noise of the unstructured slopes
+                let (places, mut matrix) = (sets.places(set), matrix.clone());
+                let noise = places.iter().cloned().flatten().map(|place| variances[place]);
+                matrix.diag_mut().iter_mut().zip(noise).for_each(|(value, noise)| *value += noise);
+                WideMatrix::new(gpu, matrix.view(), [&places, &places], vectors)
+            });
         let between = |([first, second], rectangle): ([usize; 2], &_)| {
-            let (matrix, turned) = lying(rectangle);
+            let (matrix, transposed) = wide(rectangle);
             let [one, other] = [sets.places(first), sets.places(second)];
-            let places = if turned { [&*other, &*one] } else { [&*one, &*other] };
-            FewRows::new(gpu, matrix, places, vectors)
+            let places = if transposed { [&*other, &*one] } else { [&*one, &*other] };
+            WideMatrix::new(gpu, matrix, places, vectors)
         };
         let between = sets.pairs().into_iter().zip(&rectangles.between).map(between);
         let between = between.collect::<Result<_, Error>>()?;
         let variances: Vec<T> = variances.iter().map(|&variance| T::of(variance)).collect();
         let (gpu, variances) = (gpu.clone(), gpu.upload(&variances)?);
-        Ok(Self { gpu, lattices, variances, few: few.transpose()?, between, vectors })
+        Ok(Self {
+            gpu,
+            lattices,
+            variances,
+            unstructured: unstructured.transpose()?,
+            between,
+            vectors,
+        })
     }
 }
 
@@ -100,7 +109,8 @@ impl<T: Real> DeviceOperator<T> for SlopesInBlocksGpu<T> {
 
     fn bytes(&self) -> u64 {
         let lattices = self.lattices.iter().map(ToeplitzProduct::bytes).sum::<u64>();
-        let dense = self.few.iter().chain(&self.between).map(FewRows::bytes).sum::<u64>();
+        let dense =
+            self.unstructured.iter().chain(&self.between).map(WideMatrix::bytes).sum::<u64>();
         lattices + dense + self.variances.bytes()
     }
     // Multiply blocks on a device
@@ -108,7 +118,7 @@ impl<T: Real> DeviceOperator<T> for SlopesInBlocksGpu<T> {
         check_lengths(x, y, (self.rows(), self.rows()))?;
         let diagonal = Some(&self.variances);
         self.lattices.iter().try_for_each(|lattice| lattice.apply(false, [x, y], diagonal))?;
-        self.few.iter().try_for_each(|few| few.add_rows(true, [x, y]))?;
+        self.unstructured.iter().try_for_each(|matrix| matrix.add_rows(true, [x, y]))?;
         self.between.iter().try_for_each(|between| {
             between.add_rows(false, [x, y])?;
             between.add_columns([false; 2], [x, y, y])
@@ -128,13 +138,21 @@ pub(crate) fn eliminated_on<T: Real>(
     let places = (&*places_of_stars(sets), measured.noise.variances.len());
     let circulant = CirculantGpu::placed(gpu, measured.groups, places, tuning)?;
     let circulant: Arc<dyn DeviceOperator<T>> = Arc::new(circulant);
-    if rectangles.few.is_none() {
+    if rectangles.unstructured.is_none() {
         return Ok(circulant);
     }
-    let (between, small) = (few_with_many(rectangles), few_with_noise(rectangles, measured.noise));
-    let seen = seen_by_few(measured, rectangles, [&between, &small])?;
-    let blocks = (between, [small.view(), seen.view()]);
-    Ok(Arc::new(EliminationGpu::new(circulant, blocks, many_and_few(sets), vectors)?))
+    let (between, small) = (
+        unstructured_with_lattices(rectangles),
+        unstructured_with_noise(rectangles, measured.noise),
+    );
+    let projected = projected_complement(measured, rectangles, [&between, &small])?;
+    let blocks = (between, [small.view(), projected.view()]);
+    Ok(Arc::new(EliminationGpu::new(
+        circulant,
+        blocks,
+        lattice_and_unstructured_places(sets),
+        vectors,
+    )?))
 }
 
 /// Where the slopes of each star stand in the vector of all.

@@ -170,22 +170,22 @@ impl Factorised {
             row *= unit.recip();
             units.push(unit);
         }
-        let mut found = rows.clone();
-        self.parts.solve(&mut found)?;
-        let (mut left, residuals) = self.left(&rows, &mut found)?;
+        let mut solution = rows.clone();
+        self.parts.solve(&mut solution)?;
+        let (mut left, residuals) = self.left(&rows, &mut solution)?;
         let mut histories: Vec<Vec<f64>> = residuals.into_iter().map(|first| vec![first]).collect();
         let is_rough = |history: &Vec<f64>| history[history.len() - 1] > self.options.tolerance;
         while !self.filtered && histories.iter().any(is_rough) {
             // Correct frames by their residuals
             let mut better = left.clone();
             self.parts.solve(&mut better)?;
-            better += &found;
+            better += &solution;
             let (rest, residuals) = self.left(&rows, &mut better)?;
             let mut corrected = false;
             for (k, residual) in residuals.into_iter().enumerate() {
                 let before = histories[k][histories[k].len() - 1];
                 if before > self.options.tolerance && residual < 0.5 * before {
-                    found.row_mut(k).assign(&better.row(k));
+                    solution.row_mut(k).assign(&better.row(k));
                     left.row_mut(k).assign(&rest.row(k));
                     histories[k].push(residual);
                     corrected = true;
@@ -196,12 +196,12 @@ impl Factorised {
             }
         }
         // Wavefronts of some frames
-        let wavefronts = self.parts.wavefronts(&found)?;
+        let wavefronts = self.parts.wavefronts(&solution)?;
         let free = (self.shape[0] - self.removed.len()).max(1);
         let all = histories.into_iter().enumerate();
         Ok(all
             .map(|(k, history)| {
-                let [slopes, coefficients] = [&rows, &found].map(|rows| rows.row(k).to_vec());
+                let [slopes, coefficients] = [&rows, &solution].map(|rows| rows.row(k).to_vec());
                 let chi_squared = chi_squared(&slopes, &coefficients, free);
                 let (residual, iterations) = (history[history.len() - 1], history.len() - 1);
                 let tolerance = self.options.tolerance;
@@ -227,14 +227,14 @@ impl Factorised {
     fn left(
         &self,
         rows: &Array2<f64>,
-        found: &mut Array2<f64>,
+        solution: &mut Array2<f64>,
     ) -> Result<(Array2<f64>, Vec<f64>), Error> {
         let without = |rows: &mut Array2<f64>| {
             let each = rows.rows_mut().into_iter();
             each.for_each(|mut row| self.removed.remove(row.as_slice_mut().unwrap_or_default()));
         };
-        without(found);
-        let mut products = self.parts.multiply(found)?;
+        without(solution);
+        let mut products = self.parts.multiply(solution)?;
         without(&mut products);
         let left = rows - &products;
         let residual = |k: usize| {
@@ -264,8 +264,8 @@ impl Frames for Factorised {
         for first in (0..frames).step_by(TOGETHER) {
             check(watch)?;
             let last = frames.min(first + TOGETHER);
-            let found = self.solve(slopes.slice(s![first..last, ..]))?;
-            found.into_iter().try_for_each(|found| estimates.push(found))?;
+            let estimated = self.solve(slopes.slice(s![first..last, ..]))?;
+            estimated.into_iter().try_for_each(|frame| estimates.push(frame))?;
             watch.progress(last, frames);
         }
         Ok(estimates)

@@ -243,11 +243,11 @@ fn through_layers<T: Real>(
         return Ok(stacked);
     }
     let (targets, points) = (problem.targets(), problem.grid().points);
-    let way = |layer: &WavefrontLayer| {
+    let to_pupil = |layer: &WavefrontLayer| {
         ToPupil::new(targets, points, (layer.points, layer.gamma), interpolation)
     };
-    let ways = problem.layers().iter().map(way).collect::<Result<Vec<_>, _>>()?;
-    let layers = Arc::new(LayersGpu::new(gpu, &ways)?);
+    let layers = problem.layers().iter().map(to_pupil).collect::<Result<Vec<_>, _>>()?;
+    let layers = Arc::new(LayersGpu::new(gpu, &layers)?);
     Ok(Arc::new(ProductGpu::new(layers, stacked)?))
 }
 
@@ -354,7 +354,7 @@ pub(crate) fn estimate_on<T: Real>(
     })?;
     // Put the frames in their order
     let mut estimates = Estimates::of(frames, [targets, points]);
-    results.into_iter().try_for_each(|found| estimates.push(found))?;
+    results.into_iter().try_for_each(|estimate| estimates.push(estimate))?;
     Ok(estimates)
 }
 
@@ -388,19 +388,19 @@ mod tests {
             (4, &[(5, 0.9)], Interpolation::Quintic),
             (6, &[(6, 1.0), (9, 0.7)], Interpolation::Linear),
         ] {
-            let way = |&grid: &(usize, f64)| ToPupil::<f64>::new(2, points, grid, kind).unwrap();
-            let ways: Vec<_> = sizes.iter().map(way).collect();
+            let one = |&grid: &(usize, f64)| ToPupil::<f64>::new(2, points, grid, kind).unwrap();
+            let layers: Vec<_> = sizes.iter().map(one).collect();
             for gpu in test_backends() {
-                let there = OnHost(Arc::new(LayersGpu::<f64>::new(&gpu, &ways).unwrap()));
+                let there = OnHost(Arc::new(LayersGpu::<f64>::new(&gpu, &layers).unwrap()));
                 battery::check(&there, 1e-13);
                 let x = battery::random::<f64>(there.columns(), 1);
                 let mut expected = vec![0.0; there.rows()];
                 // Add up the layers one by one
                 let mut rest = x.as_slice();
-                for way in &ways {
-                    let (layer, others) = rest.split_at(way.columns());
+                for one in &layers {
+                    let (layer, others) = rest.split_at(one.columns());
                     rest = others;
-                    let pupil = battery::product(way, false, layer, 1);
+                    let pupil = battery::product(one, false, layer, 1);
                     expected.iter_mut().zip(pupil).for_each(|(sum, value)| *sum += value);
                 }
                 let pupil = battery::product(&there, false, &x, 1);

@@ -24,8 +24,8 @@ pub(super) fn on_devices(posed: &PosedEstimate, engine: &Engine) -> Vec<u64> {
 
 /// Why the first device of an engine has no factor to solve by, if it has none.
 pub(super) fn without_factors(engine: &Engine, method: Inversion) -> Option<String> {
-    let found = engine.devices().first()?.require_factors(method == Inversion::Eigen);
-    found.err().map(|error| error.to_string())
+    let required = engine.devices().first()?.require_factors(method == Inversion::Eigen);
+    required.err().map(|error| error.to_string())
 }
 
 // One estimator for each device

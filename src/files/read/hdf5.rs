@@ -272,10 +272,10 @@ impl<'c> File<'c> {
     fn emd(self, root: &Object) -> io::Result<DataSet<'static>> {
         let mut data = DataSet::default();
         let mut groups = vec![(String::new(), self.child(root, "lenslet")?)];
-        let mut seen = 0;
+        let mut messages = 0;
         while let Some((name, group)) = groups.pop() {
-            seen += 1;
-            if seen > 10_000 {
+            messages += 1;
+            if messages > 10_000 {
                 return Err(wrong("the tree in HDF5 has more than 10000 groups"));
             }
             for (inside, target) in &group.links {
@@ -326,8 +326,8 @@ impl<'c> File<'c> {
     fn dimension(self, address: u64, count: usize) -> io::Result<Coordinate> {
         let object = self.object(address)?;
         let text = |key: &str| {
-            let found = object.attributes.iter().find(|(name, _)| name == key);
-            match found {
+            let attribute = object.attributes.iter().find(|(name, _)| name == key);
+            match attribute {
                 Some((_, AttributeValue::Text(text))) => text.as_str(),
                 _ => "",
             }
@@ -369,10 +369,10 @@ impl<'c> File<'c> {
             let stored = stored.ok_or_else(|| wrong(format!("{name} has no array in HDF5")))?;
             let mut dimensions = Vec::new();
             for k in 0..stored.shape.len() {
-                let found = self.child(&group, &format!("axis-{k}"))?;
-                let values = self.child(&found, "axis").ok().and_then(|it| it.array);
+                let group_of_axis = self.child(&group, &format!("axis-{k}"))?;
+                let values = self.child(&group_of_axis, "axis").ok().and_then(|it| it.array);
                 let values = values.map(|it| it.array()).transpose()?;
-                dimensions.push(axis(&found.attributes, values.as_ref()));
+                dimensions.push(axis(&group_of_axis.attributes, values.as_ref()));
             }
             let array = stored.array()?;
             let plain = Variable::unnamed(name, Values::Array(array));

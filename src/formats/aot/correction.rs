@@ -149,9 +149,9 @@ impl TelemetrySystem {
     /// # Errors
     /// As [`of`](Self::of); where places of actuators or numbers of the loop make no sense.
     pub fn with_correction(file: &TelemetryFile) -> Result<Self, Error> {
-        let mut found = Self::of(file)?;
+        let mut imported = Self::of(file)?;
         let name = file.path().display().to_string();
-        let system = System::from_toml(&found.text, &name)?;
+        let system = System::from_toml(&imported.text, &name)?;
         let mode = file.mode().replace("SLAO", "SCAO").to_ascii_lowercase();
         let several = mode == "mcao";
         let mut mirrors: Vec<(String, Vec<[f64; 2]>)> = Vec::new();
@@ -159,17 +159,19 @@ impl TelemetrySystem {
             let (uid, places) = (row.uid(), places_of(&row)?);
             let same = mirrors.first().is_some_and(|(_, first)| *first == places);
             if places.is_empty() {
-                found
+                imported
                     .notes
                     .push(format!("not used: {uid}, which does not tell where its actuators are"));
             } else if !mirrors.is_empty() && !several {
                 if !same {
-                    found.notes.push(format!("not used: {uid}, as {} has one mirror", file.mode()));
+                    imported
+                        .notes
+                        .push(format!("not used: {uid}, as {} has one mirror", file.mode()));
                 }
             } else {
                 match design_of(&row, &places, &system)? {
                     Some(text) => mirrors.push((format!("\n[[mirror]]  # {uid}\n{text}"), places)),
-                    None => found.notes.push(format!("not used: {uid}, whose actuators are on no grid that a mirror can have here")),
+                    None => imported.notes.push(format!("not used: {uid}, whose actuators are on no grid that a mirror can have here")),
                 }
             }
         }
@@ -181,17 +183,17 @@ impl TelemetrySystem {
                     "SCAO, SLAO, GLAO, MOAO, LTAO or MCAO",
                 ));
             }
-            found.text += &format!("\n[correction]\nmode = {mode:?}\n");
-            found.text.extend(mirrors.into_iter().map(|(text, _)| text));
+            imported.text += &format!("\n[correction]\nmode = {mode:?}\n");
+            imported.text.extend(mirrors.into_iter().map(|(text, _)| text));
         }
-        found.text += &control_of(file, &mut found.notes)?;
-        CorrectionOptions::from_system_file(&SystemFile::from_toml(&found.text, &name)?)?;
-        Ok(found)
+        imported.text += &control_of(file, &mut imported.notes)?;
+        CorrectionOptions::from_system_file(&SystemFile::from_toml(&imported.text, &name)?)?;
+        Ok(imported)
     }
 }
 
 // Places of actuators
-/// Where the actuators of a corrector are \[m\]; nowhere if it is not told.
+/// Positions of the actuators of a corrector \[m\]; empty if the file has none.
 fn places_of(row: &RowOf) -> Result<Vec<[f64; 2]>, Error> {
     let Some(more) = row.more("AOT_WAVEFRONT_CORRECTORS_DM") else { return Ok(Vec::new()) };
     let [x, y] = [more.list("ACTUATORS_X")?, more.list("ACTUATORS_Y")?];
@@ -201,10 +203,9 @@ fn places_of(row: &RowOf) -> Result<Vec<[f64; 2]>, Error> {
     }
     let count = row.number("N_VALID_ACTUATORS")?;
     if !x.is_empty() && count.is_some_and(|count| count != x.len() as f64) {
-        let told = count.unwrap_or_default();
         return Err(row.refuse(
             "N_VALID_ACTUATORS",
-            told,
+            count.unwrap_or_default(),
             &format!("{}, the number of places", x.len()),
         ));
     }
@@ -215,8 +216,8 @@ fn places_of(row: &RowOf) -> Result<Vec<[f64; 2]>, Error> {
 /// The keys of a mirror with actuators at these places, if there is one.
 fn design_of(row: &RowOf, places: &[[f64; 2]], system: &System) -> Result<Option<String>, Error> {
     let card = |key: &str| -> Result<Option<f64>, Error> {
-        let told = row.card("TRANSFORMATION_MATRIX", key)?;
-        Ok(told.and_then(|told| told.parse().ok()).filter(|x: &f64| x.is_finite()))
+        let number = row.card("TRANSFORMATION_MATRIX", key)?;
+        Ok(number.and_then(|number| number.parse().ok()).filter(|x: &f64| x.is_finite()))
     };
     let gap = |a: &[f64; 2], b: &[f64; 2]| f64::hypot(a[0] - b[0], a[1] - b[1]);
     let nearest =
@@ -350,7 +351,7 @@ mod tests {
             MirrorDesign { altitude: 4500.0, ..MirrorDesign::new(Spacing::Pitch(0.8)) },
         ];
         let (mode, weights) = (CorrectionMode::Mcao, vec![1.0, 2.0]);
-        let options = CorrectionOptions { mode, mirrors, weights };
+        let options = CorrectionOptions::new(mode, mirrors).weights(weights);
         let correction = Correction::new(&system, &options)?;
         let order = SlopeOrder::new(&system.valid_lenslets());
         let (n, m) =
@@ -364,7 +365,7 @@ mod tests {
         telemetry.add_correction(&correction, mode, &commands, Some(&control))?;
         let (_folder, file) = open(&telemetry)?;
         let slopes = ndarray::Array1::from_shape_fn(n, |k| ((5 * k + 1) as f64).cos());
-        let wanted = commands[0].dot(&slopes);
+        let expected = commands[0].dot(&slopes);
         let mut first = 0;
         for (k, mirror) in correction.mirrors().iter().enumerate() {
             let mut strokes = ndarray::Array1::<f64>::zeros(mirror.positions().len());
@@ -382,7 +383,7 @@ mod tests {
             }
             for (a, stroke) in strokes.iter().enumerate() {
                 assert!(
-                    (stroke - wanted[first + a]).abs() < 1e-9 * (1.0 + stroke.abs()),
+                    (stroke - expected[first + a]).abs() < 1e-9 * (1.0 + stroke.abs()),
                     "{k} {a}"
                 );
             }

@@ -430,12 +430,12 @@ fn air(file: &TelemetryFile, sky: &Sky, notes: &mut Vec<String>) -> Result<Strin
 // Means over instants
 /// r0 over all instants \[m\], from R0 or else from the seeing.
 fn fried_parameter(row: &RowOf, wavelength: f64) -> Result<f64, Error> {
-    let told = row.list("R0")?;
+    let given = row.list("R0")?;
     let by_seeing = || -> Result<Vec<f64>, Error> {
         let seeing = row.list("SEEING")?;
         Ok(seeing.iter().map(|width| 0.975_863 * wavelength / (width * ARCSEC)).collect())
     };
-    let all = if told.is_empty() { by_seeing()? } else { told };
+    let all = if given.is_empty() { by_seeing()? } else { given };
     if all.is_empty() || !all.iter().all(|r0| *r0 > 0.0 && r0.is_finite()) {
         return Err(row.refuse(
             "R0",
@@ -477,7 +477,7 @@ fn mean_winds(speeds: &Array2<f64>, bearings: &Array2<f64>) -> Vec<[f64; 2]> {
 
 // Read directions of sources
 impl Sky {
-    /// The direction of a source \[rad\], if it is told.
+    /// Direction of a source \[rad\], if the file has it.
     fn direction(&self, file: &TelemetryFile, star: &RowOf) -> Result<Option<[f64; 2]>, Error> {
         let offsets = [star.number("AZIMUTH_OFFSET")?, star.number("ELEVATION_OFFSET")?];
         let direction = match (offsets, equatorial(star)?) {
@@ -579,9 +579,9 @@ fn mask_of(row: &RowOf) -> Result<Array2<Option<usize>>, Error> {
     };
     let mask = mask.into_dimensionality().unwrap_or_else(|_| Array2::zeros((0, 1)));
     let valid = mask.iter().filter(|number| **number >= 0.0).count();
-    let mut seen = vec![false; valid];
+    let mut used = vec![false; valid];
     for number in mask.iter().filter(|number| **number >= 0.0) {
-        let place = seen.get_mut(*number as usize).filter(|seen| !**seen && number.fract() == 0.0);
+        let place = used.get_mut(*number as usize).filter(|used| !**used && number.fract() == 0.0);
         let expected = format!("each number from 0 to {} once, and -1", valid.saturating_sub(1));
         *place.ok_or_else(|| row.refuse("SUBAPERTURE_MASK", number, &expected))? = true;
     }
@@ -595,8 +595,8 @@ fn mask_of(row: &RowOf) -> Result<Array2<Option<usize>>, Error> {
         ));
     }
     match row.number("N_VALID_SUBAPERTURES")? {
-        Some(told) if told != valid as f64 => {
-            Err(row.refuse("N_VALID_SUBAPERTURES", told, &format!("{valid}, as in its mask")))
+        Some(count) if count != valid as f64 => {
+            Err(row.refuse("N_VALID_SUBAPERTURES", count, &format!("{valid}, as in its mask")))
         }
         _ => Ok(mask.map(|number| (*number >= 0.0).then_some(*number as usize))),
     }
@@ -610,10 +610,10 @@ fn pitch(
     pupil: Option<&Pupil>,
     telescope: &RowOf,
 ) -> Result<f64, Error> {
-    if let Some(told) = row.card("SUBAPERTURE_MASK", "PITCH")? {
-        let pitch = told.parse().ok().filter(|pitch: &f64| *pitch > 0.0 && pitch.is_finite());
+    if let Some(text) = row.card("SUBAPERTURE_MASK", "PITCH")? {
+        let pitch = text.parse().ok().filter(|pitch: &f64| *pitch > 0.0 && pitch.is_finite());
         return pitch.ok_or_else(|| {
-            row.refuse("SUBAPERTURE_MASK", format!("PITCH = {told}"), "a length in metres")
+            row.refuse("SUBAPERTURE_MASK", format!("PITCH = {text}"), "a length in metres")
         });
     }
     let pupil = pupil
@@ -621,7 +621,7 @@ fn pitch(
     Ok(pupil.diameter() / mask.nrows() as f64)
 }
 
-/// The pupil, if its diameter is told.
+/// The pupil, if the file has its diameter.
 fn pupil(telescope: &RowOf) -> Result<Option<Pupil>, Error> {
     let diameter = telescope.number("ENCLOSING_D")?.or(telescope.number("INSCRIBED_D")?);
     let Some(diameter) = diameter else { return Ok(None) };
@@ -662,17 +662,17 @@ fn star(
         Some("Natural Guide Star" | "Science Star") => f64::INFINITY,
         Some("Sodium Laser Guide Star") => {
             let more = source.more("AOT_SOURCES_SODIUM_LGS");
-            let told = more.map(|row| row.number("HEIGHT")).transpose()?.flatten();
+            let height = more.map(|row| row.number("HEIGHT")).transpose()?.flatten();
             sky.airmass
-                * told.unwrap_or_else(|| {
+                * height.unwrap_or_else(|| {
                     notes.push(format!("not told, and assumed: {uid} is 90 km high"));
                     90e3
                 })
         }
         Some("Rayleigh Laser Guide Star") => {
             let more = source.more("AOT_SOURCES_RAYLEIGH_LGS");
-            let told = more.map(|row| row.number("DISTANCE")).transpose()?.flatten();
-            told.ok_or_else(|| {
+            let distance = more.map(|row| row.number("DISTANCE")).transpose()?.flatten();
+            distance.ok_or_else(|| {
                 source.refuse(
                     "DISTANCE",
                     "nothing",
@@ -729,7 +729,7 @@ fn noise(file: &TelemetryFile, row: &RowOf, notes: &mut Vec<String>) -> Result<S
             let named = format!("{}[{name}]", path.display());
             format!("noise = {:?}\n", named)
         }
-        Some(told) => format!("noise = {:?}\n", number("NOISE", &told)?),
+        Some(value) => format!("noise = {:?}\n", number("NOISE", &value)?),
     };
     match (card("TIPTILT")?.as_deref(), card("TTVAR")?) {
         (Some("unknown"), Some(variance)) => {
@@ -840,13 +840,13 @@ pub fn read_slopes(path: &Path, system: &System) -> Result<Array2<f64>, Error> {
             ));
         };
         let frames = if q == 0 { measured.shape()[0] } else { slopes.nrows() };
-        let wanted = [frames, 2, lenslets.len()];
-        if measured.shape() != wanted {
+        let expected = [frames, 2, lenslets.len()];
+        if measured.shape() != expected {
             let value = format!("{:?}", measured.shape());
             return Err(row.refuse(
                 "MEASUREMENTS",
                 value,
-                &format!("{wanted:?}, all frames of all valid lenslets"),
+                &format!("{expected:?}, all frames of all valid lenslets"),
             ));
         }
         if q == 0 {

@@ -98,7 +98,12 @@ impl ParameterFile {
         let (name, rest) = (name.trim(), rest.trim());
         let good = !name.is_empty() && (rest.is_empty() || rest.starts_with([';', '#']));
         if !good {
-            return Err(self.bad(line, "", None, &found("a section such as [telescope]", header)));
+            return Err(self.bad(
+                line,
+                "",
+                None,
+                &in_line("a section such as [telescope]", header),
+            ));
         }
         if self.sections.iter().any(|section| section.name == name) {
             return Err(self.bad(line, name, Some(""), "one section of this name"));
@@ -112,7 +117,7 @@ impl ParameterFile {
     /// The key of a line, and the beginning of its value.
     fn key(&self, line: usize, indent: usize, content: &str) -> Result<SectionDraft, BadLine> {
         let expected = "a key and its value, with = between them";
-        let broken = || self.bad(line, "", None, &found(expected, content));
+        let broken = || self.bad(line, "", None, &in_line(expected, content));
         let (key, text) = content.split_once(['=', ':']).ok_or_else(broken)?;
         let (key, text) = (key.trim(), text.trim());
         if key.is_empty() {
@@ -194,7 +199,7 @@ fn comment_of(content: &str) -> Option<&str> {
 
 // Quote a broken line
 /// What was expected, and the line as it was found.
-fn found(expected: &str, line: &str) -> String {
+fn in_line(expected: &str, line: &str) -> String {
     format!("{expected}, in `{}`", one_line(line))
 }
 
@@ -281,8 +286,8 @@ impl<'t> UnreadText<'t> {
     }
 
     /// Takes a character, if it is next.
-    fn take(&mut self, wanted: char) -> bool {
-        let rest: Option<&'t str> = self.0.strip_prefix(wanted);
+    fn take(&mut self, character: char) -> bool {
+        let rest: Option<&'t str> = self.0.strip_prefix(character);
         self.0 = rest.unwrap_or(self.0);
         rest.is_some()
     }
@@ -425,14 +430,14 @@ mod tests {
     #[test]
     fn broken_lines_are_refused_by_their_places() {
         let refused = |text: &str| ParameterFile::parse("f.ini", text).unwrap_err().to_string();
-        for (line, wanted) in [
+        for (line, expected) in [
             ("Seeing", "f.ini:2: expected a key and its value, with = between them, in `Seeing`"),
             ("= 3", "f.ini:2: expected a key and its value, with = between them, in `= 3`"),
             ("[DM", "f.ini:2: expected a section such as [telescope], in `DM`"),
             ("[a]", "f.ini:2: a: expected one section of this name"),
             ("x = 1\nx = 2", "f.ini:3: a.x = 2: expected each key once in a section"),
         ] {
-            assert_eq!(refused(&format!("[a]\n{line}")), wanted);
+            assert_eq!(refused(&format!("[a]\n{line}")), expected);
         }
         assert!(refused("x = 1").starts_with("f.ini:1: x = 1: expected a section"));
         for value in [

@@ -37,8 +37,8 @@ kernels! {
             matrix: [T], x: [T], rows: [i32], base: [T], y: [T], columns: [i32], count: usize, width: usize,
             begin: bool, minus: bool, from: usize, to: usize,
         }
-        /// Solves for a few unknowns.
-        solve_few: SolveFew<T> {
+        /// Solves for the eliminated unknowns.
+        solve_eliminated: SolveEliminated<T> {
             inverse: [T], sums: [T], x: [T], rows: [i32], left: [T], y: [T], count: usize, parts: usize, n: usize,
         }
         /// Takes numbers from their places.
@@ -60,8 +60,8 @@ fn upload(gpu: &Gpu, places: &[Range<usize>]) -> Result<Buffer<i32>, Error> {
 }
 
 // A few rows between places
-/// A matrix of a few rows, whose products are added at places of longer vectors.
-pub(crate) struct FewRows<T> {
+/// A wide matrix, of a few rows, whose products are added at places of longer vectors.
+pub(crate) struct WideMatrix<T> {
     gpu: Gpu,
     matrix: Buffer<T>,
     shape: (usize, usize),
@@ -76,7 +76,7 @@ pub(crate) struct FewRows<T> {
 }
 
 // Steps of a few rows
-impl<T: Real> FewRows<T> {
+impl<T: Real> WideMatrix<T> {
     // Put a few rows on a device
     /// The matrix on a device, rounded to its precision, with the places of its rows and columns, for so many vectors one behind the
     /// other.
@@ -174,7 +174,7 @@ struct EmbeddedOperator<T> {
 enum Term<T> {
     Operator(EmbeddedOperator<T>),
     /// The transpose of a few rows, which are the numbers that go in.
-    Few(FewRows<T>),
+    Transposed(WideMatrix<T>),
 }
 
 /// What operators side by side take in from a longer vector.
@@ -209,9 +209,12 @@ impl<T: Real> SideBySideGpu<T> {
         let mut terms = Vec::new();
         for (given, places) in given {
             terms.push(match given {
-                Given::Transposed(matrix) => {
-                    Term::Few(FewRows::new(gpu, matrix, [&places, from_ref(&(0..rows))], 1)?)
-                }
+                Given::Transposed(matrix) => Term::Transposed(WideMatrix::new(
+                    gpu,
+                    matrix,
+                    [&places, from_ref(&(0..rows))],
+                    1,
+                )?),
                 Given::Operator(operator) => {
                     let (own, expected) =
                         ((operator.rows(), operator.columns()), (rows, count(&places)));
@@ -247,8 +250,8 @@ impl<T: Real> SideBySideGpu<T> {
         self.gpu.launch(&self.kernels.put, Shape::over(count, THREADS, [1, 1]), arguments)
     }
 
-    fn take(&self, x: &Buffer<T>, beside: &EmbeddedOperator<T>) -> Result<(), Error> {
-        let (places, to) = (beside.places.view(..), beside.taken.view(..));
+    fn take(&self, x: &Buffer<T>, embedded: &EmbeddedOperator<T>) -> Result<(), Error> {
+        let (places, to) = (embedded.places.view(..), embedded.taken.view(..));
         let count = places.len();
         let arguments = Take { x: x.view(..), places, to, count };
         self.gpu.launch(&self.kernels.take, Shape::over(count, THREADS, [1, 1]), arguments)
@@ -271,10 +274,10 @@ impl<T: Real> DeviceOperator<T> for SideBySideGpu<T> {
 
     fn bytes(&self) -> u64 {
         let term = |term: &Term<T>| match term {
-            Term::Operator(beside) => {
-                beside.operator.bytes() + beside.places.bytes() + beside.taken.bytes()
+            Term::Operator(embedded) => {
+                embedded.operator.bytes() + embedded.places.bytes() + embedded.taken.bytes()
             }
-            Term::Few(few) => few.bytes(),
+            Term::Transposed(matrix) => matrix.bytes(),
         };
         self.terms.iter().map(term).sum::<u64>() + self.sum.bytes() + self.all.bytes()
     }
@@ -283,11 +286,11 @@ impl<T: Real> DeviceOperator<T> for SideBySideGpu<T> {
         check_lengths(x, y, self.shape)?;
         for (k, term) in self.terms.iter().enumerate() {
             match term {
-                Term::Few(few) => few.add_columns([k == 0, false], [x, y, y])?,
-                Term::Operator(beside) => {
-                    self.take(x, beside)?;
+                Term::Transposed(matrix) => matrix.add_columns([k == 0, false], [x, y, y])?,
+                Term::Operator(embedded) => {
+                    self.take(x, embedded)?;
                     let to = if k == 0 { y } else { &self.sum };
-                    beside.operator.apply(&beside.taken, to)?;
+                    embedded.operator.apply(&embedded.taken, to)?;
                     if k > 0 {
                         self.put(false, [&self.sum, y], &self.all)?;
                     }
@@ -301,10 +304,10 @@ impl<T: Real> DeviceOperator<T> for SideBySideGpu<T> {
         check_lengths(x, y, (self.shape.1, self.shape.0))?;
         for term in &self.terms {
             match term {
-                Term::Few(few) => few.add_rows(true, [x, y])?,
-                Term::Operator(beside) => {
-                    beside.operator.apply_transpose(x, &beside.taken)?;
-                    self.put(true, [&beside.taken, y], &beside.places)?;
+                Term::Transposed(matrix) => matrix.add_rows(true, [x, y])?,
+                Term::Operator(embedded) => {
+                    embedded.operator.apply_transpose(x, &embedded.taken)?;
+                    self.put(true, [&embedded.taken, y], &embedded.places)?;
                 }
             }
         }

@@ -1,10 +1,10 @@
 // Tangled from book/src/blocks-gpu.md: edit there, or here and run cargo tangle stitch.
-//! A few unknowns eliminated beside many, on a device.
+//! Elimination of a few of many unknowns, on a device.
 
 // Imports of the elimination on a device
 use crate::device::gpu::{Buffer, Gpu, Shape};
 use crate::error::{Error, accept};
-use crate::linear::blocks::gpu::{FewRows, SolveFew};
+use crate::linear::blocks::gpu::{SolveEliminated, WideMatrix};
 use crate::linear::elimination::{check, invert, weighed};
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::numerics::real::Real;
@@ -15,15 +15,15 @@ use std::sync::Arc;
 // Elimination on a device
 /// The preconditioner of [`Elimination`](crate::linear::elimination::Elimination), on a device.
 pub(crate) struct EliminationGpu<T> {
-    /// P, which reads and writes the many in vectors of all.
+    /// P, which reads and writes the retained unknowns in vectors of all.
     inverse: Arc<dyn DeviceOperator<T>>,
     /// Bᵀ, and D⁻¹.
-    between: FewRows<T>,
+    between: WideMatrix<T>,
     small: Buffer<T>,
     /// Rᵀ and R of σ E⁻¹ = RᵀR, and a matrix of zeros.
     roots: [Buffer<T>; 2],
     zeros: Buffer<T>,
-    /// Room for the few, and for a vector of all.
+    /// Workspaces for the eliminated unknowns, and for a vector of all.
     left: Buffer<T>,
     known: Buffer<T>,
 }
@@ -33,26 +33,31 @@ const MOST: usize = 1024;
 
 impl<T: Real> EliminationGpu<T> {
     // Make the elimination on a device
-    /// The preconditioner of [`Elimination::new`](crate::linear::elimination::Elimination::new), on a device; `inverse` takes and
-    /// gives so many vectors of all, one behind the other, and leaves the few alone.
+    /// The preconditioner of [`Elimination::new`](crate::linear::elimination::Elimination::new), on a device; `inverse` acts on
+    /// so many vectors of all unknowns, one behind the other, and leaves the eliminated ones unchanged.
     ///
     /// # Errors
     /// As there; `Invalid` where more than 1024 are to be eliminated; what the device says.
     pub(crate) fn new(
         inverse: Arc<dyn DeviceOperator<T>>,
-        (between, [small, seen]): (Array2<f64>, [ArrayView2<f64>; 2]),
-        [many, few]: [Vec<Range<usize>>; 2],
+        (between, [small, projected]): (Array2<f64>, [ArrayView2<f64>; 2]),
+        [retained, eliminated]: [Vec<Range<usize>>; 2],
         vectors: usize,
     ) -> Result<Self, Error> {
-        check(between.dim(), [small.dim(), seen.dim()], [&many, &few])?;
-        accept(small.nrows() <= MOST, "few unknowns", small.nrows(), &format!("at most {MOST}"))?;
+        check(between.dim(), [small.dim(), projected.dim()], [&retained, &eliminated])?;
+        accept(
+            small.nrows() <= MOST,
+            "eliminated unknowns",
+            small.nrows(),
+            &format!("at most {MOST}"),
+        )?;
         let gpu = inverse.gpu();
         let upload = |matrix: ArrayView2<f64>| {
             gpu.upload(&matrix.iter().map(|&value| T::of(value)).collect::<Vec<_>>())
         };
-        let root = weighed(seen)?;
+        let root = weighed(projected)?;
         Ok(Self {
-            between: FewRows::new(gpu, between.view(), [&few, &many], vectors)?,
+            between: WideMatrix::new(gpu, between.view(), [&eliminated, &retained], vectors)?,
             small: upload(invert(small)?.view())?,
             roots: [upload(root.t())?, upload(root.view())?],
             zeros: gpu.zeros(small.len())?,
@@ -61,30 +66,30 @@ impl<T: Real> EliminationGpu<T> {
             inverse,
         })
     }
-    // Solve for the few on a device
-    /// The few of y from those of x, less so many sums of the many, times the transpose of a matrix.
+    // Solve for the eliminated unknowns on a device
+    /// The eliminated unknowns of y: those of x, minus the sums of so many parts over the retained ones, times the transpose of a matrix.
     fn substitute(
         &self,
         matrix: &Buffer<T>,
         parts: usize,
         [x, y]: [&Buffer<T>; 2],
     ) -> Result<(), Error> {
-        let few = &self.between;
-        let count = self.left.len() / few.vectors;
-        let arguments = SolveFew {
+        let rows = &self.between;
+        let count = self.left.len() / rows.vectors;
+        let arguments = SolveEliminated {
             inverse: matrix.view(..),
-            sums: few.sums.view(..),
+            sums: rows.sums.view(..),
             x: x.view(..),
-            rows: few.rows.view(..),
+            rows: rows.rows.view(..),
             left: self.left.view(..),
             y: y.view(..),
             count,
             parts,
-            n: x.len() / few.vectors,
+            n: x.len() / rows.vectors,
         };
         let threads = count.next_multiple_of(32);
-        let shape = Shape::over(threads, threads, [1, few.vectors]);
-        self.gpu().launch(&few.kernels.solve_few, shape, arguments)
+        let shape = Shape::over(threads, threads, [1, rows.vectors]);
+        self.gpu().launch(&rows.kernels.solve_eliminated, shape, arguments)
     }
 }
 
@@ -118,7 +123,7 @@ impl<T: Real> DeviceOperator<T> for EliminationGpu<T> {
         self.substitute(&self.small, 0, [x, known])?;
         self.between.add_columns([false, true], [known, x, known])?;
         self.inverse.apply(known, y)?;
-        // Add the waves of the few on a device
+        // Add the low-rank correction on a device
         let [transposed, root] = &self.roots;
         self.substitute(&self.zeros, 0, [known, known])?;
         self.between.sum(known)?;

@@ -44,7 +44,7 @@ kernels! {
         }
         /// The states of systems side by side at their start.
         begin_systems: BeginSystems<T> {
-            now: [f64] as "State", next: [f64] as "State", squares: [f64], asked: [f64], least: f64,
+            now: [f64] as "State", next: [f64] as "State", squares: [f64], targets: [f64], least: f64,
             limit: f64, r: [T], x: [T], product: [T], blocks: usize, n: usize,
         }
         /// Products of right-hand sides with a few vectors.
@@ -189,8 +189,8 @@ impl<T: Real> SolverGpu<T> {
     }
 
     // Solve on a device
-    /// Solves A x = b, and leaves the result in [`solution`](Self::solution). `watch` is told the number and the relative
-    /// residual of the last iteration whenever the host looks at the device, and ends the run with an error of its own.
+    /// Solves A x = b, and leaves the result in [`solution`](Self::solution). `watch` is called with the number and the
+    /// relative residual of the last iteration whenever the host reads them from the device; an error that it returns ends the run.
     ///
     /// # Errors
     /// As for [`Solver::solve`]; and what the device says.
@@ -394,9 +394,9 @@ impl SolverStatus {
     /// A guess at the iterations that are left in a sweep that began after so many.
     fn iterations_left(&self, before: usize) -> usize {
         let made = (self.iterations - before) as f64;
-        let (gained, wanted) =
+        let (gained, needed) =
             ((self.start / self.residual).ln(), (self.residual / self.target).ln());
-        let guess = if gained > 0.0 { 0.75 * made * wanted / gained } else { made };
+        let guess = if gained > 0.0 { 0.75 * made * needed / gained } else { made };
         (guess.ceil() as usize).clamp(1, MANY.max(2 * made as usize))
     }
 }

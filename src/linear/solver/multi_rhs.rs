@@ -248,18 +248,18 @@ pub(crate) fn explain_together(
         let variance = b.iter().zip(&left).zip(&x).map(|((b, left), x)| (b + left) * x).sum();
         ExplainedVariance { variance, ..ExplainedVariance::default() }
     };
-    let mut found: Vec<ExplainedVariance> = rows.map(begin).collect();
+    let mut explained: Vec<ExplainedVariance> = rows.map(begin).collect();
     let open = run.left.outer_iter().enumerate();
     let open = open.filter(|(_, left)| left.iter().any(|left| *left != 0.0));
     let open = open.map(|(k, _)| k).collect();
     run.sweep(open, &mut |k, step| {
-        found[k].add(step, least);
-        found[k].rest <= stop.tolerance * (wholes[k] - found[k].variance)
+        explained[k].add(step, least);
+        explained[k].rest <= stop.tolerance * (wholes[k] - explained[k].variance)
     })?;
-    for (found, whole) in found.iter().zip(wholes) {
-        found.check(*whole, stop.tolerance)?;
+    for (explained, whole) in explained.iter().zip(wholes) {
+        explained.check(*whole, stop.tolerance)?;
     }
-    Ok((found, run.x))
+    Ok((explained, run.x))
 }
 
 type VectorRow<'a> = ndarray::ArrayView1<'a, f64>;

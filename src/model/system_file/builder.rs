@@ -358,19 +358,19 @@ mod tests {
                 .set("star[0].noise", 2e-14)
                 .set_toml("star[1].noise", "3e-14")
         });
-        let wanted = "# first\n[air]\nr0 = 0.2  # m\nlayers = [\n  { scale = 7.0, wind = 8.0, h = 5.0, f = 1 }, # low\n  { f = 0.5 },\n]\n\n[[star]] # one\nshift = [1.0, 2.0]\nrotation = 3\nnoise = 2e-14\n[[star]]\nnoise = 3e-14\nzenith = 3";
-        assert_eq!(found, wanted);
+        let expected = "# first\n[air]\nr0 = 0.2  # m\nlayers = [\n  { scale = 7.0, wind = 8.0, h = 5.0, f = 1 }, # low\n  { f = 0.5 },\n]\n\n[[star]] # one\nshift = [1.0, 2.0]\nrotation = 3\nnoise = 2e-14\n[[star]]\nnoise = 3e-14\nzenith = 3";
+        assert_eq!(found, expected);
     }
 
     #[test]
     fn keys_change_with_their_values() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("[air] # a\n  width = 0.7  # arcsec\nb = 1", "[air] # a\n  r0 = 0.2\nb = 1"),
             ("air = { width = 0.7, b = 1 } # c", "air = { r0 = 0.2, b = 1 } # c"),
             ("air.width = 0.7\r\nair.b = '#'", "air.r0 = 0.2\r\nair.b = '#'"),
             ("[air]\nb = 1", "[air]\nb = 1"),
         ] {
-            assert_eq!(edited(text, |file| file.replace("air.width", "r0", "0.2")), wanted);
+            assert_eq!(edited(text, |file| file.replace("air.width", "r0", "0.2")), expected);
         }
         assert_eq!(
             edited("width = 1 # m", |file| file.replace("width", "height", "2")),

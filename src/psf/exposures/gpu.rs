@@ -117,7 +117,7 @@ impl ExposureInputs<'_> {
 
     /// The camera of a device, in one precision.
     fn on<T: Real>(&self, gpu: &Gpu) -> Result<ExposuresGpu<T>, Error> {
-        let stationary = match self.found {
+        let stationary = match self.structure {
             Some(StructureFunctionSource::Stationary(here)) => Some(StationaryGpu::new(gpu, here)?),
             _ => None,
         };
@@ -161,14 +161,9 @@ mod tests {
     }
 
     fn image_of(pixels: usize) -> CameraOptions {
-        let mut image = CameraOptions {
-            structure: StructureFunctionModel::Stationary,
-            ..CameraOptions::default()
-        };
-        (image.wavelengths, image.pixels) = (vec![1.1e-6, 2.2e-6], pixels);
-        (image.pixel, image.ensquared) = (Some(2e-7), vec![6e-7, 1.5e-6]);
-        (image.jitter, image.extra) = (3e-8, 20e-9);
-        image
+        let image = CameraOptions::default().structure(StructureFunctionModel::Stationary);
+        let image = image.wavelengths(vec![1.1e-6, 2.2e-6]).pixels(pixels).pixel(2e-7);
+        image.ensquared(vec![6e-7, 1.5e-6]).jitter(3e-8).extra(20e-9)
     }
 
     // Hold exposures of devices to cores
@@ -205,23 +200,24 @@ mod tests {
                     StrokeCovariance::OnDevice(gpu.upload(strokes.as_slice().unwrap()).unwrap());
                 let alone = made.images_of(&there).unwrap();
                 assert_eq!(alone, made.images(&strokes).unwrap(), "from the host or not");
-                for (alone, wanted) in alone.iter().zip(cores.images(&strokes).unwrap()) {
-                    same_image(alone, &wanted, bound);
+                for (alone, expected) in alone.iter().zip(cores.images(&strokes).unwrap()) {
+                    same_image(alone, &expected, bound);
                 }
                 let of = |strokes| StrokeCovariance::OnHost(Cow::Owned(strokes));
                 let causes =
                     [("one", of(strokes.clone())), ("two", of(0.3 * &strokes.t() + 1e-16))];
                 for whole in [true, false] {
-                    let (told, seen) = made.by_cause(&causes, whole).unwrap();
+                    let (computed, exposures) = made.by_cause(&causes, whole).unwrap();
                     let (budget, wanted) = cores.by_cause(&causes, whole).unwrap();
-                    assert_eq!((told.terms().len(), seen.len()), (2, 2));
-                    for (a, b) in told.terms().iter().zip(budget.terms()) {
+                    assert_eq!((computed.terms().len(), exposures.len()), (2, 2));
+                    for (a, b) in computed.terms().iter().zip(budget.terms()) {
                         let near = (a.variance / b.variance - 1.0).abs() < 10.0 * bound;
-                        assert!(near && a.name == b.name, "{}: {told}", gpu.name());
+                        assert!(near && a.name == b.name, "{}: {computed}", gpu.name());
                     }
-                    seen.iter()
+                    exposures
+                        .iter()
                         .zip(&wanted)
-                        .for_each(|(seen, wanted)| same_exposure(seen, wanted, bound));
+                        .for_each(|(exposure, wanted)| same_exposure(exposure, wanted, bound));
                 }
             }
         }

@@ -71,7 +71,7 @@ pub(crate) fn quarter_of<T: Real>(map: &Array2<f64>, side: usize) -> Vec<T> {
     places.map(value).collect()
 }
 /// Bytes of a camera with so many displacements and directions along an axis of a quarter.
-pub(crate) fn room<T>(side: usize, count: usize, wavelengths: usize) -> u64 {
+pub(crate) fn camera_bytes<T>(side: usize, count: usize, wavelengths: usize) -> u64 {
     let each = 2 * (side * side + side * count + count * count);
     ((6 * side * side + side * count + wavelengths * each) * size_of::<T>() + 8 * side) as u64
 }
@@ -93,7 +93,7 @@ impl<T: Real> CameraGpu<T> {
         let (side, count) = (telescope.reach + 1, pixels / 2 + 1);
         let frames = frames(telescope, exposures, pixels)?;
         // Refuse a camera without room
-        gpu.refuse_beyond_memory(room::<T>(side, count, exposures.len()), "images")?;
+        gpu.refuse_beyond_memory(camera_bytes::<T>(side, count, exposures.len()), "images")?;
         let of = |map| gpu.upload(&quarter_of::<T>(map, side));
         let scale = |frame: &Frame| T::of(-0.5 * (2.0 * PI / frame.wavelength).powi(2));
         let waves: Vec<T> =
@@ -221,7 +221,7 @@ impl<T: Real> CameraGpu<T> {
         Ok(self.frames.iter().zip(&sums).map(image).collect())
     }
 
-    /// The quarters of its transfer, and what its images are told in.
+    /// Quarters of the optical transfer functions, and the frames of their images.
     ///
     /// # Errors
     /// What the device says.
@@ -239,13 +239,13 @@ impl<T: Real> CameraGpu<T> {
 fn fetch<T: Real>(
     gpu: &Gpu,
     from: &Buffer<T>,
-    room: &mut Option<Pinned<T>>,
+    buffer: &mut Option<Pinned<T>>,
     side: usize,
 ) -> Result<Vec<[Array2<f64>; 2]>, Error> {
-    if room.is_none() {
-        *room = Some(gpu.pinned(from.len())?);
+    if buffer.is_none() {
+        *buffer = Some(gpu.pinned(from.len())?);
     }
-    let Some(pinned) = room else { return Ok(Vec::new()) };
+    let Some(pinned) = buffer else { return Ok(Vec::new()) };
     gpu.fetch(from, pinned)?;
     let values = pinned.values()?;
     let square = |values: &[T]| {

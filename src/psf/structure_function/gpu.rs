@@ -169,8 +169,8 @@ impl<T: Real> DeviceModes for MirrorModesGpu<T> {
         let powers = self.gpu.zeros::<f64>(n * half)?;
         self.add_batches(&roots, &variances, &powers)?;
         let mut variance = Array2::zeros((self.side, self.side));
-        let found = variances.read()?;
-        self.squares.iter().zip(found).for_each(|(place, value)| variance[*place] = unit * value);
+        let values = variances.read()?;
+        self.squares.iter().zip(values).for_each(|(place, value)| variance[*place] = unit * value);
         let powers = Array2::from_shape_vec((n, half), powers.read()?)
             .unwrap_or_else(|_| unreachable!("as many as were made"));
         Ok([variance, powers.t().mapv(|power| unit * power).as_standard_layout().into_owned()])

@@ -103,12 +103,12 @@ fn in_precision<T: Real>(
     let batch = strips.iter().map(|strip| strip.width).max().unwrap_or(1);
     let explainer = |gpu: &Gpu| Explainer::<T>::new(gpu, job, model, batch, watch).map(Mutex::new);
     let explainers = gpus.iter().map(explainer).collect::<Result<Vec<_>, Error>>()?;
-    let found = gather(Workers::devices(&explainers), &strips, watch, |explainer, strip| {
+    let explained = gather(Workers::devices(&explainers), &strips, watch, |explainer, strip| {
         let mut explainer = lock(explainer);
         (0..strip.rows).map(|row| explainer.explain(job, strip, row, watch)).collect()
     })?;
     let mut answers = job.answers();
-    for (strip, rows) in strips.iter().zip(found) {
+    for (strip, rows) in strips.iter().zip(explained) {
         let rows: Vec<(Vec<ExplainedVariance>, Vec<f64>)> = rows;
         for (row, (explained, with_tilts)) in rows.iter().enumerate() {
             answers.put(strip.first(row), explained, with_tilts);
@@ -118,9 +118,9 @@ fn in_precision<T: Real>(
 }
 
 // Explain points on a device
-/// What explains points on a device.
+/// Explains the variance of points on a device.
 struct Explainer<T> {
-    ways: Vec<RightHandSides<T>>,
+    right_hand_sides: Vec<RightHandSides<T>>,
     systems: SideBySide<T>,
     /// Modes that are taken out of right-hand sides.
     unseen: Option<ModesGpu<T>>,
@@ -143,7 +143,7 @@ impl<T: Real> Explainer<T> {
         watch: &dyn Watch,
     ) -> Result<(Vec<ExplainedVariance>, Vec<f64>), Error> {
         let first = strip.first(row);
-        self.ways.iter().try_for_each(|way| way.points(first, &self.systems))?;
+        self.right_hand_sides.iter().try_for_each(|group| group.points(first, &self.systems))?;
         self.remove_unseen()?;
         let systems = &mut self.systems;
         if row == 0 {
@@ -177,7 +177,7 @@ impl<T: Real> Explainer<T> {
         let unseen = (!model.removed.is_empty())
             .then(|| ModesGpu::new(gpu, [n, batch], &modes_of(&model.removed)));
         let mut explainer = Self {
-            ways: ways(gpu, job, model, batch)?,
+            right_hand_sides: right_hand_sides(gpu, job, model, batch)?,
             systems: systems_on(gpu, &measured, batch)?,
             unseen: unseen.transpose()?,
             tilts: gpu.zeros(tilts * n)?,
@@ -209,21 +209,23 @@ impl<T: Real> Explainer<T> {
         let stop = Stop { tolerance, ..self.stop };
         let numbers: Vec<usize> = (0..job.tilts()).collect();
         for some in numbers.chunks(batch) {
-            self.ways.iter().try_for_each(|way| way.tilts(job, some, &self.systems))?;
+            self.right_hand_sides
+                .iter()
+                .try_for_each(|group| group.tilts(job, some, &self.systems))?;
             self.remove_unseen()?;
             self.systems.solutions().clear()?;
             let wholes: Vec<f64> = some.iter().map(|&k| job.whole_of_tilt(k)).collect();
             self.systems.explain((&wholes, self.least), &stop, watch)?;
             let (solved, to) = (self.systems.solutions().view(..some.len() * n), some[0] * n);
-            let room = self.tilts.view(to..to + some.len() * n);
-            self.systems.gpu().copy_within(solved, room)?;
+            let part = self.tilts.view(to..to + some.len() * n);
+            self.systems.gpu().copy_within(solved, part)?;
         }
         Ok(())
     }
 }
 
 // Ways from points to slopes
-/// How points and tilts become right-hand sides, for a set of guide stars.
+/// How points and tilts become right-hand sides, for a group of guide stars.
 enum RightHandSides<T> {
     Layered(Box<Layered<T>>),
     /// By tables, of points and of tilts.
@@ -234,9 +236,9 @@ impl<T: Real> RightHandSides<T> {
     /// Makes the right-hand sides of points from the first on.
     fn points(&self, first: usize, systems: &SideBySide<T>) -> Result<(), Error> {
         match self {
-            Self::Layered(way) => {
-                way.layers.scatter_points(&way.area, first, &way.fields)?;
-                way.stacked.apply_transpose(&way.fields, systems.right_hand_sides())
+            Self::Layered(layered) => {
+                layered.layers.scatter_points(&layered.area, first, &layered.fields)?;
+                layered.stacked.apply_transpose(&layered.fields, systems.right_hand_sides())
             }
             Self::Known(tables) => {
                 tables[0].put(first, systems.systems(), systems.right_hand_sides())
@@ -247,9 +249,9 @@ impl<T: Real> RightHandSides<T> {
     /// Makes the right-hand sides of some tilts, which follow each other.
     fn tilts(&self, job: &Job, some: &[usize], systems: &SideBySide<T>) -> Result<(), Error> {
         match self {
-            Self::Layered(way) => {
-                way.bring_tilts(job, some)?;
-                way.stacked.apply_transpose(&way.fields, systems.right_hand_sides())
+            Self::Layered(layered) => {
+                layered.bring_tilts(job, some)?;
+                layered.stacked.apply_transpose(&layered.fields, systems.right_hand_sides())
             }
             Self::Known(tables) => {
                 tables[1].put(some[0], systems.systems(), systems.right_hand_sides())
@@ -262,7 +264,7 @@ impl<T: Real> RightHandSides<T> {
 /// Of stars that share a lattice with the wavefronts.
 struct Layered<T> {
     layers: LayersGpu<T>,
-    /// Ξ without the way from the layers to the pupil.
+    /// Ξ without the interpolation from the layers to the pupil.
     stacked: BlockToeplitzGpu<T>,
     /// Wavefronts at the layers, for each of the points.
     fields: Buffer<T>,
@@ -282,12 +284,12 @@ impl<T: Real> Layered<T> {
         let transforms = Choices { vectors: Some(batch), ..Choices::default() };
         let tuning = Tuning { direct: Some(false), transforms };
         let (targets, points) = (problem.targets(), problem.grid().points);
-        let way = |layer: &WavefrontLayer| {
+        let interpolation = |layer: &WavefrontLayer| {
             let grid = (layer.points, layer.gamma);
             ToPupil::new(targets, points, grid, job.posed.options.interpolation)
         };
-        let ways = problem.lattices().map(|layers| way(&layers[0]));
-        let layers = LayersGpu::new(gpu, &ways.collect::<Result<Vec<_>, _>>()?)?;
+        let interpolations = problem.lattices().map(|layers| interpolation(&layers[0]));
+        let layers = LayersGpu::new(gpu, &interpolations.collect::<Result<Vec<_>, _>>()?)?;
         let stacked = stacked(gpu, problem, covariance, valid, (tuning, Some(at)))?;
         let length = layers.columns();
         let (fields, there) = (gpu.zeros(batch * length)?, gpu.zeros(length)?);
@@ -315,8 +317,8 @@ impl<T: Real> Layered<T> {
 }
 
 // Ways of all sets
-/// The ways of all sets of guide stars, for so many points at a time.
-fn ways<T: Real>(
+/// Right-hand sides of all groups of guide stars, for so many points at a time.
+fn right_hand_sides<T: Real>(
     gpu: &Gpu,
     job: &Job,
     model: &Model,
@@ -325,8 +327,8 @@ fn ways<T: Real>(
     let n = model.noise.variances.len();
     type Given<'a> = (&'a WavefrontProblem, &'a WavefrontSlope);
     let layered = |given: Given, valid: &[Array2<bool>], at: &[usize]| {
-        let way = Layered::new(gpu, job, given, valid, (batch, (at, n)))?;
-        Ok::<_, Error>(RightHandSides::Layered(Box::new(way)))
+        let layered = Layered::new(gpu, job, given, valid, (batch, (at, n)))?;
+        Ok::<_, Error>(RightHandSides::Layered(Box::new(layered)))
     };
     match &model.covariances {
         Matrices::Toeplitz(problem, covariance) => {

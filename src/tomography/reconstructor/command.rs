@@ -189,7 +189,7 @@ impl ReconstructorPlan {
 
 // Memory of commands
 impl ReconstructorPlan {
-    /// The most memory that commands of `actuators` strokes take while they are made, beside those that are `held`, and then while targets are told with them.
+    /// Largest memory for command matrices of `actuators` strokes: while they are computed, with `held` of them in memory, and then while the errors of targets are computed with them.
     pub(crate) fn memory_of_commands(
         &self,
         actuators: usize,

@@ -688,16 +688,16 @@ mod tests {
                 let errors_only = plan.options.errors_only(true).keep(false);
                 let plan = ReconstructorPlan::new(system, errors_only).unwrap();
                 assert_eq!(plan.is_one_by_one(&engine), delay == 0.0);
-                let mut told = Vec::new();
+                let mut gaps = Vec::new();
                 plan.each_error(&engine, &unwatched, &mut |t, error| {
                     let gap = &error - &here.error_covariance.index_axis(Axis(0), t);
-                    told.push(gap.fold(0.0, |most: f64, gap| most.max(gap.abs())) / scale);
+                    gaps.push(gap.fold(0.0, |most: f64, gap| most.max(gap.abs())) / scale);
                     Ok(())
                 })
                 .unwrap();
                 assert!(
-                    told.len() == 1 && told[0] < least,
-                    "{precision:?} on {}: {told:?}",
+                    gaps.len() == 1 && gaps[0] < least,
+                    "{precision:?} on {}: {gaps:?}",
                     gpu.name()
                 );
             }

@@ -93,7 +93,7 @@ impl ReconstructorPlan {
         let errors = self.errors_of_iterations(&truth, &rows, &solved);
         drop(rows);
         let [x, _] = solved;
-        Ok(self.found((self.asked(x), errors, None, None), truth))
+        Ok(self.result((self.chosen_rows(x), errors, None, None), truth))
     }
 
     // Limit of the iterations
@@ -138,9 +138,9 @@ impl ReconstructorPlan {
             let block = first..rows.nrows().min(first + BLOCK);
             let b = rows.slice(s![block.clone(), ..]).to_owned();
             let ask = &mut || check(watch);
-            let found = solve_together(measured, preconditioner, &b, self.stop(), ask)?;
-            for (all, found) in all.iter_mut().zip(&found) {
-                all.slice_mut(s![block.clone(), ..]).assign(found);
+            let solutions = solve_together(measured, preconditioner, &b, self.stop(), ask)?;
+            for (all, solutions) in all.iter_mut().zip(&solutions) {
+                all.slice_mut(s![block.clone(), ..]).assign(solutions);
             }
             watch.progress(block.end, rows.nrows());
         }
@@ -361,8 +361,8 @@ mod tests {
         // A plan of so many slopes that nobody has the memory for their matrix.
         let vast = ReconstructorPlan { measurements: 40_000_000, ..plan }.fitted(&engine);
         assert_eq!(vast.method(), Inversion::Iterative);
-        let told = vast.describe(&engine).unwrap();
-        assert!(told.reason.contains("does not fit") && told.form == "toeplitz", "{}", told.reason);
+        let info = vast.describe(&engine).unwrap();
+        assert!(info.reason.contains("does not fit") && info.form == "toeplitz", "{}", info.reason);
         let iterative = options.method(Inversion::Iterative);
         // Rows go side by side as they fit, and one does in any case
         assert_eq!(

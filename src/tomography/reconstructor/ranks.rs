@@ -51,8 +51,8 @@ impl ReconstructorPlan {
         if self.measurements < WORTHWHILE && fits {
             return Some(format!("{WORTHWHILE} slopes would be worth sharing"));
         }
-        let found = devices[0].require_joining();
-        found.err().map(|error| match error {
+        let required = devices[0].require_joining();
+        required.err().map(|error| match error {
             Error::Device { reason, .. } => reason,
             other => other.to_string(),
         })
@@ -138,8 +138,8 @@ impl ReconstructorPlan {
                 Arc::new(move |member, watch| plan.part::<f32>(member, &truth, watch))
             }
         };
-        let found = engine.rank_group().work(engine.devices(), watch, &work)?;
-        Ok(found.into_iter().flatten().next())
+        let results = engine.rank_group().work(engine.devices(), watch, &work)?;
+        Ok(results.into_iter().flatten().next())
     }
 
     // Part of one rank in an inversion
@@ -162,9 +162,9 @@ impl ReconstructorPlan {
         let (errors, spectrum) = if self.method == Inversion::Eigen {
             // Find eigenvectors by all ranks
             let filter = self.filter_above(T::epsilon().in_double());
-            let found = member.eigenvectors(&matrix, &deal)?;
+            let eigenvectors = member.eigenvectors(&matrix, &deal)?;
             drop(matrix);
-            let eigen = EigenGpu::of(gpu, found, deal.count(), filter)?;
+            let eigen = EigenGpu::of(gpu, eigenvectors, deal.count(), filter)?;
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
             let half = eigen.project(&rows)?;
@@ -188,13 +188,13 @@ impl ReconstructorPlan {
             (self.errors_by_ranks((member, truth), &pairs, unit, watch)?, None)
         };
         let is_first = member.place()[0] == 0;
-        let mut found = None;
+        let mut rows_of_all = None;
         if !self.options.errors_only {
             watch.stage(ERROR, "");
             check(watch)?;
-            found = Some(collected(member, &deal, self.requested_on_device(&rows), 1.0)?);
+            rows_of_all = Some(collected(member, &deal, self.requested_on_device(&rows), 1.0)?);
         }
-        Ok(is_first.then_some((found, errors, spectrum, kept)))
+        Ok(is_first.then_some((rows_of_all, errors, spectrum, kept)))
     }
 
     // Whether a border is enough
@@ -343,14 +343,14 @@ fn collected<T: Real>(
     let mut all = Array2::zeros((if rank == 0 { count } else { 0 }, deal.columns()));
     // All ranks compute the same size of a piece: rank 0 has the most columns.
     let piece = PIECE.min(count * deal.of(0).count()).max(deal.columns());
-    let room = member.gpu().zeros::<T>(if ranks > 1 { piece } else { 0 })?;
+    let received = member.gpu().zeros::<T>(if ranks > 1 { piece } else { 0 })?;
     for from in 0..ranks {
         let theirs = deal.of(from);
         let width = theirs.count();
         let height = piece / width;
         for first in (0..count).step_by(height) {
             let height = height.min(count - first);
-            let part = if from == rank { rows.from(first * width) } else { room.view(..) };
+            let part = if from == rank { rows.from(first * width) } else { received.view(..) };
             let part = part.first(height * width);
             if from > 0 {
                 member.broadcast(part, from)?;
@@ -546,12 +546,12 @@ mod tests {
             let first = Engine::gpus(engine.devices()[..1].to_vec(), Precision::F64).unwrap();
             let alone =
                 ReconstructorPlan::new(&pair(2e-14, 0.0), options.method(Inversion::Iterative));
-            let told = alone
+            let error = alone
                 .unwrap()
                 .run(&first.with_rank_info(rank_info).unwrap(), &unwatched)
                 .unwrap_err();
             let words = "ranks = 2: expected 1, as method = \"iterative\"";
-            assert!(told.to_string().starts_with(words), "{told}");
+            assert!(error.to_string().starts_with(words), "{error}");
             let later = ReconstructorPlan::new(&twins, options.delay(0.01).keep(true)).unwrap();
             assert!(later.why_alone(&engine).is_some_and(|why| why.contains("worth sharing")));
         }

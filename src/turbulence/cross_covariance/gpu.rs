@@ -3,8 +3,8 @@
 
 // Imports of the dense kernel
 use super::{
-    RINGS, SensorLayer, Slopes, TurnedAverage, WantedAverage, half_square, numbers_of_tables,
-    pairs_of, prepare_averages, rectangle, see_layers, shares, square, wanted_averages,
+    AverageRequest, RINGS, SensorLayer, Slopes, TurnedAverage, average_requests, half_square,
+    numbers_of_tables, pairs_of, prepare_averages, rectangle, see_layers, shares, square,
 };
 use crate::device::collective::BlockCyclic;
 use crate::device::gpu::kernels::kernels;
@@ -200,7 +200,7 @@ impl AlignedPairLayer {
 struct SensorPairBlock<'a> {
     sensors: [usize; 2],
     lenslets: [&'a [[usize; 2]]; 2],
-    way: BlockSource,
+    source: BlockSource,
 }
 
 /// How the covariances of a block come about.
@@ -229,14 +229,14 @@ impl Tabled {
     ) -> Option<Self> {
         let (mut views, mut start) = (Vec::new(), 0);
         for (layer, averages) in layers.iter().zip(averages) {
-            let mut found = None;
+            let mut pair_view = None;
             for average in averages {
                 if layer.turn(sensors).sin == 0.0 && average.is_of(layer.sides(sensors)) {
-                    found = AlignedPairLayer::new(layer, sensors, average, start);
+                    pair_view = AlignedPairLayer::new(layer, sensors, average, start);
                 }
                 start += parts(average).map(<[f64]>::len).sum::<usize>();
             }
-            views.push(found?);
+            views.push(pair_view?);
         }
         Some(Self { views, centres: centres(layers, sensors) })
     }
@@ -299,9 +299,9 @@ impl<'a> PosedBlocks<'a> {
     ) -> Result<Self, Error> {
         let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0, None);
         let (mut shared, groups) = (Vec::new(), Groups::new(sensors));
-        let seen = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
-        let mut wanted = wanted_averages(&shares(&groups), seen, [rows, columns]);
-        wanted.iter_mut().for_each(|layer| layer.retain(WantedAverage::has_corners));
+        let views = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
+        let mut wanted = average_requests(&shares(&groups), views, [rows, columns]);
+        wanted.iter_mut().for_each(|layer| layer.retain(AverageRequest::has_corners));
         let averages = prepare_averages(&layers, wanted, watch)?;
         for members in groups.members() {
             let alike: Vec<Sensor> = members.iter().map(|&k| sensors[k]).collect();
@@ -313,7 +313,7 @@ impl<'a> PosedBlocks<'a> {
             // Pose a pair of sensors
             let [(group, first), (other, second)] =
                 [rows.first + p, columns.first + q].map(|k| groups.place(k));
-            let way = if group == other {
+            let source = if group == other {
                 let pairs = &mut shared[group].1;
                 pairs.push((first, second));
                 BlockSource::Gathered {
@@ -327,7 +327,7 @@ impl<'a> PosedBlocks<'a> {
                 tabled.unwrap_or_else(|| BlockSource::Averaged(Averaged::new(&layers, pair)))
             };
             let lenslets = [rows.order.lenslets(p), columns.order.lenslets(q)];
-            blocks.push(SensorPairBlock { sensors: [p, q], lenslets, way });
+            blocks.push(SensorPairBlock { sensors: [p, q], lenslets, source });
         }
         Ok(Self { slopes: [rows, columns], shared, averages, blocks })
     }
@@ -392,7 +392,7 @@ impl<T: Real> CrossCovarianceTables<T> {
         let first: Vec<i32> = rows.as_flattened().iter().map(|&k| k as i32).collect();
         let (first, second) = (gpu.upload(&first)?, gpu.upload(columns.as_flattened())?);
         let columns = columns.len();
-        let averaged = match &block.way {
+        let averaged = match &block.source {
             BlockSource::Averaged(averaged) => averaged,
             BlockSource::Tabled(tabled) => {
                 let (lenslets, sizes) = ([&first, &second], [columns, pitch, height]);
@@ -899,7 +899,7 @@ mod tests {
         for gpu in test_backends() {
             let tabled = rectangle(&air, [lasers, stars], |all, slopes| {
                 let posed = PosedBlocks::new((&air, cone), all, slopes, &unwatched)?;
-                Ok(posed.blocks.iter().all(|block| matches!(block.way, BlockSource::Tabled(_))))
+                Ok(posed.blocks.iter().all(|block| matches!(block.source, BlockSource::Tabled(_))))
             });
             assert!(tabled.unwrap());
             let gpus = [gpu];

@@ -61,18 +61,18 @@ struct MidpointLayerPair {
 impl MidpointLayerPair {
     /// The layer pair of two sensors, with the index at which the layer's table begins; the strength is multiplied by `scale`.
     fn new(layer: &MidpointLayer, [p, q]: [usize; 2], table: i32, scale: f64) -> Self {
-        let seen = [&layer.views[p], &layer.views[q]];
+        let views = [&layer.views[p], &layer.views[q]];
         let [first, last] = layer.half_structure.table.numbers();
         Self {
-            corners: seen.map(|view| view.corner),
-            steps: seen.map(|view| view.steps),
-            halves: seen.map(|view| view.half),
+            corners: views.map(|view| view.corner),
+            steps: views.map(|view| view.steps),
+            halves: views.map(|view| view.half),
             strength: layer.strength * scale,
             least: layer.half_structure.least,
             table,
             first,
             last,
-            together: i32::from(seen[0].steps == seen[1].steps),
+            together: i32::from(views[0].steps == views[1].steps),
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
 use crate::plan::Memory;
 use crate::turbulence::blocks::{
-    CrossBlocks, LatticeGroups, between_name, few_name, slopes_name, wavefront_few_name,
-    wavefront_name,
+    CrossBlocks, LatticeGroups, between_name, slopes_name, unstructured_name, wavefront_name,
+    wavefront_unstructured_name,
 };
 use crate::turbulence::cost_model::{among, time_of_slopes};
 use crate::turbulence::cross_covariance;
@@ -25,23 +25,23 @@ use crate::watch::{StageParts, Watch};
 // Steps of a plan in blocks
 impl BlocksPlan {
     // Pose the problems of all sets
-    /// Poses the covariances of a system, those of wavefronts if they are `wanted`.
+    /// Poses the covariances of a system, those of wavefronts if it is `with_wavefronts`.
     ///
     /// # Errors
     /// `Invalid` as in [`SlopeProblem::of_sensors`].
-    pub(super) fn new(system: &System, wanted: bool) -> Result<Self, Error> {
+    pub(super) fn new(system: &System, with_wavefronts: bool) -> Result<Self, Error> {
         let (sensors, order) = (system.sensors(), SlopeOrder::new(&system.valid_lenslets()));
         let sets = LatticeGroups::new(&system.groups(), &order);
         let (air, gradient) = (system.atmosphere(), system.cone_gradient());
         let slopes = |set| SlopeProblem::of_sensors(air, &sets.pick(set, &sensors), gradient);
         let slopes = (0..sets.lattices()).map(slopes).collect::<Result<Vec<_>, _>>()?;
-        let grid = system.wavefront_grid().ok().filter(|_| wanted);
+        let grid = system.wavefront_grid().ok().filter(|_| with_wavefronts);
         let wavefront = |set| {
             let sensors = sets.pick(set, &sensors);
             let on_grid = sensors[0].array.pitch() == system.wavefront_pitch();
             let targets = (system.targets(), sensors.as_slice());
             let pose = |grid| WavefrontProblem::of_sensors(air, targets, grid, gradient).ok();
-            let grid = grid.filter(|_| on_grid && Some(set) != sets.few());
+            let grid = grid.filter(|_| on_grid && Some(set) != sets.unstructured());
             grid.and_then(pose).map(WavefrontCovariancePlan::direct)
         };
         let wavefront = grid.map_or(Vec::new(), |_| sets.all().map(wavefront).collect());
@@ -56,10 +56,10 @@ impl BlocksPlan {
         let slopes = |set| self.sets.slopes(set) as u64;
         let between =
             self.sets.pairs().into_iter().map(|pair| pair.map(slopes).iter().product::<u64>());
-        let few = self.sets.few().map_or(0, |set| slopes(set).pow(2));
+        let unstructured = self.sets.unstructured().map_or(0, |set| slopes(set).pow(2));
         let dense = self.wavefront.iter().enumerate().filter(|(_, plan)| plan.is_none());
         let wavefronts = dense.map(|(set, _)| self.points as u64 * slopes(set)).sum();
-        [between.sum::<u64>() + few, wavefronts]
+        [between.sum::<u64>() + unstructured, wavefronts]
     }
 
     /// Bytes of all results.
@@ -87,13 +87,13 @@ impl BlocksPlan {
         [slopes, wavefront.chain([dense]).collect()]
     }
 
-    /// Seconds for the slopes of sensors of unlike sets, and of those without a lattice.
+    /// Seconds for the slopes of sensors of different groups, and of the unstructured ones.
     pub(super) fn time_between(&self, system: &System, engine: &Engine) -> f64 {
         let (sensors, sets) = (sensors_of(system), self.sets.of_sensors());
         let mut pairs = among(&sensors);
         pairs.retain(|pair| {
-            let [p, q] = pair.map(|seen| sets[seen.number]);
-            p != q || Some(p) == self.sets.few()
+            let [p, q] = pair.map(|cost| sets[cost.number]);
+            p != q || Some(p) == self.sets.unstructured()
         });
         time_of_slopes(SLOPES, system, &pairs, engine).seconds
     }
@@ -106,7 +106,9 @@ impl BlocksPlan {
             arrays.push((slopes_name(set), vec![stars, stars, 2, 2, lags, lags]));
         }
         let slopes = |set| self.sets.slopes(set);
-        arrays.extend(self.sets.few().map(|set| (few_name(set), vec![slopes(set); 2])));
+        arrays.extend(
+            self.sets.unstructured().map(|set| (unstructured_name(set), vec![slopes(set); 2])),
+        );
         let between = |pair: [usize; 2]| (between_name(pair), pair.map(slopes).to_vec());
         arrays.extend(self.sets.pairs().into_iter().map(between));
         // Name wavefronts with each set
@@ -125,7 +127,7 @@ impl BlocksPlan {
                     let (targets, grid) = (system.targets().len(), system.phase());
                     let points = grid.map_or(0, |grid| grid.points);
                     let shape = vec![targets, points, points, slopes(set)];
-                    arrays.push((wavefront_few_name(set), shape));
+                    arrays.push((wavefront_unstructured_name(set), shape));
                 }
             }
         }
@@ -151,10 +153,11 @@ impl BlocksPlan {
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
         let (air, gradient) = (system.atmosphere(), system.cone_gradient());
         let of = |set| (self.sets.pick(set, &sensors), self.sets.pick(set, &valid));
-        let few = self.sets.few().map(|set| {
+        let unstructured = self.sets.unstructured().map(|set| {
             let (sensors, valid) = of(set);
-            let few = cross_covariance::slope_covariance(air, &sensors, &valid, gradient, watch)?;
-            check_finite(&few_name(set), &few).map(|()| few)
+            let matrix =
+                cross_covariance::slope_covariance(air, &sensors, &valid, gradient, watch)?;
+            check_finite(&unstructured_name(set), &matrix).map(|()| matrix)
         });
         let between = |pair: [usize; 2]| {
             let [first, second] = pair.map(of);
@@ -163,10 +166,14 @@ impl BlocksPlan {
             check_finite(&between_name(pair), &between).map(|()| between)
         };
         let between = self.sets.pairs().into_iter().map(between).collect::<Result<_, Error>>()?;
-        Ok(CrossBlocks { sets: self.sets.clone(), few: few.transpose()?, between })
+        Ok(CrossBlocks {
+            sets: self.sets.clone(),
+            unstructured: unstructured.transpose()?,
+            between,
+        })
     }
     // Compute wavefronts with each set
-    /// The covariances of the wavefronts with the slopes of each set.
+    /// The covariances of the wavefronts with the slopes of each group.
     ///
     /// # Errors
     /// As for the slopes.
@@ -186,12 +193,13 @@ impl BlocksPlan {
             }
             watch.stage(WAVEFRONT, PIECES);
             let grid = system.wavefront_grid()?;
-            let wanted = (system.targets(), grid, system.wavefront_pitch());
+            let wavefronts = (system.targets(), grid, system.wavefront_pitch());
             let (sensors, valid) = (self.sets.pick(set, &sensors), self.sets.pick(set, &valid));
             let (air, gradient) = (system.atmosphere(), system.cone_gradient());
-            let matrix =
-                cross_covariance::wavefront_slope(air, wanted, &sensors, &valid, gradient, watch)?;
-            check_finite(&wavefront_few_name(set), &matrix)?;
+            let matrix = cross_covariance::wavefront_slope(
+                air, wavefronts, &sensors, &valid, gradient, watch,
+            )?;
+            check_finite(&wavefront_unstructured_name(set), &matrix)?;
             Ok(GroupWavefrontSlopes::Dense(by_points(matrix, system.targets().len(), grid.points)))
         };
         self.wavefront.iter().enumerate().map(of_set).collect()
@@ -252,48 +260,51 @@ mod tests {
         };
         let order = SlopeOrder::new(&sets.pick(0, &system.valid_lenslets()));
         close(&lattices[0].dense(&order), &part(0, 0));
-        close(rectangles.few.as_ref().unwrap(), &part(1, 1));
+        close(rectangles.unstructured.as_ref().unwrap(), &part(1, 1));
         close(&rectangles.between[0], &part(0, 1));
         assert!((blocks.slope_slope.variance() / matrix[[0, 0]] - 1.0).abs() < 1e-11);
         let Some(WavefrontSlopes::Blocks(of_sets)) = &blocks.wavefront_slope else {
             panic!("no blocks")
         };
-        let (Some(WavefrontSlopes::Dense(all)), GroupWavefrontSlopes::Dense(few)) =
+        let (Some(WavefrontSlopes::Dense(all)), GroupWavefrontSlopes::Dense(unstructured)) =
             (&dense.wavefront_slope, &of_sets[1])
         else {
             panic!("not dense")
         };
         for (k, place) in sets.places(1).into_iter().flatten().enumerate() {
-            let [one, other] =
-                [few.index_axis(ndarray::Axis(3), k), all.index_axis(ndarray::Axis(3), place)];
+            let [one, other] = [
+                unstructured.index_axis(ndarray::Axis(3), k),
+                all.index_axis(ndarray::Axis(3), place),
+            ];
             let largest = all.iter().fold(0.0, |most, value| f64::max(most, value.abs()));
             assert!((&one - &other).iter().all(|error| error.abs() < 1e-11 * largest));
         }
         // Tell the same names and shapes
-        let told = planned(&system, Form::Blocks).describe(&Engine::default()).unwrap();
+        let description = planned(&system, Form::Blocks).describe(&Engine::default()).unwrap();
         let arrays = blocks.to_data_set(&system);
         let results = arrays.shapes();
-        for (name, shape) in &told.arrays {
+        for (name, shape) in &description.arrays {
             assert!(
                 results.contains(&(name.clone(), shape.clone())),
                 "{name} {shape:?} {results:?}"
             );
         }
-        assert_eq!((told.form, told.arrays.len()), ("blocks", 7));
+        assert_eq!((description.form, description.arrays.len()), ("blocks", 7));
     }
     // Choose blocks for many slopes
     #[test]
     fn many_slopes_are_taken_in_blocks() {
         let system = System::from_file("book/systems/elt-mixed.toml").unwrap();
         let plan = planned(&system, Form::Auto);
-        let told = plan.describe(&Engine::default()).unwrap();
+        let description = plan.describe(&Engine::default()).unwrap();
         assert!(
-            told.form == "blocks" && told.reason.contains("guide_star[6] has 2 lenslets"),
-            "{told:?}"
+            description.form == "blocks"
+                && description.reason.contains("guide_star[6] has 2 lenslets"),
+            "{description:?}"
         );
-        assert!(told.memory.host < 1 << 30, "{:?}", told.memory);
-        let few = plan.blocks().and_then(|blocks| blocks.sets.few());
-        assert_eq!(few, Some(1));
+        assert!(description.memory.host < 1 << 30, "{:?}", description.memory);
+        let unstructured = plan.blocks().and_then(|blocks| blocks.sets.unstructured());
+        assert_eq!(unstructured, Some(1));
         assert_eq!(planned(&mixed(), Form::Auto).form(), "dense");
         // Refuse what has no blocks
         let refused = |options: CovarianceOptions, system: &System| {

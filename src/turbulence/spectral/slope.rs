@@ -19,10 +19,14 @@ use std::{f64::consts::PI, fmt::Display, sync::Arc};
 // Sampling of the power spectrum
 /// How the power spectrum is sampled: N_F samples along an axis, κ samples of the covariance per pitch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SpectralSampling {
     samples: usize,
     oversampling: usize,
 }
+
+#[cfg(feature = "serde")]
+crate::serial::deserialize_by!(SpectralSampling::new(samples: usize, oversampling: usize)?);
 
 impl SpectralSampling {
     // Check and read the sampling

@@ -61,7 +61,7 @@ pub fn summary(report: &Report) -> String {
 /// # Errors
 ///
 /// [`BookError::Findings`] with everything that is wrong in the chapters (undefined chunks, formulas
-/// that do not parse, references to no equation, figures that nobody draws), and the other kinds
+/// that do not parse, references to no equation, figures that no program draws), and the other kinds
 /// for what stops the rendering itself.
 pub fn build(root: &Path, draw: bool) -> Result<Report, BookError> {
     let progress = Progress::new();

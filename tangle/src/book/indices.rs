@@ -29,7 +29,7 @@ pub struct Item {
     pub block: BlockId,
 }
 
-/// All public items of the program, by name. The examples are tangled too, but nobody calls them.
+/// All public items of the program, by name. The examples are tangled too, but never called.
 pub fn items(tangled: &Tangled) -> Vec<Item> {
     let is_program = |file: &&File| ["src/", "kernels/"].iter().any(|f| file.path.starts_with(f));
     let mut items: Vec<Item> =

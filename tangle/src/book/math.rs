@@ -120,7 +120,7 @@ pub fn math_findings(book: &Book) -> Vec<Finding> {
     }
 }
 
-/// References to equations that nobody labels.
+/// References to equations without a label.
 pub fn unresolved(book: &Book) -> Vec<Finding> {
     let mut findings = Vec::new();
     for chapter in &book.chapters {

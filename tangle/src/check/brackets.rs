@@ -19,7 +19,7 @@ pub fn check(book: &Book) -> Vec<Finding> {
 }
 
 /// The first bracket of a block that has no partner in it. Strings and comments hold none, and so
-/// neither do references; the words of CUDA are enough like those of Rust to be told apart alike.
+/// neither do references; the tokens of CUDA are similar enough to those of Rust.
 fn unbalanced(chapter: &Chapter, block: &Block) -> Option<Finding> {
     let text = &chapter.text;
     let start = text.start_of(block.code.start);

@@ -22,7 +22,7 @@ pub(crate) struct SideBySide<T> {
     method: Box<dyn SolverMethod<T>>,
     iteration: Graph,
     /// What each system is asked: what ends it, and the variance that is to be explained or 0.
-    asked: Buffer<f64>,
+    targets: Buffer<f64>,
     /// Iterations that the last right-hand sides took.
     expected: usize,
 }
@@ -54,7 +54,7 @@ impl<T: Real> SideBySide<T> {
         let iteration = work.a.gpu().record(|| method.iterate(&work))?;
         Ok(Self {
             iteration,
-            asked: work.a.gpu().zeros(2 * work.systems)?,
+            targets: work.a.gpu().zeros(2 * work.systems)?,
             expected: 1,
             method,
             work,
@@ -85,17 +85,17 @@ impl<T: Real> SideBySide<T> {
     /// Begins systems that are asked something each, and runs them until all are done.
     fn run(
         &mut self,
-        asked: &[[f64; 2]],
+        targets: &[[f64; 2]],
         (least, limit): (f64, usize),
         watch: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Vec<SystemProgress>, Error> {
-        self.start(asked, (least, limit))?;
+        self.start(targets, (least, limit))?;
         let mut ahead = self.expected;
         loop {
             (0..ahead).try_for_each(|_| self.work.a.gpu().replay(&self.iteration))?;
             watch()?;
             let mut systems = self.progress()?;
-            systems.truncate(asked.len());
+            systems.truncate(targets.len());
             if systems.iter().all(|system| system.is_done) {
                 let most = systems.iter().map(|system| system.iterations).max();
                 self.expected = most.unwrap_or(1).max(1);
@@ -106,18 +106,18 @@ impl<T: Real> SideBySide<T> {
     }
 
     // Start the states of all systems
-    fn start(&self, asked: &[[f64; 2]], (least, limit): (f64, usize)) -> Result<(), Error> {
+    fn start(&self, targets: &[[f64; 2]], (least, limit): (f64, usize)) -> Result<(), Error> {
         let work = &self.work;
         let none = std::iter::repeat(NOTHING);
         let all: Vec<f64> =
-            asked.iter().copied().chain(none).take(work.systems).flatten().collect();
-        self.asked.write(&all)?;
+            targets.iter().copied().chain(none).take(work.systems).flatten().collect();
+        self.targets.write(&all)?;
         let shape = Shape { grid: [1, 1, work.systems], block: work.threads, shared: 0 };
         let arguments = BeginSystems {
             now: work.states[0].view(..),
             next: work.states[1].view(..),
             squares: work.squares.view(..),
-            asked: self.asked.view(..),
+            targets: self.targets.view(..),
             least,
             limit: limit as f64,
             r: work.r.view(..),
@@ -150,11 +150,11 @@ impl<T: Real> SideBySide<T> {
         watch: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Vec<ExplainedVariance>, Error> {
         let ask = |whole: &f64| if *whole > 0.0 { [stop.tolerance, *whole] } else { NOTHING };
-        let asked: Vec<[f64; 2]> = wholes.iter().map(ask).collect();
+        let targets: Vec<[f64; 2]> = wholes.iter().map(ask).collect();
         self.work.multiply_solution(false)?;
-        let told = self.run(&asked, (least, stop.iterations), watch)?;
-        let found = told.iter().zip(wholes);
-        found.map(|(told, whole)| told.explained(*whole, stop.tolerance)).collect()
+        let progress = self.run(&targets, (least, stop.iterations), watch)?;
+        let of_systems = progress.iter().zip(wholes);
+        of_systems.map(|(progress, whole)| progress.explained(*whole, stop.tolerance)).collect()
     }
 
     // Solve right-hand sides to a residual
@@ -183,13 +183,13 @@ impl<T: Real> SideBySide<T> {
             let given: Vec<T> = b.iter().map(|&value| T::of(value)).collect();
             self.work.r.view(..given.len()).write(&given)?;
             let ask = |aim: &Option<f64>| aim.map_or(NOTHING, |aim| [aim, 0.0]);
-            let asked: Vec<[f64; 2]> = aims.iter().map(ask).collect();
+            let targets: Vec<[f64; 2]> = aims.iter().map(ask).collect();
             let most = spent.iter().max().copied().unwrap_or(0);
             let limit = stop.iterations.saturating_sub(most).max(1);
-            let told = self.run(&asked, (1.0, limit), watch)?;
-            for (told, spent) in told.iter().zip(&mut spent) {
-                told.refuse_breakdown(*spent)?;
-                *spent += told.iterations;
+            let progress = self.run(&targets, (1.0, limit), watch)?;
+            for (progress, spent) in progress.iter().zip(&mut spent) {
+                progress.refuse_breakdown(*spent)?;
+                *spent += progress.iterations;
             }
             self.work.multiply_solution(false)?;
             x = self.rows(&self.work.x, b.nrows())?;
@@ -224,8 +224,8 @@ impl<T: Real> SideBySide<T> {
         for _ in 0..stop.iterations {
             watch()?;
             self.work.a.gpu().replay(&self.iteration)?;
-            let told = self.progress()?[0];
-            if told.is_done || ritz.add(told.step) {
+            let progress = self.progress()?[0];
+            if progress.is_done || ritz.add(progress.step) {
                 break;
             }
         }
@@ -276,13 +276,13 @@ impl SystemProgress {
 
     /// What is explained of a whole, if that is enough; nothing of a right-hand side that is zero.
     fn explained(&self, whole: f64, tolerance: f64) -> Result<ExplainedVariance, Error> {
-        let found = ExplainedVariance::new(self.variance, self.rest, self.iterations);
+        let explained = ExplainedVariance::new(self.variance, self.rest, self.iterations);
         match self.fault {
-            [0.0, _] => found.check(whole, tolerance)?,
+            [0.0, _] => explained.check(whole, tolerance)?,
             [_, 0.0] => (),
             _ => self.refuse_breakdown(0)?,
         }
-        Ok(found)
+        Ok(explained)
     }
 
     /// Refuses a system that broke, which had made so many iterations `before`.

@@ -31,25 +31,26 @@ impl<S> Sides<S> {
 }
 
 // What there is for both directions
-/// What a product needs to go forth, and to go back unless that is the same.
-pub(crate) struct Ways<W> {
-    forth: W,
-    back: Option<W>,
+/// A value for the product with a matrix, and one for that with its transpose unless the matrix is symmetric.
+pub(crate) struct Directions<W> {
+    forward: W,
+    backward: Option<W>,
 }
 
-impl<W> Ways<W> {
-    /// Whether forth and back are the same.
+impl<W> Directions<W> {
+    /// Whether one value serves both.
     pub(crate) fn is_symmetric(&self) -> bool {
-        self.back.is_none()
+        self.backward.is_none()
     }
 
-    pub(crate) fn way(&self, transposed: bool) -> &W {
-        self.back.as_ref().filter(|_| transposed).unwrap_or(&self.forth)
+    /// The value for the product with the matrix or its transpose.
+    pub(crate) fn direction(&self, transposed: bool) -> &W {
+        self.backward.as_ref().filter(|_| transposed).unwrap_or(&self.forward)
     }
 
-    /// Each of them once.
+    /// Each value once.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &W> {
-        std::iter::once(&self.forth).chain(&self.back)
+        std::iter::once(&self.forward).chain(&self.backward)
     }
 }
 
@@ -87,12 +88,12 @@ impl<'a, 'k> ProductMatrix<'a, 'k> {
 
     // Make both ways of a matrix
     /// What `make` makes of the matrix and, unless it is symmetric, of its transpose.
-    pub(crate) fn ways<W>(
+    pub(crate) fn directions<W>(
         &self,
         make: impl Fn(bool) -> Result<W, Error>,
-    ) -> Result<Ways<W>, Error> {
-        let forth = make(false)?;
-        Ok(Ways { forth, back: (!self.symmetric).then(|| make(true)).transpose()? })
+    ) -> Result<Directions<W>, Error> {
+        let forward = make(false)?;
+        Ok(Directions { forward, backward: (!self.symmetric).then(|| make(true)).transpose()? })
     }
 
     // Put tables of places on a device

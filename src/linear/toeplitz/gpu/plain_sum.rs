@@ -6,7 +6,7 @@ use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Gpu, Header, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::{Error, Invalid};
-use crate::linear::toeplitz::gpu::lattices::{ProductMatrix, SHARED_BY_CHOICE, Sides, Ways};
+use crate::linear::toeplitz::gpu::lattices::{Directions, ProductMatrix, SHARED_BY_CHOICE, Sides};
 use crate::numerics::real::Real;
 
 const SOURCE: KernelSource = KernelSource {
@@ -55,7 +55,7 @@ pub(crate) struct PlainSum<T> {
     taps: Buffer<T>,
     terms: Buffer<i32>,
     places: Sides<Buffer<[i32; 2]>>,
-    ways: Ways<Direction<T>>,
+    directions: Directions<Direction<T>>,
 }
 
 /// What one direction has besides.
@@ -76,8 +76,8 @@ impl<T: Real> PlainSum<T> {
             taps: gpu.upload(&taps::<T>(matrix))?,
             terms: gpu.upload(&terms)?,
             places: matrix.places(1)?,
-            ways: matrix
-                .ways(|transposed| KernelCut::new(matrix, transposed).compile::<T>(&gpu))?,
+            directions: matrix
+                .directions(|transposed| KernelCut::new(matrix, transposed).compile::<T>(&gpu))?,
             gpu,
         })
     }
@@ -96,7 +96,7 @@ impl<T: Real> PlainSum<T> {
         [x, y]: [&Buffer<T>; 2],
         diagonal: Option<&Buffer<T>>,
     ) -> Result<(), Error> {
-        let Direction { kernels, shape } = self.ways.way(transposed);
+        let Direction { kernels, shape } = self.directions.direction(transposed);
         let Sides { from, to } = self.places.each_ref().turned(transposed);
         let [x, y, taps] = [x, y, &self.taps].map(|numbers| numbers.view(..));
         let (from_places, to_places, terms) = (from.view(..), to.view(..), self.terms.view(..));

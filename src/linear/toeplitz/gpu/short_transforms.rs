@@ -100,13 +100,13 @@ pub(crate) struct SharedLayout {
 
 impl Radices {
     // Count the room of a transform
-    /// The room of transforms, of which so many lie side by side, for complex numbers of so many bytes.
-    pub(crate) fn room(self, side_by_side: usize, number: usize) -> SharedLayout {
+    /// Layout in shared memory of transforms, so many side by side, for complex numbers of so many bytes.
+    pub(crate) fn layout(self, side_by_side: usize, number: usize) -> SharedLayout {
         let (Self([first, second, third]), banks) = (self, 128 / number);
         let run = if third == 1 { 1 } else { third | 1 };
         let pitch = if third == 1 { second | 1 } else { up_to(second * run, run, banks) };
         let [work, whole] =
-            [first * pitch, self.length()].map(|room| up_to(room, side_by_side, banks));
+            [first * pitch, self.length()].map(|numbers| up_to(numbers, side_by_side, banks));
         SharedLayout { run, pitch, work, whole }
     }
 }
@@ -155,7 +155,7 @@ mod tests {
         let sizes = [&radices.sizes()[..], &[("ROWS", 2), ("TEAM", 32)]].concat();
         let kernels = ShortTransforms::<f64>::load(gpu, &sizes).unwrap();
         let (x, roots) = (gpu.upload(rows).unwrap(), gpu.upload(&radices.roots::<f64>()).unwrap());
-        let shape = Shape { grid: [1; 3], block: 32, shared: 2 * 16 * radices.room(2, 16).work };
+        let shape = Shape { grid: [1; 3], block: 32, shared: 2 * 16 * radices.layout(2, 16).work };
         let [forth, back] = [(); 2].map(|()| gpu.zeros(rows.len()).unwrap());
         let (x, roots) = (x.view(..), roots.view(..));
         let arguments = Forth { x, roots, y: forth.view(..) };
@@ -207,7 +207,7 @@ mod tests {
     // Count threads that meet in a bank
     #[test]
     fn few_threads_meet_in_a_bank() {
-        let SharedLayout { run, pitch, work, .. } = Radices::new([6, 4, 7]).unwrap().room(4, 8);
+        let SharedLayout { run, pitch, work, .. } = Radices::new([6, 4, 7]).unwrap().layout(4, 8);
         assert_eq!((run, pitch, work), (7, 39, 244));
         let fullest = |place: &dyn Fn(usize) -> usize, threads: usize| {
             let mut most = 0;

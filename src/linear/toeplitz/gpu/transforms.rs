@@ -6,7 +6,7 @@ use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, BufferView, Gpu, Header, KernelSource, Shape as Launch};
 use crate::device::headers::{GENERATION, REAL};
 use crate::error::{Error, Invalid};
-use crate::linear::toeplitz::gpu::lattices::{ProductMatrix, SHARED_BY_CHOICE, Sides, Ways};
+use crate::linear::toeplitz::gpu::lattices::{Directions, ProductMatrix, SHARED_BY_CHOICE, Sides};
 use crate::linear::toeplitz::gpu::plain_sum::{LOOPS, WAITING};
 use crate::linear::toeplitz::gpu::short_transforms::{Radices, SHORT_TRANSFORMS, SharedLayout};
 use crate::linear::toeplitz::{Parts, fields};
@@ -102,7 +102,7 @@ impl Plan {
         number: usize,
     ) -> Result<Self, Error> {
         let least = matrix.parts.shape.least_length();
-        let found = choices.radices.or_else(|| Radices::cheapest(least));
+        let radices = choices.radices.or_else(|| Radices::cheapest(least));
         let refused = || Invalid::new("length of transforms", least, "at most 4096 on a device");
         let pairs = tiles.pairs();
         let mut plan = Self {
@@ -111,7 +111,7 @@ impl Plan {
             groups: pairs,
             tiles: tiles.different.len(),
             mirrored: tiles.are_mirrored(),
-            radices: found.ok_or_else(refused)?,
+            radices: radices.ok_or_else(refused)?,
             rows: choices.rows.unwrap_or(32 / number),
             row_threads: 0,
             column_threads: 0,
@@ -127,13 +127,13 @@ impl Plan {
     }
 
     // Launches of a plan
-    fn room(&self) -> SharedLayout {
-        self.radices.room(self.rows, self.number)
+    fn layout(&self) -> SharedLayout {
+        self.radices.layout(self.rows, self.number)
     }
 
     fn launch_rows(&self) -> Launch {
         let grid = [self.points.from.div_ceil(self.rows), self.pairs.from, self.vectors];
-        let SharedLayout { work, whole, .. } = self.room();
+        let SharedLayout { work, whole, .. } = self.layout();
         Launch { grid, block: self.row_threads, shared: self.number * self.rows * (work + whole) }
     }
 
@@ -141,14 +141,14 @@ impl Plan {
         let Sides { from, to } = self.groups;
         let grid = [self.radices.length() / 2 + 1, self.pairs.to.div_ceil(to), self.vectors];
         let sums = if from < self.pairs.from { to * self.radices.length() } else { 0 };
-        let shared = self.number * 2 * (2 * from.max(to) * self.room().work + sums);
+        let shared = self.number * 2 * (2 * from.max(to) * self.layout().work + sums);
         Launch { grid, block: self.column_threads, shared }
     }
 
     fn launch_rows_back(&self, diagonal: bool) -> Launch {
         let grid = [self.points.to.div_ceil(self.rows), self.pairs.to, self.vectors];
         let point = size_of::<[i32; 2]>() + if diagonal { self.number } else { 0 };
-        let shared = self.rows * (self.number * self.room().work + point * self.points.to);
+        let shared = self.rows * (self.number * self.layout().work + point * self.points.to);
         Launch { grid, block: self.row_threads, shared }
     }
 
@@ -236,8 +236,8 @@ impl Tiles {
             let tile = [(0, 0), (0, 1), (1, 0), (1, 1)]
                 .map(|(a, b)| terms.get((2 * p + a, 2 * q + b)).copied());
             let adjoint = [tile[0], tile[2], tile[1], tile[3]].map(conjugate);
-            let found = known.get(&tile).map(|&k| 2 * k);
-            found.or_else(|| known.get(&adjoint).map(|&k| 2 * k + 1)).unwrap_or_else(|| {
+            let index = known.get(&tile).map(|&k| 2 * k);
+            index.or_else(|| known.get(&adjoint).map(|&k| 2 * k + 1)).unwrap_or_else(|| {
                 known.insert(tile, different.len() as i32);
                 different.push(tile);
                 2 * (different.len() as i32 - 1)
@@ -297,7 +297,7 @@ pub(crate) struct Passes<T> {
     spectra: Buffer<Complex<T>>,
     roots: Buffer<Complex<T>>,
     places: Sides<Buffer<[i32; 2]>>,
-    ways: Ways<TransformDirection<T>>,
+    directions: Directions<TransformDirection<T>>,
 }
 
 impl<T: Real> Passes<T> {
@@ -312,7 +312,7 @@ impl<T: Real> Passes<T> {
             spectra: gpu.upload(&spectra)?,
             roots: gpu.upload(&plan.radices.roots::<T>())?,
             places: matrix.places(plan.rows)?,
-            ways: matrix.ways(|transposed| match transposed {
+            directions: matrix.directions(|transposed| match transposed {
                 false => TransformDirection::new(&gpu, plan, &tiles.which),
                 true => TransformDirection::new(&gpu, plan.turned()?, &tiles.turned()),
             })?,
@@ -339,15 +339,19 @@ impl<T: Real> Passes<T> {
 
     // Queue each of the passes
     fn transform_rows(&self, transposed: bool, x: &Buffer<T>) -> Result<(), Error> {
-        let (way, places) = (self.ways.way(transposed), self.places(transposed));
+        let (direction, places) = (self.directions.direction(transposed), self.places(transposed));
         let arguments = TransformRows {
             x: x.view(..),
             places: places.from.view(..),
             roots: self.roots.view(..),
-            lines: way.lines.view(..),
-            length: x.len() / way.plan.vectors,
+            lines: direction.lines.view(..),
+            length: x.len() / direction.plan.vectors,
         };
-        self.gpu.launch_early(&way.kernels.transform_rows, way.plan.launch_rows(), arguments)
+        self.gpu.launch_early(
+            &direction.kernels.transform_rows,
+            direction.plan.launch_rows(),
+            arguments,
+        )
     }
 
     /// Queues the mixing, unless a number of `done` is not zero: that of a system, `every` so many.
@@ -356,17 +360,21 @@ impl<T: Real> Passes<T> {
         transposed: bool,
         (done, every): (Option<BufferView<f64>>, usize),
     ) -> Result<(), Error> {
-        let way = self.ways.way(transposed);
+        let direction = self.directions.direction(transposed);
         let arguments = MixColumns {
-            lines: way.lines.view(..),
+            lines: direction.lines.view(..),
             spectra: self.spectra.view(..),
-            tiles: way.tiles.view(..),
+            tiles: direction.tiles.view(..),
             roots: self.roots.view(..),
-            columns: way.columns.view(..),
+            columns: direction.columns.view(..),
             done,
             every,
         };
-        self.gpu.launch_early(&way.kernels.mix_columns, way.plan.launch_columns(), arguments)
+        self.gpu.launch_early(
+            &direction.kernels.mix_columns,
+            direction.plan.launch_columns(),
+            arguments,
+        )
     }
 
     // Queue the pass back to vectors
@@ -376,10 +384,12 @@ impl<T: Real> Passes<T> {
         y: &Buffer<T>,
         added: Option<[&Buffer<T>; 2]>,
     ) -> Result<(), Error> {
-        let (way, places) = (self.ways.way(transposed), self.places(transposed));
-        let [columns, roots] = [&way.columns, &self.roots].map(|numbers| numbers.view(..));
-        let (places, length, y) = (places.to.view(..), y.len() / way.plan.vectors, y.view(..));
-        let (kernels, shape) = (&way.kernels, way.plan.launch_rows_back(added.is_some()));
+        let (direction, places) = (self.directions.direction(transposed), self.places(transposed));
+        let [columns, roots] = [&direction.columns, &self.roots].map(|numbers| numbers.view(..));
+        let (places, length, y) =
+            (places.to.view(..), y.len() / direction.plan.vectors, y.view(..));
+        let (kernels, shape) =
+            (&direction.kernels, direction.plan.launch_rows_back(added.is_some()));
         if let Some(added) = added {
             let [noise, x] = added.map(|numbers| numbers.view(..));
             let arguments = RestoreRowsWithDiagonal { columns, places, roots, y, length, noise, x };
@@ -392,12 +402,12 @@ impl<T: Real> Passes<T> {
     // Weigh a product by transforms
     /// Bytes that it keeps on the device, with its scratch.
     pub(crate) fn bytes(&self) -> u64 {
-        let of_way = |way: &TransformDirection<T>| {
-            way.tiles.bytes() + way.lines.bytes() + way.columns.bytes()
+        let bytes_of = |direction: &TransformDirection<T>| {
+            direction.tiles.bytes() + direction.lines.bytes() + direction.columns.bytes()
         };
         let places = self.places.from.bytes() + self.places.to.bytes();
         let shared = self.spectra.bytes() + self.roots.bytes() + places;
-        shared + self.ways.iter().map(of_way).sum::<u64>()
+        shared + self.directions.iter().map(bytes_of).sum::<u64>()
     }
 }
 
@@ -436,11 +446,11 @@ pub(crate) struct Around<T>(Arc<Passes<T>>);
 impl<T: Real> Around<T> {
     /// None where the matrix is not symmetric.
     pub(crate) fn new(passes: &Arc<Passes<T>>) -> Option<Self> {
-        passes.ways.is_symmetric().then(|| Self(Arc::clone(passes)))
+        passes.directions.is_symmetric().then(|| Self(Arc::clone(passes)))
     }
 
     fn plan(&self) -> &Plan {
-        &self.0.ways.way(false).plan
+        &self.0.directions.direction(false).plan
     }
 
     // Sizes for kernels around the columns
@@ -475,8 +485,8 @@ impl<T: Real> Around<T> {
 
     /// Where the rows are left for the columns, and the columns for the rows.
     pub(crate) fn lines_and_columns(&self) -> [BufferView<'_, Complex<T>>; 2] {
-        let way = self.0.ways.way(false);
-        [&way.lines, &way.columns].map(|half_spectra| half_spectra.view(..))
+        let direction = self.0.directions.direction(false);
+        [&direction.lines, &direction.columns].map(|half_spectra| half_spectra.view(..))
     }
 
     /// Queues the first pass of the product with `x`.

@@ -138,13 +138,13 @@ impl ReconstructorPlan {
         let here = HostColumns::of(gpu, &deal)?;
         let between = self.between_on_device::<T>(t, (gpu, unit, &deal), &here, watch)?;
         let command = upload_rows::<T>(gpu, command, 1.0)?;
-        let (with, found) = (gpu.zeros::<T>(m * a)?, gpu.zeros::<T>(b * a)?);
+        let (with, product) = (gpu.zeros::<T>(m * a)?, gpu.zeros::<T>(b * a)?);
         let factors = [(between.view(..), false), (command.view(..), true)];
         gpu.multiply_matrices(factors, [m, n, a], &with, [T::one(), T::zero()])?;
         let onto = upload_rows::<T>(gpu, onto, 1.0)?;
         let factors = [(onto.view(..), false), (with.view(..), false)];
-        gpu.multiply_matrices(factors, [b, m, a], &found, [T::one(), T::zero()])?;
-        read_rows(found.view(..), a, unit)
+        gpu.multiply_matrices(factors, [b, m, a], &product, [T::one(), T::zero()])?;
+        read_rows(product.view(..), a, unit)
     }
 }
 

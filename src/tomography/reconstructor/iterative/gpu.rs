@@ -41,15 +41,15 @@ impl ReconstructorPlan {
         let solver = |gpu: &Gpu| systems_on::<T>(gpu, measured, systems).map(Mutex::new);
         let solvers = gpus.iter().map(solver).collect::<Result<Vec<_>, Error>>()?;
         let firsts: Vec<usize> = (0..rows.nrows()).step_by(systems).collect();
-        let found = gather(Workers::devices(&solvers), &firsts, watch, |solver, &first| {
+        let solutions = gather(Workers::devices(&solvers), &firsts, watch, |solver, &first| {
             let mut solver = lock(solver);
             let some = rows.slice(s![first..rows.nrows().min(first + systems), ..]);
             self.solve_some(&mut solver, some, watch)
         })?;
         let mut all = [Array2::zeros(rows.dim()), Array2::zeros(rows.dim())];
-        for (&first, found) in firsts.iter().zip(found) {
-            for (all, found) in all.iter_mut().zip(found) {
-                all.slice_mut(s![first..first + found.nrows(), ..]).assign(&found);
+        for (&first, solutions) in firsts.iter().zip(solutions) {
+            for (all, solutions) in all.iter_mut().zip(solutions) {
+                all.slice_mut(s![first..first + solutions.nrows(), ..]).assign(&solutions);
             }
         }
         Ok(all)
@@ -67,7 +67,7 @@ impl ReconstructorPlan {
     ) -> Result<[Array2<f64>; 2], Error> {
         let units: Array1<f64> = rows.outer_iter().map(unit_of).collect();
         let units = units.insert_axis(Axis(1));
-        let found = solver.solve(&(&rows / &units), &self.stop(), &mut || check(watch))?;
-        Ok(found.map(|found| found * &units))
+        let solutions = solver.solve(&(&rows / &units), &self.stop(), &mut || check(watch))?;
+        Ok(solutions.map(|rows| rows * &units))
     }
 }

@@ -344,14 +344,14 @@ impl<T: Real> WavefrontPlan<T> {
         let batches = batches::<T>(problem, averages, pairs, most);
         let longest = |k: usize| batches.iter().map(|batch| batch.lists[k]).max().unwrap_or(0);
         let (pieces, means) = (longest(0), longest(1));
-        let room = |&[_, _, lags]: &[usize; 3]| gpu.zeros(pairs.len() * 2 * lags * lags);
+        let field = |&[_, _, lags]: &[usize; 3]| gpu.zeros(pairs.len() * 2 * lags * lags);
         let upload = |batch: Batch| gpu.upload(&batch.views).map(|views| (batch, views));
         Ok(Self {
             tools: Arc::clone(tools),
             oversampling: problem.grid().oversampling,
             pieces: gpu.zeros(pieces)?,
             means: gpu.zeros(2 * means)?,
-            fields: lattices.iter().map(room).collect::<Result<_, _>>()?,
+            fields: lattices.iter().map(field).collect::<Result<_, _>>()?,
             batches: batches.into_iter().map(upload).collect::<Result<_, _>>()?,
             lattices,
         })

@@ -1,7 +1,7 @@
-// Tangled from book/src/signals.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/variables-on-disk.md: edit there, or here and run cargo tangle stitch.
 //! Variables with coordinates, as electron microscopists exchange them.
 
-// Imports of signals
+// Imports of variables on disk
 
 use crate::data::coordinate::identifier;
 use crate::data::variable::check_dimensions;
@@ -118,8 +118,8 @@ impl Instrument {
     }
 }
 
-// Names by which others know signals
-/// The name of a signal in a file of Prismatic.
+// Names of variables in other programs
+/// Name of a variable in a file of Prismatic.
 pub(super) fn known_as(name: &str) -> &str {
     match name {
         "annular" => "virtual_detector",
@@ -180,7 +180,7 @@ impl<'a> DataSet<'a> {
     }
 }
 
-// Tests of signals
+// Tests of variables on disk
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -188,7 +188,7 @@ pub(super) mod tests {
     use ndarray::{Array2, Array3, Array4, ArrayD, Dimension};
     use num_complex::Complex64;
 
-    // Lopsided signals for all formats
+    // Lopsided variables for all formats
     /// Lengths along x, y, bins, q_x and q_y.
     pub const LENGTHS: [usize; 5] = [4, 3, 6, 7, 5];
 
@@ -203,57 +203,56 @@ pub(super) mod tests {
     pub fn lopsided() -> DataSet<'static> {
         let [x, y, bins, qx, qy] = LENGTHS;
         let axes = |more: Vec<Coordinate>| scan(0.5).into_iter().chain(more).collect::<Vec<_>>();
-        let mut signals = DataSet::default();
+        let mut data = DataSet::default();
         let defocus = Coordinate::series("defocus", "Å", SERIES[0]).unwrap();
         let thickness = Coordinate::series("thickness", "Å", SERIES[1]).unwrap();
         let value = |(t, i, j, b)| (100 * i + 10 * j + b + 1000 * t) as f32 / 7.0;
         let cube = Array4::from_shape_fn((2, x, y, bins), value);
         let bin = Coordinate::signal("bin", "mrad", 0.5, 1.5).unwrap();
         let with = [vec![thickness.clone()], axes(vec![bin])].concat();
-        signals.insert(Variable::new("annular", cube, with).unwrap()).unwrap();
+        data.insert(Variable::new("annular", cube, with).unwrap()).unwrap();
         let value =
             |place: ndarray::IxDyn| place.slice().iter().fold(0.5, |x, &k| 8.0 * x + k as f64);
         let images = ArrayD::from_shape_fn(vec![3, 2, x, y], value);
         let with = [vec![defocus, thickness], axes(vec![])].concat();
-        signals.insert(Variable::new("annulus_1", images, with).unwrap()).unwrap();
-        // Lopsided signals of other kinds
+        data.insert(Variable::new("annulus_1", images, with).unwrap()).unwrap();
+        // Lopsided variables of other kinds
         let value = |(i, j, k, l)| (1000 * i + 100 * j + 10 * k + l) as f32 + 0.25;
         let cube = Array4::from_shape_fn((x, y, qx, qy), value);
         let q = |name, offset, scale| Coordinate::signal(name, "1/Å", offset, scale).unwrap();
         let patterns = axes(vec![q("qx", -0.75, 0.25), q("qy", -0.25, 0.125)]);
-        signals.insert(Variable::new("four_d", cube, patterns).unwrap()).unwrap();
+        data.insert(Variable::new("four_d", cube, patterns).unwrap()).unwrap();
         let image = Array2::from_shape_fn((x, y), |(i, j)| (10 * i + j) as f64 / 3.0);
-        signals.insert(Variable::new("annulus_0", image, axes(vec![])).unwrap()).unwrap();
+        data.insert(Variable::new("annulus_0", image, axes(vec![])).unwrap()).unwrap();
         let field =
             Array3::from_shape_fn((x, y, 2), |(i, j, c)| (i + 10 * j + 100 * c) as f64 - 31.5);
         let component = Coordinate::labelled("component", &["x", "y"]).unwrap();
-        signals
-            .insert(Variable::new("centre_of_mass", field, axes(vec![component])).unwrap())
+        data.insert(Variable::new("centre_of_mass", field, axes(vec![component])).unwrap())
             .unwrap();
         let wave =
             Array2::from_shape_fn((x, y), |(i, j)| Complex64::new(i as f64 + 0.5, -(j as f64)));
         let plane = |name, scale| Coordinate::signal(name, "Å", 0.0, scale).unwrap();
         let axes = vec![plane("x", 0.1), plane("y", 0.3)];
-        signals.insert(Variable::new("probe", wave, axes).unwrap()).unwrap();
+        data.insert(Variable::new("probe", wave, axes).unwrap()).unwrap();
         let beam = Instrument { beam_energy: 100.0, convergence_angle: 21.5, scanned: true };
-        beam.add_to(&mut signals).unwrap();
-        signals.set_attribute("c", [4.0, 5.43, 5.43].as_slice()).unwrap();
-        signals.set_attribute("ns", 10_i64).unwrap();
-        signals.set_attribute("periodic", true).unwrap();
-        signals.set_attribute("sample", "file = \"Si, naïvely.xyz\"\n").unwrap();
-        signals
+        beam.add_to(&mut data).unwrap();
+        data.set_attribute("c", [4.0, 5.43, 5.43].as_slice()).unwrap();
+        data.set_attribute("ns", 10_i64).unwrap();
+        data.set_attribute("periodic", true).unwrap();
+        data.set_attribute("sample", "file = \"Si, naïvely.xyz\"\n").unwrap();
+        data
     }
 
     // Recognise pictures and instruments
     #[test]
     fn pictures_and_instruments_are_recognised() {
-        let signals = lopsided();
-        let orders: Vec<_> = signals.iter().map(Variable::picture_order).collect();
+        let data = lopsided();
+        let orders: Vec<_> = data.iter().map(Variable::picture_order).collect();
         let expected: [&[usize]; 6] =
             [&[0, 2, 1, 3], &[0, 1, 3, 2], &[1, 0, 3, 2], &[1, 0], &[1, 0, 2], &[1, 0]];
         assert_eq!(orders, expected);
         let beam = Instrument { beam_energy: 100.0, convergence_angle: 21.5, scanned: true };
-        assert_eq!(Instrument::of(&signals), Some(beam));
+        assert_eq!(Instrument::of(&data), Some(beam));
         assert!(
             beam.add_to(&mut lopsided()).is_err() && Instrument::of(&DataSet::default()).is_none()
         );
@@ -261,24 +260,24 @@ pub(super) mod tests {
             let beam = Instrument { beam_energy: energy, convergence_angle: angle, scanned: true };
             assert!(beam.add_to(&mut DataSet::default()).is_err());
         }
-        let descriptors = signals.arrays().map(|(_, array)| array.descriptor()).collect::<Vec<_>>();
+        let descriptors = data.arrays().map(|(_, array)| array.descriptor()).collect::<Vec<_>>();
         assert_eq!(descriptors, ["<f4", "<f8", "<f4", "<f8", "<f8", "<c16"]);
     }
 
     #[test]
     fn names_that_prismatic_knows_are_rejected_twice() {
-        let mut signals = lopsided();
+        let mut data = lopsided();
         let image = Array2::<f32>::zeros((4, 3));
-        signals.insert(Variable::new("virtual_detector", image, scan(0.5)).unwrap()).unwrap();
-        assert!(signals.check_coordinates().is_ok());
-        let refused = signals.check_prismatic().unwrap_err().to_string();
+        data.insert(Variable::new("virtual_detector", image, scan(0.5)).unwrap()).unwrap();
+        assert!(data.check_coordinates().is_ok());
+        let refused = data.check_prismatic().unwrap_err().to_string();
         assert!(refused.contains("another name for each variable"), "{refused}");
-        let mut signals = lopsided();
-        signals.set_attribute("sa", 1.0).unwrap();
-        assert!(signals.check_prismatic().is_err() && lopsided().check_prismatic().is_ok());
-        signals.add("bare", Array2::<f32>::zeros((4, 3)));
+        let mut data = lopsided();
+        data.set_attribute("sa", 1.0).unwrap();
+        assert!(data.check_prismatic().is_err() && lopsided().check_prismatic().is_ok());
+        data.add("bare", Array2::<f32>::zeros((4, 3)));
         assert!(
-            signals.check_coordinates().unwrap_err().to_string().starts_with("dimensions of bare")
+            data.check_coordinates().unwrap_err().to_string().starts_with("dimensions of bare")
         );
     }
 }

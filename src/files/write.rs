@@ -1,7 +1,7 @@
-// Tangled from book/src/signal-files.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/writing-data-sets.md: edit there, or here and run cargo tangle stitch.
 //! Data sets in a file, or a folder, of any format.
 
-// Imports of files of signals
+// Imports of writing data sets
 use super::Format;
 use super::atomic_file::{AtomicFile, AtomicFolder};
 use super::zarr::{self, Folder};
@@ -90,8 +90,8 @@ impl<'a> DataSet<'a> {
             (None, [one]) => Ok(*one),
             (None, all) => Err(Invalid::new("signals", all.len(), expected())),
             (Some(name), all) => {
-                let found = all.iter().find(|(one, _)| one.name() == name).copied();
-                found.ok_or_else(|| Invalid::new("signal", name, expected()))
+                let variable = all.iter().find(|(one, _)| one.name() == name).copied();
+                variable.ok_or_else(|| Invalid::new("signal", name, expected()))
             }
         }
     }
@@ -139,12 +139,12 @@ impl<'a> DataSet<'a> {
     }
 }
 
-// Tests of files of signals
+// Tests of writing data sets
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::Coordinate;
-    use crate::files::signals::tests::{LENGTHS, lopsided};
+    use crate::files::variables::tests::{LENGTHS, lopsided};
     use ndarray::Array4;
     use ndarray_npy::NpzReader;
     use std::io::{Cursor, ErrorKind, Read, SeekFrom};
@@ -167,11 +167,11 @@ mod tests {
 
     impl Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let room = self.size.saturating_sub(self.file.position() as usize);
-            if room == 0 && !bytes.is_empty() {
+            let available = self.size.saturating_sub(self.file.position() as usize);
+            if available == 0 && !bytes.is_empty() {
                 return Err(ErrorKind::StorageFull.into());
             }
-            self.file.write(&bytes[..room.min(bytes.len())])
+            self.file.write(&bytes[..available.min(bytes.len())])
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -187,14 +187,14 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told() {
-        let signals = lopsided();
+        let data = lopsided();
         for format in Format::WITH_COORDINATES {
             let mut whole = Disk { file: Cursor::default(), size: usize::MAX };
-            signals.write_as(&mut whole, (format, Precision::F64), chosen(format)).unwrap();
+            data.write_as(&mut whole, (format, Precision::F64), chosen(format)).unwrap();
             let length = whole.file.into_inner().len();
             for size in (0..length).step_by(length / 23).chain([length - 1]) {
                 let disk = Disk { file: Cursor::default(), size };
-                let failed = signals
+                let failed = data
                     .write_as(disk, (format, Precision::F64), chosen(format))
                     .map_err(|error| error.kind());
                 assert_eq!(
@@ -210,10 +210,10 @@ mod tests {
     #[test]
     fn files_that_cannot_be_written_stay() {
         let folder = tempfile::tempdir().unwrap();
-        let signals = lopsided();
+        let data = lopsided();
         let path = folder.path().join("old.mrc");
         std::fs::write(&path, "old").unwrap();
-        let failed = signals.save(&path, Format::Mrc, None).unwrap_err().to_string();
+        let failed = data.save(&path, Format::Mrc, None).unwrap_err().to_string();
         let titles = "annular, annulus_1, four_d, annulus_0, centre_of_mass, probe";
         assert_eq!(
             failed,
@@ -222,7 +222,7 @@ mod tests {
         let empty = DataSet::default().save(&path, Format::Npz, None).unwrap_err().to_string();
         assert_eq!(empty, "signals = 0: expected at least one");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
-        let length = signals.save(&path, Format::Mrc, Some("four_d")).unwrap();
+        let length = data.save(&path, Format::Mrc, Some("four_d")).unwrap();
         assert_eq!(length, path.metadata().unwrap().len());
         assert_eq!(folder.path().read_dir().unwrap().count(), 1);
     }
@@ -230,8 +230,8 @@ mod tests {
     #[test]
     fn folders_are_replaced_if_they_are_known() {
         let folder = tempfile::tempdir().unwrap();
-        let (signals, path) = (lopsided(), folder.path().join("s.zarr"));
-        let write = || signals.save(&path, Format::Zarr, None);
+        let (data, path) = (lopsided(), folder.path().join("s.zarr"));
+        let write = || data.save(&path, Format::Zarr, None);
         let listed = |at: &Path| at.read_dir().unwrap().count();
         let length = write().unwrap();
         let stale = path.join("stale/stale");
@@ -249,14 +249,14 @@ mod tests {
         // What stands there as a file is replaced as in any other format, and an empty folder is somebody's.
         let (file, empty) = (folder.path().join("file.zarr"), folder.path().join("empty.zarr"));
         std::fs::write(&file, "old").unwrap();
-        signals.save(&file, Format::Zarr, None).unwrap();
+        data.save(&file, Format::Zarr, None).unwrap();
         assert_eq!((file.is_dir(), listed(&file)), (true, listed(&path) - 1));
         std::fs::create_dir(&empty).unwrap();
-        assert!(signals.save(&empty, Format::Zarr, None).is_err() && listed(&empty) == 0);
+        assert!(data.save(&empty, Format::Zarr, None).is_err() && listed(&empty) == 0);
         assert_eq!(listed(folder.path()), 3, "no draft is left");
     }
 
-    // Choose signals and formats
+    // Choose variables and formats
     #[test]
     fn endings_and_titles_choose() {
         for (name, format) in [
@@ -282,14 +282,14 @@ mod tests {
                 "{name}"
             );
         }
-        let signals = lopsided();
-        assert!(signals.check(Format::Mrc, Some("probe")).is_ok());
-        let refused = signals.check(Format::Mrc, Some("prob")).unwrap_err().to_string();
+        let data = lopsided();
+        assert!(data.check(Format::Mrc, Some("probe")).is_ok());
+        let refused = data.check(Format::Mrc, Some("prob")).unwrap_err().to_string();
         assert!(refused.starts_with("signal = prob: expected one of annular, annulus_1,"));
-        assert!(signals.check(Format::Zarr, Some("prob")).is_ok());
+        assert!(data.check(Format::Zarr, Some("prob")).is_ok());
     }
 
-    // Find signals in an archive of arrays
+    // Find variables in an archive of arrays
     #[test]
     fn archives_have_signals_and_their_places() {
         let mut file = Cursor::new(Vec::new());
@@ -328,11 +328,11 @@ mod tests {
         assert!(angle.clone().also("q", "1/Å", 0.0).is_err());
         let axes = vec![angle.also("q", "1/Å", 0.25).unwrap()];
         let rings = || ndarray::array![1.0, 2.0, 3.0];
-        let mut signals = DataSet::default();
-        signals.insert(Variable::new("annular", rings(), axes.clone()).unwrap()).unwrap();
-        signals.insert(Variable::new("standard_error", rings(), axes).unwrap()).unwrap();
+        let mut data = DataSet::default();
+        data.insert(Variable::new("annular", rings(), axes.clone()).unwrap()).unwrap();
+        data.insert(Variable::new("standard_error", rings(), axes).unwrap()).unwrap();
         let mut file = Cursor::new(Vec::new());
-        signals.write(&mut file, Format::Npz, Precision::F64).unwrap();
+        data.write(&mut file, Format::Npz, Precision::F64).unwrap();
         let mut npz = NpzReader::new(file).unwrap();
         let mut values = |name: &str| npz.by_name::<ndarray::OwnedRepr<f64>, ndarray::Ix1>(name);
         assert_eq!(values("angle").unwrap().to_vec(), [2.0, 6.0, 10.0]);
@@ -344,18 +344,18 @@ mod tests {
     #[test]
     fn files_for_other_readers() {
         let folder = tempfile::tempdir().unwrap();
-        let asked = std::env::var_os("LENSLET_SIGNAL_FILES");
-        let folder = asked.as_deref().map_or(folder.path(), Path::new);
-        let signals = lopsided();
+        let kept = std::env::var_os("LENSLET_SIGNAL_FILES");
+        let folder = kept.as_deref().map_or(folder.path(), Path::new);
+        let data = lopsided();
         for format in Format::WITH_COORDINATES {
             let path = folder.join(format!("signals.{}", format.name()));
-            let length = signals.save(&path, format, chosen(format)).unwrap();
+            let length = data.save(&path, format, chosen(format)).unwrap();
             assert!(length > 1000 && of(&path) == Ok(format));
         }
         for title in ["annular", "annulus_0", "annulus_1"] {
             let path = folder.join(format!("{title}.mrc"));
-            signals.save(&path, Format::Mrc, Some(title)).unwrap();
+            data.save(&path, Format::Mrc, Some(title)).unwrap();
         }
-        signals.save(&folder.join("signals.emd"), Format::Hdf5, None).unwrap();
+        data.save(&folder.join("signals.emd"), Format::Hdf5, None).unwrap();
     }
 }
