@@ -173,8 +173,8 @@ fn compare_microscopes(folder: &Path) -> Drawn {
         table += "\n";
     };
     row("this program", &small);
-    row("library, the same samples", &microscope_by_library::signals(72, 0)?);
-    row("library, four times as many", &microscope_by_library::signals(288, 0)?);
+    row("library, 72 × 72 samples", &microscope_by_library::signals(72, 0)?);
+    row("library, 288 × 288 samples", &microscope_by_library::signals(288, 0)?);
     row("the same, with vibrating atoms", &microscope_by_library::signals(288, 8)?);
     Ok(fs::write(folder.join("smallest-microscope-library.txt"), table)?)
 }

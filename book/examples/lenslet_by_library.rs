@@ -5,7 +5,7 @@ use lenslet::prelude::*;
 use lenslet::tomography::PointErrorsPlan;
 
 // Errors of four lenslets by the library
-/// Residual wavefront errors \[m\] for an outer scale \[m\], towards targets at angles \[arcsec\] from the guide star.
+/// Residual wavefront errors in metres, towards targets at angles in arcsec from the guide star.
 pub fn errors(outer_scale: f64, angles: &[f64]) -> Result<Vec<f64>> {
     let air = Atmosphere::new(0.125, 500e-9, vec![Layer::new(10e3, 1.0, outer_scale)])?;
     let (array, star) = (LensletArray::new(2, 0.5)?, Source::star(0.0, 0.0)?);

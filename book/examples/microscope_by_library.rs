@@ -4,7 +4,7 @@
 use lenslet::prelude::*;
 
 // Sample file of the gold row
-const GOLD_ROW: &str = "sample.crystal = '''columns of 1, 2 and 4 atoms of gold: Z; x, y, z; occupancy; rms displacement
+const GOLD_ROW: &str = "sample.crystal = '''gold: columns of 1, 2 and 4 atoms
   12.24  12.24  16.32
   79   2.04  4.08  14.28  1.0  0.085
   79   6.12  4.08  14.28  1.0  0.085
