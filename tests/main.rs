@@ -5,6 +5,7 @@
 mod allocation;
 mod cli;
 mod dependencies;
+mod first_programs;
 mod front_page;
 mod gpu;
 mod keys;

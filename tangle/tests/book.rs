@@ -831,6 +831,23 @@ fn figures_are_drawn_once_by_the_examples() -> Outcome {
 }
 
 #[test]
+fn what_an_example_prints_is_a_figure_that_pages_include() -> Outcome {
+    let folder = with_example(
+        "fn main() {\n    let folder = std::env::args().nth(1).unwrap();\n    \
+         std::fs::write(format!(\"{folder}/drawn.svg\"), \"<svg/>\").unwrap();\n    \
+         println!(\"D(0.5 m) = 69.3\");\n}\n",
+    )?;
+    let chapter = folder.path().join("book/src/bad.md");
+    let text = fs::read_to_string(&chapter)?;
+    fs::write(&chapter, text + "\n```text\n{{#include figures/one.txt}}\n```\n")?;
+    let (done, said) = drawn(&folder)?;
+    assert!(done, "{said}");
+    let page = fs::read_to_string(folder.path().join("book/build/bad.html"))?;
+    contains(&page, &["D(0.5 m) = 69.3"]);
+    Ok(())
+}
+
+#[test]
 fn a_failing_example_fails_the_build_with_its_message() -> Outcome {
     let folder = with_example(
         "fn main() {\n    eprintln!(\"the pen is dry\");\n    std::process::exit(3);\n}\n",

@@ -136,7 +136,7 @@ fn is_fresh(program: &Path, folder: &Path) -> bool {
 }
 
 /// Runs an example from the repository, lets it draw in a folder of its own, and copies what it drew
-/// to the figures.
+/// to the figures; what it prints becomes `<name>.txt` among them.
 fn run(root: &Path, name: &str, program: &Path, folder: &Path) -> Result<(), BookError> {
     let own = program.with_extension("drawing");
     if own.exists() {
@@ -155,6 +155,10 @@ fn run(root: &Path, name: &str, program: &Path, folder: &Path) -> Result<(), Boo
             status: output.status.to_string(),
             message: String::from_utf8_lossy(&output.stderr).trim_end().to_string(),
         });
+    }
+    if !output.stdout.is_empty() {
+        let printed = own.join(format!("{name}.txt"));
+        fs::write(&printed, &output.stdout).map_err(Error::write(&printed))?;
     }
     let mut names = Vec::new();
     for entry in fs::read_dir(&own).map_err(Error::read(&own))? {
