@@ -475,6 +475,25 @@ fn a_new_command_is_missing_in_all_lists() {
 }
 
 #[test]
+fn a_list_without_its_definition_is_superfluous() {
+    let repository = listing();
+    repository.edit("book/src/commands.md", "enum Command {", "enum Order {");
+    repository.tangle();
+    let what = |name: &str| format!("{name} is no command of enum Command in src/command");
+    let findings = repository.check();
+    assert_eq!(findings.len(), 8, "{findings:?}");
+    assert_eq!(findings[0], format!("README.md:3:1: {}", what("dry-run")));
+    // Where the definition is broken, that alone is reported.
+    repository.edit(
+        "book/src/commands.md",
+        "    New(NewArgs)",
+        "    // <<commands of the house>>\n    New(NewArgs)",
+    );
+    let broken = "book/src/commands.md:13:1: chunk <<commands of the house>> is not defined";
+    assert_eq!(repository.check(), [broken]);
+}
+
+#[test]
 fn a_letter_has_one_meaning_in_a_part() {
     let table =
         |rows: &str| format!("| symbol | meaning | in the code |\n|---|---|---|\n{rows}\n\n");

@@ -15,6 +15,7 @@ use crate::volume::Book;
 const INTRODUCTION: &str = "book/src/introduction.md";
 const COMMANDS: &str = "book/src/commands.md";
 const README: &str = "README.md";
+const COMMAND_FOLDER: &str = "src/command";
 
 /// What is listed, under its name in the head of a table, and where it is defined.
 struct Subject {
@@ -34,9 +35,11 @@ pub fn check(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     let manifest = fs::read_to_string(book.root.join("Cargo.toml")).unwrap_or_default();
     let program = setting_in(&manifest, "package", "name").unwrap_or_default();
     let (parts, commands, features) = (parts(book), commands(tangled), features(&manifest));
+    // Where the definition cannot be read, its chunks have findings of their own.
+    let unread = tangled.broken.iter().any(|path| path.starts_with(COMMAND_FOLDER));
     let mut findings = Vec::new();
     let mut compare = |path: &str, text: &str, subject: &Subject, required: bool| {
-        if !subject.entries.is_empty() {
+        if !(unread && subject.name == commands.name) {
             findings.extend(differences(path, text, subject, program, required));
         }
     };
@@ -72,12 +75,13 @@ fn parts(book: &Book) -> Subject {
 
 /// The variants of the enumeration `Command` in `src/command`, as clap spells them.
 fn commands(tangled: &Tangled) -> Subject {
-    let in_command = |file: &&File| file.path.starts_with("src/command");
+    let in_command = |file: &&File| file.path.starts_with(COMMAND_FOLDER);
     let found = tangled.files.values().filter(in_command).find_map(|file| {
         let entries = variants(&file.content(), "Command")?;
         Some((format!("enum Command in {}", file.path), entries))
     });
-    let (source, entries) = found.unwrap_or_default();
+    let (source, entries) =
+        found.unwrap_or_else(|| (format!("enum Command in {COMMAND_FOLDER}"), Vec::new()));
     Subject { name: "command", source, entries }
 }
 
@@ -134,7 +138,7 @@ fn differences(
     let Subject { name, source, entries } = subject;
     let lists = lists(text, name, program);
     let mut findings = Vec::new();
-    if required && lists.is_empty() {
+    if required && lists.is_empty() && !entries.is_empty() {
         let what = format!("no list of {name}s: a table whose first column is headed {name}");
         findings.push(Finding::error(path, (1, 1), what));
     }
