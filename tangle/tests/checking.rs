@@ -489,7 +489,7 @@ fn a_list_without_its_definition_is_superfluous() {
         "    New(NewArgs)",
         "    // <<commands of the house>>\n    New(NewArgs)",
     );
-    let broken = "book/src/commands.md:13:1: chunk <<commands of the house>> is not defined";
+    let broken = "book/src/commands.md:13:5: chunk <<commands of the house>> is not defined";
     assert_eq!(repository.check(), [broken]);
 }
 
