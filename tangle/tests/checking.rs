@@ -370,6 +370,129 @@ fn modules_of_one_chapter_do_not_stand_on_each_other() {
     );
 }
 
+/// A book that lists its parts, commands and features, with all that they are compared with.
+fn listing() -> Repository {
+    let introduction = "# In\n\n| part | contents |\n|---|---|\n| I Air | a |\n| [II Glass](two.md) | b |\n\n\
+                        | command | result |\n|:--|---|\n| `house new` | a |\n| `house dry-run` | b |\n";
+    let commands = "# Two\n\n| command | chapter |\n|---|---|\n| [`new`](#two) | |\n| `house dry-run` | |\n\n\
+                    ```rust file=src/command/mod.rs\n//! Commands: `new`, `dry-run`.\n\nenum Command {\n    \
+                    /// Makes one.\n    New(NewArgs), // {\n    #[command(hide = true)]\n    DryRun {\n        \
+                    Hidden: bool,\n    },\n}\n```\n";
+    let features = "# One\n\n| part | unit |\n|---|---|\n| edge | m |\n\n\
+                    ```rust file=src/lib.rs\n// <<features of the house>>\n```\n\n\
+                    ```rust #features of the house\n//! | feature | adds |\n//! |---|---|\n//! | `plot` | a |\n\
+                    //! | `files` | b |\n```\n";
+    let repository = Repository::new(&[
+        ("introduction.md", introduction),
+        ("one.md", features),
+        ("commands.md", commands),
+    ]);
+    let summary = "# Book\n\n[In](introduction.md)\n\n# I Air\n\n- [One](one.md)\n\n# II Glass\n\n\
+                   - [Two](commands.md)\n";
+    repository.write("book/src/SUMMARY.md", summary);
+    repository.edit("book/src/introduction.md", "two.md", "commands.md");
+    let manifest = "[package]\nname = \"house\"\n\n[features]\ndefault = [\"plot\"]\n# Pictures = 1.\n\
+                    plot = [\n    \"dep:a\",\n]\nfiles = []\n\n[dependencies]\na = \"1\"\n";
+    repository.write("Cargo.toml", manifest);
+    repository.write("README.md", "# House\n\nCommands: `new` and `dry-run`.\n");
+    repository.tangle();
+    repository
+}
+
+#[test]
+fn lists_agree_with_what_they_repeat() {
+    assert_eq!(listing().check(), Vec::<String>::new());
+    // The text to be edited, what becomes of it, and what is said then.
+    let commands = "enum Command in src/command/mod.rs";
+    let cases = [
+        (
+            ("book/src/introduction.md", "| I Air | a |\n", ""),
+            vec!["book/src/introduction.md:3:1: the part I Air of book/src/SUMMARY.md is missing in this list"
+                .to_string()],
+        ),
+        (
+            ("book/src/SUMMARY.md", "# II Glass", "# II Lenses"),
+            vec![
+                "book/src/introduction.md:3:1: the part II Lenses of book/src/SUMMARY.md is missing in this list"
+                    .to_string(),
+                "book/src/introduction.md:6:1: II Glass is no part of book/src/SUMMARY.md".to_string(),
+            ],
+        ),
+        (
+            ("book/src/introduction.md", "| `house new` | a |", "| `house new` | a |\n| `house old` | a |"),
+            vec![format!("book/src/introduction.md:11:1: old is no command of {commands}")],
+        ),
+        (
+            ("book/src/commands.md", "| `house dry-run` | |", "| `house new` | |"),
+            vec![
+                format!("book/src/commands.md:3:1: the command dry-run of {commands} is missing in this list"),
+                "book/src/commands.md:6:1: the command new is listed twice".to_string(),
+            ],
+        ),
+        (
+            ("README.md", "`new` and ", ""),
+            vec![format!("README.md:3:1: the command new of {commands} is missing in this list")],
+        ),
+        (
+            ("README.md", "Commands:", "There are"),
+            vec!["README.md:1:1: no list of commands: a table whose first column is headed command".to_string()],
+        ),
+        (
+            ("Cargo.toml", "files = []", "store = []"),
+            vec![
+                "book/src/one.md:12:1: the feature store of [features] in Cargo.toml is missing in this list"
+                    .to_string(),
+                "book/src/one.md:15:1: files is no feature of [features] in Cargo.toml".to_string(),
+            ],
+        ),
+        (
+            ("book/src/one.md", "| feature |", "| gadget |"),
+            vec!["book/src/one.md:1:1: no list of features: a table whose first column is headed feature"
+                .to_string()],
+        ),
+    ];
+    for ((path, old, new), expected) in cases {
+        let repository = listing();
+        repository.edit(path, old, new);
+        repository.tangle();
+        assert_eq!(repository.check(), expected, "{path}: {old}");
+    }
+}
+
+#[test]
+fn a_new_command_is_missing_in_all_lists() {
+    let repository = listing();
+    repository.edit("book/src/commands.md", "    DryRun {", "    Tidy,\n    DryRun {");
+    repository.tangle();
+    let what = "the command tidy of enum Command in src/command/mod.rs is missing in this list";
+    let places = [
+        "README.md:3",
+        "book/src/commands.md:3",
+        "book/src/commands.md:9",
+        "book/src/introduction.md:8",
+    ];
+    assert_eq!(repository.check(), places.map(|place| format!("{place}:1: {what}")));
+}
+
+#[test]
+fn a_list_without_its_definition_is_superfluous() {
+    let repository = listing();
+    repository.edit("book/src/commands.md", "enum Command {", "enum Order {");
+    repository.tangle();
+    let what = |name: &str| format!("{name} is no command of enum Command in src/command");
+    let findings = repository.check();
+    assert_eq!(findings.len(), 8, "{findings:?}");
+    assert_eq!(findings[0], format!("README.md:3:1: {}", what("dry-run")));
+    // Where the definition is broken, that alone is reported.
+    repository.edit(
+        "book/src/commands.md",
+        "    New(NewArgs)",
+        "    // <<commands of the house>>\n    New(NewArgs)",
+    );
+    let broken = "book/src/commands.md:13:5: chunk <<commands of the house>> is not defined";
+    assert_eq!(repository.check(), [broken]);
+}
+
 #[test]
 fn a_letter_has_one_meaning_in_a_part() {
     let table =

@@ -6,6 +6,7 @@ mod drift;
 mod equations;
 pub mod formula;
 mod links;
+mod lists;
 mod modules;
 mod reading;
 
@@ -32,12 +33,13 @@ pub fn check(book: &Book) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// The findings that need nothing but the chapters (and, for links, the files beside them).
+/// The findings that need nothing but the chapters (and, for links and lists, the files next to them).
 fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     let mut findings = chunks::check(book);
     findings.extend(brackets::check(book));
     findings.extend(equations::check(book));
     findings.extend(links::check(book));
+    findings.extend(lists::check(book, tangled));
     findings.extend(reading::check(book));
     findings.extend(modules::check(book, tangled));
     findings.extend(homeless_maps(book));
