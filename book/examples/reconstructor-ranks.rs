@@ -58,14 +58,14 @@ impl<'a> Row<'a> {
 
     fn line(&self) -> String {
         let [precision, devices, result] = self.names;
-        let seconds =
-            |s: &f64| if *s > 0.0 { format!("{s:>9.3}") } else { format!("{:>9}", "–") };
-        let seconds: String = self.seconds.iter().map(seconds).collect();
+        let cell = |(k, s): (usize, &f64)| {
+            let width = if k < 5 { 7 } else { 8 };
+            if *s > 0.0 { format!("{s:>width$.3}") } else { format!("{:>width$}", "–") }
+        };
+        let seconds: String = self.seconds.iter().enumerate().map(cell).collect();
         let share = self.operations() / self.total() / self.devices / PEAK;
         let (slopes, truth) = (self.slopes, self.truth);
-        format!(
-            "{slopes:>8}{truth:>7}  {precision} {devices:>5}  {result:<8}{seconds}{share:>9.2}\n"
-        )
+        format!("{slopes:>6}{truth:>6} {precision}{devices:>8} {result:<6}{seconds}{share:>8.2}\n")
     }
 }
 
@@ -74,21 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (notes, lines): (Vec<_>, Vec<_>) = MEASURED.lines().partition(|line| line.starts_with('#'));
     let rows = lines.iter().skip(1).map(|line| Row::read(line));
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
-    let heading = format!(
-        "{:>8}{:>7}  {:9}  {:<8}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}\n",
-        "slopes",
-        "truth",
-        "   devices",
-        "result",
-        "C_mm",
-        "C_tm",
-        "factor",
-        "solve",
-        "error",
-        "all",
-        "planned",
-        "of peak",
-    );
+    let heading = "slopes truth     devices          C_mm   C_tm factor  solve  error     all planned of peak\n";
     let notes: String =
         notes.iter().map(|note| format!("{}\n", note.trim_start_matches("# "))).collect();
     let table: String = rows.iter().map(Row::line).collect();

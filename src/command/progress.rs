@@ -93,7 +93,7 @@ impl JobProgress {
         stage.done.max((number as f64 + inner.min(1.0)) / count as f64).min(1.0)
     }
 
-    /// The share of the job that is done at a time, Eq. $\eqref{eq:job-share}$; it never decreases.
+    /// The share of the job that is done at a time, Eq. [job share](https://lenslet.github.io/lenslet/progress.html#eq-job-share); it never decreases.
     pub fn share(&mut self, now: f64) -> f64 {
         let fraction = self.fraction(now);
         let present = self.present.map(|k| (k, fraction));
@@ -121,7 +121,7 @@ impl JobProgress {
         self.resuming = true;
     }
 
-    /// Seconds that remain, Eq. $\eqref{eq:time-left}$, if that can be said.
+    /// Seconds that remain, Eq. [time left](https://lenslet.github.io/lenslet/progress.html#eq-time-left), if that can be said.
     pub fn remaining(&mut self, now: f64) -> Option<f64> {
         let share = self.share(now);
         let [start, before] = self.base;
