@@ -1,4 +1,4 @@
-//! The sensor's verdict (chapter of that name), held to account on both sides.
+//! Monte-Carlo check of slopes, as in the chapter of that name.
 
 #[allow(dead_code)]
 #[path = "../book/examples/monte-carlo.rs"]

@@ -1,4 +1,4 @@
-//! Draws the figures of the chapter on what a sensor folds into the folder that is given.
+//! Draws the figures of the chapter on the aliasing error into the folder that is given.
 
 use lenslet::correction::{CorrectionMode, CorrectionOptions};
 use lenslet::device::Engine;

@@ -1,4 +1,4 @@
-//! `cargo tangle`: see the chapter *The literate house*.
+//! `cargo tangle`: see the chapter *Literate programming*.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The example in the chapter *The literate house* tangles to what the chapter shows.
+//! The example in the chapter *Literate programming* tangles to what the chapter shows.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
