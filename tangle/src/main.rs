@@ -24,6 +24,10 @@ enum Command {
         /// Print the graph of src/ first: its rooms, then its modules
         #[arg(long)]
         graph: bool,
+        /// Print what only new prose can correct, counted by part and chapter, and the length of each
+        /// part, instead of the findings: the exit code is 0
+        #[arg(long)]
+        prose: bool,
     },
     /// Bring edits made in src/ or kernels/ back into the chapters
     Stitch,
@@ -74,7 +78,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     match arguments.command {
         None => commands::tangle(&root),
-        Some(Command::Check { graph }) => commands::check(&root, graph),
+        Some(Command::Check { graph, prose }) => commands::check(&root, graph, prose),
         Some(Command::Stitch) => commands::stitch(&root),
         Some(Command::Fmt { files }) => format::format(&root, &files),
         Some(Command::Locate { place }) => commands::locate(&root, &place),

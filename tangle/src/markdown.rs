@@ -115,6 +115,9 @@ pub fn scan(text: &Text, path: &str) -> Scan {
                 }
                 open.iter().for_each(|&link| scan.links[link].text.push_str(&words));
             }
+            Event::SoftBreak | Event::HardBreak => {
+                open.iter().for_each(|&link| scan.links[link].text.push(' '));
+            }
             _ => {}
         }
     }

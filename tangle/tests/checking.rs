@@ -583,3 +583,36 @@ fn places_are_found_both_ways() {
         "book/src/one.md:9  <<do a thing>>\n"
     );
 }
+
+#[test]
+fn a_chapter_that_is_called_the_next_one_is_the_next_one() {
+    let one = "# One\n\nThe [next chapter](two.md#two), [the first\nchapter](one.md), [the last chapter](three.md).\n";
+    let two = "# Two\n\nThe [previous chapter](one.md), the [last chapter](one.md), the [Next Chapter](./three.md), \
+               the [first chapters](one.md), a [chapter](two.md), [nexus chapter](one.md), \
+               [next chapter](https://example.org/).\n";
+    assert_eq!(
+        findings(&[("one.md", one), ("two.md", two), ("three.md", "# Three\n")]),
+        Vec::<String>::new()
+    );
+    let one = "# One\n\n[the next\nchapter](three.md), [previous chapter](two.md#two)\n";
+    let two = "# Two\n\n[first `chapter`](two.md), the [last chapter](two.md)\n";
+    let three = "# Three\n\n[next chapter](one.md)\n";
+    let what = |text: &str, leads: &str, there: &str| {
+        format!("\"{text}\" links to \"Chapter {leads}\", but {there}: link it by its title")
+    };
+    assert_eq!(
+        findings(&[("one.md", one), ("two.md", two), ("three.md", three)]),
+        [
+            "book/src/one.md:3:1: ".to_string()
+                + &what("the next chapter", "three.md", "the next chapter is \"Chapter two.md\""),
+            "book/src/one.md:4:21: ".to_string()
+                + &what("previous chapter", "two.md", "there is no previous chapter"),
+            "book/src/three.md:3:1: ".to_string()
+                + &what("next chapter", "one.md", "there is no next chapter"),
+            "book/src/two.md:3:1: ".to_string()
+                + &what("first chapter", "two.md", "the first chapter is \"Chapter one.md\""),
+            "book/src/two.md:3:32: ".to_string()
+                + &what("last chapter", "two.md", "the last chapter is \"Chapter one.md\""),
+        ]
+    );
+}

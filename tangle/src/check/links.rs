@@ -87,7 +87,7 @@ fn missing_file(book: &Book, path: &str, figures: &str) -> bool {
 }
 
 /// `file` as seen from the folder of the chapter `from`, relative to `book/src`.
-fn resolve(from: &str, file: &str) -> Option<String> {
+pub fn resolve(from: &str, file: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
     for part in file.split('/') {

@@ -4,10 +4,13 @@ mod brackets;
 mod chunks;
 mod drift;
 mod equations;
+mod extent;
 pub mod formula;
 mod links;
 mod lists;
 mod modules;
+mod order;
+mod prose;
 mod reading;
 
 use crate::error::Result;
@@ -16,6 +19,7 @@ use crate::finding::Finding;
 use crate::volume::Book;
 
 pub use modules::graph;
+pub use prose::report as prose_report;
 
 /// All findings, in the order of their places. Writes nothing.
 ///
@@ -39,6 +43,7 @@ fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     findings.extend(brackets::check(book));
     findings.extend(equations::check(book));
     findings.extend(links::check(book));
+    findings.extend(order::check(book));
     findings.extend(lists::check(book, tangled));
     findings.extend(reading::check(book));
     findings.extend(modules::check(book, tangled));
