@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, mpsc::channel};
 
 type Checked = std::result::Result<(), Box<dyn std::error::Error>>;
 
-const SYSTEM: &str = "
+pub(super) const SYSTEM: &str = "
     atmosphere = { r0 = 0.16, outer_scale = 20, layers = [
         { altitude = 0, fraction = 0.6, wind_speed = 8, wind_direction = 30 },
         { altitude = 9000, fraction = 0.4, wind_speed = 20, wind_direction = 60 } ] }
@@ -29,7 +29,7 @@ const SYSTEM: &str = "
     mirror = [ { actuators = 6 } ]
     correction = { mode = 'moao' }
     loop = { kind = 'open', rate = 500.0, delay = 2.0 }
-    image = { wavelengths = [1.65e-6], pixel = 20.0, pixels = 32 }
+    image = { wavelengths = [1.65e-6], pixel = 20.0, pixels = 32, ensquared = [100.0] }
 ";
 
 const SAMPLE: &str = "

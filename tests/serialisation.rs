@@ -1,5 +1,6 @@
 //! Options and results as JSON: what is written is read, and nothing else.
 
+use super::plans::SYSTEM;
 use lenslet::correction::{
     Correction, CorrectionMode, CorrectionOptions, SharedOptions, low_covariances,
 };
@@ -370,22 +371,6 @@ fn data_sets_are_checked() -> Checked {
 }
 
 // Results
-const SYSTEM: &str = "
-    atmosphere = { r0 = 0.16, outer_scale = 20, layers = [
-        { altitude = 0, fraction = 0.6, wind_speed = 8, wind_direction = 30 },
-        { altitude = 9000, fraction = 0.4, wind_speed = 20, wind_direction = 60 } ] }
-    telescope = { diameter = 2.5, obstruction = 0.3 }
-    lenslet_array = { lenslets = 5 }
-    truth_sensor = { lenslets = 5 }
-    phase = { points = 6 }
-    guide_star = [
-        { zenith = 20, azimuth = 30, noise = 1e-13 }, { zenith = 15, azimuth = 200, noise = 1e-13 } ]
-    target = [ { zenith = 8, azimuth = 75 }, { zenith = 15, azimuth = 0 } ]
-    mirror = [ { actuators = 6 } ]
-    loop = { kind = 'open', rate = 500.0, delay = 2.0 }
-    image = { wavelengths = [1.65e-6], pixel = 20.0, pixels = 32, ensquared = [100.0] }
-";
-
 /// A data set that is read as it is written.
 fn data_set(data: DataSet) {
     let text = to_string(&data).unwrap();

@@ -487,13 +487,15 @@ impl StemPlan {
     // Choose the devices of a run
     /// The engine of a run: the first of several devices alone where the others would take longer to prepare than they save.
     fn engine_of_run(&self, engine: &Engine) -> Engine {
+        if engine.devices().len() < 2 || engine.has_cores() {
+            return engine.clone();
+        }
         let first = engine.first_device();
         let waves = self.followed(self.places() * self.options.defoci.len()).unwrap_or(0);
         let stages = self.stages(waves, &first);
         let following = stages.iter().filter(|stage| stage.name != SLICES);
         let seconds: f64 = following.map(|stage| stage.seconds).sum();
-        let alone = engine.devices().len() > 1 && !engine.has_cores() && seconds < WORTHWHILE;
-        if alone { first } else { engine.clone() }
+        if seconds < WORTHWHILE { first } else { engine.clone() }
     }
 
     // Run the configurations that are left

@@ -1,6 +1,6 @@
 //! Code of other chapters, for references that expand in place.
 //!
-//! A page of `file://` may not read another one. Nearly all that a page refers to stands on it anyway; the rest, with what that refers to in turn, is
+//! A page of `file://` may not read another one. Nearly all code that a page refers to is on that page; the rest, with the code that it refers to in turn, is
 //! put at its start in elements that are not shown.
 
 use std::collections::BTreeSet;
