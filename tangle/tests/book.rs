@@ -226,10 +226,42 @@ fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
     // Folds are opened by the switch first, then by the address and by words that are sought.
     let scripts: Vec<&str> = whole.split("<script src=\"theme/").skip(1).collect();
     let names: Vec<&str> = scripts.iter().filter_map(|rest| rest.split('"').next()).collect();
-    assert_eq!(names, ["expansions.js", "code-switch.js", "folds.js", "sidebar.js"]);
+    assert_eq!(names, ["comments.js", "expansions.js", "code-switch.js", "folds.js", "sidebar.js"]);
     for name in names {
         assert!(folder.path().join("book/build/theme").join(name).is_file(), "{name}");
     }
+    Ok(())
+}
+
+#[test]
+fn long_comments_of_open_code_show_their_first_sentence() -> Outcome {
+    let folder = single(
+        "# Bad\n\n```rust file=src/x.rs\n// <<a lens of glass>>\n```\n\n\
+         ```rust #a lens of glass\nimpl Lens {\n    /// Focal length.\n    ///\n    /// Rest & more.\n    /// Last.\n    \
+         pub fn focus() {}\n}\n```\n\n\
+         ```rust #a lens of glass fold\n/// One.\n/// Two.\n/// Three.\n/// Four.\npub fn next() {}\n```\n",
+    )?;
+    build(folder.path(), true)?;
+    let bad = page(&folder, "bad.html")?;
+    contains(
+        &bad,
+        &[
+            "impl Lens {\n    /// Focal length.<button type=\"button\" class=\"comment-more\" aria-expanded=\"false\" \
+             aria-label=\"the rest of this comment\"></button>\n\
+             <span class=\"comment-rest\" hidden=\"until-found\">    ///\n    /// Rest &amp; more.\n    /// Last.\n</span>    \
+             pub fn focus() {}\n}\n</code>",
+            "/// One.\n/// Two.\n/// Three.\n/// Four.\npub fn next() {}\n</code>",
+        ],
+    );
+    assert_eq!(bad.matches("comment-rest").count(), 1);
+    // On paper the whole text is shown.
+    contains(&sheet(&folder, &[])?, &["    /// Rest &amp; more.\n    /// Last.\n</span>"]);
+    let style = fs::read_to_string(repository().join("book/theme/lenslet.css"))?;
+    let print = style.split("@media print").nth(1).ok_or("no rules for paper")?;
+    contains(
+        print,
+        &[".comment-rest { content-visibility: visible !important; }", ".comment-more"],
+    );
     Ok(())
 }
 

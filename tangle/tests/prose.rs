@@ -65,6 +65,24 @@ fn a_book_that_follows_the_rules_is_only_measured() {
 }
 
 #[test]
+fn lines_of_comments_that_the_page_hides_are_folded() {
+    let comment = "/// One.\n/// Two.\n///\n/// Four.\n";
+    let one = format!(
+        "# One\n\nWords.\n\n```rust #a first thing\n{comment}{}```\n\n\
+         Words.\n\n```rust #a second thing\n{}\nx\n```\n",
+        "x\n".repeat(29),
+        comment.trim_start_matches("/// One.\n"),
+    );
+    let answer = prose(&one, "# Two\n", "# Three\n");
+    for line in [
+        "open chunks above 30 lines: 0\n",
+        "I Air                       2      2    35       3    17.5       30  book/src/one.md:5\n",
+    ] {
+        assert!(answer.contains(line), "{line}{answer}");
+    }
+}
+
+#[test]
 fn what_only_new_prose_corrects_is_counted_most_first() {
     let one = format!("# One\n\n$$ a $$\n\n{DRAWING}{}", chunk("rust #a first thing", 2));
     let two = format!(
