@@ -318,7 +318,8 @@ fn parts_import_from_appendices_what_imports_nothing_from_parts() {
     assert_eq!(repository.check(), expected);
     // The same chapters in a part are in the wrong order.
     repository.edit("book/src/SUMMARY.md", "# Appendix A The machine", "# III The machine");
-    let expected = "book/src/one.md:2:1: src/a.rs imports c, which a later chapter defines: Machine";
+    let expected =
+        "book/src/one.md:2:1: src/a.rs imports c, which a later chapter defines: Machine";
     assert!(repository.check().iter().any(|finding| finding == expected));
 }
 
