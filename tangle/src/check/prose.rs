@@ -30,9 +30,7 @@ impl Count {
 
 /// The counts of all rules by part and chapter, most first, and a table of the length of each part.
 pub fn report(book: &Book) -> String {
-    let last_part = book.chapters.iter().rev().find_map(|chapter| chapter.part.as_deref());
-    let narrative =
-        |chapter: &Chapter| chapter.part.is_some() && chapter.part.as_deref() != last_part;
+    let narrative = |chapter: &Chapter| chapter.part.is_some() && !chapter.in_appendix();
     let misnamed = order::check(book);
     let counts = [
         Count::new("open chunks without prose since the previous chunk", book, bare_chunks),
