@@ -138,7 +138,7 @@ fn page(folder: &TempDir, name: &str) -> Outcome<String> {
 
 /// The page of all chapters, as it is printed, with these page numbers in its table of contents.
 fn sheet(folder: &TempDir, pages: &[(&str, usize)]) -> Outcome<String> {
-    let sheet = Sheet::new(folder.path(), false, &Progress::start())?;
+    let sheet = Sheet::new(folder.path(), false, true, &Progress::start())?;
     let pages = pages.iter().map(|&(anchor, page)| (anchor.to_string(), page)).collect();
     Ok(sheet.html(&pages))
 }
@@ -449,7 +449,9 @@ fn the_page_to_be_printed_has_contents_and_nothing_that_paper_does_not_show() ->
         &printed,
         &[
             "<main><nav class=\"contents\"><h1>Contents</h1>\n<p><a href=\"#chapter-0\">Bad</a><span></span></p>\n\
-             <p class=\"part\">Part &amp; more</p>\n<p><a href=\"#chapter-1\">1 Other</a><span>12</span></p>\n</nav>",
+             <p class=\"part\">Part &amp; more</p>\n<p><a href=\"#chapter-1\">1 Other</a><span>12</span></p>\n\
+             <p><a href=\"#chapter-3\">Index of symbols</a><span></span></p>\n",
+            "<p><a href=\"#chapter-5\">Index of chunks</a><span></span></p>\n</nav>",
             "<a id=\"chapter-0\"></a>",
             "<a id=\"chapter-1\"></a>",
             "⟨tests of the lens⟩ ≡",
@@ -457,7 +459,7 @@ fn the_page_to_be_printed_has_contents_and_nothing_that_paper_does_not_show() ->
             "<span class=\"katex-html\"",
         ],
     );
-    for part in ["<script", "hidden_on_paper", "katex-mathml", "Index of", "<mdbook-sidebar"] {
+    for part in ["<script", "hidden_on_paper", "katex-mathml", "<mdbook-sidebar"] {
         assert!(!printed.contains(part), "{part}");
     }
     // The book to be read has no such page.
@@ -465,6 +467,67 @@ fn the_page_to_be_printed_has_contents_and_nothing_that_paper_does_not_show() ->
     assert!(!folder.path().join("book/build/print.html").exists());
     let whole = fs::read_to_string(folder.path().join("book/build/bad.html"))?;
     assert!(whole.contains("hidden_on_paper") && !whole.contains("print.html"));
+    Ok(())
+}
+
+#[test]
+fn the_pdf_has_indices_and_appendices_where_they_are_asked_for() -> Outcome {
+    let folder = book(&[
+        (
+            "one.md",
+            "# One\n\n| symbol | meaning | unit |\n|---|---|---|\n| $a$ | first | m |\n\n\
+                    See [Two](two.md) and $\\eqref{eq:two}$.\n\n\
+                    ```rust file=src/one.rs\n// <<a thing of two>>\n// <<a thing of one>>\n```\n\n\
+                    ```rust #a thing of one\npub fn first() {}\n```\n",
+        ),
+        (
+            "two.md",
+            "# Two\n\n| symbol | meaning | unit |\n|---|---|---|\n| $b$ | second | m |\n\n\
+                    $$ b \\label{eq:two} $$\n\n\
+                    ```rust #a thing of two\npub fn second() {}\n```\n",
+        ),
+        (
+            "SUMMARY.md",
+            "# Book\n\n# I One\n\n- [One](one.md)\n\n# Appendix A Two\n\n- [Two](two.md)\n\n[End](end.md)\n",
+        ),
+        ("end.md", "# End\n\nText.\n"),
+    ])?;
+    let sheet = |appendices: bool| -> Outcome<String> {
+        let sheet = Sheet::new(folder.path(), false, appendices, &Progress::start())?;
+        Ok(sheet.html(&[("chunk-a-thing-of-one".to_string(), 7)].into()))
+    };
+    let both = [
+        "<p><a href=\"#chapter-0\">1 One</a><span></span></p>\n",
+        "<p><a href=\"#chapter-2\">End</a><span></span></p>\n\
+         <p><a href=\"#chapter-4\">Index of symbols</a><span></span></p>\n\
+         <p><a href=\"#chapter-5\">Index of identifiers</a><span></span></p>\n\
+         <p><a href=\"#chapter-6\">Index of chunks</a><span></span></p>\n",
+        "<a id=\"chapter-4\"></a>",
+        "<code>first</code> <span class=\"kind\">fn</span> ⟨<a class=\"index-link\" href=\"#chunk-a-thing-of-one\">\
+         a thing of one</a><span class=\"on-page\">7</span>⟩",
+        "</span></td><td>first</td>",
+    ];
+    let appendix = [
+        "<p class=\"part\">Appendix A Two</p>\n<p><a href=\"#chapter-1\">2 Two</a>",
+        "<code>second</code>",
+        "href=\"#chunk-a-thing-of-two\"",
+        "href=\"#eq-two\"",
+        "</span></td><td>second</td>",
+    ];
+    let (without, with) = (sheet(false)?, sheet(true)?);
+    contains(&without, &both);
+    contains(&with, &[&both[..], &appendix[..]].concat());
+    for part in appendix {
+        assert!(!without.contains(part), "{part}");
+    }
+    let note = "The appendices are left out";
+    assert!(without.contains(note) && !with.contains(note));
+    contains(&without, &["See <a>Two</a>", "<a class=\"equation-link\">(2.1)</a>"]);
+    contains(
+        &without,
+        &["<a class=\"chunk-reference\" title=\"defined in Two\">⟨a thing of two⟩</a>"],
+    );
+    assert!(!without.contains("Appendix A"));
     Ok(())
 }
 
@@ -492,7 +555,7 @@ fn indices_list_items_and_chunks() -> Outcome {
         &items,
         &[
             "<code>focus</code> <span class=\"kind\">fn</span> \
-             ⟨<a href=\"optics.html#chunk-focus-for-a-lens\">focus for a lens</a>⟩",
+             ⟨<a class=\"index-link\" href=\"optics.html#chunk-focus-for-a-lens\">focus for a lens</a>⟩",
             "<code>Wave::colour</code> <span class=\"kind\">method</span>",
             "<code>waves</code> <span class=\"kind\">kernel</span>",
         ],
@@ -511,6 +574,7 @@ fn symbols_are_gathered_with_their_formulas() -> Outcome {
     let table = "\n| symbol | meaning | unit | in the code |\n|---|---|---|---|\n\
                  | $\\lambda$ | wavelength, $\\eqref{eq:wave}$ | m | |\n\
                  | $A_0, b$ | [amplitude](#waves) and phase | m, rad | `amplitude` |\n\
+                 | $A_1$ | a letter between | | |\n| $x, y$ | a position | m | |\n\
                  | stand | where `it` stands | | `Stand` |\n";
     fs::write(folder.path().join("book/src/waves.md"), format!("{WAVES}{table}"))?;
     build(folder.path(), true)?;
@@ -521,14 +585,15 @@ fn symbols_are_gathered_with_their_formulas() -> Outcome {
             "<h2 id=\"latin-letters\">",
             "<a href=\"waves.html#waves\">amplitude</a> and phase</td><td>m, rad</td><td></td>\
              <td><code>amplitude</code></td>\
-             <td><a href=\"waves.html#the-size-of-lambda\">Waves</a></td>",
+             <td><a class=\"index-link\" href=\"waves.html#the-size-of-lambda\">Waves</a></td>",
             "<h2 id=\"greek-letters\">",
             "href=\"waves.html#eq-wave\">(2.2)</a>",
             "<td>stand</td><td>where <code>it</code> stands</td>",
         ],
     );
-    // The row of two letters stands at both.
-    assert_eq!(symbols.matches("<span class=\"katex\">").count(), 3);
+    // A row of two letters stands at both, unless they follow each other.
+    assert_eq!(symbols.matches("<span class=\"katex\">").count(), 5);
+    assert_eq!(symbols.matches("a position").count(), 1);
     assert!(symbols.find("latin-letters") < symbols.find("greek-letters"));
     Ok(())
 }
