@@ -24,6 +24,9 @@ use crate::volume::Book;
 const BROWSERS: [&str; 4] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
+/// A blank as high as a digit in the place of a page that is not known yet, so that lines keep their height.
+const UNKNOWN: &str = "\u{2007}";
+
 /// What the table of contents says where appendices are left out.
 const LEFT_OUT: &str = "<p class=\"left-out\">The appendices are left out here: chunks and equations without a page are \
                         in them.</p>\n";
@@ -256,7 +259,7 @@ fn with_pages(chapters: &str, pages: &HashMap<String, usize>) -> String {
             result.push_str(piece);
             continue;
         };
-        let page = pages.get(anchor).map_or(String::new(), usize::to_string);
+        let page = pages.get(anchor).map_or(UNKNOWN.to_string(), usize::to_string);
         result.push_str(&format!("{link}</a><span class=\"on-page\">{page}</span>{after}"));
     }
     result
@@ -320,7 +323,7 @@ mod tests {
         let expected = format!(
             "1{}2{}3{header}4{lost}5",
             chunk("<span class=\"on-page\">7</span>"),
-            equation("<span class=\"on-page\"></span>")
+            equation("<span class=\"on-page\">\u{2007}</span>")
         );
         assert_eq!(with_pages(&page, &[("a".to_string(), 7)].into()), expected);
     }
