@@ -2,7 +2,8 @@
 //! are left out unless they are asked for.
 //!
 //! Chromium numbers the pages, but a page of HTML cannot say on which of them a chapter starts. So it prints twice: first with
-//! a table of contents without numbers, whose links tell where they lead, then with them.
+//! a table of contents without numbers, whose links show where they lead, then with them. Where the numbers have moved a
+//! line to another page, it prints again.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -24,6 +25,9 @@ use crate::volume::Book;
 const BROWSERS: [&str; 4] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
+/// The book is printed until no page number changes, but not more often than this.
+const MOST_PRINTS: usize = 4;
+
 /// A blank as high as a digit in the place of a page that is not known yet, so that lines keep their height.
 const UNKNOWN: &str = "\u{2007}";
 
@@ -41,12 +45,23 @@ pub fn print(root: &Path, draw: bool, appendices: bool, file: &Path) -> Result<u
     let browser = browser()?;
     let progress = Progress::start();
     let sheet = Sheet::new(root, draw, appendices, &progress)?;
-    progress.step("printing, to find the pages of the chapters");
-    sheet.print(browser, &HashMap::new(), file)?;
-    let found = destinations(&fs::read(file).map_err(Error::read(file))?);
-    progress.step("printing");
-    sheet.print(browser, &found.pages, file)?;
-    Ok(found.count)
+    let mut known = Destinations::default();
+    for _ in 0..MOST_PRINTS {
+        let all = if known.count == 0 {
+            ", to find the pages of chapters, chunks and equations"
+        } else {
+            ""
+        };
+        progress.step(&format!("printing{all}"));
+        sheet.print(browser, &known.pages, file)?;
+        let found = destinations(&fs::read(file).map_err(Error::read(file))?);
+        let same = found == known;
+        known = found;
+        if same {
+            break;
+        }
+    }
+    Ok(known.count)
 }
 
 /// The first browser that is installed.
