@@ -91,9 +91,9 @@ fn long_chunks_are_warned_of_and_then_refused_by_all_their_lines() {
     assert_eq!(
         findings(&[("one.md", &one)]),
         [
-            "book/src/one.md:28:1: warning: src/n26.rs has 26 lines: past 25 it wants splitting",
-            "book/src/one.md:56:1: warning: src/n60.rs has 60 lines: past 25 it wants splitting",
-            "book/src/one.md:118:1: src/n61.rs has 61 lines: 60 is the most",
+            "book/src/one.md:28:1: warning: src/n26.rs shows 26 lines: above 25, divide it or fold what a reader skips",
+            "book/src/one.md:56:1: warning: src/n60.rs shows 60 lines: above 25, divide it or fold what a reader skips",
+            "book/src/one.md:118:1: src/n61.rs has 61 lines, and 60 is the most: divide it",
         ]
     );
     let part = |info: &str, lines: usize| format!("```rust #{info}\n{}```\n", "x\n".repeat(lines));
@@ -107,7 +107,27 @@ fn long_chunks_are_warned_of_and_then_refused_by_all_their_lines() {
     let three = part("do it in parts", 21);
     assert_eq!(
         findings(&[("one.md", &one), ("two.md", &two), ("three.md", &three)]),
-        ["book/src/one.md:5:1: chunk <<do it in parts>> has 61 lines in 3 blocks: 60 is the most"]
+        [
+            "book/src/one.md:5:1: chunk <<do it in parts>> has 61 lines in 3 blocks, and 60 is the most: divide it"
+        ]
+    );
+}
+
+#[test]
+fn only_lines_that_a_reader_sees_are_warned_of() {
+    let comment = "/// One.\n/// Two.\n/// Three.\n/// Four.\n";
+    let part = |info: &str, lines: usize| {
+        format!("```rust #{info}\n{comment}{}```\n", "x\n".repeat(lines))
+    };
+    let root = "```rust file=src/a.rs\n// <<do it openly here>>\n// <<do it in secret>>\n```\n";
+    let one = [root, &part("do it in secret fold", 40), &part("do it openly here", 24)].concat();
+    assert_eq!(findings(&[("one.md", &one)]), [""; 0]);
+    let two = [root, &part("do it in secret", 24), &part("do it openly here", 25)].concat();
+    assert_eq!(
+        findings(&[("one.md", &two)]),
+        [
+            "book/src/one.md:35:1: warning: chunk <<do it openly here>> shows 26 lines: above 25, divide it or fold what a reader skips"
+        ]
     );
 }
 
