@@ -9,6 +9,7 @@ pub mod formula;
 mod links;
 mod lists;
 mod modules;
+mod numbers;
 mod order;
 mod prose;
 mod reading;
@@ -44,6 +45,7 @@ fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     findings.extend(equations::check(book));
     findings.extend(links::check(book));
     findings.extend(order::check(book));
+    findings.extend(numbers::check(book));
     findings.extend(lists::check(book, tangled));
     findings.extend(reading::check(book));
     findings.extend(modules::check(book, tangled));
