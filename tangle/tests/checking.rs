@@ -48,7 +48,7 @@ fn drift_is_found_at_the_line_of_its_chunk() {
             "book/src/one.md:1:1: src/old.rs has no root any more: run cargo tangle",
             "book/src/one.md:9:1: src/lib.rs:5 differs from the book: run cargo tangle, or \
              cargo tangle stitch",
-            "book/src/one.md:11:1: src/other.rs is not there: run cargo tangle",
+            "book/src/one.md:11:1: src/other.rs does not exist: run cargo tangle",
         ]
     );
 }
@@ -160,7 +160,7 @@ fn names_that_say_nothing_are_warned_of() {
         [
             "book/src/one.md:6:1: warning: chunk <<sum>> has 1 words in its name, not 3 to 9",
             "book/src/one.md:8:1: warning: \"helpers\" in the chunk's name \
-             <<some small helpers>> says nothing",
+             <<some small helpers>> describes no code",
             "book/src/one.md:12:1: chunk <<of two minds>> continues in cuda, but is rust at \
              book/src/one.md:10",
         ]
@@ -268,8 +268,8 @@ fn headings_go_down_by_one_level_and_images_speak() {
         "## One\n\n#### A\n\n# B\n\n![](two.md) and\n![ ](two.md)\n<img src=\"two.md\">\n\n{ROOT}"
     );
     let expected = [
-        "book/src/one.md:1:1: a heading of level 2 where level 1 comes next",
-        "book/src/one.md:3:1: a heading of level 4 where level 3 comes next",
+        "book/src/one.md:1:1: a heading of level 2 where level 1 is the deepest allowed",
+        "book/src/one.md:3:1: a heading of level 4 where level 3 is the deepest allowed",
         "book/src/one.md:7:1: two.md has no alternative text: ![what it shows](…)",
         "book/src/one.md:8:1: two.md has no alternative text: ![what it shows](…)",
         "book/src/one.md:9:1: two.md has no alternative text: ![what it shows](…)",
@@ -422,7 +422,7 @@ fn modules_of_one_chapter_do_not_stand_on_each_other() {
                ```rust file=src/d.rs\nuse crate::a::A;\nfn f() { crate::b::c::g() }\n```\n";
     assert_eq!(
         findings(&[("one.md", one)]),
-        ["book/src/one.md:2:1: modules in a circle: a → b → d → a"]
+        ["book/src/one.md:2:1: modules import each other: a → b → d → a"]
     );
 }
 

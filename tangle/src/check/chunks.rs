@@ -1,4 +1,4 @@
-//! Chunks that nothing uses, that are too long, or whose names say too little.
+//! Chunks that nothing uses, that are too long, or whose names describe too little.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub const MOST_LINES: usize = 60;
 /// of comments do not count, since nobody reads them line by line.
 pub const MANY_OPEN_LINES: usize = 25;
 
-/// Names that say nothing.
+/// Words in names that describe no code.
 const EMPTY_WORDS: [&str; 5] = ["helper", "helpers", "header", "headers", "misc"];
 
 pub fn check(book: &Book) -> Vec<Finding> {
@@ -92,7 +92,7 @@ fn named(book: &Book, id: BlockId, name: &str) -> Option<Finding> {
     let words: Vec<&str> = name.split_whitespace().collect();
     let empty = words.iter().find(|word| EMPTY_WORDS.contains(&word.to_lowercase().as_str()));
     let what = match (words.len(), empty) {
-        (_, Some(word)) => format!("\"{word}\" in the chunk's name <<{name}>> says nothing"),
+        (_, Some(word)) => format!("\"{word}\" in the chunk's name <<{name}>> describes no code"),
         (3..=9, None) => return None,
         (count, None) => format!("chunk <<{name}>> has {count} words in its name, not 3 to 9"),
     };
