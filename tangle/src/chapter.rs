@@ -80,9 +80,9 @@ impl Chapter {
         (1..=self.text.line_count()).find(|line| asks(line) && !literal(*line))
     }
 
-    /// Whether it belongs to an appendix.
+    /// Whether it belongs to an appendix, that is to a part whose title begins with "Appendix".
     pub fn in_appendix(&self) -> bool {
-        self.part.as_deref().is_some_and(is_appendix)
+        self.part.as_deref().is_some_and(|part| part.starts_with("Appendix"))
     }
 
     /// The number of the chapter that this one is nested in, or its own: `"3"` for `"3.1"`.
@@ -98,9 +98,4 @@ impl Chapter {
             None => ordinal.to_string(),
         }
     }
-}
-
-/// Whether the part with this title is an appendix: the title begins with "Appendix".
-pub fn is_appendix(part: &str) -> bool {
-    part.starts_with("Appendix")
 }

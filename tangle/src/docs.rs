@@ -58,11 +58,11 @@ mod tests {
     use crate::chapter::Chapter;
 
     /// The hidden lines of a chunk with this code, counted from 1 in the code, and how many are shown.
-    fn hides(info: &str, code: &str) -> (Vec<std::ops::Range<usize>>, usize) {
+    fn hides(info: &str, code: &str) -> (Vec<(usize, usize)>, usize) {
         let source = format!("# A\n\n```{info}\n{code}\n```\n");
         let chapter = Chapter::parse("A", "a.md", None, source);
         let block = &chapter.blocks[0];
-        let lines = hidden(&chapter, block).into_iter().map(|r| r.start - 3..r.end - 3).collect();
+        let lines = hidden(&chapter, block).into_iter().map(|r| (r.start - 3, r.end - 3)).collect();
         (lines, shown_lines(&chapter, block))
     }
 
@@ -70,15 +70,15 @@ mod tests {
     fn long_comments_show_their_first_sentence() {
         let open = "rust #a chunk of code";
         let four = "    /// One.\n    /// Two.\n    ///\n    /// Four.\n    fn a() {}";
-        assert_eq!(hides(open, four), (vec![2..5], 2));
+        assert_eq!(hides(open, four), (vec![(2, 5)], 2));
         assert_eq!(hides("rust #a chunk of code fold", four), (vec![], 5));
         let three = "/// One.\n/// Two.\n/// Three.\n#[test]\n/// Four.\nfn a() {}";
         assert_eq!(hides(open, three), (vec![], 6));
         // A sentence of two lines, of one without a full stop, of one that ends within its line, and of many.
-        assert_eq!(hides(open, "/// One\n/// two.\n/// Three.\n/// Four.").0, [3..5]);
-        assert_eq!(hides(open, "//! One\n//!\n//! Three.\n//! Four.").0, [2..5]);
-        assert_eq!(hides(open, "/// One. Two\n/// three.\n/// Three.\n/// Four.").0, [2..5]);
-        assert_eq!(hides(open, "/// One\n/// two\n/// three\n/// four\n/// five.").0, [4..6]);
+        assert_eq!(hides(open, "/// One\n/// two.\n/// Three.\n/// Four.").0, [(3, 5)]);
+        assert_eq!(hides(open, "//! One\n//!\n//! Three.\n//! Four.").0, [(2, 5)]);
+        assert_eq!(hides(open, "/// One. Two\n/// three.\n/// Three.\n/// Four.").0, [(2, 5)]);
+        assert_eq!(hides(open, "/// One\n/// two\n/// three\n/// four\n/// five.").0, [(4, 6)]);
     }
 
     #[test]
@@ -87,6 +87,6 @@ mod tests {
         assert_eq!(hides(open, "//! 1.\n//! 2.\n/// 3.\n/// 4."), (vec![], 4));
         assert_eq!(hides(open, "// 1.\n// 2.\n// 3.\n// 4."), (vec![], 4));
         let two = "/// 1.\n/// 2.\n/// 3.\n/// 4.\nx\n/// 6.\n/// 7.\n/// 8.\n/// 9.";
-        assert_eq!(hides(open, two), (vec![2..5, 7..10], 3));
+        assert_eq!(hides(open, two), (vec![(2, 5), (7, 10)], 3));
     }
 }

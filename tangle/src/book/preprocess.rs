@@ -18,7 +18,6 @@ use super::indices;
 use super::marks::{CLOSE, OPEN, elsewhere_placeholder, hide, key, placeholder, show};
 use super::math::Formulas;
 use super::page::PageWriter;
-use crate::chapter::is_appendix;
 use crate::expand::Tangled;
 use crate::map;
 use crate::volume::Book;
@@ -59,12 +58,12 @@ impl Preprocessor for Weave {
         });
         let shown = |chapter: usize| self.appendices || !book.chapters[chapter].in_appendix();
         pages.items.retain(|item| match item {
-            BookItem::PartTitle(title) => self.appendices || !is_appendix(title),
             BookItem::Chapter(page) => {
                 let file = page.source_path.as_deref().and_then(Path::to_str);
                 file.and_then(|file| indices.get(file)).is_none_or(|&index| shown(index))
             }
-            BookItem::Separator => true,
+            // The page of all chapters shows neither.
+            BookItem::PartTitle(_) | BookItem::Separator => true,
         });
         pages.push_item(BookItem::Separator);
         let identifiers = indices::identifier_page(book, &self.tangled, &anchors, shown);
