@@ -119,7 +119,6 @@ fn ask_for_slices<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     }
     Ok(())
 }
-
 /// Asks for the kernels of a mirror's modes, and of exposures as if its strokes were stationary.
 fn ask_for_modes<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     let aperture = Aperture::across(&Pupil::new(2.0, 0.0)?, &[], 8)?;
