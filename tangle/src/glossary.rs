@@ -109,8 +109,8 @@ pub struct FirstUse {
 }
 
 /// The first use of each term in each part, in the order of the book. What is not in the text of a
-/// chapter is no use: headings, code, formulas, links, images and citations. Where one term
-/// contains another, the longer one is used.
+/// chapter is no use: headings, code, formulas, links, images, citations, and a word in quotation
+/// marks, which is a value. Where one term contains another, the longer one is used.
 pub fn first_uses(book: &Book, terms: &[Term]) -> Vec<FirstUse> {
     let phrases = Phrases::new(terms);
     let mut uses = Vec::new();
@@ -131,8 +131,9 @@ pub fn first_uses(book: &Book, terms: &[Term]) -> Vec<FirstUse> {
                 at += 1;
                 continue;
             };
-            if seen.insert(term) {
-                let range = words[at].start..words[at + count - 1].end;
+            let (range, text) = (words[at].start..words[at + count - 1].end, page.text.as_str());
+            let is_value = text[..range.start].ends_with('"') && text[range.end..].starts_with('"');
+            if !is_value && seen.insert(term) {
                 uses.push(FirstUse { chapter, range, term });
             }
             at += count;
@@ -178,7 +179,12 @@ impl<'a> Phrases<'a> {
         let first = word(words.first()?).to_lowercase();
         let singular = ["", "s", "es"].into_iter().filter_map(|plural| first.strip_suffix(plural));
         let phrases = singular.filter_map(|first| self.by_first.get(first)).flatten();
-        let (phrase, term) = phrases.filter(fits).max_by_key(|(phrase, _)| phrase.len())?;
+        // "Lenslet" is the program, if the glossary has that name, but "Lenslets" begins a sentence.
+        let rank = |(phrase, _): &&(Vec<&str>, usize)| {
+            let exact = phrase.iter().zip(words).all(|(term, range)| *term == word(range));
+            (phrase.len(), exact, phrase[0].starts_with(char::is_lowercase))
+        };
+        let (phrase, term) = phrases.filter(fits).max_by_key(rank)?;
         Some((*term, phrase.len()))
     }
 }
@@ -205,7 +211,7 @@ fn words(chapter: &Chapter) -> Vec<Range<usize>> {
         let mut start = None;
         for (at, letter) in source[prose.clone()].char_indices().chain([(prose.len(), ' ')]) {
             let at = prose.start + at;
-            match (letter.is_alphanumeric() || matches!(letter, '-' | '–'), start) {
+            match (letter.is_alphanumeric() || matches!(letter, '-' | '–' | '&'), start) {
                 (true, None) => start = Some(at),
                 (false, Some(begin)) => {
                     words.push(begin..at);

@@ -124,7 +124,10 @@ fn with_glossary(glossary: &str) -> Repository {
             "two.md",
             "# Two\n\n> The two *Fried\n> parameters* of a Shack–Hartmann sensor.\n\nThe Fried parameter.\n",
         ),
-        ("three.md", "# Three\n\nFried parameter, coherence lengths, phase, coherence length.\n"),
+        (
+            "three.md",
+            "# Three\n\n\"coherence length\", Fried parameter, coherence lengths, phase, coherence length.\n",
+        ),
         ("glossary.md", glossary),
     ]);
     repository.write(
@@ -177,8 +180,8 @@ fn entries_that_cannot_be_linked_are_findings() {
         ["5:3: no chapter uses the term pyramid in its text: use it there, or delete the entry"]
     );
     assert_eq!(
-        faults("**sensor**", "**sensor** (also *Coherence length*)"),
-        ["5:3: Coherence length is already an entry or a synonym on line 3: keep one"]
+        faults("**sensor**", "**sensor** (also *coherence length*)"),
+        ["5:3: coherence length is already an entry or a synonym on line 3: keep one"]
     );
 }
 
@@ -198,4 +201,18 @@ fn a_link_to_a_term_by_hand_needs_the_term() {
              #term-fried-parameter?"
         ]
     );
+}
+
+#[test]
+fn a_name_is_told_from_a_word_at_the_start_of_a_sentence() {
+    let glossary = "# Glossary\n\n- **Lens**: a program. See [One](one.md).\n- **lens**: glass. See [One](one.md).\n";
+    let first = |text: &str| {
+        let repository = Repository::new(&[("one.md", text), ("glossary.md", glossary)]);
+        let book = Book::load(repository.root()).unwrap();
+        let terms = terms(&book);
+        let uses = first_uses(&book, &terms);
+        uses.iter().map(|found| terms[found.term].name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(first("# One\n\nLens runs. Lens stops. Lenses are made.\n"), ["Lens", "lens"]);
+    assert_eq!(first("# One\n\nLenses are made of a lens.\n"), ["lens"]);
 }

@@ -10,7 +10,7 @@ pub fn check(book: &Book) -> Vec<Finding> {
     let path = format!("book/src/{GLOSSARY}");
     let terms = terms(book);
     let used: BTreeSet<usize> = first_uses(book, &terms).iter().map(|found| found.term).collect();
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     let mut findings = Vec::new();
     for (index, term) in terms.iter().enumerate() {
         let name = &term.name;
@@ -31,7 +31,7 @@ pub fn check(book: &Book) -> Vec<Finding> {
             ));
         }
         for word in term.words() {
-            if let Some(other) = seen.insert(word.to_lowercase(), index) {
+            if let Some(other) = seen.insert(word, index) {
                 let line = terms[other].position.0;
                 report(format!("{word} is already an entry or a synonym on line {line}: keep one"));
             }
