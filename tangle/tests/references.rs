@@ -118,6 +118,7 @@ fn with_glossary(glossary: &str) -> Repository {
         (
             "one.md",
             "# Fried parameter\n\nThe `Fried parameter`, a [Fried parameter](two.md), $Fried parameter$.\n\n\
+             A *Fried* parameter.\n\nFried\n\nparameter.\n\n\
              ```text\nFried parameter\n```\n",
         ),
         (

@@ -121,7 +121,7 @@ pub fn bibliography_page(book: &Book) -> Option<String> {
         });
         let homes: Vec<String> = homes.collect();
         page.push_str(&format!(
-            "<li id=\"{}\">{} <span class=\"kind\">cited in</span> {}</li>\n",
+            "<li id=\"{}\">{} <span class=\"kind\">Cited in</span> {}</li>\n",
             anchor(key),
             entry(work),
             homes.join(", ")
