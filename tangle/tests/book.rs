@@ -637,7 +637,9 @@ fn this_book() -> Outcome<TempDir> {
     for part in ["src", "theme", "katex", "fonts", "measured", "systems", "data"] {
         copy(&repository().join("book").join(part), &folder.path().join("book").join(part))?;
     }
-    fs::copy(repository().join("book/book.toml"), folder.path().join("book/book.toml"))?;
+    for file in ["book/book.toml", "book/references.toml"] {
+        fs::copy(repository().join(file), folder.path().join(file))?;
+    }
     let figures = folder.path().join("book/src/figures");
     fs::create_dir_all(&figures)?;
     for chapter in Book::load(folder.path())?.chapters {
