@@ -23,9 +23,14 @@ pub const PAGES: [(&str, &str); 3] = [
     ("Index of chunks", CHUNKS),
 ];
 
-/// The index of one of these pages after all chapters and the bibliography.
+/// The number of the bibliography where the chapters are numbered from 0.
+pub fn bibliography_place(book: &Book) -> usize {
+    book.chapters.len()
+}
+
+/// The number of one of these pages, after the bibliography.
 pub fn place(book: &Book, page: usize) -> usize {
-    book.chapters.len() + 1 + page
+    bibliography_place(book) + 1 + page
 }
 
 /// A public item of the program.

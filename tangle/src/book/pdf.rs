@@ -189,7 +189,7 @@ impl Sheet {
     }
 }
 
-/// The lines of the table of contents: chapters and indices.
+/// The lines of the table of contents: chapters, bibliography and indices.
 fn contents(book: &Book, appendices: bool) -> Vec<Entry> {
     let chapters = book.chapters.iter().enumerate();
     let chapters = chapters.filter(|(_, chapter)| appendices || !chapter.in_appendix());
@@ -199,13 +199,15 @@ fn contents(book: &Book, appendices: bool) -> Vec<Entry> {
         number: chapter.number.clone(),
         title: chapter.title.clone(),
     });
-    let indices = indices::PAGES.iter().enumerate().map(|(at, (title, _))| Entry {
-        index: indices::place(book, at),
-        part: None,
-        number: None,
-        title: title.to_string(),
-    });
-    chapters.chain(indices).collect()
+    let unnumbered = |index, title: &str| {
+        let title = title.to_string();
+        Entry { index, part: None, number: None, title }
+    };
+    let works = (!book.bibliography.works.is_empty())
+        .then(|| unnumbered(indices::bibliography_place(book), "Bibliography"));
+    let indices = indices::PAGES.iter().enumerate();
+    let indices = indices.map(|(at, (title, _))| unnumbered(indices::place(book, at), title));
+    chapters.chain(works).chain(indices).collect()
 }
 
 /// A page whose links lead to a place on it or have a scheme: others lose their address.
@@ -257,14 +259,14 @@ fn for_paper(page: &str) -> String {
     result
 }
 
-/// The chapters with a page number, or a place for it, after each link to a chunk or an equation, and in the indices.
+/// The chapters with a page number, or a place for it, after each link to a chunk, an equation or a work, and in the indices.
 fn with_pages(chapters: &str, pages: &HashMap<String, usize>) -> String {
     let mut result = String::with_capacity(chapters.len());
     let mut pieces = chapters.split("<a class=\"");
     result.push_str(pieces.next().unwrap_or(""));
     for piece in pieces {
         result.push_str("<a class=\"");
-        let classes = ["chunk-reference\"", "equation-link\"", "index-link\""];
+        let classes = ["chunk-reference\"", "equation-link\"", "citation\"", "index-link\""];
         let is_reference = classes.iter().any(|class| piece.starts_with(class));
         let link = piece.split_once("</a>").filter(|_| is_reference).and_then(|(link, after)| {
             let (_, address) = link.split_once("href=\"#")?;
