@@ -401,7 +401,7 @@ impl HrtemImages {
         Ok(())
     }
 
-    /// Standard errors of the means, Eq. [running mean](https://lenslet.github.io/lenslet/scan.html#eq-running-mean); none with fewer than two configurations.
+    /// Standard errors of the means, Eq. [running mean](https://lenslet.github.io/lenslet/scan-runs.html#eq-running-mean); none with fewer than two configurations.
     pub fn standard_error(&self) -> Option<Array4<f64>> {
         let count = self.configurations as f64;
         (count > 1.0).then(|| self.squares.mapv(|square| (square / (count * (count - 1.0))).sqrt()))
