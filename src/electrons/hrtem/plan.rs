@@ -128,6 +128,7 @@ impl HrtemPlan {
     /// `Invalid` for whatever does not fit together: a grid or slices that are not the specimen's, an element without scattering factors, a lens that is none, ends that do not rise or lie behind the last slice, no
     /// defocus.
     pub fn new(specimen: impl Into<TiledSpecimen>, options: HrtemOptions) -> Result<Self, Invalid> {
+        // Check the options of images
         let specimen = specimen.into();
         options.slicing.accept_ends(&options.ends)?;
         let defoci = &options.defoci;
@@ -321,6 +322,7 @@ trait PlaneWave<T> {
     fn spectrum(&self) -> Result<Array2<Complex<T>>, Error>;
 }
 
+// A plane wave on cores
 /// The cores of this machine.
 struct HostWorker<'a, T> {
     multislice: &'a Multislice<T>,
@@ -359,6 +361,7 @@ pub struct HrtemImages {
 }
 
 impl HrtemImages {
+    // Images before the first configuration
     /// No images yet.
     fn none(plan: &HrtemPlan) -> Self {
         let (options, [nx, ny]) = (&plan.options, plan.shape());
@@ -401,6 +404,7 @@ impl HrtemImages {
         Ok(())
     }
 
+    // Standard errors of images
     /// Standard errors of the means, Eq. [running mean](https://lenslet.github.io/lenslet/scan-runs.html#eq-running-mean); none with fewer than two configurations.
     pub fn standard_error(&self) -> Option<Array4<f64>> {
         let count = self.configurations as f64;
