@@ -181,6 +181,7 @@ impl StemPlan {
         Ok((k - 1) * all / n..k * all / n)
     }
 
+    // Collect the parts of a scan
     /// The readings of the whole scan from those of its parts, in any order.
     ///
     /// # Errors
@@ -193,6 +194,7 @@ impl StemPlan {
             let Range { start, end } = part.places;
             let refuse =
                 |expected: String| Invalid::new("share", format!("{start}..{end}"), expected);
+            // Reject gaps and unfinished parts
             if start != next {
                 let fault = if start < next { "overlap" } else { "leave places out" };
                 return Err(refuse(format!("places from {next} on: shares {fault}")));

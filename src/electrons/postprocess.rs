@@ -61,6 +61,7 @@ impl Finishing {
         let whole = readings.places == places && readings.mean.dim() == shape;
         accept(whole, "readings", &readings.places, "readings of all places")?;
         let mut finished = Cow::Borrowed(readings);
+        // Blur and count readings
         if not_negative("source_size", self.source_size)? > 0.0 {
             let StemReadings { mean, squares, .. } = finished.to_mut();
             self.blur(plan, mean)?;

@@ -340,6 +340,7 @@ impl CrystalText<'_> {
         };
         let lattice = self.lattice(value("Lattice"), cell)?;
         let columns = self.columns(value("Properties").unwrap_or("species:S:1:pos:R:3"))?;
+        // Atoms of an extended XYZ
         let mut atoms = Vec::new();
         for number in 3..=count.saturating_add(2) {
             let expected = format!("{}, as the first line says", counted(count, "atom"));

@@ -91,6 +91,7 @@ pub enum Factors {
     Lobato,
 }
 
+// Scattering factor of an element
 impl Factors {
     /// The scattering factor of an element.
     ///

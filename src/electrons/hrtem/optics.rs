@@ -122,6 +122,7 @@ impl HrtemOptics {
         Ok(images)
     }
 
+    // An image of a varying focus
     /// The image (y, x) of a wavering focus as the mean of images at `foci` values of it, an odd number of at least 9.
     ///
     /// # Errors
@@ -205,6 +206,7 @@ impl HrtemOptics {
         Ok(())
     }
 
+    // A lens with another defocus
     /// The lens with a defocus \[Å\] added to its own.
     pub(super) fn at_defocus(&self, defocus: f64) -> Self {
         let mut lens = self.clone();
@@ -212,6 +214,7 @@ impl HrtemOptics {
         lens
     }
 
+    // Displacement of images by the lens
     /// How far images of frequencies that the lens lets through are displaced at most \[Å\], x and y.
     pub fn delocalisation(&self, grid: &WaveGrid) -> [f64; 2] {
         let lambda = self.beam.wavelength();

@@ -146,6 +146,7 @@ pub(super) struct Sampled {
 }
 
 impl Sampled {
+    // Sampled potentials of a specimen
     /// Potentials on a grid, with a bound \[Å\] and so many planes in a slice.
     pub(super) fn new(
         grid: WaveGrid,
