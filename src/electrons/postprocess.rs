@@ -21,7 +21,7 @@ use std::ops::Range;
 pub struct Finishing {
     /// Radius of the source along each axis, as an image in the specimen, rms \[Å\].
     pub source_size: f64,
-    /// Electrons for each place of the probe; without, images are shares of the beam and have no noise.
+    /// Electrons for each position of the probe; without, images are shares of the beam and have no noise.
     pub dose: Option<f64>,
     /// What the noise of the dose is drawn from.
     pub seed: u64,

@@ -140,7 +140,7 @@ pub fn blurred(
 }
 
 // Electrons counted one by one
-/// Counts of electrons for an image (y, x) of shares of the beam, with so many `electrons` for each place of the probe.
+/// Counts of electrons for an image (y, x) of shares of the beam, with so many `electrons` for each position of the probe.
 ///
 /// # Errors
 /// `Invalid` where the number of electrons is not positive, or beyond 1e15, or a share is negative or not finite.

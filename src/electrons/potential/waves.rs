@@ -171,7 +171,7 @@ fn volts(grid: &WaveGrid) -> f64 {
     VOLTS / grid.lengths().iter().product::<f64>()
 }
 
-/// C f/(L_x L_y) of a factor f(q) at the frequencies that are not negative, (k_x, k_y).
+/// C fₑ/(L_x L_y) of a factor fₑ(q) at the frequencies that are not negative, (k_x, k_y).
 fn form(grid: &WaveGrid, factor: impl Fn(f64) -> f64) -> Array2<f64> {
     let scale = volts(grid);
     on_quarter(grid, |q| scale * factor(q))
@@ -382,7 +382,7 @@ impl Sliced {
         Some([0, 1].map(highest))
     }
 
-    /// C U(q, z)/(L_x L_y) of an element, with a sign.
+    /// C W(q, z)/(L_x L_y) of an element, with a sign.
     fn table(&self, kind: usize, z: f64, sign: f64) -> PiecewisePolynomials {
         let (factor, scale) = (self.kinds[kind], sign * volts(&self.waves.grid));
         let beyond = factor.beyond(z);
