@@ -48,6 +48,7 @@ impl Beam {
 
     // Wavelength and interaction of a beam
     /// Its energy \[keV\].
+    // Energy of a beam
     pub fn energy_kev(&self) -> f64 {
         self.energy_kev
     }
@@ -65,6 +66,7 @@ impl Beam {
         2.0 * PI / (self.wavelength() * 1e3 * self.energy_kev) * share
     }
 
+    // Frequencies and angles of a beam
     /// The frequency \[1/Å\] of a wave at an angle \[mrad\] to the axis: the angle over the wavelength.
     pub fn frequency(&self, angle: f64) -> f64 {
         1e-3 * angle / self.wavelength()

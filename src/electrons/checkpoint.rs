@@ -45,6 +45,7 @@ impl StemReadings {
     /// # Errors
     /// `Write` where the file cannot be written: an older one is then still there.
     pub fn write(&self, path: &Path, fingerprint: u64) -> Result<(), Error> {
+        // Bytes of a checkpoint
         let deviations = u64::from(!self.squares.is_empty());
         let [configurations, places] = self.done;
         let head = [self.places.start, self.places.end, configurations, places, self.mean.ncols()];
@@ -70,6 +71,7 @@ impl StemReadings {
         let mut file = File::open(path).map_err(failed)?;
         let mut head = [0; HEAD];
         let mark = read_up_to(&mut file, &mut head).map_err(failed)?;
+        // Check the mark and the fingerprint
         if !mark.starts_with(MARK) {
             return Err(refuse("a file of readings of `lenslet stem`").into());
         }

@@ -489,6 +489,7 @@ impl Pattern {
         Ok(Self { bins, axes })
     }
 
+    // Sum an intensity into bins
     /// The pattern of the intensity (k_y, k_x).
     fn of(&self, intensity: &[f64]) -> Array2<f64> {
         let ([x, y], [bin_x, bin_y]) = (&self.axes, &self.bins);

@@ -98,6 +98,7 @@ impl StemPlan {
         multislice.run(waves.view_mut(), slice, &end, &CancelOnly(watch), |_, _| Ok(()))?;
         let (beams, ny, nx) = waves.dim();
         let matrix = SMatrix::new(prism, beam, waves, refocus)?;
+        // Planes and frequencies of beams
         let planes = Array3::from_shape_fn((beams, nx, ny), |(b, i, j)| matrix.plane(b)[[j, i]]);
         let number = Coordinate::signal("beam", "", 0.0, 1.0)?;
         let [x, y] = plane_axes(&grid, 2.0)?;

@@ -887,6 +887,7 @@ impl<T: Real> Follower<T> for Cores<'_> {
         Ok(readings)
     }
 
+    // Spectra of beams by cores
     fn beams(
         &self,
         slices: &Slices<T>,
@@ -1025,6 +1026,7 @@ impl StemPlan {
         let [nx, ny] = options.grid.points().map(|points| points / 2);
         let empty = |_: &usize| Array3::zeros((prism.beams(), ny, nx));
         let mut spectra: Vec<Array3<Complex<T>>> = options.ends.iter().map(empty).collect();
+        // Gather spectra from all followers
         dispatch_in_runs(
             followers,
             prism.beams(),

@@ -126,6 +126,7 @@ impl SampleFile {
         Ok(Ground { prepared, grid, slicing, ends, factor, warnings })
     }
 
+    // Grid of a sampling
     /// The grid of waves across a cell of these sides \[Å\], for PRISM with a factor.
     fn grid(&self, sides: [f64; 2], factor: [usize; 2]) -> Result<WaveGrid, Invalid> {
         match self.potential.sampling {
@@ -554,6 +555,7 @@ impl Columns<'_> {
             axes,
         };
         let mut parts = vec![part("annular", layout.rings.clone(), rings)];
+        // Columns of annuli and segments
         for (k, column) in layout.annuli.clone().enumerate() {
             parts.push(part(&format!("annulus_{k}"), column..column + 1, vec![]));
         }
@@ -561,6 +563,7 @@ impl Columns<'_> {
             let axes = vec![(Coordinate::signal("sector", "", 0.0, 1.0)?, sectors.len())];
             parts.push(part(&format!("segmented_{}", k + 1), sectors.clone(), axes));
         }
+        // Columns of a diffraction pattern
         if let Some([x, y]) = detectors.pattern_axes() {
             let columns = (0..layout.pattern.len())
                 .map(|k| layout.pattern.start + k % y.len() * x.len() + k / y.len());

@@ -37,6 +37,7 @@ impl<'t> CrystalText<'t> {
         while number < self.lines.len() {
             let line = self.lines[number];
             number += 1;
+            // Keep the first line of a text
             if let Some(first) = line.strip_prefix(';') {
                 let end = self.lines[number..].iter().position(|line| line.starts_with(';'));
                 let end = end.ok_or_else(|| {
@@ -397,6 +398,7 @@ impl CrystalText<'_> {
             .ok_or_else(|| self.bad(word.line, key, Some(word.text), expected))?;
         let group =
             settings_of_operations(&operations).first().map(|one| (one.number, one.symbol()));
+        // Reject a Hall symbol of another group
         if let (Some((number, symbol)), Some(other)) = (group, candidates.first())
             && candidates.iter().all(|one| one.number != number)
         {
@@ -448,6 +450,7 @@ fn choose(
         .iter()
         .filter(|one| one.axes() == first.axes() && one.number == first.number)
         .collect();
+    // A note on the orientation of axes
     if rivals.len() == 1 {
         let alike =
             fitting.iter().all(|one| same_operations(&one.operations(), &first.operations()));
@@ -664,6 +667,7 @@ impl CrystalText<'_> {
             }
             None => self.named_operations(&block, &lattice, &sites)?,
         };
+        // Images of all listed atoms
         let (mut atoms, mut lines) = (Vec::new(), Vec::new());
         for site in sites {
             let of_image = |image| Atom { position: times(image, &lattice), ..site.atom };

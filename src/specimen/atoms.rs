@@ -104,6 +104,7 @@ pub struct Specimen {
 #[cfg(feature = "serde")]
 crate::serial::deserialize_by!(Specimen::new(cell: [f64; 3], atoms: Vec<Atom>)?);
 
+// Atoms brought into the cell
 impl Specimen {
     /// The specimen of these atoms in a cell of sides `cell` \[Å\]: x, y, z, the last along the beam.
     ///

@@ -307,6 +307,7 @@ pub struct AtomColumn {
     pub atoms: f64,
 }
 
+// Gather atoms into columns
 impl Specimen {
     /// The columns of atoms along the beam, sorted by element and place; atoms within 1e-3 Å of each other across the beam make a column.
     pub fn columns(&self) -> Vec<AtomColumn> {

@@ -228,6 +228,7 @@ impl ScatteringFactor {
         let reaches = |term: &Gaussian| share(term) > 1e-18;
         let gaussians: Vec<Gaussian> =
             self.gaussians.iter().filter(|g| reaches(g)).map(part).collect();
+        // Frequencies beyond a height
         move |q| {
             let pole = |pole: &Pole| {
                 let square = q * q + pole.beta;
@@ -257,6 +258,7 @@ impl Pole {
             let charge = self.simple / distance + PI * self.double / root;
             charge * f64::exp(-self.argument(distance)) * scale * t.cosh()
         };
+        // Sum pieces by Gauss's rule
         let nodes = || RULE.nodes.iter().zip(&RULE.weights);
         let piece = |k: usize| {
             let middle = from + (2 * k + 1) as f64 * half;

@@ -220,6 +220,7 @@ fn pair_across(
     }
 }
 
+// Limit of the search for vectors
 /// Where the search gives up \[Å\].
 fn widest(basis: &Matrix3) -> f64 {
     let dual = inverse(basis);

@@ -196,6 +196,7 @@ impl HrtemOptics {
         let straight = self.tilt.map(|tilt| self.beam.frequency(tilt.abs()));
         let corner = (highest(0) + straight[0]).hypot(highest(1) + straight[1]);
         let radius = self.aperture.map_or(corner, |angle| self.beam.frequency(angle).min(corner));
+        // Reject phases without digits
         for (key, value, phase) in self.aberrations.largest_phases(self.beam.wavelength(), radius) {
             let expected = format!(
                 "a phase of at most {LARGEST_PHASE:e} rad at {:.3} mrad, where it is {phase:.3e} rad and has no digit behind the point; a smaller aberration or imaging.aperture",

@@ -198,6 +198,7 @@ impl HrtemPlan {
             watch.part("configuration", c, count);
             let (potential, mut done) = (self.potential(c)?, 0);
             wave.begin()?;
+            // Image the wave behind each plane
             for (plane, &end) in ends.iter().enumerate() {
                 let (slice, mut passed) = (|k: usize| Ok(potential.slice(k)), done);
                 multislice.in_groups(done..end, slice, watch, |slices| {
@@ -390,6 +391,7 @@ impl HrtemImages {
         let defoci: Vec<f64> = options.defoci.iter().map(|defocus| middle + defocus).collect();
         let images = options.lens.series(&options.grid, exit, &defoci)?;
         let images = images.slice(s![.., ..;stride, ..;stride]);
+        // Average the images of a plane
         let mut means = self.mean.index_axis_mut(Axis(1), plane);
         if self.squares.is_empty() {
             means.assign(&images);

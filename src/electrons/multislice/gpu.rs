@@ -228,6 +228,7 @@ impl<T: Real> Passing<T> {
         Ok(Self { here: queue.pinned(samples)?, there: queue.zeros(samples)? })
     }
 
+    // Send a slice to its buffer
     /// Queues the copy of a slice, when the last one has left; this is where it will be.
     ///
     /// # Errors

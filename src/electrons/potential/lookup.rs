@@ -65,6 +65,7 @@ struct Stamp {
     weight: f64,
 }
 
+// Patches of all atoms
 impl Lookup {
     pub(super) fn new(
         grid: &WaveGrid,

@@ -120,6 +120,7 @@ struct PlaneShare {
     weight: f64,
 }
 
+// Compare shares of atoms
 impl PlaneShare {
     /// What makes its values, but for the weight and the pixel.
     fn shape(&self) -> (usize, [i64; 2], [u64; 2]) {

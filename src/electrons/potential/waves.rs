@@ -244,6 +244,7 @@ struct Radii {
     places: Array2<(usize, f64)>,
 }
 
+// Frequencies by pieces of an axis
 impl Radii {
     fn new(grid: &WaveGrid, kinds: &[&ScatteringFactor]) -> Self {
         let betas = kinds.iter().flat_map(|factor| &factor.poles).map(|pole| pole.beta);
@@ -353,6 +354,7 @@ impl Sliced {
         for (sites, sign) in [(upper, 1.0), (lower, -1.0)] {
             let mut scattered = Vec::new();
             let alike = |a: &Site, b: &Site| (a.place[2], a.kind) == (b.place[2], b.kind);
+            // Flow from planes of atoms
             for plane in sites.chunk_by(alike) {
                 let (kind, z) = (plane[0].kind, (plane[0].place[2] - cut).abs());
                 let Some(highest) = self.highest(kind, z) else { continue };

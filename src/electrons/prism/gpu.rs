@@ -63,6 +63,7 @@ pub(crate) struct WindowsGpu<T> {
 }
 
 impl<T: Real> WindowsGpu<T> {
+    // Kernels of a window
     /// For windows on this grid; none where no kernels have its lengths.
     ///
     /// # Errors

@@ -246,6 +246,7 @@ impl<T: Real> DeviceWorker<'_, T> {
         let plane = self.plan.options.grid.points().iter().product::<usize>();
         let mut done = 0;
         for (e, &end) in self.plan.options.ends.iter().enumerate() {
+            // Pass all waves through slices
             for k in done..end {
                 let slice = match &self.slices {
                     Some(all) => all.view(slices.kinds[k] * plane..(slices.kinds[k] + 1) * plane),
@@ -593,6 +594,7 @@ impl<T: Real> Waves for DeviceWindows<'_, T> {
     }
 
     fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+        // Send positions to all devices
         let mut readings = lock(&self.readings);
         let (count, [width, height]) = (places.len(), self.plan.waves.lengths());
         let in_cells: Vec<_> = places.iter().map(|[x, y]| [x / width, y / height]).collect();
