@@ -22,9 +22,9 @@ pub enum Inversion {
     /// filtered, else by eigenvectors.
     #[default]
     Auto,
-    /// By Cholesky's factor, Eq. [half solved](https://lenslet.github.io/lenslet/reconstructor.html#eq-half-solved).
+    /// By Cholesky's factor, Eq. [half solved](https://lenslet.github.io/lenslet/dense-reconstructor.html#eq-half-solved).
     Cholesky,
-    /// By eigenvectors, the smallest filtered, Eq. [filtered](https://lenslet.github.io/lenslet/reconstructor.html#eq-filtered).
+    /// By eigenvectors, the smallest filtered, Eq. [filtered](https://lenslet.github.io/lenslet/dense-reconstructor.html#eq-filtered).
     Eigen,
     /// By iterations with products, Eq. [normal](https://lenslet.github.io/lenslet/estimate.html#eq-normal); the matrix is never formed.
     Iterative,

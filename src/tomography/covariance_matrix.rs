@@ -187,6 +187,7 @@ impl CovarianceMatrices {
     ) -> Result<Array2<f64>, Error> {
         check_targets(system)?;
         let mut sum = None::<Array2<f64>>;
+        // Sum over parts of the air
         let groups = upwind(system, delay)?;
         let count = groups.len();
         for (number, (truths, air)) in groups.into_iter().enumerate() {

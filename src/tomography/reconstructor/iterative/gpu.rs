@@ -16,6 +16,7 @@ use std::sync::Mutex;
 
 // Rows of a reconstructor on devices
 impl ReconstructorPlan {
+    // Iterate in the precision of devices
     /// The solutions for right-hand sides, and their residuals, as rows, by the devices of an engine.
     pub(super) fn solve_rows_on_device(
         &self,
