@@ -1,4 +1,4 @@
-// Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/factorised-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Estimates by a factor on a device.
 
 // Imports of a factor for estimates
