@@ -1,4 +1,4 @@
-// Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/solver-host.md: edit there, or here and run cargo tangle stitch.
 //! Conjugate gradients and MINRES on a device, without the host in their loop.
 
 // Imports of solving on a device
@@ -601,6 +601,7 @@ impl<T: Real> SolverMethod<T> for Descent<T> {
     }
 }
 
+// Conjugate gradients for several systems
 /// Room for systems, and the method that works there.
 pub(crate) type WithMethod<T> = (SolverWorkspace<T>, Box<dyn SolverMethod<T>>);
 
@@ -694,6 +695,7 @@ impl<T: Real> SolverMethod<T> for Lanczos<T> {
         let (z, u) = (&self.z, &work.product);
         work.a.apply(z, u)?;
         work.sum([z, z, u])?;
+        // Queue the orthogonalisation
         let arguments = Orthogonalise {
             now: work.states[1].view(..),
             next: self.third.view(..),

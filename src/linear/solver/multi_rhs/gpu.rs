@@ -1,4 +1,4 @@
-// Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/systems-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Conjugate gradients for many right-hand sides at once, on a device.
 
 // Imports of systems side by side
@@ -197,6 +197,7 @@ impl<T: Real> SideBySide<T> {
         }
     }
 
+    // Vectors of systems as rows
     /// Some vectors as rows, of those that stand one behind the other.
     fn rows(&self, vectors: &Buffer<T>, count: usize) -> Result<Array2<f64>, Error> {
         let all = vectors.read()?.into_iter().map(Real::in_double).collect();
