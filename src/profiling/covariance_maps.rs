@@ -95,6 +95,7 @@ impl MapLayout {
         self.average_projected(pair, covariance.view())
     }
 
+    // Average covariances with the same lag
     /// The map of a pair of stars, (2, 2, lags, lags) one after the other, by a covariance of slopes whose modes are already removed.
     fn average_projected(&self, pair: &MapPair, covariance: ArrayView2<f64>) -> Array1<f64> {
         let [firsts, others] = pair.stars.map(|star| self.order.lenslets(star));
@@ -276,7 +277,9 @@ impl SlopeMaps {
         slopes: ArrayView2<f64>,
         watch: &dyn Watch,
     ) -> Result<Self, Error> {
+        // Maps from frames of slopes
         let layout = MapLayout::new(system);
+        // Refuse slopes without maps
         check_slopes(slopes, layout.order.len())?;
         let frames = slopes.nrows();
         accept(frames >= 2, "frames", frames, "at least 2, as covariances are means over frames")?;

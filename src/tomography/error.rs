@@ -34,6 +34,7 @@ pub struct WavefrontError {
 }
 
 impl WavefrontError {
+    // Wavefront error of a covariance of slopes
     /// The error of the wavefront for a covariance of the error of slopes, (m, m), rad², of the valid lenslets of `array`: all x
     /// slopes, then all y slopes, row by row; Eq. [wavefront error](https://lenslet.github.io/lenslet/tomographic-error.html#eq-wavefront-error).
     ///
@@ -58,6 +59,7 @@ impl WavefrontError {
     ) -> Result<Self, Error> {
         let corners = LensletCorners::of(array, valid);
         let slopes = 2 * corners.cells.len();
+        // Refuse a covariance of other slopes
         if errors.dim() != (slopes, slopes) || slopes == 0 {
             let expected = format!("({slopes}, {slopes}), x and y of {} lenslets", slopes / 2);
             return Err(
@@ -172,6 +174,7 @@ struct LensletCorners {
 }
 
 impl LensletCorners {
+    // Number the corners of lenslets
     fn of(array: &LensletArray, valid: &Array2<bool>) -> Self {
         let lenslets = array.lenslets();
         let (mut numbers, mut places) =
@@ -295,6 +298,7 @@ pub(crate) fn piston_and_tilts(area: &Array1<f64>, tilts: [Array1<f64>; 2]) -> V
     modes
 }
 
+// Take modes out of variances
 /// Variances of Eq. [projected variance](https://lenslet.github.io/lenslet/tomographic-error.html#eq-projected-variance), of those with the modes, and of the covariances with each mode.
 pub(crate) fn without_modes(
     area: &Array1<f64>,
@@ -313,6 +317,7 @@ pub(crate) fn without_modes(
 
 // Map the error of a wavefront
 impl LensletCorners {
+    // Piston and tilts at the corners
     /// Piston and tilts at the corners.
     fn modes(&self) -> Vec<Array1<f64>> {
         let along = |axis: usize| -> Array1<f64> {
