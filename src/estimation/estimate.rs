@@ -525,7 +525,7 @@ fn layered_operator<T: Real>(
 
 // Operators without removed modes
 // Remove modes from an operator
-/// Θ + C_n without modes, and P of Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate-operators.html#eq-blind-estimate), where there are modes to remove.
+/// Θ + C_n without modes, and Π of Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate-operators.html#eq-blind-estimate), where there are modes to remove.
 pub(crate) fn blind<T: Real>(
     modes: &RemovedModes,
     measured: SharedOperator<T>,

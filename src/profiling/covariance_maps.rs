@@ -378,7 +378,7 @@ fn shift_of(realisation: usize, frames: usize, memory: usize) -> usize {
 struct CorrelationTime {
     /// Frames.
     frames: usize,
-    /// F_eff of Eq. [effective frames](https://lenslet.github.io/lenslet/measured-maps.html#eq-effective-frames).
+    /// N_eff of Eq. [effective frames](https://lenslet.github.io/lenslet/measured-maps.html#eq-effective-frames).
     independent: f64,
     /// The correlation that remains.
     echo: f64,

@@ -1052,7 +1052,7 @@ impl LearnPlan {
 // Weights of maps
 /// The weights of the elements of maps.
 struct MapWeights {
-    /// √ω
+    /// √g
     elements: Array1<f64>,
     /// The elements of each pair and axes.
     maps: Vec<Range<usize>>,
@@ -1125,7 +1125,7 @@ impl MapWeights {
 }
 
 // Weights of all elements
-/// √ω of Eq. [learning sum](https://lenslet.github.io/lenslet/learning-errors.html#eq-learning-sum).
+/// √g of Eq. [learning sum](https://lenslet.github.io/lenslet/learning-errors.html#eq-learning-sum).
 fn weights_of(maps: &SlopeMaps) -> Result<Array1<f64>, Invalid> {
     let pairs = maps.layout.pairs();
     let middle = |pair: &MapPair| [pair.lags() / 2; 2];

@@ -195,7 +195,7 @@ impl LensletCorners {
     }
 
     // Slopes at corners
-    /// 2d G, (m, p).
+    /// 2d H, (m, p).
     fn slopes(&self) -> Array2<f64> {
         let lenslets = self.cells.len();
         let mut slopes = Array2::zeros((2 * lenslets, self.places.len()));

@@ -180,7 +180,7 @@ impl ReconstructorPlan {
     }
 }
 
-/// C Xᵗ + X Cᵗ − B Xᵗ, made symmetric to the last digit.
+/// C Xᵗ + X Cᵗ − Y Xᵗ, made symmetric to the last digit.
 fn explained_by([c, x, b]: [ArrayView2<f64>; 3]) -> Array2<f64> {
     let [cross, quadratic] = [times_transpose(&c, &x), times_transpose(&b, &x)];
     &cross + &cross.t() - 0.5 * (&quadratic + &quadratic.t())
