@@ -41,6 +41,7 @@ extern "C" __global__ void __launch_bounds__(256) row_products(
     if (threadIdx.x == 0) products[blockIdx.x] = parts[0];
 }
 
+// Products of columns with a mode
 /// Products of a mode over `count` slopes from `first` on with the columns from `start` on, which lie behind it, at the places of their slopes.
 extern "C" __global__ void column_products(
     const real *matrix, const double *mode, const int *slopes, int width, int start, int first, int count,

@@ -329,6 +329,7 @@ fn exact_where_it_fits(posed: PosedEstimate) -> Result<PosedEstimate, Error> {
 }
 
 // Cost of a posed estimate
+// Bytes of a factor and its matrices
 /// Bytes of a factor on the first device, and how many matrices of its size the host has meanwhile.
 #[cfg(feature = "factorise")]
 fn factor_bytes(n: usize, method: Inversion, engine: &Engine) -> (u64, u64) {

@@ -338,6 +338,7 @@ impl SlopeMaps {
         for (r, mut row) in all.rows_mut().into_iter().enumerate() {
             check(watch)?;
             let (first, shift) = (r * frames / number, shift_of(r, frames, memory));
+            // Realisation from two blocks of frames
             let block = |shift: usize| (0..length).map(move |t| (first + shift + t) % frames);
             let own: Vec<usize> = block(0).chain(block(shift)).collect();
             let other: Vec<usize> = block(shift).chain(block(0)).collect();
@@ -374,6 +375,7 @@ fn shift_of(realisation: usize, frames: usize, memory: usize) -> usize {
 }
 
 // Memory of the air
+// Correlation time of slopes
 /// How long slopes are correlated.
 struct CorrelationTime {
     /// Frames.

@@ -1025,6 +1025,7 @@ impl LearnPlan {
     /// # Errors
     /// As [`run`](Self::run), and `Invalid` for maps of another system.
     pub fn fit(&self, maps: SlopeMaps, watch: &dyn Watch) -> Result<Learned, Error> {
+        // Refuse maps of another system
         let expected =
             format!("{} elements, as this system's maps have", self.geometry.layout.len());
         let fits = maps.values.len() == self.geometry.layout.len();

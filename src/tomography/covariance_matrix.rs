@@ -158,6 +158,7 @@ pub(crate) fn measurements_with_noise(
     Ok(measurements)
 }
 
+// Covariance of truth without measurements
 /// C_tm, (T m, n), rad², without the modes that are removed.
 ///
 /// # Errors
@@ -224,6 +225,7 @@ pub(crate) fn upwind(
     Ok(flows(system.atmosphere(), delay)?.into_iter().map(upwind_sensors).collect())
 }
 
+// Displacements of the layers
 /// How far layers move in a time, metres along x and y, and the air of those that move so.
 fn flows(air: &Atmosphere, delay: f64) -> Result<Vec<([f64; 2], Atmosphere)>, Invalid> {
     let mut flows: Vec<([f64; 2], Vec<Layer>)> = Vec::new();

@@ -115,6 +115,7 @@ impl Reconstruction {
         errors_of(&self.error_covariance, system)
     }
 
+    // Errors without or with prediction
     /// The same for the reconstructor that was not asked for, where there is a delay.
     ///
     /// # Errors
@@ -243,6 +244,7 @@ impl LensletCorners {
     fn normal(&self) -> Array2<f64> {
         let p = self.places.len();
         let mut normal = Array2::zeros((p, p));
+        // Add the patterns of all cells
         for cell in &self.cells {
             for (signs, weight) in SIGNS.iter().zip([1.0, 1.0, WAFFLE]) {
                 for (a, sign_a) in cell.iter().zip(signs) {

@@ -107,6 +107,7 @@ impl Lit {
         Ok(Self { modes: piston_and_tilts(&area, tilts), area })
     }
 
+    // Field without its mean
     /// A field without its mean over the pupil.
     fn level(&self, field: Array1<f64>) -> Array1<f64> {
         let mean = self.area.dot(&field);

@@ -170,6 +170,7 @@ impl<T: Real> SolverGpu<T> {
         Ok(Self { work, method, graphs: [one, many], expected: 4 * MANY })
     }
 
+    // Solution and its inner products
     /// The solution, n numbers: where the next one starts from if that is to start warm.
     pub fn solution(&self) -> &Buffer<T> {
         &self.work.x

@@ -304,6 +304,7 @@ impl<T: Real> Layered<T> {
         Ok(Self { layers, stacked, fields, area: there })
     }
 
+    // Bring tilts to the layers
     /// Brings some tilts to the layers.
     fn bring_tilts(&self, job: &Job, some: &[usize]) -> Result<(), Error> {
         let (gpu, length) = (self.stacked.gpu(), self.area.len());

@@ -288,6 +288,7 @@ impl ReconstructorPlan {
         Ok(())
     }
 
+    // Block of threads for each row
     /// A block of threads for each of some rows.
     fn a_block_each(rows: usize) -> Shape {
         Shape { grid: [rows, 1, 1], block: 256, shared: 0 }

@@ -51,6 +51,7 @@ impl Factorised {
         })
     }
 
+    // Bytes of a factor on a device
     /// Bytes of the factor of a matrix of `n` rows on the first device of an engine.
     pub(crate) fn bytes_on_device(n: usize, filtered: bool, engine: &Engine) -> u64 {
         let size = match engine.precision() {

@@ -130,6 +130,7 @@ impl<T: Real> SideBySide<T> {
         self.method.begin(work)
     }
 
+    // Progress of all systems
     /// Progress of all systems.
     fn progress(&self) -> Result<Vec<SystemProgress>, Error> {
         self.method.judge(&self.work)?;
