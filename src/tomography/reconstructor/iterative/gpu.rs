@@ -1,4 +1,4 @@
-// Tangled from book/src/reconstructor-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/iterative-gpu.md: edit there, or here and run cargo tangle stitch.
 //! The reconstructor by iterations on devices.
 
 // Imports of iterating on devices
