@@ -1,4 +1,4 @@
-// Tangled from book/src/reconstructor-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/removed-modes-gpu.md: edit there, or here and run cargo tangle stitch.
 // Noise of slopes on the covariance matrix of their measurements.
 
 #include "device/real.cuh"
