@@ -12,7 +12,9 @@ use std::sync::atomic::AtomicUsize;
 use tangle::Book;
 use tangle::book::pdf::Sheet;
 use tangle::book::progress::Progress;
-use tangle::book::{BookError, build, finish, math_findings, search, serve::Site};
+use tangle::book::{
+    BookError, build, finish, keys, math_findings, names, options, search, serve::Site,
+};
 use tempfile::TempDir;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -219,9 +221,13 @@ fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
         &["<code>aardvark</code>", "href=\"bad.html#chunk-tests-of-the-lens\""],
     );
     contains(&page(&folder, "chunk-index.html")?, &["\"bad.html#chunk-tests-of-the-lens\""]);
-    // Code is found by the index of identifiers; it would make that of the search several times as large.
+    // The search finds public items by their names; all code would make its index several times as large.
     let index = fs::read_to_string(folder.path().join("book/build/searchindex.js"))?;
-    assert!(index.contains("bad.html#bad") && !index.contains("aardvark"));
+    assert!(index.contains("bad.html#bad") && !index.contains("Costs"));
+    let index = search::parse(&index).ok_or("an index")?;
+    let place = &index["named"]["names"]["aardvark"][0];
+    let place = &index["named"]["places"][usize::try_from(place.as_u64().ok_or("no place")?)?];
+    assert_eq!(place[0], "bad.html#chunk-tests-of-the-lens");
     let whole = fs::read_to_string(folder.path().join("book/build/bad.html"))?;
     // Folds are opened by the switch first, then by the address and by words that are sought.
     let scripts: Vec<&str> = whole.split("<script src=\"theme/").skip(1).collect();
@@ -489,12 +495,14 @@ fn symbols_are_gathered_with_their_formulas() -> Outcome {
             "<h2 id=\"latin-letters\">",
             "<a href=\"waves.html#waves\">amplitude</a> and phase</td><td>m, rad</td><td></td>\
              <td><code>amplitude</code></td>\
-             <td><a href=\"waves.html#the-size-of-lambda\">Waves</a></td>",
+             <td><a href=\"waves.html#symbol-a-0-b\">Waves</a></td>",
             "<h2 id=\"greek-letters\">",
             "href=\"waves.html#eq-wave\">(2.2)</a>",
             "<td>stand</td><td>where <code>it</code> stands</td>",
         ],
     );
+    let waves = page(&folder, "waves.html")?;
+    contains(&waves, &["<tr><td><span id=\"symbol-lambda\"></span>", "<span id=\"symbol-stand\">"]);
     // The row of two letters stands at both.
     assert_eq!(symbols.matches("<span class=\"katex\">").count(), 3);
     assert!(symbols.find("latin-letters") < symbols.find("greek-letters"));
@@ -651,6 +659,67 @@ fn this_book() -> Outcome<TempDir> {
     Ok(folder)
 }
 
+/// Looks up names of symbols, keys and options as the page does, in the part of the index that is theirs.
+fn names_lead_to_their_places(folder: &TempDir, named: &serde_json::Value) -> Outcome {
+    let places = named["places"].as_array().ok_or("no places")?;
+    let addresses = |name: &str| -> Vec<&str> {
+        let spellings = [name, &name.to_lowercase(), &names::folded(name)];
+        let found = spellings.map(|name| &named["names"][name]);
+        let found = found.into_iter().flat_map(|found| found.as_array().into_iter().flatten());
+        found.filter_map(|place| places[place.as_u64()? as usize][0].as_str()).collect()
+    };
+    for (name, address) in [
+        ("outer scale", "atmosphere.html#symbol-l-0"),
+        ("Outer scale", "atmosphere.html#symbol-l-0"),
+        ("L0", "atmosphere.html#symbol-l-0"),
+        ("l_0", "atmosphere.html#symbol-l-0"),
+        ("r0", "atmosphere.html#symbol-r-0"),
+        ("Fried parameter", "atmosphere.html#symbol-r-0"),
+        ("D_phi", "phase.html#symbol-d-phi-r"),
+        ("outer_scale", "system-keys.html#key-atmosphere.outer_scale"),
+        ("layers.outer_scale", "system-keys.html#key-atmosphere.layers.outer_scale"),
+        ("guide_star", "system-keys.html#guide-stars-guide_star"),
+        ("fried_parameter", "atmosphere.html#symbol-r-0"),
+        ("Atmosphere", "atmosphere.html#chunk-an-atmosphere-of-layers"),
+    ] {
+        assert_eq!(addresses(name).first(), Some(&address), "{name}");
+    }
+    let book = Book::load(folder.path())?;
+    let keys = keys::keys(&book);
+    assert!(keys.len() > 150, "{} keys", keys.len());
+    for key in keys {
+        let page = book.chapters[key.chapter].file.replace(".md", ".html");
+        let address = match key.row {
+            Some(_) => format!("{page}#key-{}", key.path),
+            None => continue,
+        };
+        assert_eq!(addresses(&key.path).first(), Some(&address.as_str()), "{}", key.path);
+        let last = key.path.rsplit('.').next().unwrap_or_default();
+        assert!(addresses(last).iter().any(|found| found.contains("#key-")), "{last}");
+    }
+    let words = options::command_words(&tangle::expand::tangle(&book));
+    assert!(words.iter().any(|word| word.name == "--errors-only"));
+    for word in words.iter().filter(|word| word.command.is_some()) {
+        let name = format!("{} {}", word.command.as_deref().unwrap_or_default(), word.name);
+        assert!(
+            addresses(&name)[0].contains("-command.html#chunk-")
+                || addresses(&name)[0].starts_with("commands.html#chunk-"),
+            "{name}"
+        );
+    }
+    // Every place is there.
+    let mut pages = std::collections::BTreeMap::new();
+    for place in places {
+        let address = place[0].as_str().unwrap_or_default();
+        let (file, anchor) = address.split_once('#').ok_or("no anchor")?;
+        if !pages.contains_key(file) {
+            pages.insert(file, page(folder, file)?);
+        }
+        assert!(pages[file].contains(&format!("id=\"{anchor}\"")), "{address}");
+    }
+    Ok(())
+}
+
 #[test]
 fn the_search_finds_terms_of_the_field() -> Outcome {
     let folder = this_book()?;
@@ -674,6 +743,7 @@ fn the_search_finds_terms_of_the_field() -> Outcome {
         assert!(found, "{term} in {page}");
     }
     assert!(!script.contains("pub(crate) fn"), "code is in the index");
+    names_lead_to_their_places(&folder, &index["named"])?;
     // The pages load the index with the search box, not by themselves.
     let page = fs::read_to_string(folder.path().join("book/build/atmosphere.html"))?;
     assert!(!page.contains("src=\"searchindex.js\""));

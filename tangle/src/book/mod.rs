@@ -12,7 +12,7 @@
 //! - collects the formulas that mdbook-katex has set, in a preprocessor after it,
 //! - puts them and the chunks into the finished pages and looks for anything that would be fetched from elsewhere
 //!   ([`finish`]),
-//! - makes the search index smaller ([`search`]) and gives the sidebar its parts ([`sidebar`]), and
+//! - makes the search index smaller ([`search`]), adds what the book names to it ([`names`]: symbols, [`keys`], [`options`] and public items), and gives the sidebar its parts ([`sidebar`]), and
 //! - shows the result in a browser ([`serve`]), or prints it ([`pdf`]).
 //!
 //! Between the preprocessors and the finished pages a formula is a comment, `<!--m:3.14-->`
@@ -29,10 +29,14 @@ pub mod error;
 pub mod figures;
 pub mod finish;
 pub mod indices;
+pub mod keys;
 pub mod marks;
 pub mod math;
+pub mod names;
+pub mod options;
 pub mod page;
 pub mod pdf;
+pub mod plain;
 pub mod preprocess;
 pub mod progress;
 pub mod render;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::anchors::{self, escape};
+use super::anchors::{self, RowAnchors, escape};
 use super::chunks::highlighter;
 use super::marks::{chunk_placeholder, elsewhere_placeholder, formula, hide};
 use super::math::{Source, sole_reference};
@@ -24,6 +24,8 @@ enum Piece {
     Figure(Range<usize>, String, String),
     /// An explicit anchor at the end of a heading.
     Anchor(String),
+    /// The anchor of a row of a table, in its first cell.
+    Row(String),
     /// The map of the chapter's part.
     Map,
 }
@@ -34,6 +36,8 @@ pub struct PageWriter<'a> {
     pub book: &'a Book,
     /// The maps of the parts, by the chapters that ask for them.
     pub maps: &'a BTreeMap<usize, String>,
+    /// The anchors of rows of tables.
+    pub rows: &'a RowAnchors,
 }
 
 impl PageWriter<'_> {
@@ -41,6 +45,8 @@ impl PageWriter<'_> {
     pub fn markdown(&self, index: usize) -> String {
         let chapter = &self.book.chapters[index];
         let mut pieces = pieces(chapter);
+        let rows = self.rows.of_chapter(index);
+        pieces.extend(rows.map(|row| (row.start..row.start, Piece::Row(row.id.clone()))));
         pieces.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
         let text = self.write(index, 0..chapter.text.as_str().len(), &pieces);
         format!("{}\n\n{text}", elsewhere_placeholder(index))
@@ -82,6 +88,7 @@ impl PageWriter<'_> {
                     result.push_str(&hide(self.maps.get(&index).map_or("", String::as_str)))
                 }
                 Piece::Anchor(id) => result.push_str(&hide(&format!(" {{#{id}}}"))),
+                Piece::Row(id) => result.push_str(&hide(&format!(" <span id=\"{id}\"></span>"))),
                 Piece::Figure(caption, target, number) => {
                     let text = self.write(index, caption.clone(), pieces);
                     let alt = plain(source.get(caption.clone()).unwrap_or(""));

@@ -12,7 +12,7 @@ use mdbook_preprocessor::book::{Book as Pages, BookItem, Chapter as Page};
 use mdbook_preprocessor::errors::{Error, Result};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 
-use super::anchors::{ChunkAnchors, Places};
+use super::anchors::{ChunkAnchors, Places, RowAnchors};
 use super::chunks::Chunks;
 use super::indices;
 use super::marks::{CLOSE, OPEN, hide, key, placeholder, show};
@@ -46,7 +46,8 @@ impl Preprocessor for Weave {
         let places = Places::new(&self.tangled);
         let maps = map::maps(book, &self.tangled);
         *self.chunks.borrow_mut() = Chunks::new(book, &anchors, &places);
-        let writer = PageWriter { book, maps: &maps };
+        let rows = RowAnchors::new(book);
+        let writer = PageWriter { book, maps: &maps, rows: &rows };
         let indices: HashMap<&str, usize> =
             book.chapters.iter().enumerate().map(|(i, c)| (c.file.as_str(), i)).collect();
         pages.for_each_chapter_mut(|page| {
