@@ -197,7 +197,7 @@ fn chunks_are_named_and_linked() -> Outcome {
 fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
     let folder = single(
         "# Bad\n\n```rust file=src/x.rs\n// <<tests of the lens>>\n```\n\n\
-         ```rust #tests of the lens fold\n/// Costs `$a` & more.\npub fn aardvark() {}\n\n\
+         ```rust #tests of the lens fold\n/// Costs `$a` & more.\npub fn aard_vark() {}\n\n\
          pub fn next() {}\n```\n\n```rust #tests of the lens\nlast();\n```\n",
     )?;
     build(folder.path(), true)?;
@@ -209,7 +209,7 @@ fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
              <summary class=\"chunk-name\"><span>⟨tests of the lens⟩ ≡</span>",
             "continued <a href=\"#chunk-tests-of-the-lens.2\">below</a>",
             "folded: <code>src/x.rs</code>, lines 3 to 6</span></summary>",
-            "/// Costs `$a` &amp; more.\npub fn aardvark() {}\n\npub fn next() {}\n</code></pre>",
+            "/// Costs `$a` &amp; more.\npub fn aard_vark() {}\n\npub fn next() {}\n</code></pre>",
             "Used in ⟨<a href=\"#file-src-x-rs\"><code>src/x.rs</code></a>⟩</div>",
             "<div class=\"chunk\" id=\"chunk-tests-of-the-lens.2\">",
             "href=\"#chunk-tests-of-the-lens\" title=\"defined in Bad\">",
@@ -218,14 +218,14 @@ fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
     assert_eq!(bad.matches("<details").count(), 1);
     contains(
         &page(&folder, "identifier-index.html")?,
-        &["<code>aardvark</code>", "href=\"bad.html#chunk-tests-of-the-lens\""],
+        &["<code>aard_vark</code>", "href=\"bad.html#chunk-tests-of-the-lens\""],
     );
     contains(&page(&folder, "chunk-index.html")?, &["\"bad.html#chunk-tests-of-the-lens\""]);
     // The search finds public items by their names; all code would make its index several times as large.
     let index = fs::read_to_string(folder.path().join("book/build/searchindex.js"))?;
     assert!(index.contains("bad.html#bad") && !index.contains("Costs"));
     let index = search::parse(&index).ok_or("an index")?;
-    let place = &index["named"]["names"]["aardvark"][0];
+    let place = &index["named"]["names"]["aard_vark"][0];
     let place = &index["named"]["places"][usize::try_from(place.as_u64().ok_or("no place")?)?];
     assert_eq!(place[0], "bad.html#chunk-tests-of-the-lens");
     let whole = fs::read_to_string(folder.path().join("book/build/bad.html"))?;

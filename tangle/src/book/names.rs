@@ -3,7 +3,8 @@
 //! The full-text search knows no formulas and no code, and ranks by how often a word occurs. So these names are looked up by themselves, and
 //! what they name comes before what the full-text search finds.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::{Value, json};
 
@@ -90,15 +91,12 @@ pub fn named(book: &Book, tangled: &Tangled) -> Vec<Named> {
     }
     for item in indices::items(tangled) {
         let (chapter, address) = place(item.block.chapter, chunks.of(item.block));
-        let method = item.name.rsplit_once("::").map(|(_, name)| (Rank::Method, name.to_string()));
-        let names = [(Rank::Item, item.name.clone())].into_iter().chain(method).collect();
-        all.push(Named {
-            names,
-            chapter,
-            title: item.name,
-            text: joined([item.kind.to_string(), item.file]),
-            address,
-        });
+        let names = item_names(&item.name);
+        if names.is_empty() {
+            continue;
+        }
+        let text = joined([item.kind.to_string(), item.file]);
+        all.push(Named { names, chapter, title: item.name, text, address });
     }
     all
 }
@@ -134,18 +132,34 @@ fn definitions(tangled: &Tangled) -> HashSet<(usize, &str)> {
         .collect()
 }
 
-/// All rows of symbols: first those whose chapter defines the symbol's name in the code, last those of chapters without a number, which
-/// precede the book.
+/// All rows of symbols: first those whose chapter defines the symbol's name in the code, the most usual names of letters in front; last those of chapters
+/// without a number, which precede the book.
 fn rows_by_definition(book: &Book, tangled: &Tangled) -> Vec<Row> {
     let defined = definitions(tangled);
-    let is_defined = |row: &Row| {
+    let identifiers = |row: &Row| {
         let names = row.identifier.as_ref().map_or("", |cell| row.text(book, cell));
-        let mut names = names.split('`').skip(1).step_by(2);
-        names.any(|name| defined.contains(&(row.chapter, last_part(name))))
+        names.split('`').skip(1).step_by(2)
+    };
+    let is_defined = |row: &Row| {
+        identifiers(row).any(|name| defined.contains(&(row.chapter, last_part(name))))
             && !row.text(book, &row.meaning).contains("](")
     };
     let mut rows = symbols::rows(book);
-    rows.sort_by_key(|row| (book.chapters[row.chapter].number.is_none(), !is_defined(row)));
+    // How often a letter has a name in the code: the wavelength is a more usual λ than an eigenvalue.
+    let mut uses: HashMap<(String, String), usize> = HashMap::new();
+    let pairs = |row: &Row| {
+        let symbols = symbols::symbols(book, row).into_iter();
+        symbols.flat_map(|symbol| {
+            symbol.identifiers.into_iter().map(move |name| (symbol.letter.clone(), name))
+        })
+    };
+    for pair in rows.iter().flat_map(pairs) {
+        *uses.entry(pair).or_default() += 1;
+    }
+    rows.sort_by_cached_key(|row| {
+        let count = pairs(row).filter_map(|pair| uses.get(&pair)).max();
+        (book.chapters[row.chapter].number.is_none(), !is_defined(row), Reverse(count.copied()))
+    });
     rows
 }
 
@@ -241,6 +255,18 @@ fn key_text(book: &Book, key: &Key) -> String {
     }))
 }
 
+/// The name of a public item, and that of a method alone. Words that prose has too are left to the full-text search: names of small letters or
+/// of capitals, without an underscore.
+fn item_names(name: &str) -> Vec<(Rank, String)> {
+    let is_code = |name: &str| {
+        let (small, capital) = (|c: char| c.is_lowercase(), |c: char| c.is_uppercase());
+        name.contains(['_', ':']) || name.contains(small) && name.contains(capital)
+    };
+    let names = [(Rank::Item, name), (Rank::Method, last_part(name))];
+    let names = names.into_iter().filter(|(_, name)| is_code(name));
+    names.map(|(rank, name)| (rank, name.to_string())).collect()
+}
+
 /// An option alone and after its command; a command alone and after the program.
 fn word_names(word: &CommandWord) -> Vec<(Rank, String)> {
     let mut names = vec![(Rank::Path, word.name.clone())];
@@ -259,14 +285,16 @@ pub fn folded(name: &str) -> String {
     name.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
-/// The table of names for the search: what is named, and for each name the best of what it names. A name stands there as it is written, in
-/// small letters, and [`folded`].
+/// The table of names for the search: what is named, and for each name the best of what it names. A name stands there as it is written, and
+/// unless it is that of a public item, also in small letters and [`folded`].
 pub fn table(all: &[Named]) -> Value {
     // For each spelling: whether the name is written in another way, its rank, and what it names.
     let mut found: BTreeMap<String, Vec<(bool, Rank, usize)>> = BTreeMap::new();
     for (index, named) in all.iter().enumerate() {
         for (rank, name) in &named.names {
-            for spelling in BTreeSet::from([name.clone(), name.to_lowercase(), folded(name)]) {
+            let others = (*rank < Rank::Item).then(|| [name.to_lowercase(), folded(name)]);
+            let spellings = others.into_iter().flatten().chain([name.clone()]);
+            for spelling in spellings.collect::<BTreeSet<_>>() {
                 let differs = spelling != *name;
                 found.entry(spelling).or_default().push((differs, *rank, index));
             }
@@ -300,7 +328,7 @@ pub fn table(all: &[Named]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{Named, Rank, folded, key_names, named, phrases, table};
+    use super::{Named, Rank, folded, item_names, key_names, named, phrases, table};
     use crate::expand::tangle;
     use crate::volume::Book;
 
@@ -318,6 +346,9 @@ mod tests {
             assert_eq!(phrases(meaning), expected);
         }
         assert_eq!(folded(" --Errors-only L_0, D_φ"), "errorsonlyl0dφ");
+        let items = ["psf", "PSF", "Air", "a_b", "Air::new", "Air::a_b"].map(item_names).concat();
+        let items: Vec<_> = items.into_iter().map(|(_, name)| name).collect();
+        assert_eq!(items, ["Air", "Air", "a_b", "a_b", "Air::new", "Air::a_b", "a_b"]);
         let names: Vec<_> = key_names("a.b.c").into_iter().map(|(_, name)| name).collect();
         assert_eq!(names, ["a.b.c", "b.c", "c"]);
     }
@@ -332,7 +363,7 @@ mod tests {
             address: format!("a.html#{title}"),
         };
         let all = [
-            thing("item", &[(Rank::Item, "R_0"), (Rank::Item, "")]),
+            thing("item", &[(Rank::Item, "R_0"), (Rank::Identifier, "r-0"), (Rank::Item, "")]),
             thing("identifier", &[(Rank::Identifier, "r0"), (Rank::Letter, "r_0")]),
             thing("symbol", &[(Rank::Letter, "r0")]),
             thing("key", &[(Rank::Path, "air.r0"), (Rank::PathEnd, "r0")]),
@@ -342,7 +373,7 @@ mod tests {
         assert_eq!(names["r0"].to_string(), "[2,3,1,0]");
         assert_eq!(
             (names["r_0"].to_string(), names["R_0"].to_string()),
-            ("[1,0]".into(), "[0]".into())
+            ("[1]".into(), "[0]".into())
         );
         assert_eq!(names["airr0"].to_string(), "[3]");
         assert!(names[""].is_null());

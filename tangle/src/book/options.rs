@@ -104,9 +104,10 @@ impl Declared {
     /// The command that a variant declares.
     fn command(&self, variant: &Declaration) -> Option<CommandWord> {
         let name = self.command_name(variant).filter(|_| variant.is_variant)?;
-        let arguments = self.structs.iter().find(|(name, _)| mentions(&variant.text, name));
-        let block = arguments.map_or(variant.block, |(_, block)| *block);
-        Some(CommandWord { name, short: None, command: None, help: variant.help.clone(), block })
+        let arguments = variant.text.split_once('(').map(|(_, arguments)| word(arguments));
+        let block = arguments.and_then(|name| self.structs.get(name)).unwrap_or(&variant.block);
+        let (help, block) = (variant.help.clone(), *block);
+        Some(CommandWord { name, short: None, command: None, help, block })
     }
 
     /// The name of the command of a variant, after that of the command which it belongs to.
@@ -250,26 +251,7 @@ enum Part {
     Stages(StageArgs),
 }
 
-pub struct PsfArgs {
-    /// A file.
-    system: PathBuf,
-    /// Compute no image,
-    /// only errors.
-    #[arg(long)]
-    errors_only: bool,
-    #[arg(
-        long_help = \"no\",
-        long = \"deep\",
-        short,
-        value_name = \"A, long\"
-    )]
-    depth: f64,
-    #[arg(long, hide = true)]
-    old: bool,
-    longing: f64,
-    #[command(flatten)]
-    shared: Shared,
-}
+// <<arguments of images>>
 
 struct StageArgs {
     #[arg(value_parser = range(long, short))]
@@ -294,6 +276,29 @@ impl Shared {
     let no: bool;
 }
 ```
+
+```rust #arguments of images
+pub struct PsfArgs {
+    /// A file.
+    system: PathBuf,
+    /// Compute no image,
+    /// only errors.
+    #[arg(long)]
+    errors_only: bool,
+    #[arg(
+        long_help = \"no\",
+        long = \"deep\",
+        short,
+        value_name = \"A, long\"
+    )]
+    depth: f64,
+    #[arg(long, hide = true)]
+    old: bool,
+    longing: f64,
+    #[command(flatten)]
+    shared: Shared,
+}
+```
 ";
         let book = Book::from_sources("- [A](a.md)\n", |_| Ok(text.to_string()));
         let words = command_words(&tangle(&book));
@@ -315,5 +320,8 @@ impl Shared {
             ["--kind", "-K", "time-it stages", ""],
         ];
         assert_eq!(found, expected.map(|row| row.map(String::from)));
+        // A command leads to its arguments, not to the list of commands.
+        let blocks: Vec<usize> = words.iter().map(|word| word.block.block).collect();
+        assert_eq!(blocks, [1, 0, 0, 0, 1, 1, 0, 0]);
     }
 }
