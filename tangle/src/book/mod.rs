@@ -10,7 +10,7 @@
 //!   its links ([`chunks`], [`page`]) and every page the code that its references expand to ([`elsewhere`]), every labelled equation its number, every part its map, and the book its
 //!   indices ([`indices`]),
 //! - collects the formulas that mdbook-katex has set, in a preprocessor after it,
-//! - puts them and the chunks into the finished pages and looks for anything that would be fetched from elsewhere
+//! - prepares the [`tables`] for narrow screens, puts formulas and chunks into the finished pages and looks for anything that would be fetched from elsewhere
 //!   ([`finish`]),
 //! - makes the search index smaller ([`search`]), adds what the book names to it ([`names`]: symbols, [`keys`], [`options`] and public items), and gives the sidebar its parts ([`sidebar`]), and
 //! - shows the result in a browser ([`serve`]), or prints it ([`pdf`]).
@@ -43,6 +43,7 @@ pub mod render;
 pub mod search;
 pub mod serve;
 pub mod sidebar;
+pub mod tables;
 
 pub use build::{Options, Report, build, summary};
 pub use error::BookError;
