@@ -421,4 +421,25 @@ mod tests {
         assert_eq!(addresses("outer_scale")[0], b);
         assert_eq!(addresses("Air"), ["b.html#file-src-b-rs"]);
     }
+
+    #[test]
+    fn the_usual_meaning_of_a_letter_comes_first_and_each_row_has_its_place() {
+        let table = "| symbol | meaning | unit | in the code |\n|---|---|---|---|\n\
+                     | $\\lambda$ | eigenvalue | | `values` |\n\
+                     | $\\lambda$ | wavelength | m | `wavelength` |\n\
+                     | $\\lambda_0$ | its limit | | `values` |\n\
+                     | $\\lambda_l$ | wavelength of a star | m | `wavelength` |\n";
+        let book = Book::from_sources("- [A](a.md)\n", |_| Ok(format!("# A\n\n{table}")));
+        let all = named(&book, &tangle(&book));
+        let addresses: Vec<_> = all.iter().map(|named| named.address.as_str()).collect();
+        assert_eq!(
+            addresses,
+            [
+                "a.html#symbol-lambda_2",
+                "a.html#symbol-lambda-l",
+                "a.html#symbol-lambda",
+                "a.html#symbol-lambda-0"
+            ]
+        );
+    }
 }

@@ -225,15 +225,15 @@ struct Cli {
     command: Command,
 }
 
+enum Other {
+    Psf(PsfArgs),
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Make images.
     Psf(PsfArgs),
     TimeIt(TimeArgs),
-}
-
-enum Other {
-    Psf(PsfArgs),
 }
 
 struct TimeArgs {
