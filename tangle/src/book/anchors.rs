@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::keys;
-use super::plain::typed;
 use crate::block::{Block, BlockKind};
 use crate::chapter::Chapter;
 use crate::expand::Tangled;
 pub use crate::pages::{equation_anchor, escape, link};
+use crate::plain::typed;
 use crate::symbols;
 use crate::text::slug;
 use crate::volume::{BlockId, Book};

@@ -1,4 +1,4 @@
-//! What the book names, and where it is explained: symbols, keys, commands, options and public items.
+//! What the book names, and where it is explained: symbols, keys, terms, commands, options and public items.
 //!
 //! The full-text search knows no formulas and no code, and ranks by how often a word occurs. So these names are looked up by themselves, and
 //! what they name comes before what the full-text search finds.
@@ -12,9 +12,10 @@ use super::anchors::{ChunkAnchors, RowAnchors, escape};
 use super::indices;
 use super::keys::{self, Key};
 use super::options::{self, CommandWord};
-use super::plain::{plain, shown, typed};
 use crate::expand::{Origin, Tangled};
+use crate::glossary::{self, GLOSSARY};
 use crate::pages::page_of;
+use crate::plain::{plain, shown, typed};
 use crate::symbols::{self, Row};
 use crate::volume::Book;
 
@@ -33,6 +34,8 @@ pub enum Rank {
     PathEnd,
     /// What a symbol means.
     Meaning,
+    /// A term of the glossary.
+    Term,
     /// The name of a symbol in the code.
     Identifier,
     /// The name of a public item.
@@ -56,7 +59,7 @@ pub struct Named {
     pub address: String,
 }
 
-/// All that the book names: symbols as [`rows_by_definition`] orders them, keys, commands and options, public items.
+/// All that the book names: symbols as [`rows_by_definition`] orders them, keys, terms, commands and options, public items.
 pub fn named(book: &Book, tangled: &Tangled) -> Vec<Named> {
     let (rows, chunks) = (RowAnchors::new(book), ChunkAnchors::new(book));
     let place = |chapter: usize, anchor: &str| {
@@ -83,6 +86,12 @@ pub fn named(book: &Book, tangled: &Tangled) -> Vec<Named> {
         };
         let names = key_names(&key.path);
         all.push(Named { names, chapter, title: key.path, text, address });
+    }
+    for term in glossary::terms(book) {
+        let names = term.words().map(|word| (Rank::Term, word.to_string())).collect();
+        let (chapter, address) =
+            ("Glossary".to_string(), format!("{}#{}", page_of(GLOSSARY), term.anchor()));
+        all.push(Named { names, chapter, title: term.name, text: term.definition, address });
     }
     for word in options::command_words(tangled) {
         let (chapter, address) = place(word.block.chapter, chunks.of(word.block));

@@ -8,6 +8,7 @@ use super::anchors::{self, RowAnchors, escape};
 use super::chunks::highlighter;
 use super::marks::{chunk_placeholder, elsewhere_placeholder, formula, hide};
 use super::math::{Source, sole_reference};
+use super::references::Replaced;
 use crate::block::Block;
 use crate::chapter::Chapter;
 use crate::pages::page_of;
@@ -28,6 +29,8 @@ enum Piece {
     Row(String),
     /// The map of the chapter's part.
     Map,
+    /// A citation or a term, and the HTML in its place.
+    Written(String),
 }
 
 /// Writes the Markdown of chapters.
@@ -38,6 +41,8 @@ pub struct PageWriter<'a> {
     pub maps: &'a BTreeMap<usize, String>,
     /// The anchors of rows of tables.
     pub rows: &'a RowAnchors,
+    /// The citations and terms of the chapters.
+    pub replaced: &'a Replaced,
 }
 
 impl PageWriter<'_> {
@@ -47,6 +52,8 @@ impl PageWriter<'_> {
         let mut pieces = pieces(chapter);
         let rows = self.rows.of_chapter(index);
         pieces.extend(rows.map(|row| (row.start..row.start, Piece::Row(row.id.clone()))));
+        let written = self.replaced.get(&index).into_iter().flatten();
+        pieces.extend(written.map(|(range, html)| (range.clone(), Piece::Written(html.clone()))));
         pieces.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
         let text = self.write(index, 0..chapter.text.as_str().len(), &pieces);
         format!("{}\n\n{text}", elsewhere_placeholder(index))
@@ -87,6 +94,7 @@ impl PageWriter<'_> {
                 Piece::Map => {
                     result.push_str(&hide(self.maps.get(&index).map_or("", String::as_str)))
                 }
+                Piece::Written(html) => result.push_str(&hide(html)),
                 Piece::Anchor(id) => result.push_str(&hide(&format!(" {{#{id}}}"))),
                 Piece::Row(id) => result.push_str(&hide(&format!(" <span id=\"{id}\"></span>"))),
                 Piece::Figure(caption, target, number) => {

@@ -1,4 +1,4 @@
-//! Formulas and cells of tables as plain text: in letters that a keyboard has, and as the list of search results shows them.
+//! Formulas and Markdown as plain text: in letters that a keyboard has, and as results of the search and definitions of terms show them.
 
 use crate::symbols::GREEK;
 
