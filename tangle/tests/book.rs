@@ -690,7 +690,7 @@ fn names_lead_to_their_places(folder: &TempDir, named: &serde_json::Value) -> Ou
         ("guide_star", "system-keys.html#"),
         ("fried_parameter", "atmosphere.html#symbol-r-0"),
         ("Atmosphere", "atmosphere.html#chunk-"),
-        ("airmass", "glossary.html#term-airmass"),
+        ("4d stem", "glossary.html#term-4d-stem"),
     ] {
         let found = addresses(name);
         assert!(found.first().is_some_and(|first| first.starts_with(address)), "{name}: {found:?}");
