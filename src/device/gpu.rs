@@ -1033,6 +1033,7 @@ impl Gpu {
     }
 }
 
+// Devices and tests of the seam
 // Devices for the tests
 /// So many emulated devices; none where there is no compiler.
 #[cfg(test)]

@@ -296,6 +296,7 @@ impl SingularValues {
         Ok(Self { parts, unit, values })
     }
 
+    // Keep the largest singular values
     /// The singular values, descending.
     pub fn values(&self) -> &[f64] {
         &self.values

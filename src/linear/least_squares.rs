@@ -72,6 +72,7 @@ pub struct Fitted {
     pub converged: bool,
 }
 
+// Methods of a damped fit
 impl LeastSquares {
     // Go down step by step
     /// Fits a model, starting from some parameters.
@@ -97,6 +98,7 @@ impl LeastSquares {
             let gradient = jacobian.t().dot(&residuals);
             let held = self.held(&at, &gradient);
             settled |= norm(&residuals) <= self.floor;
+            // Try a step unless settled
             let next = match settled || steps == self.steps {
                 true => None,
                 false => {
@@ -107,6 +109,7 @@ impl LeastSquares {
                 let converged = settled || steps < self.steps;
                 return Ok(Fitted { parameters: at, residuals, jacobian, held, steps, converged });
             };
+            // Settle where little is gained
             let gain = (norm(&residuals) - norm(&left)) * (norm(&residuals) + norm(&left));
             settled = gain <= LITTLE * norm(&left).powi(2);
             (at, residuals, steps) = (lower, left, steps + 1);

@@ -100,6 +100,7 @@ pub(crate) fn starts(places: &[Range<usize>], vectors: usize) -> impl Iterator<I
     })
 }
 
+// Gather and scatter numbers of vectors
 /// Copies the numbers at some places of each vector side by side.
 pub(crate) fn gather<T: Real>(x: &[T], length: usize, places: &[Range<usize>], to: &mut [T]) {
     let vectors = x.len() / length.max(1);
@@ -191,6 +192,7 @@ impl<T: Real> Pairs<T> {
         Ok(Self { partners, elements })
     }
 
+    // Partners and elements of pairs
     /// The partner of each row.
     pub fn partners(&self) -> &[usize] {
         &self.partners

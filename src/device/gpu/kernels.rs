@@ -19,6 +19,7 @@ macro_rules! kernels {
             )*
         }
     ) => {
+        // Structure of a kernel's arguments
         $(
             $(#[$does])*
             $scope struct $Arguments<'a $(, $T)?> {
@@ -36,6 +37,7 @@ macro_rules! kernels {
             }
         )*
 
+        // Structure of the kernels of a source
         $(#[$about])*
         $scope struct $Kernels<T> {
             $(

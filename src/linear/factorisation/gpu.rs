@@ -137,6 +137,7 @@ pub(crate) struct EigenGpu<T> {
 }
 
 impl<T: Real> EigenGpu<T> {
+    // Decompose a matrix in its memory
     /// Decomposes a matrix in its own memory; only its upper triangle is looked at. Eigenvalues below `filter` times the largest are
     /// dropped.
     ///
@@ -152,6 +153,7 @@ impl<T: Real> EigenGpu<T> {
         Self::of(gpu, (values, matrix), order, filter)
     }
 
+    // Divide eigenvectors by their roots
     /// The decomposition by ascending eigenvalues and their eigenvectors, one a row, of which `width` columns are on this device.
     ///
     /// # Errors
@@ -175,6 +177,7 @@ impl<T: Real> EigenGpu<T> {
         Ok(Self { gpu: gpu.clone(), vectors, values, kept, width })
     }
 
+    // Spectrum of a device's matrix
     /// The eigenvalues, ascending, and how many of the largest are kept.
     pub(crate) fn spectrum(&self) -> (&[f64], usize) {
         (&self.values, self.kept)

@@ -125,6 +125,7 @@ impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
 }
 
 // Elements in pairs on a device
+// Source of elements in pairs
 const PAIRS: KernelSource = KernelSource {
     name: "pairs.cu",
     text: include_str!("../../../kernels/linear/pairs.cu"),

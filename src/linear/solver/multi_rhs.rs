@@ -13,6 +13,7 @@ use rayon::prelude::*;
 // Solve right-hand sides together
 const CG: Solver = Solver::ConjugateGradients;
 
+// State of several right-hand sides
 /// Right-hand sides that are solved together, as rows.
 struct MultiRhs<'a> {
     a: &'a dyn Operator<f64>,
@@ -89,6 +90,7 @@ fn aims(
         if *norm > 0.0 { row.dot(&row).sqrt() / norm } else { 0.0 }
     };
     let residuals: Vec<f64> = left.outer_iter().zip(norms).map(residual).collect();
+    // Next aim of one row
     let aim = |k: usize| {
         let (now, spent) = (residuals[k], iterations[k]);
         if now <= stop.tolerance {
@@ -107,6 +109,7 @@ fn aims(
 }
 
 // Sweep over those that are open
+// Numbers of a step
 /// The numbers of a step: ρ and α of Eq. [conjugate steps](https://lenslet.github.io/lenslet/solvers.html#eq-conjugate-steps), and the square of the residual after it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
@@ -200,6 +203,7 @@ pub(crate) struct ExplainedVariance {
 }
 
 impl ExplainedVariance {
+    // Values of an explained variance
     /// One with these values, as a device computes them.
     pub(crate) fn new(variance: f64, rest: f64, iterations: usize) -> Self {
         Self { variance, rest, iterations, ..Self::default() }
@@ -210,6 +214,7 @@ impl ExplainedVariance {
         self.variance + 0.5 * self.rest
     }
 
+    // Add a step to the bound
     /// Takes a step, where no eigenvalue of PA is below `least`.
     pub(crate) fn add(&mut self, step: Step, least: f64) {
         let [last, length, along] = self.bound;
@@ -302,6 +307,7 @@ impl Ritz {
         BELOW * self.least()
     }
 
+    // Bisect for the least eigenvalue
     /// By bisection: the pivots of T − λ are all positive where λ is below all eigenvalues.
     fn find(&self) -> f64 {
         let is_below = |value: f64| {
@@ -323,6 +329,7 @@ impl Ritz {
     }
 }
 
+// Settling of the least eigenvalue
 /// Iterations over which the least eigenvalue has to settle.
 const SETTLED: usize = 10;
 

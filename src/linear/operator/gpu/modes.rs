@@ -11,6 +11,7 @@ use crate::numerics::real::Real;
 use std::sync::Arc;
 
 // Modes in the memory of a device
+// Kernels of modes on a device
 const MODES: KernelSource = KernelSource {
     name: "modes.cu",
     text: include_str!("../../../../kernels/linear/modes.cu"),
@@ -63,6 +64,7 @@ impl<T: Real> ModesGpu<T> {
         [rows, vectors]: [usize; 2],
         modes: &[RowMode],
     ) -> Result<Self, Error> {
+        // List the places of modes
         let (mut places, mut shapes) = (Vec::new(), Vec::new());
         for (k, (first, shape)) in modes.iter().enumerate() {
             let (end, expected) = (first + shape.len(), format!("at most {rows}, the rows"));
@@ -192,6 +194,7 @@ impl<T: Real> WithModesGpu<T> {
             (operator.gpu().clone(), vectors_of(operator.as_ref(), (rows, "modes"))?);
         let [left, there] = [gpu.zeros::<T>(vectors * rows)?, gpu.zeros::<T>(vectors * rows)?];
         let mut variances = Vec::new();
+        // Variances of modes from products
         for some in modes.chunks(vectors) {
             let mut x = vec![T::zero(); vectors * rows];
             for ((first, shape), x) in some.iter().zip(x.chunks_exact_mut(rows)) {
@@ -215,6 +218,7 @@ impl<T: Real> WithModesGpu<T> {
 
 // Multiply with modes or without
 impl<T: Real> DeviceOperator<T> for WithModesGpu<T> {
+    // Sizes of an operator with modes
     fn gpu(&self) -> &Gpu {
         self.operator.gpu()
     }
@@ -248,6 +252,7 @@ impl<T: Real> DeviceOperator<T> for WithModesGpu<T> {
         self.apply(x, y)
     }
 
+    // Bytes of an operator with modes
     fn bytes(&self) -> u64 {
         let own = self.without.iter().flatten().chain([&self.weights]).map(Buffer::bytes);
         self.operator.bytes() + self.modes.bytes() + own.sum::<u64>()
