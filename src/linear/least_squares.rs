@@ -54,6 +54,7 @@ pub struct LeastSquares {
     pub steps: usize,
 }
 
+// Methods of a damped fit
 // What a fit has found
 /// What a fit has found.
 #[derive(Debug, Clone)]
@@ -72,7 +73,6 @@ pub struct Fitted {
     pub converged: bool,
 }
 
-// Methods of a damped fit
 impl LeastSquares {
     // Go down step by step
     /// Fits a model, starting from some parameters.
@@ -105,6 +105,7 @@ impl LeastSquares {
                     self.descend(model, (&at, &residuals), (&jacobian, &held), &mut damping)?
                 }
             };
+            // Return where no step is taken
             let Some((lower, left)) = next else {
                 let converged = settled || steps < self.steps;
                 return Ok(Fitted { parameters: at, residuals, jacobian, held, steps, converged });

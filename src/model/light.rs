@@ -1,6 +1,7 @@
 // Tangled from book/src/light.md: edit there, or here and run cargo tangle stitch.
 //! Noise of slopes from the light on their sensor: photons, detector, and the streak of a laser star.
 
+// Imports of light
 use crate::{
     error::{Invalid, accept, positive},
     model::atmosphere::{Atmosphere, check_wavelength},

@@ -162,6 +162,7 @@ impl Noise {
         matches!(&self.0, NoiseForm::Blocks(blocks) if blocks.iter().any(|[_, xy, _]| *xy != 0.0))
     }
 
+    // Largest variance of noise
     /// The largest variance of a slope \[rad²\].
     #[cfg(feature = "files")]
     pub(crate) fn largest(&self) -> f64 {

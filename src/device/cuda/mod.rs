@@ -469,7 +469,7 @@ impl Backend for Cuda {
                 self.multiply_vector(stream, double, shape, [matrix, x, y])
             }
             Operation::Multiply(ref product) => self.multiply(stream, product),
-            // Factorise a matrix on CUDA
+            // Factors and eigenvectors on CUDA
             Operation::Cholesky(ref of) => {
                 self.solver(stream)?.cholesky(of).map_err(|error| self.named(error))
             }
