@@ -1,4 +1,4 @@
-// Tangled from book/src/solvers.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/many-right-hand-sides.md: edit there, or here and run cargo tangle stitch.
 //! Conjugate gradients for many right-hand sides at once.
 
 pub(crate) mod gpu;
@@ -190,7 +190,7 @@ impl MultiRhs<'_> {
 }
 
 // Bound what is not explained
-/// What the steps of conjugate gradients tell of bᵗA⁻¹b, Eqs. [explained variance](https://lenslet.github.io/lenslet/solvers.html#eq-explained-variance) and [upper bound](https://lenslet.github.io/lenslet/solvers.html#eq-upper-bound).
+/// What the steps of conjugate gradients tell of bᵗA⁻¹b, Eqs. [explained variance](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-explained-variance) and [upper bound](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-upper-bound).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ExplainedVariance {
     /// Less than bᵗA⁻¹b.
@@ -282,7 +282,7 @@ impl ExplainedVariance {
 }
 
 // Least eigenvalue from steps
-/// The steps of conjugate gradients as a tridiagonal matrix, whose least eigenvalue tends to that of PA, Eq. [steps as a matrix](https://lenslet.github.io/lenslet/solvers.html#eq-steps-as-a-matrix).
+/// The steps of conjugate gradients as a tridiagonal matrix, whose least eigenvalue tends to that of PA, Eq. [steps as a matrix](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-steps-as-a-matrix).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ritz {
     steps: Vec<Step>,
