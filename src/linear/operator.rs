@@ -118,7 +118,7 @@ pub(crate) fn scatter<T: Real>(from: &[T], length: usize, places: &[Range<usize>
     }
 }
 
-// Operators of this chapter
+// Diagonal, low-rank and composed operators
 // Diagonal matrix as an operator
 /// A diagonal matrix, such as the covariance of measurement noise.
 #[derive(Debug, Clone, PartialEq)]
@@ -168,7 +168,7 @@ impl<T: Real> Operator<T> for Diagonal<T> {
 }
 
 // Elements that join rows in pairs
-/// A symmetric matrix with one element in each row, [pairs](https://lenslet.github.io/lenslet/operators.html#eq-pairs), such as the covariance of the noise of a lenslet's two slopes.
+/// A symmetric matrix with one element in each row, [pairs](https://lenslet.github.io/lenslet/matrix-operators.html#eq-pairs), such as the covariance of the noise of a lenslet's two slopes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pairs<T> {
     partners: Vec<usize>,
@@ -239,7 +239,7 @@ impl<T: Real> Operator<T> for Pairs<T> {
 }
 
 // Matrix of a few vectors
-/// The sum of a few products of vectors with themselves, [low rank](https://lenslet.github.io/lenslet/operators.html#eq-low-rank).
+/// The sum of a few products of vectors with themselves, [low rank](https://lenslet.github.io/lenslet/matrix-operators.html#eq-low-rank).
 #[derive(Debug, Clone, PartialEq)]
 pub struct LowRank<T> {
     rows: usize,
