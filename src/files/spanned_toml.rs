@@ -1,4 +1,4 @@
-// Tangled from book/src/system-file.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/toml-decoder.md: edit there, or here and run cargo tangle stitch.
 //! TOML whose values remember their lines, so that every error can name one.
 
 // Imports of the spanned decoder
@@ -541,6 +541,11 @@ impl<'d> Decode<'d> for &'d str {
 }
 
 // Numbers as values of a table
+impl<'d, T: Decode<'d>> Decode<'d> for Vec<T> {
+    fn decode(value: &'d SpannedValue) -> Option<Self> {
+        value.as_list()?.iter().map(T::decode).collect()
+    }
+}
 impl Decode<'_> for usize {
     fn decode(value: &SpannedValue) -> Option<Self> {
         match value.value {
@@ -575,11 +580,6 @@ impl Decode<'_> for [f64; 2] {
         }
     }
 }
-impl<'d, T: Decode<'d>> Decode<'d> for Vec<T> {
-    fn decode(value: &'d SpannedValue) -> Option<Self> {
-        value.as_list()?.iter().map(T::decode).collect()
-    }
-}
 
 // Suggest the nearest known key
 fn nearest(word: &str, keys: &[Key]) -> Option<&'static str> {
@@ -591,7 +591,7 @@ fn nearest(word: &str, keys: &[Key]) -> Option<&'static str> {
     (distance(&name) <= (name.len() / 3).max(1)).then_some(name)
 }
 
-/// The least number of edits that turn one word into the other, [edit distance](https://lenslet.github.io/lenslet/system-file.html#eq-edit-distance).
+/// The least number of edits that turn one word into the other, [edit distance](https://lenslet.github.io/lenslet/toml-decoder.html#eq-edit-distance).
 pub(crate) fn edits(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (i, a) in from.chars().enumerate() {

@@ -1,4 +1,4 @@
-// Tangled from book/src/system-file.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/system-file-builder.md: edit there, or here and run cargo tangle stitch.
 //! Building and editing of system files.
 
 // Imports of building a system file
