@@ -312,7 +312,7 @@ fn towards([x, y]: [f64; 2]) -> String {
 // Point a telescope at its elevation
 /// Where a telescope looks.
 struct Sky {
-    /// Air mass, Eq. [airmass](https://lenslet.github.io/lenslet/telemetry.html#eq-airmass).
+    /// Air mass, Eq. [airmass](https://lenslet.github.io/lenslet/telemetry-to-system.html#eq-airmass).
     airmass: f64,
     /// What an offset in azimuth is multiplied by.
     of_azimuth: f64,
