@@ -1,4 +1,4 @@
-// Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/watchers.md: edit there, or here and run cargo tangle stitch.
 //! Progress of a computation, and how it is cancelled.
 
 use crate::error::Error;

@@ -1,4 +1,4 @@
-// Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/dispatch.md: edit there, or here and run cargo tangle stitch.
 //! A queue of pieces, the workers that compute them, and a sink for their results.
 
 // Imports of the dispatcher
