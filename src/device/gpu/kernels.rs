@@ -1,4 +1,4 @@
-// Tangled from book/src/graphics-processor.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/gpu-launches.md: edit there, or here and run cargo tangle stitch.
 //! Kernels by their names, and their arguments by the names of parameters.
 
 // Declare the kernels of a source
