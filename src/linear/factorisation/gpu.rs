@@ -184,7 +184,7 @@ impl<T: Real> EigenGpu<T> {
     }
 
     // Go to eigenvectors and back on a device
-    /// The rows of B along the eigenvectors that are kept: B U Λ^(−½), (m, kept); of the columns that are here.
+    /// The rows of B along the eigenvectors that are kept: B V E^(−½), (m, kept); of the columns that are here.
     pub(crate) fn project(&self, rows: &Buffer<T>) -> Result<Buffer<T>, Error> {
         let (n, kept, width) = (self.values.len(), self.kept, self.width);
         let m = rows.len() / width;

@@ -122,7 +122,7 @@ impl<T: Real> ModesGpu<T> {
 }
 
 // Take modes out of vectors
-/// 1 − Σ z zᵗ, for modes of length 1 that are orthogonal to each other; what comes out may stand where it went in.
+/// 1 − Σ u uᵗ, for modes of length 1 that are orthogonal to each other; what comes out may stand where it went in.
 impl<T: Real> DeviceOperator<T> for ModesGpu<T> {
     fn gpu(&self) -> &Gpu {
         &self.gpu
@@ -153,7 +153,7 @@ impl<T: Real> DeviceOperator<T> for ModesGpu<T> {
 }
 
 // Operator with modes in common
-/// A symmetric operator A with modes z: A + Σ w z zᵗ by their weights, or without them, Eq. [blind on device](https://lenslet.github.io/lenslet/device-operators.html#eq-blind-on-device).
+/// A symmetric operator A with modes u: A + Σ c u uᵗ by their weights, or without them, Eq. [blind on device](https://lenslet.github.io/lenslet/device-operators.html#eq-blind-on-device).
 pub(crate) struct WithModesGpu<T> {
     operator: Arc<dyn DeviceOperator<T>>,
     modes: ModesGpu<T>,
