@@ -314,7 +314,7 @@ impl SingularValues {
     pub fn inverse(&self, kept: usize) -> Array2<f64> {
         let (right, left) = (self.parts.U(), self.parts.V());
         let shrunk = |i: usize, k: usize| right[(i, k)] / (self.values[k] / self.unit) / self.unit;
-        // Row by row, V diag(s)⁻¹ is its transpose by columns.
+        // Row by row, V diag(σ)⁻¹ is its transpose by columns.
         let right = Array2::from_shape_fn((right.nrows(), kept), |(i, k)| shrunk(i, k));
         product((right.nrows(), left.nrows()), left.subcols(0, kept), columns(&right))
     }
