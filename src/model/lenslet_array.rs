@@ -52,6 +52,7 @@ impl Pupil {
     }
 
     // Light in the pupil
+    // Diameter and obstruction of the pupil
     /// The diameter \[m\].
     pub fn diameter(&self) -> f64 {
         self.diameter

@@ -148,6 +148,7 @@ impl Light {
         let spot = |lenslet: [usize; 2]| self.spot_behind(sensor, lenslet, round);
         let runs = || array.runs(pupil, validity);
         let lenslets = || runs().flat_map(|run| run.columns.map(move |i| ([run.row, i], run.lit)));
+        // Noise of the widest window
         let streaks = self.spot.iter().flat_map(|_| lenslets());
         let widest = streaks
             .map(|(lenslet, _)| spot(lenslet))

@@ -40,6 +40,7 @@ pub struct SystemFile {
     document: Arc<Document>,
 }
 
+// Methods of a system file
 impl SystemFile {
     // Open a system file
     /// Reads and parses a system file.

@@ -59,6 +59,7 @@ pub(crate) fn check_lengths<T: Pod>(
     Err(Invalid::new("buffers of a product", value, format!("{columns} → {rows}")))
 }
 
+// Count the vectors of an operator
 /// How many vectors of so many rows, which others have as well, a square operator takes.
 fn vectors_of<T>(
     operator: &dyn DeviceOperator<T>,
@@ -149,6 +150,7 @@ pub struct WithPairsGpu<T> {
     kernels: PairKernels<T>,
 }
 
+// Copy pairs to a device
 impl<T: Real> WithPairsGpu<T> {
     /// The sum of `operator` and `pairs`, as often as vectors of the operator stand one behind the other.
     ///
@@ -174,6 +176,7 @@ impl<T: Real> WithPairsGpu<T> {
     }
 }
 impl<T: Real> DeviceOperator<T> for WithPairsGpu<T> {
+    // Sizes of an operator with pairs
     fn gpu(&self) -> &Gpu {
         self.operator.gpu()
     }

@@ -298,6 +298,7 @@ impl Ritz {
         before.is_some_and(|before| now > 0.99 * before)
     }
 
+    // Least eigenvalue so far
     fn least(&self) -> f64 {
         self.least.last().copied().unwrap_or(0.0)
     }

@@ -72,6 +72,7 @@ impl<T: Real> ModesGpu<T> {
             places.extend([*first, shape.len(), shapes.len()].map(|place| place as i32));
             shapes.extend(shape.iter().map(|&part| T::of(part)));
         }
+        // Buffers of modes on a device
         Ok(Self {
             sizes: [rows, vectors, modes.len()],
             places: gpu.upload(&places)?,
@@ -163,6 +164,7 @@ pub(crate) struct WithModesGpu<T> {
 }
 
 impl<T: Real> WithModesGpu<T> {
+    // Add modes to an operator
     /// The sum of an `operator` and of modes by their weights, as often as vectors of so many `rows` stand one behind the other.
     ///
     /// # Errors
@@ -248,6 +250,7 @@ impl<T: Real> DeviceOperator<T> for WithModesGpu<T> {
         modes.add([y, y], [&modes.shares, &self.weights])
     }
 
+    // Transpose of an operator with modes
     fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         self.apply(x, y)
     }
