@@ -25,6 +25,7 @@ struct LayerPair {
     int quarters, lines, rules;
 };
 
+// Averages of two footprints in kernels
 // Integrate along a line by one thread
 /// Integral of a table's function along a line that passes the origin at the distance across, u
 /// from start to end; in *moment that of (u - start) times the function.
@@ -282,6 +283,7 @@ extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
     put(sum, second + 4 * column, row, pitch, height, values);
 }
 
+// Kernels of tables of parallel footprints
 // Layer pair with tables in kernels
 /// Coefficients of a polynomial, and numbers of a panel of a line: for each power xx, xy and yy.
 constexpr int POWERS = 10, PANEL_OF_LINE = 3 * POWERS;

@@ -270,6 +270,7 @@ pub(crate) struct MeasuredCovariance<'a> {
 }
 
 impl MeasuredCovariance<'_> {
+    // Operator and preconditioner of slopes
     /// Θ, and the preconditioner of Θ + C_n if the solver is `preconditioned`.
     ///
     /// # Errors

@@ -531,6 +531,7 @@ impl Simulation {
     }
 
     // Generate realisations from a seed
+    // Realisation of a seed
     /// The first frame of a seed: the same for the same seed, whatever the number of threads.
     ///
     /// ```
@@ -555,6 +556,7 @@ impl Simulation {
         Realisation { slopes, wavefronts }
     }
 
+    // Evolving turbulence of a seed
     /// The evolving turbulence of a seed; at the time 0, that of [`realisation`](Self::realisation).
     ///
     /// ```
@@ -609,6 +611,7 @@ pub struct EvolvingTurbulence<'a> {
 }
 
 impl EvolvingTurbulence<'_> {
+    // Evaluate slopes at a time
     /// The slopes at a time \[s\] in the order of [`SlopeOrder`], without noise, rad. Times should be apart by no more than the simulation
     /// [lasts](SimulationOptions::lasting).
     pub fn slopes(&self, time: f64) -> Vec<f64> {
@@ -627,6 +630,7 @@ impl EvolvingTurbulence<'_> {
         slopes
     }
 
+    // Evaluate wavefronts at a time
     /// The true wavefronts of the targets at a time \[s\], (T, M, M), m; axis 1 is y.
     pub fn wavefronts(&self, time: f64) -> Array3<f64> {
         let Simulation { screens, points, .. } = self.simulation;

@@ -179,6 +179,7 @@ impl<T: Real> Strip<T> {
             self.values.par_chunks(Self::BAND * self.columns).zip(y.par_chunks_mut(Self::BAND));
         bands.zip(parts.par_chunks_mut(self.columns)).enumerate().for_each(
             |(band, ((values, y), parts))| {
+                // Add and multiply one band
                 let length = y.len();
                 let columns = || values.chunks_exact(length);
                 for (column, &factor) in columns().zip(factors) {

@@ -60,6 +60,7 @@ impl<T: Real> Elimination<T> {
     }
 }
 
+// Refuse blocks off their places
 /// Refuses blocks that do not fit their places.
 fn check(
     between: (usize, usize),
@@ -98,6 +99,7 @@ pub(crate) fn root_of_inverse(matrix: ArrayView2<f64>) -> Result<Array2<f64>, Er
     }
 }
 
+// Inverse and weighted root
 /// The inverse of such a matrix.
 pub(crate) fn invert(matrix: ArrayView2<f64>) -> Result<Array2<f64>, Error> {
     let root = root_of_inverse(matrix)?;

@@ -232,6 +232,7 @@ const INNER: usize = 4;
 /// Length of the panels beyond, as a share of the distance from the outermost corners.
 const GROWTH: f64 = 0.4;
 
+// Panels and their table
 /// Where panels end along either axis, from 0 on; metres.
 pub(crate) struct PanelGrid(Vec<f64>);
 
@@ -250,6 +251,7 @@ struct PanelCoordinate {
     sign: f64,
 }
 
+// Steps of panels and tables
 impl PanelGrid {
     // Place panels along an axis
     /// Where panels end, in metres, for footprints of a half width whose displacements reach so far along either axis.
@@ -419,6 +421,7 @@ impl DistantTable {
         }
     }
 
+    // Read a line at a place
     /// xx, xy and yy at a place on such a line.
     #[inline(always)]
     fn on_line(line: &[[f64; 4]], PanelCoordinate { panel, z, sign }: PanelCoordinate) -> [f64; 4] {

@@ -26,6 +26,7 @@ impl Covariances {
         if let Some(wavefront) = &self.wavefront_slope {
             add_wavefront(&mut arrays, wavefront);
         }
+        // Add the wavefronts among themselves
         if let Some(values) = &self.wavefront_wavefront {
             let about = "covariance of the wavefronts of target t and target u";
             let variable = arrays.add_result("wavefront_wavefront", values.view()).unit("m2");

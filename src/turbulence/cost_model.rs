@@ -24,6 +24,7 @@ struct Rates {
     points: f64,
 }
 
+// Rates of a thread and a device
 /// Seconds of one thread for two sensors of a lattice and a layer, and for each of their lags.
 pub(crate) const VIEW: f64 = 0.4e-3;
 pub(crate) const VIEW_LAG: f64 = 14e-9;

@@ -281,6 +281,7 @@ impl<'a> StarPairBlock<'a> {
         Self::turned(layers.iter(), [p, q], turn)
     }
 
+    // Block of two rotated sensors
     /// The block of two sensors that are turned against each other.
     fn turned(
         layers: impl Iterator<Item = &'a SensorLayer>,
@@ -514,6 +515,7 @@ fn any_slopes(
     slopes: [Slopes; 2],
     (kept, watch): (Option<&PhaseTables>, &dyn Watch),
 ) -> Result<Array2<f64>, Error> {
+    // Prepare groups, layers and requests
     let groups = Groups::new(sensors);
     let both = |members: &[usize]| slopes.iter().all(|side| members.iter().any(|&k| side.holds(k)));
     let worthy = groups.members().filter(|members| both(members));
@@ -552,6 +554,7 @@ fn shares(groups: &Groups) -> impl Fn([usize; 2]) -> bool {
     |[p, q]| groups.place(p).0 == groups.place(q).0
 }
 
+// Request averages of all pairs
 /// What pairs of parallel sensors that are not `shared` want of each layer.
 fn average_requests<'a>(
     shared: &dyn Fn([usize; 2]) -> bool,
@@ -640,6 +643,7 @@ impl Sharing {
     }
 }
 
+// Group and fill tables of corners
 /// The tables of corners of all averages that want a table.
 fn tables_of_corners(
     layers: &[SensorLayer],
@@ -689,6 +693,7 @@ fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     whole.map(AverageRequest::numbers).sum()
 }
 
+// Lenslets of a sensor in slopes
 impl Slopes<'_> {
     fn holds(&self, sensor: usize) -> bool {
         (self.first..self.first + self.sensors).contains(&sensor)
@@ -744,6 +749,7 @@ pub(crate) fn fill_slopes<B: Send + Sync>(
         }
         Ok(firsts.len())
     };
+    // Report the progress of rows
     let (total, mut done) = ((0..rows.sensors).map(|p| rows.count(p)).sum(), 0);
     let count = |_, lenslets| {
         done += lenslets;
@@ -836,6 +842,7 @@ fn check_memory(what: impl Fn() -> String, numbers: u64) -> Result<(), Error> {
     refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), what)
 }
 
+// Rectangular covariance with kept tables
 /// Slope covariance of two groups of sensors, rad², with tables of the phase that are kept for other covariances.
 #[cfg(feature = "factorise")]
 pub(crate) fn slope_cross_covariance_with_tables(
@@ -944,6 +951,7 @@ fn tables_of_edges(
     points: usize,
 ) -> Vec<Option<Arc<DistantTable>>> {
     let mut tables: Vec<(f64, Option<Arc<DistantTable>>)> = Vec::new();
+    // Table of edges for one scale
     let table = |outer_scale: f64| {
         let sharing = || layers.iter().filter(|layer| layer.phase.outer_scale == outer_scale);
         let stars =
@@ -1023,6 +1031,7 @@ pub(crate) struct Motion {
     pub(crate) weight: f64,
 }
 
+// Displace the footprints of a layer
 impl SensorLayer {
     /// The layer with displaced footprints of all sensors from the number `first` on.
     fn moved(&self, motion: &Motion, first: usize) -> Self {
@@ -1045,6 +1054,7 @@ fn farthest(motions: &[Motion]) -> f64 {
     motions.iter().flat_map(|motion| motion.by).fold(0.0, |far: f64, x| far.max(x.abs()))
 }
 
+// Weighted sum of displaced layers
 /// [`wavefront_slope`] as a weighted sum over layers with displaced footprints.
 pub(crate) fn wavefront_slope_moving(
     (atmosphere, motions): (&Atmosphere, &[Motion]),
@@ -1166,6 +1176,7 @@ enum MovingBlock<'a> {
 }
 
 impl<'a> MovingBlock<'a> {
+    // Choose the block in motion
     fn new(
         sensors: &[Sensor],
         (layers, averages): (&'a [(usize, SensorLayer)], &'a [Vec<FootprintAverage>]),
@@ -1213,6 +1224,7 @@ impl<'a> MovingBlock<'a> {
         Self::Lattice(values, across)
     }
 
+    // Fill rows from a moving block
     fn fill(&self, lenslets: [&[[usize; 2]]; 2], rows: &mut [[&mut [f64]; 4]]) {
         match self {
             Self::Pairs(block) => block.fill(lenslets, rows),

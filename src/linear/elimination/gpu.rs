@@ -44,6 +44,7 @@ impl<T: Real> EliminationGpu<T> {
         [retained, eliminated]: [Vec<Range<usize>>; 2],
         vectors: usize,
     ) -> Result<Self, Error> {
+        // Refuse what cannot be eliminated
         check(between.dim(), [small.dim(), projected.dim()], [&retained, &eliminated])?;
         accept(
             small.nrows() <= MOST,

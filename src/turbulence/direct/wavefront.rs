@@ -113,6 +113,7 @@ pub fn covariance(problem: &WavefrontProblem, watch: &dyn Watch) -> Result<Wavef
     })
 }
 
+// Covariance of target and star
 /// The covariance of one target and one star on a lattice, (2, K, K), m rad. A lattice is a single layer, or the only lattice is all
 /// of them: the k-th begins with layer k, and so do its references.
 fn field_of(

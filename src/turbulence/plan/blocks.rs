@@ -134,6 +134,7 @@ impl BlocksPlan {
         arrays
     }
     // Compute the rectangles of slopes
+    // Watch one part of the slopes
     /// Watches one of the parts in which slopes are computed: the lattices, and at last what has none.
     pub(crate) fn part<'a>(&self, number: usize, whole: &'a dyn Watch) -> StageParts<'a> {
         StageParts { whole, what: "set of stars", number, count: self.slopes.len() + 1 }
@@ -159,6 +160,7 @@ impl BlocksPlan {
                 cross_covariance::slope_covariance(air, &sensors, &valid, gradient, watch)?;
             check_finite(&unstructured_name(set), &matrix).map(|()| matrix)
         });
+        // Slopes of two lattice groups
         let between = |pair: [usize; 2]| {
             let [first, second] = pair.map(of);
             let sets = [(&*first.0, &*first.1), (&*second.0, &*second.1)];
@@ -191,6 +193,7 @@ impl BlocksPlan {
                 let covariance = plan.compute(engine, watch)?;
                 return Ok(GroupWavefrontSlopes::Toeplitz(plan.problem.clone(), covariance));
             }
+            // Dense wavefronts of a group
             watch.stage(WAVEFRONT, PIECES);
             let grid = system.wavefront_grid()?;
             let wavefronts = (system.targets(), grid, system.wavefront_pitch());

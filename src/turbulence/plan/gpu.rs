@@ -111,6 +111,7 @@ impl CovariancePlan {
         vec![bytes; engine.devices().len()]
     }
 
+    // Slope matrix on several devices
     /// The slope covariance matrix of a system on the devices of an engine, (n, n), rad².
     pub(super) fn dense_slopes_on(
         system: &System,

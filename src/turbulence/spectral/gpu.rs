@@ -22,6 +22,7 @@ const SPECTRAL: KernelSource = KernelSource {
     headers: &[REAL],
 };
 
+// Kernels of the spectral method
 kernels! {
     /// Kernels of the spectral method.
     struct SpectralKernels in SPECTRAL {
