@@ -1,4 +1,4 @@
-// Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/covariance-cost.md: edit there, or here and run cargo tangle stitch.
 //! How long dense covariances of slopes take, sensor by sensor.
 
 use crate::device::{CostKind, engine::Engine};

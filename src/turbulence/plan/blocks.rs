@@ -1,4 +1,4 @@
-// Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/block-covariances.md: edit there, or here and run cargo tangle stitch.
 //! Plans of covariances in blocks.
 
 // Imports of plans in blocks

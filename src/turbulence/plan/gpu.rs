@@ -1,4 +1,4 @@
-// Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/covariance-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Plans of covariances on graphics processors.
 
 // Imports of plans on devices
