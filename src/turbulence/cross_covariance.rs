@@ -979,7 +979,7 @@ fn tables_of_edges(
 
 // Wavefront slope covariance of any stars
 // The documentation of the wavefront covariance
-/// The covariance ⟨w s⟩ of the wavefronts of `targets` with the slopes of any guide stars, m rad; Eq. [wavefront slope dense](https://lenslet.github.io/lenslet/dense-covariance.html#eq-wavefront-slope-dense).
+/// The covariance ⟨w s⟩ of the wavefronts of `targets` with the slopes of any guide stars, m rad; Eq. [wavefront slope dense](https://lenslet.github.io/lenslet/dense-wavefront.html#eq-wavefront-slope-dense).
 ///
 /// Rows are wavefront points: target by target, and in each the points of the grid by rows, x fastest. The grid's step is
 /// `pitch` / oversampling, `pitch` in metres. Columns are slopes in the order of [`SlopeOrder`], for the lenslets of `valid`.
@@ -1250,7 +1250,7 @@ mod tests {
     use crate::turbulence::aligned_footprints::tests::{TEN, brute_force, exact_slopes};
 
     // Exact wavefront by brute force
-    /// c of Eq. [point average](https://lenslet.github.io/lenslet/dense-covariance.html#eq-point-average) of a side at (x, y).
+    /// c of Eq. [point average](https://lenslet.github.io/lenslet/dense-wavefront.html#eq-point-average) of a side at (x, y).
     fn exact_wavefront(phase: &VonKarman, side: f64, at: [f64; 2]) -> [f64; 2] {
         let f = |x: f64, y: f64| [x, y].map(|r| -r * phase.slope_over_distance(x * x + y * y));
         let footprint = at.map(|centre| [centre - 0.5 * side, centre + 0.5 * side]);
