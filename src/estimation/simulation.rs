@@ -304,7 +304,7 @@ impl Screen {
     }
 
     // Carry the layer with the wind
-    /// The normal numbers a time later, s; Eq. [turned waves](https://lenslet.github.io/lenslet/simulation.html#eq-turned-waves).
+    /// The normal numbers a time later, s; Eq. [turned waves](https://lenslet.github.io/lenslet/evolving-turbulence.html#eq-turned-waves).
     fn blown(&self, normal: &Array2<f64>, time: f64) -> Array2<f64> {
         let (n, mut turned) = (self.at.len(), normal.clone());
         for (along, speed) in [Axis(1), Axis(0)].into_iter().zip(self.velocity) {
