@@ -488,7 +488,7 @@ fn extremes(sides: &[[f64; 2]]) -> Option<(f64, f64)> {
 }
 
 // Corners of nearby footprints
-/// The corner functions of [corner functions](https://lenslet.github.io/lenslet/parallel-footprints.html#eq-corner-functions) where lines parallel to the axes cross.
+/// The corner functions of [corner functions](https://lenslet.github.io/lenslet/footprint-corners.html#eq-corner-functions) where lines parallel to the axes cross.
 struct CornerFunctions {
     /// Coordinates of the lines, ascending; metres.
     x: Vec<f64>,
@@ -594,7 +594,7 @@ pub(crate) fn corners_serve(sides: [f64; 2]) -> bool {
     let [wide, flat] = half_sum_and_difference(sides);
     flat < SLENDER * wide
 }
-/// The sum of [sixteen corners](https://lenslet.github.io/lenslet/parallel-footprints.html#eq-sixteen-corners) along one axis.
+/// The sum of [sixteen corners](https://lenslet.github.io/lenslet/footprint-corners.html#eq-sixteen-corners) along one axis.
 #[inline(always)]
 fn four([a, b, c, d]: [[f64; 4]; 4]) -> [f64; 4] {
     std::array::from_fn(|k| (a[k] - b[k]) - (c[k] - d[k]))
