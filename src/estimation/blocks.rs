@@ -1,4 +1,4 @@
-// Tangled from book/src/operators-in-blocks.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/covariance-block-operators.md: edit there, or here and run cargo tangle stitch.
 //! Covariances in blocks as operators, and a preconditioner for them.
 
 pub(crate) mod gpu;
@@ -210,7 +210,7 @@ pub(crate) fn unstructured_with_noise(rectangles: &CrossBlocks, noise: &SlopeNoi
 }
 
 // Projected complement of the unstructured slopes
-/// E of Eq. [projected complement](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-projected-complement), (unstructured, unstructured), rad⁶, of the strip `between` and the matrix `small` of the unstructured slopes with noise.
+/// E of Eq. [projected complement](https://lenslet.github.io/lenslet/covariance-block-operators.html#eq-projected-complement), (unstructured, unstructured), rad⁶, of the strip `between` and the matrix `small` of the unstructured slopes with noise.
 pub(crate) fn projected_complement(
     measured: &MeasuredCovariance,
     rectangles: &CrossBlocks,
