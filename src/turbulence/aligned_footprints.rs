@@ -344,7 +344,7 @@ impl DistantTable {
     }
 
     // Fill the table of corners
-    /// G, for footprints of some pairs of sides that share a table, metres; nothing where their corners do not serve.
+    /// Φ, for footprints of some pairs of sides that share a table, metres; nothing where their corners do not serve.
     pub(crate) fn of_corners(phase: &TabulatedPhase, sides: &[[f64; 2]]) -> Option<Self> {
         let (side, wide) = extremes(sides)?;
         let grid = PanelGrid::of_corners(side.min(phase.outer_scale), (NEAR + 1.0) * wide);
@@ -493,7 +493,7 @@ struct CornerFunctions {
     /// Coordinates of the lines, ascending; metres.
     x: Vec<f64>,
     y: Vec<f64>,
-    /// G over D1² D2² by line of y, then of x: xx, xy, yy, and 0; rad² m⁻².
+    /// Φ over D1² D2² by line of y, then of x: xx, xy, yy, and 0; rad² m⁻².
     sums: Vec<[f64; 4]>,
     /// How far from a crossing the four lines of a trapezium may lie, and still be there; metres.
     slack: f64,
@@ -529,7 +529,7 @@ impl CornerFunctions {
     }
 
     // Integrate from crossing to crossing
-    /// G where lines cross, by line of y, then of x, for footprints of a `side` or longer, and a constant that makes S vanish at a
+    /// Φ where lines cross, by line of y, then of x, for footprints of a `side` or longer, and a constant that makes S vanish at a
     /// distance `wide`; metres.
     fn integrate(
         phase: &TabulatedPhase,

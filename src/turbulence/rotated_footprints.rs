@@ -55,7 +55,7 @@ pub(crate) struct TurnedSquares {
     pub(crate) sin: f64,
 }
 
-/// |sin δ| up to which edges count as nearly parallel.
+/// |sin β| up to which edges count as nearly parallel.
 pub(crate) const THIN: f64 = 1e-3;
 
 impl TurnedSquares {
