@@ -351,6 +351,7 @@ extern "C" __global__ void place_columns(
 }
 
 // Lay lines of polynomials
+// Number of a line from its table
 /// A number of the line at a coordinate along y: the polynomial in y that is its coefficient.
 __device__ double on_table(
     const double *tables, const TableView &view, int which, const PlaceOnPanel &place, int n
@@ -418,6 +419,7 @@ extern "C" __global__ void __launch_bounds__(128, 6) tabled_block(
     int first_row, int line_rows, const real *lines, int length, const double *near_lines,
     int near_length, real *values
 ) {
+    // Lenslets of a thread and their coordinates
     const int row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= columns) return;
     const int j = first[2 * row], i = first[2 * row + 1];

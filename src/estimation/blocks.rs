@@ -114,6 +114,7 @@ pub(crate) fn unstructured_with_lattices(rectangles: &CrossBlocks) -> Array2<f64
     let [lattices, unstructured] = lattice_and_unstructured_places(sets)
         .map(|places| places.iter().map(Range::len).sum::<usize>());
     let mut matrix = Array2::zeros((unstructured, lattices));
+    // Columns where stars begin
     let starts = |stars: &[Range<usize>]| {
         let mut end = 0;
         let start = |place: &Range<usize>| {

@@ -53,6 +53,7 @@ pub fn interpolation_error(
 }
 
 // An interpolated entry of all layers
+// Stencils of all the layers
 /// The stencils of all layers.
 fn stencils_of(problem: &WavefrontProblem, kind: Interpolation) -> Vec<Stencils<f64>> {
     let points = problem.grid().points;

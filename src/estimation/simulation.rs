@@ -274,6 +274,7 @@ impl Screen {
     }
 
     // Generate a realisation of the layer
+    // Normal numbers of a layer
     /// The normal numbers of the layer's coefficients, (2n, 2n).
     fn normal(&self, seed: u64) -> Array2<f64> {
         let mut random = StdRng::seed_from_u64(seed);
@@ -493,6 +494,7 @@ pub struct Simulation {
     points: usize,
 }
 
+// One realisation of turbulence
 /// One turbulence realisation: its slopes and wavefronts.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -742,6 +744,7 @@ impl SimulationOptions {
     }
 }
 
+// Simulated slopes and wavefronts of frames
 /// Simulated slopes and wavefronts of all frames.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -805,6 +808,7 @@ impl SimulationPlan {
         let turned = self.system.guide_stars().iter().filter(is_turned).count() as u64;
         let rows =
             lenslets + 2 * self.system.targets().len() * wavefront_points(&self.system).len();
+        // Numbers of a layer by frequencies
         let numbers = |&n: &usize| {
             let frequencies = if n < MOST { n as u64 } else { 1 << 28 };
             [

@@ -44,6 +44,7 @@ impl<T: Real> Blocks<T> {
         (rows, columns): (usize, usize),
         blocks: Vec<OperatorBlock<T>>,
     ) -> Result<Self, Invalid> {
+        // Check each block and its places
         for (k, block) in blocks.iter().enumerate() {
             let own = shape(block.operator.as_ref(), block.transposed);
             let sides =

@@ -45,6 +45,7 @@ impl TabulatedPhase {
     }
 
     // Look up the tabulated phase
+    // Whether tables of the phase serve
     /// Whether the tables serve footprints of at least `side`, out to the distance `reach`; metres.
     pub(crate) fn serves(&self, outer_scale: f64, side: f64, reach: f64) -> bool {
         let least = (1e-7 * side.min(outer_scale)).powi(2);
@@ -84,6 +85,7 @@ pub(crate) const NEAR: f64 = 2.5;
 pub(crate) const REACH: [(usize, f64); 6] =
     [(4, 12.0), (5, 6.8), (6, 5.1), (8, 3.6), (10, 2.8), (12, 0.0)];
 
+// Average over two sides with its tables
 /// The average of the covariance of phase gradients over two footprints on a layer, for r0 = 1 m.
 pub(crate) struct FootprintAverage {
     phase: Arc<TabulatedPhase>,
@@ -125,6 +127,7 @@ impl FootprintAverage {
         &self.rules[last.min(enough + spare)]
     }
 
+    // Sum a product of rules
     fn by_rule(&self, Rule { nodes, weights }: &Rule, x: f64, y: f64) -> [f64; 3] {
         let mut sum = [0.0; 3];
         for (v, weight_v) in nodes.iter().zip(weights) {
@@ -266,6 +269,7 @@ impl PanelGrid {
         Self(ends)
     }
 
+    // Place a coordinate on its panel
     /// Panels along an axis.
     fn panels(&self) -> usize {
         self.0.len() - 1
@@ -355,6 +359,7 @@ impl DistantTable {
         Some(Self::through(grid, values.collect()))
     }
 
+    // Read the table where lines cross
     /// Table of the function multiplied by `share`.
     fn times(&self, share: f64) -> Self {
         let scaled = self.coefficients.iter().map(|powers| powers.map(|value| share * value));
@@ -511,6 +516,7 @@ impl CornerFunctions {
             lines
         };
         let (x, y) = (sorted(x), sorted(y));
+        // Sum corners over all lines
         let sums = match &average.corners {
             Some(table) => table.crossings([&x, &y]),
             None => {
@@ -612,6 +618,7 @@ pub(crate) struct FootprintPair<'a> {
     pub(crate) second: [Vec<f64>; 2],
 }
 
+// Band of rows at work
 /// A view of a band of the first sensor's rows, and the row of pairs that is at work.
 struct RowBand<'a> {
     view: &'a FootprintPair<'a>,

@@ -189,6 +189,7 @@ fn describe_misaligned(arrays: &mut DataSet, sensors: &[Sensor]) {
 }
 
 // Slopes one by one in a table
+// One slope and its lenslet
 /// A slope of a vector: its star, axis and lenslet, and where that lies in the pupil, metres.
 struct Slope {
     star: usize,

@@ -139,6 +139,7 @@ pub(crate) fn time_of_slopes(
     };
     let none = [(CostKind::Integrals, 0.0), (CostKind::Memory, 0.0)];
     let (mut total, mut largest) = (none, none);
+    // Add the rows of each sensor
     for rows in pairs.chunk_by(|[first, _], [next, _]| first.number == next.number) {
         let of_rows = rows.iter().map(of_pair).fold(none, add);
         let bands = rows[0][0].sensor.array.lenslets().div_ceil(BAND) as f64;

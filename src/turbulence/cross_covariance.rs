@@ -122,6 +122,7 @@ impl Footprints {
     }
 }
 
+// Coordinates along two axes
 /// The coordinates of a point along two axes.
 fn own_coordinates(axes: [[f64; 2]; 2], [x, y]: [f64; 2]) -> [f64; 2] {
     axes.map(|axis| axis[0] * x + axis[1] * y)
@@ -331,6 +332,7 @@ impl<'a> StarPairBlock<'a> {
         [[xx, xy], [xy, yy]]
     }
 
+    // Covariance of two rotated lenslets
     /// The covariance of lenslets of two stars that are rotated against each other: rows are components of the first, columns of the second; rad².
     fn of_turned(
         layers: &[(f64, TurnedAverage, [&Footprints; 2])],
@@ -366,6 +368,7 @@ impl<'a> StarPairBlock<'a> {
                 pairs().for_each(|(at, pair)| put(at, Self::of_turned(layers, turn, pair)));
             }
             Self::Parallel(views, turn) => {
+                // Fill from rows of aligned footprints
                 let swapped = turn.quarters % 2 == 1;
                 let order = |&[row, column]: &[usize; 2]| {
                     if swapped { [column, row] } else { [row, column] }
@@ -662,6 +665,7 @@ fn tables_of_corners(
             None => shared.push(Sharing { outer_scale, most: sum(request), sides: vec![sides] }),
         }
     }
+    // Fill a shared table of corners
     let prepare = |_: &(), sharing: Sharing| {
         let mut phases = layers.iter().map(|layer| &layer.phase);
         let phase = phases.find(|phase| phase.outer_scale == sharing.outer_scale);
@@ -785,6 +789,7 @@ fn pairs_of_sensors<B: Send>(
     Ok(blocks)
 }
 
+// Rows of both slopes of lenslets
 /// A sensor of the rows, the rows of both slopes of some of its lenslets, and which lenslets these are.
 type Rows<'a> = (usize, &'a mut [f64], &'a mut [f64], &'a [[usize; 2]]);
 
@@ -900,6 +905,7 @@ fn add_star(
     let (lines, panels) = (star.lines(point), phase.panels(star.side));
     let n = lines[0].len();
     let mut edges = vec![f64::NAN; 2 * n * n];
+    // Integrate an edge once
     let mut edge = |axis: usize, line: usize, cell: usize| {
         let known = &mut edges[(axis * n + line) * n + cell];
         if known.is_nan() {
@@ -932,6 +938,7 @@ fn add_row(
     let across: Vec<f64> = lines.iter().flat_map(|[x, _]| x.iter().copied()).collect();
     let sums = table.crossings([&across, y]);
     for (p, (slopes, [x, _])) in slopes.iter_mut().zip(&lines).enumerate() {
+        // Add differences of crossings
         let at = |j: usize, i: usize| sums[j * across.len() + p * n + i];
         let along_y = |j: usize, i: usize| y[j + 1] * at(j + 1, i)[0] - y[j] * at(j, i)[0];
         let along_x = |j: usize, i: usize| x[i + 1] * at(j, i + 1)[2] - x[i] * at(j, i)[2];

@@ -37,6 +37,7 @@ impl HalfStructure {
         Self { outer_scale, least, table }
     }
 
+    // Half structure at a displacement
     /// S in rad² at the displacement (x, y) in metres.
     #[inline(always)]
     fn at(&self, x: f64, y: f64) -> f64 {
@@ -125,6 +126,7 @@ struct MidpointLayer {
     views: Vec<SensorLattice>,
 }
 
+// Place all sensors on layers
 /// All layers with turbulence, as the sensors see them.
 fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<MidpointLayer> {
     let wavefront = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
@@ -169,6 +171,7 @@ pub(crate) struct Displacements {
 }
 
 impl Displacements {
+    // Tabulate covariances by displacement
     /// Those of sensors with so many lenslets across, if some layers `share_lattices`.
     pub(crate) fn new(
         [lenslets, others]: [usize; 2],

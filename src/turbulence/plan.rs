@@ -465,6 +465,7 @@ pub enum Form {
     Dense,
 }
 
+// Results of a covariance plan
 /// All covariances that a system asks for.
 #[derive(Debug, Clone)]
 pub struct Covariances {
@@ -528,6 +529,7 @@ impl SlopeSlope {
 }
 
 // Plan of all covariances
+// The documentation of a covariance plan
 /// How all covariances of a system will be computed.
 ///
 /// ```
@@ -621,6 +623,7 @@ impl CovariancePlan {
     /// [`WavefrontProblem::new`], where the spectral method shall give a dense form or blocks, where its sampling does not suit, and
     /// where slopes between midpoints of edges are wanted by that method, with wavefronts or in blocks.
     pub fn new(system: &System, options: CovarianceOptions) -> Result<Self, Error> {
+        // Refuse wavefronts and spectra of midpoints
         let grid = system.wavefront_grid().ok().filter(|_| !options.slopes_only);
         grid.map_or(Ok(()), |_| system.expect_average(NO_WAVEFRONT))?;
         if let Method::Spectral(_) = options.method {

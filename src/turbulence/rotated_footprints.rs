@@ -121,6 +121,7 @@ impl TurnedSquares {
         [across, along]: [f64; 2],
         sin: f64,
     ) -> f64 {
+        // Overlap of two edges in their strip
         let ([one, two], cos) = (self.sides.map(|side| 0.5 * side), self.cos);
         let (wide, flat) = (one + cos * two, (one - cos * two).abs());
         let overlap = |z: f64| [((z - one) / cos).max(-two), ((z + one) / cos).min(two)];

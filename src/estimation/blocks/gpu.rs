@@ -144,6 +144,7 @@ pub(crate) fn eliminated_on<T: Real>(
     if rectangles.unstructured.is_none() {
         return Ok(circulant);
     }
+    // Eliminate with the projected complement
     let (between, small) = (
         unstructured_with_lattices(rectangles),
         unstructured_with_noise(rectangles, measured.noise),
@@ -180,6 +181,7 @@ pub(crate) fn systems_on<T: Real>(
     let transforms = Choices { vectors: Some(systems), ..Choices::default() };
     let tuning = Tuning { direct: Some(false), transforms };
     let MeasuredCovariance { groups, valid, noise, removed, .. } = *measured;
+    // Systems with cross blocks
     if let Some(rectangles) = measured.rectangles {
         let variances = &noise.variances;
         let slopes = SlopesInBlocksGpu::new(gpu, groups, rectangles, variances, tuning)?;

@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 // Elimination on a device
+// What the elimination keeps on a device
 /// The preconditioner of [`Elimination`](crate::linear::elimination::Elimination), on a device.
 pub(crate) struct EliminationGpu<T> {
     /// P, which reads and writes the retained unknowns in vectors of all.
@@ -52,6 +53,7 @@ impl<T: Real> EliminationGpu<T> {
             small.nrows(),
             &format!("at most {MOST}"),
         )?;
+        // Upload matrices of the elimination
         let gpu = inverse.gpu();
         let upload = |matrix: ArrayView2<f64>| {
             gpu.upload(&matrix.iter().map(|&value| T::of(value)).collect::<Vec<_>>())

@@ -292,6 +292,7 @@ struct PosedBlocks<'a> {
     blocks: Vec<SensorPairBlock<'a>>,
 }
 
+// Pose the blocks of a matrix
 impl<'a> PosedBlocks<'a> {
     /// Poses the covariances of sensors, those of the rows first.
     fn new(
@@ -643,6 +644,7 @@ fn any_slopes<T: Real>(
 }
 
 // Dense covariances for the public
+// The documentation of dense covariance on devices
 /// [`cross_covariance::slope_covariance`](super::slope_covariance) on graphics processors, in the precision `T`, rad².
 ///
 /// Within 1e-11 of the largest entry of what the processor computes in double precision (1e-10 for sensors turned against each other
@@ -740,6 +742,7 @@ fn add_on_device<T: Real>(
     };
     fill_on_device(posed.slopes, (deal, matrix), &fill, watch)
 }
+// Block of a pair as a function
 /// First lenslets of a block, by row and column, and the [`places`] of those second ones that are wanted.
 pub(crate) type Lenslets<'a> = (&'a [[usize; 2]], &'a [[i32; 4]]);
 

@@ -78,6 +78,7 @@ impl BlocksPlan {
         stages
     }
 
+    // Work and time in blocks
     /// Seconds of one thread for slopes of lattices, and for wavefronts and slopes.
     pub(super) fn work(&self) -> [Vec<(CostKind, f64)>; 2] {
         let slopes = self.slopes.iter().map(SlopeCovariancePlan::work).collect();
@@ -154,6 +155,7 @@ impl BlocksPlan {
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
         let (air, gradient) = (system.atmosphere(), system.cone_gradient());
         let of = |set| (self.sets.pick(set, &sensors), self.sets.pick(set, &valid));
+        // Unstructured slopes among themselves
         let unstructured = self.sets.unstructured().map(|set| {
             let (sensors, valid) = of(set);
             let matrix =

@@ -72,6 +72,7 @@ fn truncation(layer: &ProjectedLayer, oversampling: usize) -> f64 {
 }
 
 // Gradients far from each other
+// Far distance and range of sides
 /// The distance in metres beyond which copies are not looked up, for footprints of at most `side` metres.
 pub(crate) fn farthest(outer_scale: f64, side: f64) -> f64 {
     (8.0 * outer_scale).min(1e9 * side.max(1.0))

@@ -50,6 +50,7 @@ pub fn covariance(
     Ok(WavefrontSlope::of_lattices(lattices))
 }
 
+// Refuse transforms shorter than lags
 /// Refuses a folded transform that is shorter than the lags of a lattice.
 pub(crate) fn check(
     problem: &WavefrontProblem,
