@@ -19,7 +19,7 @@ use std::sync::LazyLock;
 // Phase at a point or averaged
 /// The phase with which a gradient is compared, for r0 = 1 m: at a point, or averaged over a disc.
 pub(crate) enum Reference {
-    /// At a point; with a table of p(t) for gradients.
+    /// At a point; with a table of S₁(t) for gradients.
     Point { phase: Box<VonKarman>, slope_over_distance: RadialTable },
     /// Averaged over a disc.
     Disc { outer_scale: f64, average: DiscAverage },

@@ -46,7 +46,7 @@ kernels! {
     }
 }
 
-/// H from p, for kernels that include it.
+/// H from S₁, for kernels that include it.
 pub(crate) const HESSIAN: Header = Header {
     name: "turbulence/hessian.cuh",
     text: include_str!("../../../../kernels/turbulence/hessian.cuh"),
