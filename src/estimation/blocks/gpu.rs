@@ -1,4 +1,4 @@
-// Tangled from book/src/blocks-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/covariance-blocks-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Covariances in blocks as operators on a device.
 
 // Imports of blocks of covariances on a device

@@ -1,4 +1,4 @@
-// Tangled from book/src/blocks-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/elimination-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Elimination of a few of many unknowns, on a device.
 
 // Imports of the elimination on a device
