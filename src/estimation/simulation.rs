@@ -31,7 +31,7 @@ use std::f64::consts::PI;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Sampling {
-    /// P/r: one over the step where slopes get their variance, in units of the widest distance at a layer.
+    /// P_max/r: one over the step where slopes get their variance, in units of the widest distance at a layer.
     pub period: f64,
     /// ε: step over frequency where the step grows with the frequency.
     pub growth: f64,
