@@ -21,6 +21,7 @@ use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, CowArray, Ix2};
 
 // Shared mirrors and their shapes
+// What is asked of shared mirrors
 /// What is asked of shared mirrors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -67,6 +68,7 @@ impl SharedOptions {
     }
 }
 
+// Mirrors with all their shapes
 /// Mirrors with their shapes for measurements, seen by one target after the other.
 pub struct SharedMirrors<'a> {
     correction: &'a Correction,
@@ -81,6 +83,7 @@ pub struct SharedMirrors<'a> {
     shapes: Vec<MirrorShape>,
 }
 
+// One shape of shared mirrors
 /// One shape of the mirrors.
 struct MirrorShape {
     /// Numbers of the directions that it is for, with weights.
@@ -107,6 +110,7 @@ pub(crate) const CAUSES: [&str; 3] = ["tomography", "noise", "aliasing"];
 
 // Give mirrors their shapes
 impl Correction {
+    // Example of shared mirrors
     /// The mirrors of this correction with shapes for all that is measured, by the plan of a reconstructor of [`system`](Self::system).
     ///
     /// # Errors
@@ -147,6 +151,7 @@ impl Correction {
         let good = (1..=self.targets()).contains(&options.mirrors);
         accept(good || !self.is_own(), "mirrors", options.mirrors, expected)?;
         self.memory_of_shared(plan, options, engine).check(engine, "mirrors that targets share")?;
+        // Compute the commands of all shapes
         let truth = truth_covariance(self.system(), watch)?;
         let (unit, before) = (unit(&truth), pupil.stroke_errors(&truth.view(), engine)?);
         drop(truth);
@@ -183,6 +188,7 @@ pub(crate) type OwnedSum<'s> = Vec<(usize, CowArray<'s, f64, Ix2>)>;
 
 // Choose directions for shapes
 impl Correction {
+    // Kinds of shared mirrors
     /// Whether each target has a mirror of its own.
     fn is_own(&self) -> bool {
         self.mode() == CorrectionMode::Moao
@@ -214,6 +220,7 @@ impl Correction {
         gaps.min_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(k, _)| k)
     }
 
+    // Directions whose own error is wanted
     /// The directions whose own errors are wanted, and are not known from shapes for them alone.
     pub(crate) fn own_sums(
         &self,
@@ -225,6 +232,7 @@ impl Correction {
         if options.own { all.collect() } else { Vec::new() }
     }
 
+    // Projectors of the chosen directions
     /// What slopes of the chosen directions add to strokes, for each shape.
     pub(crate) fn sums<'a>(
         &'a self,
@@ -251,6 +259,7 @@ impl Correction {
 }
 
 // Second moments of a shape
+// Command with its second moments
 /// A command, and the covariances of its strokes, (a, a), m².
 struct MirrorMoments {
     command: StrokeCommand,
@@ -266,6 +275,7 @@ impl<'a> SharedMirrors<'a> {
         (commands, own): (Vec<StrokeCommand>, Vec<usize>),
         to: (&Engine, &dyn Watch),
     ) -> Result<Self, Error> {
+        // Find the moments of the noise
         let system = self.correction.system();
         let order = SlopeOrder::new(&system.valid_lenslets());
         let noise = SlopeNoise::new(system.guide_stars(), &order);
@@ -278,6 +288,7 @@ impl<'a> SharedMirrors<'a> {
         if self.options.by_cause {
             self.add_low(&mut moments, to)?;
         }
+        // Evaluate the directions' own errors
         let to: (&Engine, &dyn Watch) = (to.0, &CancelOnly(to.1));
         let alone = moments.split_off(shapes.len());
         let errors =
@@ -400,6 +411,7 @@ fn left(
 
 impl SharedMirrors<'_> {
     // Mean error of the own directions
+    // Own error by a command alone
     /// The first part of the error of a target behind a mirror of its own, by the command for it alone.
     fn own(
         &self,
