@@ -1,4 +1,4 @@
-// Tangled from book/src/conventions.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/errors.md: edit there, or here and run cargo tangle stitch.
 //! What can go wrong, and how it is said.
 
 use std::{

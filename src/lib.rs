@@ -1,4 +1,4 @@
-// Tangled from book/src/conventions.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/crate.md: edit there, or here and run cargo tangle stitch.
 //! Wave optics, exact and fast: adaptive-optics tomography and electron-microscope images.
 //!
 // Purpose of the crate

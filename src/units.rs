@@ -1,8 +1,9 @@
-// Tangled from book/src/conventions.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/errors.md: edit there, or here and run cargo tangle stitch.
 //! Angles that people write, in the radians that the library computes with.
 
 use std::f64::consts::PI;
 
+// Angular units in radians
 /// One second of arc \[rad\].
 ///
 /// ```

@@ -1,4 +1,4 @@
-// Tangled from book/src/many-targets.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/shared-mirrors.md: edit there, or here and run cargo tangle stitch.
 //! What mirrors that targets share leave towards each of them, one after the other.
 
 // Imports of shared mirrors
@@ -21,7 +21,7 @@ use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, CowArray, Ix2};
 
 // Shared mirrors and their shapes
-// What is asked of shared mirrors
+// Options of shared mirrors
 /// What is asked of shared mirrors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

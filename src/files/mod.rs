@@ -1,7 +1,8 @@
-// Tangled from book/src/foundations.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/files-and-formats.md: edit there, or here and run cargo tangle stitch.
 //! Files: arrays in NumPy's and in the astronomers' format, tables with places.
 
 // Modules of files
+pub(crate) mod spanned_toml;
 pub(crate) mod atomic_file;
 pub use atomic_file::{AtomicFile, AtomicFolder, check_distinct, check_files, check_length};
 pub use atomic_file::{check_names, check_outside};
@@ -24,4 +25,3 @@ pub(crate) mod write;
 mod read;
 pub(crate) mod keys;
 pub use keys::{Key, KeyDefault, KeyKind, KeyRange, KeyRow, Keys, key_markdown, key_rows};
-pub(crate) mod spanned_toml;

@@ -16,10 +16,6 @@ pub(crate) mod noise;
 pub use noise::{GuideStar, Noise, SlopeNoise};
 pub(crate) mod light;
 pub use light::{Brightness, LaserSpot, Light};
-#[cfg(feature = "files")]
-pub(crate) mod system_keys;
-#[cfg(feature = "files")]
-pub use system_keys::SYSTEM_KEYS;
 pub(crate) mod system;
 pub use system::{SlopeModel, System, SystemBuilder};
 pub(crate) mod wavefront_grid;
@@ -32,3 +28,7 @@ pub(crate) mod mirror;
 pub use mirror::{ActuatorLayout, MeasuredInfluence, MirrorDesign, Spacing};
 pub(crate) mod control;
 pub use control::{ControlLoop, LoopKind};
+#[cfg(feature = "files")]
+pub(crate) mod system_keys;
+#[cfg(feature = "files")]
+pub use system_keys::SYSTEM_KEYS;

@@ -13,16 +13,16 @@ pub(crate) mod budget;
 pub use budget::{Budget, BudgetTerm};
 pub(crate) mod options;
 pub use options::{CameraOptions, ErrorTerm, Exposure, StructureFunctionModel};
-pub(crate) mod files;
-pub use files::Images;
-pub(crate) mod field;
-pub use field::Field;
 #[cfg(feature = "factorise")]
 pub(crate) mod exposures;
 #[cfg(feature = "factorise")]
 pub use exposures::Exposures;
 #[cfg(feature = "factorise")]
 pub(crate) mod residual;
+pub(crate) mod field;
+pub use field::Field;
+pub(crate) mod files;
+pub use files::Images;
 #[cfg(feature = "factorise")]
 pub(crate) mod plan;
 #[cfg(feature = "factorise")]

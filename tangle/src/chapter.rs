@@ -80,6 +80,11 @@ impl Chapter {
         (1..=self.text.line_count()).find(|line| asks(line) && !literal(*line))
     }
 
+    /// Whether it belongs to an appendix, that is to a part whose title begins with "Appendix".
+    pub fn in_appendix(&self) -> bool {
+        self.part.as_deref().is_some_and(|part| part.starts_with("Appendix"))
+    }
+
     /// The number of the chapter that this one is nested in, or its own: `"3"` for `"3.1"`.
     pub fn top_number(&self) -> Option<&str> {
         self.number.as_deref()?.split('.').next()

@@ -91,7 +91,7 @@ impl<'a> Map<'a> {
         let drawing = Drawing::new(self);
         format!(
             "\n\n<figure class=\"part-map\">\n{}<figcaption>An arrow leads from a chapter to one that \
-             stands on it.{}</figcaption>\n</figure>\n\n",
+             depends on it.{}</figcaption>\n</figure>\n\n",
             drawing.svg(self),
             self.stands_on()
         )
@@ -117,7 +117,7 @@ impl<'a> Map<'a> {
         if parts.is_empty() {
             String::new()
         } else {
-            format!(" The part stands on {}.", parts.join("; "))
+            format!(" The part depends on {}.", parts.join("; "))
         }
     }
 

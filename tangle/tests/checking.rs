@@ -287,6 +287,42 @@ modules, by chapter
     assert!(answer.out.starts_with(graph), "{}", answer.out);
 }
 
+#[test]
+fn parts_import_from_appendices_what_imports_nothing_from_parts() {
+    let one = "```rust file=src/a.rs\nuse crate::c::C;\n```\n";
+    let two = "```rust file=src/b.rs\nuse crate::a::A;\n```\n";
+    let machine = "```rust file=src/c.rs\nuse crate::d::D;\nuse crate::e::E;\n```\n";
+    // An appendix may import from a part, and from a later appendix.
+    let files = "```rust file=src/d.rs\npub struct D;\n```\n\
+                 ```rust file=src/e.rs\npub struct E;\n```\n\
+                 ```rust file=src/f.rs\nuse crate::b::B;\n```\n";
+    let repository = Repository::new(&[
+        ("one.md", one),
+        ("two.md", two),
+        ("machine.md", machine),
+        ("files.md", files),
+    ]);
+    let summary = "# I Air\n\n- [One](one.md)\n\n# II Glass\n\n- [Two](two.md)\n\n# Appendix A The machine\n\n\
+                   - [Machine](machine.md)\n\n# Appendix B Files\n\n- [Files](files.md)\n";
+    repository.write("book/src/SUMMARY.md", format!("# Book\n\n{summary}"));
+    repository.tangle();
+    assert_eq!(repository.check(), Vec::<String>::new());
+    let rule = "what a part imports from an appendix imports nothing from the parts";
+    // Through another module of an appendix, c needs the second part; then the first part must not import c.
+    repository.edit("book/src/files.md", "pub struct E;", "use crate::b::B;");
+    repository.tangle();
+    let expected = [format!(
+        "book/src/one.md:2:1: src/a.rs imports c, which an appendix defines (Machine) and which imports b of the \
+         part II Glass: {rule}"
+    )];
+    assert_eq!(repository.check(), expected);
+    // The same chapters in a part are in the wrong order.
+    repository.edit("book/src/SUMMARY.md", "# Appendix A The machine", "# III The machine");
+    let expected =
+        "book/src/one.md:2:1: src/a.rs imports c, which a later chapter defines: Machine";
+    assert!(repository.check().iter().any(|finding| finding == expected));
+}
+
 /// A library of three rooms, `optics`, `waves` and `sky`, whose list of modules each chapter continues.
 const HOUSE: &str = "```rust file=src/lib.rs\nmod error;\npub mod optics;\npub mod waves;\npub mod sky;\n\
                      pub use sky::Star;\npub use error::Error;\n\

@@ -66,7 +66,7 @@ fn a_map_shows_the_chapters_of_a_part_and_what_stands_on_what() {
         ">▸ Walls on paper</text></a>",
         "<a href=\"roof.html\"><text",
         ">Guests</text>",
-        "The part stands on I Ground: <a href=\"stone.html#stone\">Stone</a>.",
+        "The part depends on I Ground: <a href=\"stone.html#stone\">Stone</a>.",
     ] {
         assert!(map.contains(part), "{part} is not in {map}");
     }

@@ -1,5 +1,9 @@
-//! Who imports whom: a module stands on its own chapter and on earlier ones, on its own room and on
-//! earlier ones, and never on itself.
+//! The order of imports, by chapters and by rooms.
+//!
+//! A module of a numbered part imports from its own chapter and from earlier ones. It may also import from
+//! an appendix, if what it imports there imports nothing from the parts, directly or through others. A
+//! module of an appendix may import from any chapter. Every module imports from its own room and from
+//! earlier ones, and no module imports itself through others.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,7 +17,7 @@ use crate::volume::Book;
 /// The columns that the graph keeps to.
 const WIDTH: usize = 100;
 
-/// Imports from a later chapter or from a later room, and circles.
+/// Imports that the order of chapters or that of rooms forbids, and circles.
 pub fn check(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     let house = Crate::new(book, tangled);
     let mut findings = Vec::new();
@@ -25,11 +29,9 @@ pub fn check(book: &Book, tangled: &Tangled) -> Vec<Finding> {
                 continue;
             };
             let before = findings.len();
-            let (path, theirs) = (&module.file.path, house.modules[to].file.root.chapter);
-            if theirs > own_chapter(module, import, line) {
-                let title = &book.chapters[theirs].title;
-                let what =
-                    format!("{path} imports {import}, which a later chapter defines: {title}");
+            let path = &module.file.path;
+            if let Some(why) = misplaced(book, &house, own_chapter(module, import, line), to) {
+                let what = format!("{path} imports {import}, which {why}");
                 findings.extend(at_import(book, module, line, what));
             }
             if let (Some(ours), Some(theirs)) = (house.room(&module.name), house.room(import))
@@ -53,6 +55,44 @@ pub fn check(book: &Book, tangled: &Tangled) -> Vec<Finding> {
         findings.extend(at_import(book, first, line, what));
     }
     findings
+}
+
+/// Why a chapter must not import the module at `to`, if the order of the book forbids it.
+fn misplaced(book: &Book, house: &Crate, ours: usize, to: usize) -> Option<String> {
+    let theirs = house.modules[to].file.root.chapter;
+    let title = &book.chapters[theirs].title;
+    if book.chapters[ours].in_appendix() {
+        None
+    } else if book.chapters[theirs].in_appendix() {
+        let (name, part) = needed_part(book, house, to)?;
+        Some(format!(
+            "an appendix defines ({title}) and which imports {name} of the part {part}: what a part \
+             imports from an appendix imports nothing from the parts"
+        ))
+    } else {
+        (theirs > ours).then(|| format!("a later chapter defines: {title}"))
+    }
+}
+
+/// A module of a part that the module at `from` imports, directly or through others of appendices, and
+/// the title of that part.
+fn needed_part<'a>(book: &'a Book, house: &'a Crate, from: usize) -> Option<(&'a str, &'a str)> {
+    let (mut reached, mut open) = (BTreeSet::from([from]), vec![from]);
+    while let Some(at) = open.pop() {
+        for name in house.modules[at].imports.keys() {
+            let Some(next) = house.modules.iter().position(|other| other.name == *name) else {
+                continue;
+            };
+            let chapter = &book.chapters[house.modules[next].file.root.chapter];
+            if !chapter.in_appendix() {
+                return Some((name, chapter.part.as_deref().unwrap_or(&chapter.title)));
+            }
+            if reached.insert(next) {
+                open.push(next);
+            }
+        }
+    }
+    None
 }
 
 /// The chapter by which an import is judged. `lib.rs`, and the list of modules of a room, hold what

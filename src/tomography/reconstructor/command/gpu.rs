@@ -1,4 +1,4 @@
-// Tangled from book/src/many-targets.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/stroke-commands-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Commands on a graphics processor.
 
 // Imports of commands on a device
