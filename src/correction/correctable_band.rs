@@ -141,7 +141,7 @@ impl AxisWaves {
 #[cfg(feature = "factorise")]
 impl Band {
     /// The covariances of some even spectra, given at (x, y) and (x, −y), inside of the square on 2n + 1 displacements along each axis,
-    /// Eq. [covariance in square](https://lenslet.github.io/lenslet/aliasing.html#eq-covariance-in-square); zero is at [n, n].
+    /// Eq. [covariance in square](https://lenslet.github.io/lenslet/in-band-covariances.html#eq-covariance-in-square); zero is at [n, n].
     pub(crate) fn covariances<const N: usize>(
         &self,
         n: usize,
@@ -180,6 +180,7 @@ impl Band {
         })
     }
 
+    // Fold spectra onto one quadrant
     /// Twice the sums and the differences of spectra at (x, y) and (x, −y), with the weights of both axes.
     fn halves<const N: usize>(
         &self,

@@ -12,6 +12,7 @@ use crate::tomography::reconstructor::error_covariance;
 use ndarray::{Array2, s};
 
 // Error that noise makes
+// Example of an error by noise
 /// R C_n Rᵗ, (m, m), rad²: the noise part of Eq. [three causes](https://lenslet.github.io/lenslet/aliasing.html#eq-three-causes) for a reconstructor R, (m, n), of slopes with this noise.
 ///
 /// # Panics
