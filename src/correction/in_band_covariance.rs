@@ -432,7 +432,7 @@ pub(crate) fn low_wavefront(
 
 // Table of a wavefront with slopes
 impl Grid<2> {
-    /// Eq. [low wavefront](https://lenslet.github.io/lenslet/in-band-covariances.html#eq-low-wavefront) for displacements up to `reach` along each axis, metres.
+    /// Eq. [low wavefront](https://lenslet.github.io/lenslet/in-band-wavefronts.html#eq-low-wavefront) for displacements up to `reach` along each axis, metres.
     fn of_wavefronts(
         (outer_scale, response): (f64, Response),
         reach: f64,
