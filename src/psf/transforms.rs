@@ -35,6 +35,7 @@ impl Plane {
         Self { n, along_x, back_along_x, along_y, back_along_y }
     }
 
+    // Extent of a plane and its spectrum
     /// Points across.
     pub(crate) fn points(&self) -> usize {
         self.n
@@ -95,6 +96,7 @@ impl Plane {
         map
     }
 
+    // Transform a real spectrum back
     /// The map of a real spectrum on the whole plane, (n, n), with its point 0 at \[n/2, n/2\].
     fn whole(&self, power: &Array2<f64>) -> Array2<f64> {
         let (n, half) = (self.n, self.half());
@@ -158,6 +160,7 @@ pub(crate) struct Powers<'p> {
 
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 impl<'p> Powers<'p> {
+    // Prepare a sum of powers
     /// Nothing yet.
     pub(crate) fn on(plane: &'p Plane) -> Self {
         let along_y = vec![Complex::default(); plane.along_y.get_inplace_scratch_len()];
@@ -176,12 +179,14 @@ impl<'p> Powers<'p> {
         let (n, half) = (self.plane.n, self.plane.half());
         let [scratch_x, scratch_y] = &mut self.scratch;
         self.rows.resize(map.nrows() * half, Complex::default());
+        // Transform the rows of a map
         for (values, row) in map.outer_iter().zip(self.rows.chunks_mut(half)) {
             self.line.fill(0.0);
             self.line.iter_mut().zip(values).for_each(|(to, from)| *to = *from);
             let done = self.plane.along_x.process_with_scratch(&mut self.line, row, scratch_x);
             debug_assert!(done.is_ok());
         }
+        // Add the powers of transformed columns
         let sums = self.sum.as_slice_mut().unwrap_or_default().chunks_mut(STRIP * n);
         for (k, sums) in sums.enumerate() {
             let strip = &mut self.strip[..sums.len()];
