@@ -37,6 +37,7 @@ pub enum CorrectionMode {
     Scao,
 }
 
+// Names of modes of correction
 impl CorrectionMode {
     /// All of them by the names that a system file has for them.
     pub const NAMES: [(&'static str, Self); 5] = [
@@ -135,6 +136,7 @@ impl Correction {
         Ok(Self { system, mode: *mode, mirrors, targets, weights, pupil_mirror, pupil })
     }
 
+    // Parts of a correction one by one
     /// The system that is to be reconstructed: all targets, and behind them a guide star that a mirror is for.
     pub fn system(&self) -> &System {
         &self.system
@@ -277,6 +279,7 @@ impl Correction {
         chosen: &[(Source, f64)],
         engine: &Engine,
     ) -> Result<Vec<Array2<f64>>, Error> {
+        // Stack the directions by their weights
         let blocks: Vec<_> = chosen
             .iter()
             .map(|(target, weight)| self.interaction(target) * weight.sqrt())
@@ -295,6 +298,7 @@ impl Correction {
 }
 
 // Command mirrors and tell what is left
+// Commands with the errors they leave
 /// What mirrors do, and what they leave.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -315,6 +319,7 @@ impl Correction {
     /// # Errors
     /// `Invalid` where the reconstruction has no reconstructor or no covariances, or is that of another system; `Failed` where singular values do not converge.
     pub fn of(&self, reconstruction: &Reconstruction, engine: &Engine) -> Result<Corrected, Error> {
+        // Take a reconstructor with its covariances
         let (Some(reconstructor), Some(covariances)) =
             (&reconstruction.reconstructor, &reconstruction.covariances)
         else {
@@ -323,6 +328,7 @@ impl Correction {
         };
         let pupil = self.pupil(engine)?;
         let (slopes, all) = (pupil.interaction().nrows(), self.system.targets());
+        // Refuse reconstructions of another system
         let good = reconstructor.dim().0 == all.len() && reconstructor.dim().1 == slopes;
         let expected =
             format!("that of ({}, {slopes}) slopes, of the system of this correction", all.len());
@@ -361,6 +367,7 @@ impl Correction {
     ) -> Result<Vec<Array2<f64>>, Error> {
         let rows = self.rows_of(reconstructor, engine)?;
         let all = self.system.targets().iter().zip(rows);
+        // Command a mirror for each target
         if self.mode == CorrectionMode::Moao {
             let own = |(target, rows): (&Source, ArrayView2<f64>)| {
                 Ok(times_transpose(&self.projectors(&[(*target, 1.0)], engine)?[0], &rows.t()))
@@ -377,6 +384,7 @@ impl Correction {
         Ok(sum.into_iter().collect())
     }
 
+    // Slopes that commanded mirrors make
     /// Q_t, (m, n): the slopes of all mirrors towards target `t` for measurements, by these commands.
     pub(crate) fn made(&self, commands: &[Array2<f64>], t: usize) -> Array2<f64> {
         let command = commands.get(t).unwrap_or(&commands[0]);
