@@ -96,6 +96,7 @@ pub(crate) fn square_metres(air: &Atmosphere) -> f64 {
 }
 
 impl WavefrontSpectrum {
+    // Add layers of one outer scale
     pub(crate) fn of(air: &Atmosphere) -> Self {
         let mut layers: Vec<(f64, VonKarman)> = Vec::new();
         for layer in air.layers().iter().filter(|layer| layer.fraction > 0.0) {

@@ -21,6 +21,7 @@ use ndarray::Array2;
 use rayon::prelude::*;
 
 // Weights of past slopes
+// Weights and times of a loop
 /// Weights of slopes of the past in the strokes that a mirror holds, Eqs. [loop weights](https://lenslet.github.io/lenslet/loop-covariances.html#eq-loop-weights) to [exposure and hold](https://lenslet.github.io/lenslet/loop-covariances.html#eq-exposure-and-hold).
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LoopWeights {
@@ -56,6 +57,7 @@ impl LoopWeights {
         Self { delays, lags, noise_gain: products[0] }
     }
 
+    // Decide whether nothing is late
     /// Whether slopes are those of the time of the hold.
     pub(crate) fn is_at_once(&self) -> bool {
         self.delays.iter().all(|[time, _]| *time == 0.0)
@@ -144,6 +146,7 @@ fn motions(air: &Atmosphere, times: &[[f64; 2]]) -> Vec<Motion> {
 /// Name of the stage of these covariances.
 pub(crate) const LOOP: &str = "covariances through the loop";
 
+// Covariances of slopes at two times
 /// Covariances of slopes of turbulence, (n, n), rad².
 pub(crate) struct LoopCovariances {
     /// C_mm of one time.
@@ -167,6 +170,7 @@ impl LoopCovariances {
         if weights.is_at_once() {
             return Ok(Self { present, late: None });
         }
+        // Add both orders of two times
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
         let (air, slopes) = (system.atmosphere(), (&sensors[..], &valid[..]));
         let both_ways = |times: &[[f64; 2]]| {
@@ -187,6 +191,7 @@ impl LoopCovariances {
 /// Points of a table for the side of a footprint.
 const PER_SIDE: f64 = 4.0;
 
+// What a table of wavefronts depends on
 /// What F of Eq. [wavefront through loop](https://lenslet.github.io/lenslet/loop-covariances.html#eq-wavefront-through-loop) depends on: the number of a layer, the height and side of a star's lenslets, and how they are turned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct LoopFootprint {
@@ -203,6 +208,7 @@ pub(crate) struct WavefrontsInLoop<'s> {
 }
 
 impl<'s> WavefrontsInLoop<'s> {
+    // Tabulate all wavefronts of a system
     /// Those of all targets of a system, for points of the pupil up to `reach` \[m\] from its axis.
     ///
     /// # Errors

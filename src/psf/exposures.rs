@@ -66,6 +66,7 @@ trait DeviceCamera {
     fn quarters(&mut self) -> Result<Vec<(Quarter, Frame)>, Error>;
 }
 
+// Inputs of a camera on a device
 /// What a device must know of them.
 struct ExposureInputs<'p> {
     telescope: &'p TelescopeTransfer,
@@ -78,6 +79,7 @@ struct ExposureInputs<'p> {
     pixels: usize,
 }
 
+// Source of structure functions
 /// How the structure function of a mirror's errors is found.
 enum StructureFunctionSource<'a> {
     Exact(Box<MeanStructure<'a>>),
@@ -118,6 +120,7 @@ pub struct Exposures<'a> {
 
 // Make ready to expose strokes
 impl<'a> Exposures<'a> {
+    // Exposures of one mirror
     /// Exposures of a mirror's errors through an `aperture` of this `diameter` \[m\], on twice as many displacements as it has squares.
     ///
     /// # Errors
@@ -174,6 +177,7 @@ impl<'a> Exposures<'a> {
             telescope.alone(wavelength)?.point_spread(pixel, image.pixels)
         });
         let perfect = perfect.collect::<Result<Vec<_>, Invalid>>()?;
+        // Camera of the engine's device
         let there = {
             let (telescope, common, structure) = (&telescope, &common, structure.as_ref());
             let posed = ExposureInputs {
@@ -191,6 +195,7 @@ impl<'a> Exposures<'a> {
 
 // Expose errors of strokes
 impl Exposures<'_> {
+    // Exposures of one covariance
     /// The exposures of a covariance C_vv of `strokes` \[m²\], (a, a), one for each wavelength.
     ///
     /// # Errors
@@ -238,6 +243,7 @@ impl Exposures<'_> {
     }
 
     // Expose by a device
+    // Add strokes on a device
     /// Adds errors of strokes to what the device exposes.
     fn add_on_device(&mut self, strokes: &StrokeCovariance) -> Result<(), Error> {
         if let Some(StructureFunctionSource::Stationary(_)) = self.structure {
@@ -303,6 +309,7 @@ impl Exposures<'_> {
     }
 }
 
+// Middle of a perfect image
 /// The image of a perfect wavefront, or its middle.
 fn of_perfect(perfect: &PointSpread, whole: bool) -> PointSpread {
     match whole {

@@ -99,6 +99,7 @@ impl<T: Real> CameraGpu<T> {
         let waves: Vec<T> =
             frames.iter().flat_map(|frame| waves_of(frame, [count, side])).collect();
         Ok(Self {
+            // Buffers of a camera on a device
             gpu: gpu.clone(),
             kernels: CameraKernels::load(gpu, &[])?,
             telescope: of(telescope.values())?,
