@@ -34,6 +34,7 @@ pub(crate) struct LoopWeights {
 }
 
 impl LoopWeights {
+    // Weights without a loop
     /// The weights of a system without a loop, in which nothing is late.
     pub(crate) fn at_once() -> Self {
         Self { delays: vec![[0.0, 1.0]], lags: vec![[0.0, 1.0]], noise_gain: 1.0 }
@@ -44,6 +45,7 @@ impl LoopWeights {
         let (response, frame) = (control.impulse_response(), 1.0 / control.rate);
         let product = |d: usize| response.iter().zip(&response[d..]).map(|(a, b)| a * b).sum();
         let products: Vec<f64> = (0..response.len()).map(product).collect();
+        // Frames that keep their own weights
         let fastest = air.layers().iter().map(|layer| layer.wind_speed).fold(0.0, f64::max);
         let stride = (reach / (fastest * frame).max(1e-3 * reach)).max(1.0) as usize;
         let near = control.delay.ceil() as usize + NEAR;
@@ -276,6 +278,7 @@ fn tables_needed(system: &System, reach: f64) -> Vec<(LoopFootprint, f64)> {
         for sensor in system.sensors().iter().filter(|_| turbulent.fraction > 0.0) {
             let footprint = LoopFootprint::new(layer, sensor);
             let last = sensor.array.lenslets() - 1;
+            // Farthest displacement of a footprint
             let corners = [[0, 0], [0, last], [last, 0], [last, last]];
             let far = system.targets().iter().flat_map(|target| {
                 let [x, y] = centre(target);
