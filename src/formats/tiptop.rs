@@ -1,4 +1,4 @@
-// Tangled from book/src/tiptop-files.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/tiptop-import.md: edit there, or here and run cargo tangle stitch.
 //! Systems of TIPTOP's parameter files as system files.
 
 // Imports of systems of TIPTOP
@@ -127,7 +127,7 @@ fn airmass(zenith_angle: f64) -> f64 {
 }
 
 // Air of a section
-/// The air along the line of sight, and in words the value at the zenith from which its Fried parameter is computed; Eq. [oblique air](https://lenslet.github.io/lenslet/tiptop-files.html#eq-oblique-air).
+/// The air along the line of sight, and in words the value at the zenith from which its Fried parameter is computed; Eq. [oblique air](https://lenslet.github.io/lenslet/tiptop-import.html#eq-oblique-air).
 fn read_air(section: &Section, airmass: f64) -> Result<(Atmosphere, String), BadLine> {
     let wavelength = section.optional("Wavelength", METRES)?.unwrap_or(500e-9);
     let seeing: Option<f64> = section.optional("Seeing", "an angle in arcsec")?;
@@ -567,7 +567,7 @@ impl Order<'_> {
         self.order != "HO" && across <= 2
     }
 
-    /// The side of lenslets of which so many are across \[m\], Eq. [inscribed lenslets](https://lenslet.github.io/lenslet/tiptop-files.html#eq-inscribed-lenslets).
+    /// The side of lenslets of which so many are across \[m\], Eq. [inscribed lenslets](https://lenslet.github.io/lenslet/tiptop-stars.html#eq-inscribed-lenslets).
     fn side(self, across: usize) -> f64 {
         let share = if self.is_coarse(across) { 0.5f64.sqrt() } else { 1.0 };
         let width = self.view.pupil.diameter() * share;
