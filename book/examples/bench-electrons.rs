@@ -5,10 +5,11 @@ use lenslet::plot::Figure;
 use std::{error::Error, fs, path::PathBuf};
 
 /// Printed by `lenslet bench stem --json`, and by `lenslet bench stem --device cuda --json` where there are devices.
-const MEASURED: [&str; 3] = [
+const MEASURED: [&str; 4] = [
     include_str!("../measured/stem-cores.json"),
     include_str!("../measured/stem-h200.json"),
     include_str!("../measured/stem-h200-x2.json"),
+    include_str!("../measured/stem-h200-x4.json"),
 ];
 
 /// Printed by `tests/oracle/scan.py times`: the rows of the first sheet, with abTEM's seconds in the second column.

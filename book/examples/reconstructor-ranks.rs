@@ -1,4 +1,4 @@
-//! Writes the table of timed reconstructors on one device and on two, and draws their times against the number of slopes, into the folder
+//! Writes the table of timed reconstructors on one, two and four devices, and draws their times against the number of slopes, into the folder
 //! that is given.
 
 use lenslet::plot::Figure;
@@ -86,23 +86,25 @@ fn main() -> Result<(), Box<dyn Error>> {
         chosen.map(|row| (row.slopes, row.total())).collect::<Vec<_>>()
     };
     let bound = |devices: f64| {
-        let slopes = (0..=40).map(|k| 3e4 * 10f64.powf(f64::from(k) / 40.0));
+        let slopes = (0..=44).map(|k| 3e4 * 10f64.powf(f64::from(k) / 40.0));
         slopes.map(move |n| (n, n.powi(3) / 3.0 / devices / PEAK))
     };
     Figure::new()
         .title("Reconstructors on NVIDIA H200s")
         .x_label("slopes")
         .y_label("time [s]")
-        .x_range(3e4, 3e5)
+        .x_range(3e4, 4e5)
         .y_range(0.1, 200.0)
         .log_x()
         .log_y()
         .points("errors, one device", times(1.0, true))
         .points("errors, two devices", times(2.0, true))
+        .points("errors, four devices", times(4.0, true))
         .points("R, one device", times(1.0, false))
         .points("R, two devices", times(2.0, false))
+        .points("R, four devices", times(4.0, false))
         .line("bound of the factor, one device", bound(1.0))
-        .dashes("bound, two devices", bound(2.0))
+        .dashes("bound, four devices", bound(4.0))
         .save(folder.join("reconstructor-ranks-times.svg"))?;
     Ok(())
 }

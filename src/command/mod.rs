@@ -44,6 +44,7 @@ use self::summary::Outcome;
 use self::templates::NewArgs;
 use self::watch::complain;
 use self::with_system::of_file;
+use crate::device::rank_group::end_if_abandoned;
 use crate::device::start_threads;
 use crate::error::{Error, escaped_lines};
 use clap::{Parser, Subcommand};
@@ -122,6 +123,7 @@ pub fn run() -> ExitCode {
             if !matches!(error, Error::Cancelled) {
                 complain("error", &error);
             }
+            end_if_abandoned(error.exit_code());
             ExitCode::from(error.exit_code())
         }
     }

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::watch::{Watch, check};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -158,13 +158,13 @@ impl RankGroup {
             let (to, work, is_stopped) = (to.clone(), Arc::clone(work), Arc::clone(&is_stopped));
             let part = move || {
                 let relay = Relay { to: to.clone(), reports: k == 0, is_stopped };
-                let done = catch_unwind(AssertUnwindSafe(|| {
+                let done = in_libraries(|| {
                     let place = [first + k, ranks];
                     let member = known.map_or_else(|| gpu.join(place, &identifier), Ok)?;
                     let _ = to.send(Event::Joined(member.clone())); // as above
                     work(&member, &relay)
-                }));
-                let _ = to.send(Event::Done(k, done.unwrap_or_else(|_| Err(panicked())))); // as above
+                });
+                let _ = to.send(Event::Done(k, done)); // as above
             };
             let started =
                 std::thread::Builder::new().name(format!("rank {}", first + k)).spawn(part);
@@ -174,7 +174,7 @@ impl RankGroup {
             };
             threads.push(started.map_err(failed)?);
         }
-        Ok(Shift { events, threads, is_stopped, members: Vec::new() })
+        Ok(Shift { events, threads, is_stopped, members: Vec::new(), grace: GRACE })
     }
 }
 
@@ -195,6 +195,8 @@ struct Shift<R> {
     threads: Vec<JoinHandle<()>>,
     is_stopped: Arc<AtomicBool>,
     members: Vec<Rank>,
+    /// Time for the threads to end after a failure.
+    grace: Duration,
 }
 
 /// Time for threads to end after a rank has failed. A thread that takes longer is abandoned: it waits inside a library.
@@ -226,7 +228,7 @@ impl<R> Shift<R> {
                 }
                 Ok(Event::Joined(member)) => {
                     if failure.is_some() {
-                        member.abort();
+                        abort(&member);
                     }
                     self.members.push(member);
                     continue;
@@ -262,7 +264,7 @@ impl<R> Shift<R> {
                 }
                 _ => {}
             }
-            if failure.as_ref().is_some_and(|(since, _)| since.elapsed() > GRACE) {
+            if failure.as_ref().is_some_and(|(since, _)| since.elapsed() > self.grace) {
                 break;
             }
         }
@@ -276,16 +278,50 @@ impl<R> Shift<R> {
     }
 
     // Stop threads that wait
-    /// Stops all threads, and aborts their collective operations.
+    /// Asks all threads to stop, and aborts their collective operations.
     fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
-        self.members.iter().for_each(Rank::abort);
+        self.members.iter().for_each(abort);
     }
 }
 
 /// The error of a thread that ended without a result.
 fn panicked() -> Error {
     Error::Failed { what: "a rank".into(), reason: "its thread has panicked".into() }
+}
+
+// Abort in a separate thread
+/// Aborts the collective operations of a rank in a separate thread. If there can be no such thread, the rank is abandoned after
+/// the time of grace.
+fn abort(member: &Rank) {
+    let member = member.clone();
+    let thread = std::thread::Builder::new().name(format!("abort rank {}", member.place()[0]));
+    let _ = thread.spawn(move || {
+        in_libraries(|| {
+            member.abort();
+            Ok(())
+        })
+    });
+}
+
+// Count the threads inside libraries
+/// Number of threads that may be waiting inside a library between ranks.
+static IN_LIBRARIES: AtomicUsize = AtomicUsize::new(0);
+
+/// Result of some work between ranks, with a panic as an error.
+fn in_libraries<R>(work: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
+    IN_LIBRARIES.fetch_add(1, Ordering::AcqRel);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    IN_LIBRARIES.fetch_sub(1, Ordering::AcqRel);
+    done.unwrap_or_else(|_| Err(panicked()))
+}
+
+/// Ends the process with an exit code, without exit handlers, if a rank has been abandoned inside a library.
+#[cfg(feature = "command")]
+pub(crate) fn end_if_abandoned(code: u8) {
+    if IN_LIBRARIES.load(Ordering::Acquire) > 0 {
+        super::cuda::distributed::end_process(code.into());
+    }
 }
 
 // Find the cause of a failure
@@ -313,11 +349,13 @@ fn cause(error: Error, rendezvous: Option<&dyn Peers>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::backend::{Collective, DistributedMatrix};
     use crate::device::collective::BlockCyclic;
     use crate::device::gpu::tests::{bound, reflected, reflection, root, squared};
     use crate::device::gpu::{cuda_devices, emulated};
     use crate::numerics::real::Real;
     use crate::watch::unwatched;
+    use std::sync::Barrier;
 
     #[test]
     fn ranks_sum_and_one_that_fails_frees_the_others() {
@@ -451,5 +489,72 @@ mod tests {
                 assert!(found.as_flattened().iter().all(|&x| x < bound), "{name}: {found:?}");
             }
         }
+    }
+
+    // Abandon a rank inside a library
+    /// Operations between ranks that do not end before a barrier is reached.
+    struct Stuck(Arc<Barrier>);
+
+    impl Collective for Stuck {
+        fn cholesky(&self, _: u64, _: &DistributedMatrix, _: u64) -> Result<(), Error> {
+            unreachable!("no task calls it")
+        }
+
+        fn solve(&self, _: u64, _: &DistributedMatrix, _: [u64; 2], _: u64) -> Result<(), Error> {
+            unreachable!("no task calls it")
+        }
+
+        // Further operations that do not end
+        fn eigenvectors(
+            &self,
+            _: u64,
+            _: &DistributedMatrix,
+            _: [u64; 2],
+            _: u64,
+        ) -> Result<(), Error> {
+            unreachable!("no task calls it")
+        }
+
+        fn sum(&self, _: u64, _: bool, _: [u64; 2]) -> Result<(), Error> {
+            unreachable!("no task calls it")
+        }
+
+        fn broadcast(&self, _: u64, _: [u64; 2], _: usize) -> Result<(), Error> {
+            unreachable!("no task calls it")
+        }
+
+        fn abort(&self) {
+            self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_rank_that_stays_inside_a_library_is_abandoned() {
+        let Some(gpu) = emulated(1).pop() else { return };
+        let barrier = Arc::new(Barrier::new(3));
+        let ((to, events), inside) = (channel::<Event<()>>(), Arc::clone(&barrier));
+        let waits = move || {
+            in_libraries(|| {
+                inside.wait();
+                Ok(())
+            })
+            .unwrap();
+        };
+        let threads = vec![std::thread::spawn(waits), std::thread::spawn(|| ())];
+        let stuck = Rank::with_collective(gpu, Arc::new(Stuck(Arc::clone(&barrier))), [0, 2]);
+        to.send(Event::Joined(stuck)).unwrap();
+        let failed = Error::Failed { what: "rank 1".into(), reason: "of a test".into() };
+        to.send(Event::Done(1, Err(failed))).unwrap();
+        let (grace, is_stopped) = (Duration::from_millis(300), Arc::default());
+        let shift = Shift { events, threads, is_stopped, members: Vec::new(), grace };
+        let (start, error) = (Instant::now(), shift.watched(None, &unwatched).err());
+        assert_eq!(
+            error.map(|error| error.to_string()).as_deref(),
+            Some("rank 1 failed: of a test")
+        );
+        assert!((grace..GRACE / 2).contains(&start.elapsed()));
+        // The thread of the rank, and the one that aborts it.
+        assert!(IN_LIBRARIES.load(Ordering::Acquire) >= 2);
+        barrier.wait();
     }
 }

@@ -39,6 +39,15 @@ impl Gpu {
     }
 }
 
+// Rank with given operations
+#[cfg(test)]
+impl Rank {
+    /// A rank whose collective operations a test gives.
+    pub(crate) fn with_collective(gpu: Gpu, group: Arc<dyn Collective>, place: [usize; 2]) -> Self {
+        Self { gpu, group, place }
+    }
+}
+
 // Collective operations of a rank
 impl Rank {
     /// The device.
