@@ -25,7 +25,7 @@ use rayon::prelude::*;
 /// Weights of slopes of the past in the strokes that a mirror holds, Eqs. [loop weights](https://lenslet.github.io/lenslet/loop-covariances.html#eq-loop-weights) to [exposure and hold](https://lenslet.github.io/lenslet/loop-covariances.html#eq-exposure-and-hold).
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LoopWeights {
-    /// How long before the hold slopes were measured \[s\], with their weights h'; the weights sum to 1.
+    /// How long before the hold slopes were measured \[s\], with their weights μ'; the weights sum to 1.
     pub(crate) delays: Vec<[f64; 2]>,
     /// Times between two measurements, from 0 on \[s\], with their weights r', which hold for either order of the two.
     pub(crate) lags: Vec<[f64; 2]>,
@@ -100,7 +100,7 @@ fn gathered(weights: &[f64], near: usize, stride: usize) -> Vec<(usize, f64)> {
 
 // Response of a loop to one frame
 impl ControlLoop {
-    /// The weights h_j of Eq. [loop weights](https://lenslet.github.io/lenslet/loop-covariances.html#eq-loop-weights), which sum to 1.
+    /// The weights μ_j of Eq. [loop weights](https://lenslet.github.io/lenslet/loop-covariances.html#eq-loop-weights), which sum to 1.
     pub(crate) fn impulse_response(&self) -> Vec<f64> {
         if self.kind == LoopKind::Open {
             return vec![1.0];

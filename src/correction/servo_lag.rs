@@ -41,7 +41,7 @@ impl ControlLoop {
     }
 
     // What an integrator leaves of a wave
-    /// 1 − M of Eq. [what is left](https://lenslet.github.io/lenslet/bandwidth.html#eq-what-is-left), for half the phase of a frame, and 1 − s.
+    /// 1 − U of Eq. [what is left](https://lenslet.github.io/lenslet/bandwidth.html#eq-what-is-left), for half the phase of a frame, and 1 − s.
     fn left_of_integrator(&self, turn: f64, short: f64) -> Complex64 {
         let (whole, rest) = (self.delay.floor(), self.delay.fract());
         let power = |k: f64| Complex64::cis(2.0 * turn * k);

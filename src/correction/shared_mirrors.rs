@@ -386,7 +386,7 @@ impl SharedMirrors<'_> {
 }
 
 // Own error of a shape
-/// M S Mᵗ.
+/// M V Mᵗ.
 fn through(projection: Option<&Array2<f64>>, made: &Array2<f64>) -> Array2<f64> {
     projection.map_or_else(
         || made.clone(),

@@ -22,7 +22,7 @@ use ndarray::{Array1, Array2, ArrayView2};
 pub(crate) struct StrokeCommand {
     /// K of Eq. [weights first](https://lenslet.github.io/lenslet/many-targets.html#eq-weights-first), (a, n).
     pub(crate) rows: Array2<f64>,
-    /// S of Eq. [variance of strokes](https://lenslet.github.io/lenslet/many-targets.html#eq-variance-of-strokes), (a, a).
+    /// V of Eq. [variance of strokes](https://lenslet.github.io/lenslet/many-targets.html#eq-variance-of-strokes), (a, a).
     pub(crate) variance: Array2<f64>,
 }
 
