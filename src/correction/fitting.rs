@@ -12,6 +12,7 @@ use std::f64::consts::{FRAC_PI_8, PI};
 
 // Turbulence finer than a mirror
 /// What a mirror is too coarse for: turbulence of frequencies outside of a square.
+// Example of a fitting error
 ///
 /// ```
 /// use lenslet::{correction::Fitting, model::{Atmosphere, Layer}};

@@ -38,6 +38,7 @@ impl Mirror {
     // Make a mirror of a design
     /// The mirror that a design is in a system. Where it does not say which actuators are kept, those of a mirror in the
     /// pupil are by Eq. [kept actuators](https://lenslet.github.io/lenslet/interaction-matrix.html#eq-kept-actuators), and those of other mirrors up to its outer radius. Without a telescope, the pupil is as wide as the lenslet array.
+    // Errors and example of a mirror
     ///
     /// # Errors
     /// `Invalid`, by the name of the key, for a design that cannot be and for one that keeps no actuator, or more than a million.

@@ -19,6 +19,7 @@ use std::f64::consts::PI;
 // Share of a wave that is left
 impl ControlLoop {
     /// The share of the power of a wave of this temporal `frequency` \[Hz\] that is left, on average over time, Eq. [rejection](https://lenslet.github.io/lenslet/bandwidth.html#eq-rejection).
+    // Example of a rejected wave
     ///
     /// ```
     /// use lenslet::model::{ControlLoop, LoopKind};
@@ -72,6 +73,7 @@ fn one_less_sinc(x: f64) -> f64 {
 
 // Temporal error of a loop
 /// Servo-lag error: turbulence that the mirror could correct, and that the control loop follows too late.
+// Example of a servo lag
 ///
 /// ```
 /// use lenslet::correction::ServoLag;

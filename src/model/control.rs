@@ -20,6 +20,7 @@ pub enum LoopKind {
 
 // Numbers of a loop
 /// The loop that steers a mirror: the table `[loop]` of a system file.
+// Example of a control loop
 ///
 /// ```
 /// use lenslet::model::{ControlLoop, LoopKind};
@@ -136,6 +137,7 @@ impl ControlLoop {
     // Gain of a loop for noise
     /// What the variance of a noise that is new in each frame is multiplied by on its way to the strokes, Eq. [noise gain](https://lenslet.github.io/lenslet/bandwidth.html#eq-noise-gain): 1 in an open loop, and
     /// infinite in a closed one that is not stable.
+    // Example of a noise gain
     ///
     /// ```
     /// use lenslet::model::{ControlLoop, LoopKind};

@@ -80,6 +80,7 @@ impl MirrorDesign {
 
 // Influence functions that were measured
 /// Images of the influence functions of a mirror, each with its actuator in the middle.
+// Example of measured influence functions
 ///
 /// ```
 /// use lenslet::model::MeasuredInfluence;

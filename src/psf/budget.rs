@@ -11,6 +11,7 @@ use std::{f64::consts::PI, fmt};
 // Variance of a structure function
 impl TelescopeTransfer {
     /// The variance \[m²\] over the pupil, without piston, of a wavefront with a structure function \[m²\], Eq. [variance of structure](https://lenslet.github.io/lenslet/error-budget.html#eq-variance-of-structure).
+    // Example of a variance over the pupil
     ///
     /// # Errors
     /// `Invalid` where the structure function has another shape or is not finite.

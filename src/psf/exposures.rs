@@ -88,6 +88,7 @@ enum StructureFunctionSource<'a> {
 
 // Exposures of a mirror
 /// What a camera sees of a star through a mirror with errors of its strokes, for one covariance of them after the other.
+// Example of exposures of strokes
 ///
 /// On an engine with devices, the first of them computes.
 ///

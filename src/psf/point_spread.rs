@@ -88,6 +88,7 @@ pub struct PointSpread {
 // Transform to the sky
 impl OpticalTransfer {
     /// The image of a star on `pixels` × `pixels` pixels of side `pixel` \[rad\], Eq. [point spread](https://lenslet.github.io/lenslet/point-spread.html#eq-point-spread).
+    // Errors and example of an image
     ///
     /// # Errors
     /// `Invalid` where there are no or too many pixels, their side is not positive, or they reach beyond the field λ/ℓ

@@ -111,6 +111,7 @@ type Harmonic = fn(f64) -> f64;
 impl Actuators<'_> {
     /// The structure function \[m²\] of the wavefront on the displacements of a telescope, (n, n), as if the `strokes` (C_vv, m²) depended on the
     /// separation of two actuators alone; Eq. [stationary structure](https://lenslet.github.io/lenslet/structure-function.html#eq-stationary-structure). It is 0 where the telescope's transfer is.
+    // Errors and example of stationary strokes
     ///
     /// # Errors
     /// `Invalid` where the covariance is not that of these actuators or not finite, or they stand without any regularity.
