@@ -105,6 +105,7 @@ impl Band {
         let waves =
             [n / 2 + 1, 2 * (n / 2) + 1].map(|rows| AxisWaves::new(self, rows, n / 2, step));
         let [y, x] = &waves;
+        // Multiply waves of both axes
         let along_x: Array1<f64> = x.rises.dot(&even.sum_axis(Axis(0)));
         let mut half = y.rises.dot(&even).dot(&x.cosines.t()) + &along_x;
         if odd.iter().any(|odd| *odd != 0.0) {
@@ -150,6 +151,7 @@ impl Band {
     ) -> [Array2<f64>; N] {
         let waves = AxisWaves::new(self, n + 1, 0, step);
         let product = |part: &Array2<f64>, wave: &Array2<f64>| wave.dot(part).dot(&wave.t());
+        // Covariance from even and odd parts
         self.halves(spectra).map(|[sum, difference]| {
             let (even, odd) = (product(&sum, &waves.cosines), product(&difference, &waves.sines));
             Array2::from_shape_fn((2 * n + 1, 2 * n + 1), |(j, i)| {

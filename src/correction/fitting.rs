@@ -56,6 +56,7 @@ impl Fitting {
         self.air.layers.iter().map(of_layer).sum()
     }
 
+    // Spectrum and limit of the fitting error
     /// The power spectrum \[m⁴\] at a spatial frequency \[1/m\]: none inside of the square.
     pub fn spectrum(&self, [x, y]: [f64; 2]) -> f64 {
         let inside = x.abs().max(y.abs()) < self.limit();

@@ -344,6 +344,7 @@ impl<'s> LowTurbulence<'s> {
         Ok(Self { system, tables: tables.collect::<Result<_, Invalid>>()? })
     }
 
+    // Fill a matrix by pairs of sensors
     fn fill(
         &self,
         (sensors, slopes): (&[Sensor], [Slopes; 2]),

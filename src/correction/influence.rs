@@ -168,6 +168,7 @@ fn slopes_of_image(
         return rise(0.0).map(|rise| rise / side);
     }
     let (panels, rule) = (side.ceil().max(1.0) as usize, &*EDGE);
+    // Integrate along the edges of a lenslet
     let mut sum = [0.0; 2];
     for panel in 0..panels {
         for (node, weight) in rule.nodes.iter().zip(&rule.weights) {

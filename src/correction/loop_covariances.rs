@@ -246,6 +246,7 @@ impl<'s> WavefrontsInLoop<'s> {
                 let centre = |k: &[usize; 2]| sensor.footprint(*k, turbulent.altitude).centre;
                 let centres: Vec<[f64; 2]> = lenslets.iter().map(centre).collect();
                 let axes = sensor.axes();
+                // Look up all points of a sensor
                 let rows = all.outer_iter_mut().into_par_iter().zip(points);
                 rows.for_each(|(mut row, point)| {
                     let [x, y] = target.project(*point, turbulent.altitude);
@@ -304,6 +305,7 @@ fn tabulate(
     reach: f64,
     (weights, watch): (&LoopWeights, &dyn Watch),
 ) -> Result<Grid<2>, Error> {
+    // Layer of a table by itself
     let air = system.atmosphere();
     let layer = air.layers()[footprint.layer];
     let direction = layer.wind_direction - footprint.rotation;
@@ -318,6 +320,7 @@ fn tabulate(
     let (one, motions) = ([Array2::from_elem((1, 1), true)], motions(&alone, &weights.delays));
     let stars = (&[sensor][..], &one[..], system.cone_gradient());
     let all = wavefront_slope_moving((&alone, &motions), points, stars, &CancelOnly(watch))?;
+    // Read displacements in reverse
     // The lenslet lies opposite to the point.
     let across = 2 * middle + 1;
     let part = |slope: usize| {

@@ -145,6 +145,7 @@ impl ServoLag {
         self.band(n as f64 * 0.5 * step)?.structure_function(n, step, |f| self.left(f))
     }
 
+    // Band for the memory of a loop
     fn band(&self, reach: f64) -> Result<Band, Invalid> {
         let memory = match self.control.kind {
             LoopKind::Open => self.control.delay,

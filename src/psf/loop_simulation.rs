@@ -329,6 +329,7 @@ impl LoopSimulation {
             let slopes = &frame.slopes + &noise;
             let own = self.commands.iter().map(|k| k.dot(&slopes.slice(s![..k.ncols()])));
             let best = (0..self.targets).flat_map(|t| self.best(&frame, t));
+            // Command the loops of stars and ideal ones
             for (strokes, command) in loops.iter_mut().zip(own.chain(best)) {
                 strokes.follow(&command, false);
             }
@@ -359,6 +360,7 @@ impl LoopSimulation {
         }
     }
 
+    // Best strokes of a target
     /// Best strokes for a target without delay, by its truth sensor and by the direct fit.
     fn best(&self, frame: &TurbulenceFrame, t: usize) -> [Array1<f64>; 2] {
         let m = self.by_slopes.ncols();
@@ -414,6 +416,7 @@ impl<'a> StrokeHistory<'a> {
         Self { control, rows: Vec::new() }
     }
 
+    // Follow one command of the loop
     /// Takes what is wanted after an exposure. A loop that is at rest had nothing before, another one the same.
     fn follow(&mut self, command: &Array1<f64>, at_rest: bool) {
         let ControlLoop { kind, gain, delay, .. } = *self.control;

@@ -247,6 +247,7 @@ fn why_independent(
     (!average).then(|| "covariance.slope_model = \"edge-midpoint\"".into())
 }
 
+// Compare one covariance with the memory
 /// Says so where one covariance of all terms does not fit into memory.
 fn beyond_memory(correction: &Correction) -> Option<String> {
     let (needed, available) = (ResidualWavefronts::bytes(correction), available_memory()?);
@@ -709,6 +710,7 @@ impl PsfPlan {
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Vec<TargetImage>, Error> {
+        // Prepare the residuals of all targets
         let control = self.options.control.as_ref();
         let apart = self.has(ErrorTerm::Anisoplanatism);
         let options =

@@ -330,6 +330,7 @@ impl<'a> ResidualWavefronts<'a> {
         to: (&Engine, &dyn Watch),
     ) -> Result<Self, Error> {
         let (correction, mirrors, own) = (self.correction, *mirrors, *apart);
+        // Sums of shapes and of single directions
         let asked = SharedOptions::default().own(own).mirrors(mirrors);
         let onto = correction.pupil(to.0)?.inverse().view();
         let truth = unit(&truth_covariance(correction.system(), to.1)?);
@@ -459,6 +460,7 @@ impl ResidualWavefronts<'_> {
         watch: &dyn Watch,
     ) -> Result<Vec<(&'static str, f64)>, Error> {
         let CommandShape { chosen, moments, own } = shape;
+        // Tomographic variance behind a command
         let for_it = chosen.len() == 1 && chosen[0].0 == t && self.correction.is_in_pupil();
         let tomography = match own.filter(|_| for_it) {
             Some(own) => own,
@@ -468,6 +470,7 @@ impl ResidualWavefronts<'_> {
         let [aliasing, noise, late] = [&moments.fine, &moments.noise, &moments.late].map(made);
         let alone = tomography + aliasing + noise + late + self.fit.fitting;
         let here = own.unwrap_or(tomography);
+        // List the variances by cause
         let mut terms = vec![("tomography", here)];
         terms.extend(own.map(|own| (ErrorTerm::Anisoplanatism.name(), tomography - own)));
         terms.extend([("noise", noise), ("aliasing", aliasing)]);

@@ -11,6 +11,7 @@ use rustfft::Fft;
 use std::sync::Arc;
 
 // Plans for a plane
+// Plans of a plane along both axes
 /// How n × n points are transformed.
 pub(crate) struct Plane {
     n: usize,
@@ -52,6 +53,7 @@ impl Plane {
     /// The transform of a map of at most n × n points, (n/2 + 1, n), at \[f_x, f_y\]; the map starts at 0.
     pub(crate) fn spectrum(&self, map: &ArrayView2<f64>) -> Array2<Complex<f64>> {
         let (n, half) = (self.n, self.half());
+        // Transform the rows of a whole map
         let mut rows = vec![Complex::default(); map.nrows() * half];
         rows.par_chunks_mut(half).enumerate().for_each_init(
             || (vec![0.0; n], self.along_x.make_scratch_vec()),
@@ -62,6 +64,7 @@ impl Plane {
                 debug_assert!(done.is_ok());
             },
         );
+        // Transform strips of columns
         let mut columns = vec![Complex::default(); half * n];
         columns.par_chunks_mut(STRIP * n).enumerate().for_each_init(
             || vec![Complex::default(); self.along_y.get_inplace_scratch_len()],

@@ -110,6 +110,7 @@ impl<T: Real> FactorisedCovarianceGpu<T> {
             let shape = [a, half.len() / a.max(1), a];
             gpu.multiply_matrices(factors, shape, &variance, [T::one(), T::zero()])
         };
+        // Solve in two halves on the device
         match self {
             Self::Cholesky(factor) => {
                 factor.halve(rows)?;
