@@ -1,7 +1,8 @@
-//! One chapter: its fenced blocks, headings, links and equations, each with its place.
+//! One chapter: its fenced blocks, headings, links, equations and citations, each with its place.
 
 use std::ops::Range;
 
+use crate::bibliography::{self, Citation};
 use crate::block::Block;
 use crate::finding::Finding;
 use crate::markdown::{self, Heading, Link};
@@ -31,10 +32,14 @@ pub struct Chapter {
     pub links: Vec<Link>,
     /// All mathematics, in order.
     pub math: Vec<Math>,
+    /// All citations of works, in order.
+    pub citations: Vec<Citation>,
     /// Explicit anchors: `id="x"` or `name="x"` in raw HTML.
     pub anchors: Vec<String>,
     /// The bytes that are code.
     pub literal: Vec<Range<usize>>,
+    /// The bytes that are text: not headings, code, links, images or HTML.
+    pub prose: Vec<Range<usize>>,
     /// What is malformed in the chapter by itself.
     pub findings: Vec<Finding>,
 }
@@ -46,7 +51,9 @@ impl Chapter {
         let path = format!("book/src/{file}");
         let scan = markdown::scan(&text, &path);
         let (math, odd) = math::scan(&text, &scan.literal);
+        let (citations, malformed) = bibliography::scan(&text, &scan.literal, &math);
         let mut findings = scan.findings;
+        findings.extend(malformed.into_iter().map(|(at, what)| Finding::error(&path, at, what)));
         findings.extend(odd.into_iter().map(|(at, what)| Finding::error(&path, at, what)));
         Chapter {
             title: title.to_string(),
@@ -59,8 +66,10 @@ impl Chapter {
             headings: scan.headings,
             links: scan.links,
             math,
+            citations,
             anchors: scan.anchors,
             literal: scan.literal,
+            prose: scan.prose,
             findings,
         }
     }

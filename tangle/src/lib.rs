@@ -31,6 +31,7 @@ macro_rules! tell {
 
 #[cfg(feature = "book")]
 pub mod book;
+pub mod bibliography;
 pub mod block;
 pub mod chapter;
 pub mod check;
@@ -42,6 +43,7 @@ pub mod error;
 pub mod expand;
 pub mod finding;
 pub mod format;
+pub mod glossary;
 pub mod imports;
 pub mod locate;
 mod markdown;

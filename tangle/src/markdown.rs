@@ -46,6 +46,8 @@ pub struct Scan {
     pub anchors: Vec<String>,
     /// Byte ranges of code, in which `$` is no mathematics.
     pub literal: Vec<Range<usize>>,
+    /// Byte ranges of text outside of headings, code, links, images and HTML.
+    pub prose: Vec<Range<usize>>,
     pub findings: Vec<Finding>,
 }
 
@@ -64,6 +66,7 @@ pub fn scan(text: &Text, path: &str) -> Scan {
     let mut ids: HashMap<String, usize> = HashMap::new();
     let mut heading: Option<(Heading, bool)> = None;
     let mut open: Vec<usize> = Vec::new();
+    let mut in_block = false; // of code
     for (event, range) in Parser::new_ext(text.as_str(), options()).into_offset_iter() {
         match event {
             Event::Start(Tag::CodeBlock(kind)) => {
@@ -71,7 +74,9 @@ pub fn scan(text: &Text, path: &str) -> Scan {
                     scan.fenced(text, path, &range);
                 }
                 scan.literal.push(range);
+                in_block = true;
             }
+            Event::End(TagEnd::CodeBlock) => in_block = false,
             Event::Start(Tag::Heading { level, id, .. }) => {
                 let line = text.line_at(range.start);
                 let given = id.is_some();
@@ -110,6 +115,9 @@ pub fn scan(text: &Text, path: &str) -> Scan {
                 open.iter().for_each(|&link| scan.links[link].text.push_str(&code));
             }
             Event::Text(words) => {
+                if heading.is_none() && open.is_empty() && !in_block {
+                    scan.prose.push(range);
+                }
                 if let Some((heading, _)) = &mut heading {
                     heading.title.push_str(&words);
                 }

@@ -1,5 +1,7 @@
 //! A text with its lines: every finding needs a line and a column. And what we read out of a text
-//! that is no chapter: an anchor, a setting.
+//! that is no chapter: an anchor, a setting, a similar word.
+
+use similar::{Algorithm, capture_diff_slices, get_diff_ratio};
 
 /// A text and the offsets at which its lines start.
 ///
@@ -111,9 +113,30 @@ pub(crate) fn setting_in<'a>(toml: &'a str, table: &str, key: &str) -> Option<&'
     inside.filter_map(|line| setting(line, key)).next()
 }
 
+/// The candidate that shares most letters with a word, if it shares two thirds of them.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word: Vec<char> = word.chars().collect();
+    let alike = |other: &str| {
+        let other: Vec<char> = other.chars().collect();
+        let operations = capture_diff_slices(Algorithm::Myers, &word, &other);
+        get_diff_ratio(&operations, word.len(), other.len())
+    };
+    let ranked = known.into_iter().map(|other| (alike(other), other));
+    let best = ranked.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    (best.0 > 0.66).then_some(best.1)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Text, setting, setting_in, slug};
+    use super::{Text, nearest, setting, setting_in, slug};
+
+    #[test]
+    fn a_misspelt_word_has_a_nearest_one() {
+        let known = ["ophus-2017", "conan-2014", "journal"];
+        assert_eq!(nearest("ophus-2016", known), Some("ophus-2017"));
+        assert_eq!(nearest("jurnal", known), Some("journal"));
+        assert_eq!(nearest("xyz", known), None);
+    }
 
     #[test]
     fn lines_know_their_endings() {

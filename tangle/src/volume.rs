@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use crate::bibliography::{Bibliography, REFERENCES};
 use crate::block::{Block, BlockKind};
 use crate::chapter::Chapter;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::summary;
-use crate::text::{Text, setting_in};
+use crate::text::{Text, nearest, setting_in};
 
 /// The table of contents, relative to the repository.
 pub const SUMMARY: &str = "book/src/SUMMARY.md";
@@ -67,6 +68,8 @@ pub struct Book {
     pub roots: BTreeMap<String, Vec<BlockId>>,
     /// All labels of equations; the first one where a label is given twice.
     pub labels: BTreeMap<String, Label>,
+    /// The works that the chapters cite.
+    pub bibliography: Bibliography,
     /// Where the rendered book can be read, if `Cargo.toml` says so.
     pub url: Option<String>,
     /// Chapters that the table of contents lists but that could not be read (`book/src/x.md`).
@@ -93,7 +96,7 @@ impl Book {
     ///
     /// # Errors
     ///
-    /// [`Error::Read`] if there is no table of contents. A chapter that cannot be read is a
+    /// [`Error::Read`] if there is no table of contents, or if the works cannot be read. A chapter that cannot be read is a
     /// finding.
     pub fn load(root: &Path) -> Result<Book> {
         let path = root.join(SUMMARY);
@@ -102,6 +105,11 @@ impl Book {
         let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap_or_default();
         let url = setting_in(&manifest, "package.metadata.book", "url");
         book.url = url.filter(|url| !url.is_empty()).map(str::to_string);
+        let works = root.join(REFERENCES);
+        if works.is_file() {
+            let works = fs::read_to_string(&works).map_err(Error::read(&works))?;
+            book.bibliography = Bibliography::parse(&works);
+        }
         book.root = root.to_path_buf();
         Ok(book)
     }
@@ -162,6 +170,25 @@ impl Book {
     /// The index of the chapter with this path (`book/src/x.md`).
     pub fn chapter_at(&self, path: &str) -> Option<usize> {
         self.chapters.iter().position(|chapter| chapter.path == path)
+    }
+
+    /// Citations of works that `book/references.toml` does not hold.
+    pub fn lost_citations(&self) -> Vec<Finding> {
+        let works = &self.bibliography.works;
+        let mut findings = Vec::new();
+        for chapter in &self.chapters {
+            for citation in &chapter.citations {
+                for key in citation.keys.iter().filter(|key| !works.contains_key(*key)) {
+                    let remedy = match nearest(key, works.keys().map(String::as_str)) {
+                        Some(known) => format!("did you mean {known}?"),
+                        None => "enter the work there".to_string(),
+                    };
+                    let what = format!("{REFERENCES} holds no work {key}: {remedy}");
+                    findings.push(Finding::error(&chapter.path, citation.position, what));
+                }
+            }
+        }
+        findings
     }
 
     /// Finds chunks, roots and labels anew, after chapters have been replaced.

@@ -637,7 +637,9 @@ fn this_book() -> Outcome<TempDir> {
     for part in ["src", "theme", "katex", "fonts", "measured", "systems", "data"] {
         copy(&repository().join("book").join(part), &folder.path().join("book").join(part))?;
     }
-    fs::copy(repository().join("book/book.toml"), folder.path().join("book/book.toml"))?;
+    for file in ["book/book.toml", "book/references.toml"] {
+        fs::copy(repository().join(file), folder.path().join(file))?;
+    }
     let figures = folder.path().join("book/src/figures");
     fs::create_dir_all(&figures)?;
     for chapter in Book::load(folder.path())?.chapters {
@@ -855,5 +857,66 @@ fn a_failing_example_fails_the_build_with_its_message() -> Outcome {
     let (done, said) = drawn(&folder)?;
     assert!(!done, "{said}");
     contains(&said, &["book/examples/one.rs failed", "the pen is dry"]);
+    Ok(())
+}
+
+#[test]
+fn works_and_terms_are_linked_where_they_are_named() -> Outcome {
+    let chapter =
+        "# Bad\n\nThe first lens is by [@roe-2001; @doe-1999]. The lens (see [@roe-2001]) again.\n";
+    let glossary = "# Glossary\n\n- **lens**: glass that \"bends\" light. See [Bad](bad.md).\n";
+    let summary = "- [Bad](bad.md)\n\n[Glossary](glossary.md)\n";
+    let folder = book(&[("SUMMARY.md", summary), ("bad.md", chapter), ("glossary.md", glossary)])?;
+    let works = "[roe-2001]\ntype = \"article\"\nauthors = [\"Roe, A.\", \"Poe, B.\"]\ntitle = \"A & b\"\n\
+                 journal = \"J. Opt.\"\nvolume = \"3\"\nyear = 2001\ndoi = \"10.1/x\"\n\n\
+                 [doe-1999]\ntype = \"book\"\nauthors = [\"Doe, C.\"]\ntitle = \"Book\"\npublisher = \"P\"\nyear = 1999\n";
+    let references = folder.path().join("book/references.toml");
+    fs::write(&references, works)?;
+    build(folder.path(), true)?;
+    let text = page(&folder, "bad.html")?;
+    contains(
+        &text,
+        &[
+            "The first <a class=\"term\" href=\"glossary.html#term-lens\" \
+             title=\"glass that &quot;bends&quot; light.\">lens</a> is by",
+            "<a class=\"citation\" id=\"cited-bad-roe-2001\" href=\"bibliography.html#work-roe-2001\" \
+             title=\"Roe, A.; Poe, B. (2001). A &amp; b. J. Opt. 3. doi:10.1/x\"",
+            ">Roe and Poe (2001)</a> and <a class=\"citation\" id=\"cited-bad-doe-1999\"",
+            ">Doe (1999)</a>. The lens (see <a class=\"citation\" href=",
+            ">Roe and Poe 2001</a>) again",
+        ],
+    );
+    assert_eq!(text.matches("class=\"term\"").count(), 1);
+    contains(&page(&folder, "glossary.html")?, &["<dfn id=\"term-lens\">lens</dfn>: glass"]);
+    let list = page(&folder, "bibliography.html")?;
+    contains(
+        &list,
+        &[
+            "<li id=\"work-roe-2001\">Roe, A.; Poe, B. (2001). A &amp; b. <em>J. Opt.</em> 3. \
+             <a class=\"doi\" href=\"https://doi.org/10.1/x\">doi:10.1/x</a>",
+            "<em>Book</em>, P.",
+            "<a href=\"bad.html#cited-bad-roe-2001\"><cite>Bad</cite></a>",
+        ],
+    );
+    assert!(list.find("work-doe-1999") < list.find("work-roe-2001"));
+    let printed = sheet(&folder, &[("chapter-2", 7)])?;
+    contains(
+        &printed,
+        &[
+            "<p><a href=\"#chapter-2\">Bibliography</a><span>7</span></p>",
+            "<a id=\"chapter-2\"></a>",
+        ],
+    );
+    for anchor in printed.split(" href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
+        assert!(printed.contains(&format!("id=\"{anchor}\"")), "on paper: {anchor}");
+    }
+    fs::write(&references, works.replace("roe-2001", "roe-2001-b"))?;
+    assert_eq!(
+        faults(&folder),
+        [
+            "book/src/bad.md:3:22: book/references.toml holds no work roe-2001: did you mean roe-2001-b?",
+            "book/src/bad.md:3:60: book/references.toml holds no work roe-2001: did you mean roe-2001-b?",
+        ]
+    );
     Ok(())
 }

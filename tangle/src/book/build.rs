@@ -96,6 +96,7 @@ pub fn lay_out(
     let formulas: usize = book.chapters.iter().map(|chapter| chapter.math.len()).sum();
     progress.step(&format!("checking {formulas} formulas"));
     findings.extend(math::unresolved(&book));
+    findings.extend(book.lost_citations());
     findings.extend(math::refused(&book, math::settings(root)?));
     error::refuse(findings)?;
     let drawn = if draw { figures::draw(root, progress)? } else { 0 };

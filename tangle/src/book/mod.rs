@@ -7,7 +7,7 @@
 //! - says where KaTeX refuses a formula, before anything is rendered ([`math`]),
 //! - draws the figures by running the crate's own examples ([`figures`]),
 //! - weaves the chapters as a preprocessor of mdbook ([`preprocess`]): every chunk gets its name and
-//!   its links ([`chunks`], [`page`]) and every page the code that its references expand to ([`elsewhere`]), every labelled equation its number, every part its map, and the book its
+//!   its links ([`chunks`], [`page`]) and every page the code that its references expand to ([`elsewhere`]), every labelled equation its number, every part its map, every citation and every first use of a term its link ([`references`]), and the book its
 //!   indices ([`indices`]),
 //! - collects the formulas that mdbook-katex has set, in a preprocessor after it,
 //! - puts them and the chunks into the finished pages and looks for anything that would be fetched from elsewhere
@@ -35,6 +35,7 @@ pub mod page;
 pub mod pdf;
 pub mod preprocess;
 pub mod progress;
+pub mod references;
 pub mod render;
 pub mod search;
 pub mod serve;

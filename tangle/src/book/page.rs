@@ -8,6 +8,7 @@ use super::anchors::{self, escape};
 use super::chunks::highlighter;
 use super::marks::{chunk_placeholder, elsewhere_placeholder, formula, hide};
 use super::math::{Source, sole_reference};
+use super::references::Replaced;
 use crate::block::Block;
 use crate::chapter::Chapter;
 use crate::pages::page_of;
@@ -26,6 +27,8 @@ enum Piece {
     Anchor(String),
     /// The map of the chapter's part.
     Map,
+    /// A citation or a term, and the HTML in its place.
+    Written(String),
 }
 
 /// Writes the Markdown of chapters.
@@ -34,6 +37,8 @@ pub struct PageWriter<'a> {
     pub book: &'a Book,
     /// The maps of the parts, by the chapters that ask for them.
     pub maps: &'a BTreeMap<usize, String>,
+    /// The citations and terms of the chapters.
+    pub replaced: &'a Replaced,
 }
 
 impl PageWriter<'_> {
@@ -41,6 +46,8 @@ impl PageWriter<'_> {
     pub fn markdown(&self, index: usize) -> String {
         let chapter = &self.book.chapters[index];
         let mut pieces = pieces(chapter);
+        let written = self.replaced.get(&index).into_iter().flatten();
+        pieces.extend(written.map(|(range, html)| (range.clone(), Piece::Written(html.clone()))));
         pieces.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
         let text = self.write(index, 0..chapter.text.as_str().len(), &pieces);
         format!("{}\n\n{text}", elsewhere_placeholder(index))
@@ -81,6 +88,7 @@ impl PageWriter<'_> {
                 Piece::Map => {
                     result.push_str(&hide(self.maps.get(&index).map_or("", String::as_str)))
                 }
+                Piece::Written(html) => result.push_str(&hide(html)),
                 Piece::Anchor(id) => result.push_str(&hide(&format!(" {{#{id}}}"))),
                 Piece::Figure(caption, target, number) => {
                     let text = self.write(index, caption.clone(), pieces);

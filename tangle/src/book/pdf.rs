@@ -80,7 +80,10 @@ impl Sheet {
             number: chapter.number.clone(),
             title: chapter.title.clone(),
         });
-        let chapters = chapters.collect();
+        let mut chapters: Vec<Entry> = chapters.collect();
+        if !book.bibliography.works.is_empty() {
+            chapters.push(Entry { part: None, number: None, title: "Bibliography".to_string() });
+        }
         let report = lay_out(root, draw, book, Layout::Sheet, progress)?;
         let path = report.folder.join("print.html");
         let page = fs::read_to_string(&path).map_err(Error::read(&path))?;
@@ -101,8 +104,9 @@ impl Sheet {
         let mut part = &None;
         for (index, entry) in self.chapters.iter().enumerate() {
             if entry.part != *part {
-                let title = entry.part.as_deref().unwrap_or_default();
-                contents.push_str(&format!("<p class=\"part\">{}</p>\n", escape(title)));
+                if let Some(title) = &entry.part {
+                    contents.push_str(&format!("<p class=\"part\">{}</p>\n", escape(title)));
+                }
                 part = &entry.part;
             }
             let anchor = chapter_start_anchor(index);

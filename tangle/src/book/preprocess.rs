@@ -15,15 +15,16 @@ use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 use super::anchors::{ChunkAnchors, Places};
 use super::chunks::Chunks;
 use super::indices;
-use super::marks::{CLOSE, OPEN, hide, key, placeholder, show};
+use super::marks::{CLOSE, OPEN, elsewhere_placeholder, hide, key, placeholder, show};
 use super::math::Formulas;
 use super::page::PageWriter;
+use super::references;
 use crate::expand::Tangled;
 use crate::map;
 use crate::volume::Book;
 
-/// Weaves the chapters: names and links of chunks, numbers of equations and figures, maps, and the
-/// indices at the end.
+/// Weaves the chapters: names and links of chunks, numbers of equations and figures, maps, citations, terms, and the
+/// bibliography and indices at the end.
 pub struct Weave {
     /// The book.
     pub book: Book,
@@ -46,7 +47,8 @@ impl Preprocessor for Weave {
         let places = Places::new(&self.tangled);
         let maps = map::maps(book, &self.tangled);
         *self.chunks.borrow_mut() = Chunks::new(book, &anchors, &places);
-        let writer = PageWriter { book, maps: &maps };
+        let replaced = references::replaced(book);
+        let writer = PageWriter { book, maps: &maps, replaced: &replaced };
         let indices: HashMap<&str, usize> =
             book.chapters.iter().enumerate().map(|(i, c)| (c.file.as_str(), i)).collect();
         pages.for_each_chapter_mut(|page| {
@@ -56,6 +58,12 @@ impl Preprocessor for Weave {
                 None => hide(&page.content),
             };
         });
+        if let Some(page) = references::bibliography_page(book) {
+            // Where all chapters are on one page, the table of contents leads to this place.
+            let start = elsewhere_placeholder(book.chapters.len());
+            let (text, file) = (hide(&format!("{start}\n\n{page}")), references::BIBLIOGRAPHY);
+            pages.push_item(BookItem::Chapter(Page::new("Bibliography", text, file, Vec::new())));
+        }
         if !self.indices {
             return Ok(pages);
         }

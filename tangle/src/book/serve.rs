@@ -16,8 +16,15 @@ use super::figures;
 use crate::error::Error;
 
 /// What the book is made of, relative to the repository.
-const WATCHED: [&str; 6] =
-    ["book/src", "book/theme", "book/katex", "book/examples", "book/book.toml", "src"];
+const WATCHED: [&str; 7] = [
+    "book/src",
+    "book/theme",
+    "book/katex",
+    "book/examples",
+    "book/book.toml",
+    "book/references.toml",
+    "src",
+];
 /// Where a page asks for the number of the rendering.
 const VERSION: &str = "/.version";
 /// The longest request line and header that is read.

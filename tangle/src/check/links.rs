@@ -4,8 +4,9 @@ use std::fs;
 
 use crate::chapter::Chapter;
 use crate::finding::Finding;
+use crate::glossary::{GLOSSARY, Term, terms};
 use crate::markdown::Link;
-use crate::text::slug;
+use crate::text::{nearest, slug};
 use crate::volume::Book;
 
 pub fn check(book: &Book) -> Vec<Finding> {
@@ -66,7 +67,21 @@ fn fault(book: &Book, chapter: &Chapter, link: &Link, figures: &str) -> Option<S
             (_, Some(path)) => format!("file-{}", slug(path)) == anchor,
             _ => false,
         });
+    if other.file == GLOSSARY && !known {
+        return lost_term(book, anchor);
+    }
     (!known).then(|| format!("{} has no heading or label #{anchor}", other.file))
+}
+
+/// What is wrong with a link to a term, if the glossary has no such entry.
+fn lost_term(book: &Book, anchor: &str) -> Option<String> {
+    let anchors: Vec<String> = terms(book).iter().map(Term::anchor).collect();
+    if anchors.iter().any(|known| known == anchor) {
+        return None;
+    }
+    let remedy = nearest(anchor, anchors.iter().map(String::as_str));
+    let remedy = remedy.map_or(String::new(), |known| format!(": did you mean #{known}?"));
+    Some(format!("{GLOSSARY} has no entry or heading #{anchor}{remedy}"))
 }
 
 /// Figures are drawn when the book is built: it is enough that a program names them.

@@ -6,12 +6,14 @@ mod drift;
 mod equations;
 mod extent;
 pub mod formula;
+mod glossary;
 mod links;
 mod lists;
 mod modules;
 mod order;
 mod prose;
 mod reading;
+mod references;
 
 use crate::error::Result;
 use crate::expand::{Tangled, tangle};
@@ -46,6 +48,8 @@ fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     findings.extend(order::check(book));
     findings.extend(lists::check(book, tangled));
     findings.extend(reading::check(book));
+    findings.extend(references::check(book));
+    findings.extend(glossary::check(book));
     findings.extend(modules::check(book, tangled));
     findings.extend(homeless_maps(book));
     findings.extend(crate::symbols::check(book));
