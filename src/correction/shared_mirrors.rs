@@ -337,6 +337,7 @@ impl SharedMirrors<'_> {
         Ok(ResidualStrokes { parts, shape })
     }
 
+    // Own error and strokes seen by a target
     /// What a shape leaves where it is for, (b, b), m², of the first of the parts; the weighted mean over its directions, each behind a mirror of its own, if
     /// that is [wanted](SharedOptions::own).
     pub fn own_error(&self, shape: usize) -> Option<&Array2<f64>> {
@@ -376,6 +377,7 @@ impl SharedMirrors<'_> {
         let between = of_low.with_truth(t..t + 1, watch)?;
         let with = times(matrices[0], &times_transpose(&between, matrices[1]));
         let folded = &command.variance - low - noise;
+        // Tomography, noise and aliasing of strokes
         let causes = [
             left(before, &with, projection, low),
             through(projection, noise) * gain,
@@ -394,6 +396,7 @@ fn through(projection: Option<&Array2<f64>>, made: &Array2<f64>) -> Array2<f64> 
     )
 }
 
+// Strokes left by commanded mirrors
 /// Eq. [left in strokes](https://lenslet.github.io/lenslet/many-targets.html#eq-left-in-strokes).
 fn left(
     before: &Array2<f64>,

@@ -335,6 +335,7 @@ impl Exposures<'_> {
         self.expose_on_host(&(structure + &self.common), whole)
     }
 
+    // Expose a structure function on cores
     /// The exposures of a structure function by cores.
     fn expose_on_host(&self, structure: &Array2<f64>, whole: bool) -> Result<Vec<Exposure>, Error> {
         let pixels = if whole { self.image.pixels } else { 1 };
@@ -348,6 +349,7 @@ impl Exposures<'_> {
 
 // Images of strokes and nothing else
 impl Exposures<'_> {
+    // Images of one covariance
     /// The images of a covariance C_vv of `strokes` \[m²\], (a, a), one for each wavelength, and nothing that is read from them.
     ///
     /// # Errors
@@ -361,6 +363,7 @@ impl Exposures<'_> {
         &mut self,
         strokes: &StrokeCovariance,
     ) -> Result<Vec<PointSpread>, Error> {
+        // Images of strokes by cores
         if self.there.is_none() {
             let whole = &self.common + &self.structure(strokes)?;
             let transfers = self.telescope.through(&whole, &self.image.wavelengths)?;
