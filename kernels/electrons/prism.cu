@@ -54,6 +54,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void transform_rows(
     transform<-1, ROWS, TEAM, false>(work, roots, load, store);
 }
 
+// Transform the columns of windows
 /// Transforms the columns of planes (w, LENGTH, nx) in place.
 extern "C" __global__ __launch_bounds__(TEAM) void transform_columns(
     Complex *sums, const Complex *__restrict__ roots, int nx
@@ -88,6 +89,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void back_along_rows(
     transform<1, ROWS, TEAM, false>(work, roots, load, store);
 }
 
+// Back along columns of beams
 /// Turns columns of planes (w, LENGTH, nx) of frequencies, each times a factor, into samples, in place.
 extern "C" __global__ __launch_bounds__(TEAM) void back_along_columns(
     Complex *planes, const Complex *__restrict__ factors, const Complex *__restrict__ roots, int nx

@@ -1,4 +1,4 @@
-// Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/layers-gpu.md: edit there, or here and run cargo tangle stitch.
 // Between wavefronts at the layers and the wavefront in the pupil.
 
 #include "device/real.cuh"

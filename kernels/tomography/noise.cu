@@ -1,4 +1,4 @@
-// Tangled from book/src/reconstructor-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/removed-modes-gpu.md: edit there, or here and run cargo tangle stitch.
 // Noise of slopes on the covariance matrix of their measurements.
 
 #include "device/real.cuh"
@@ -41,6 +41,7 @@ extern "C" __global__ void __launch_bounds__(256) row_products(
     if (threadIdx.x == 0) products[blockIdx.x] = parts[0];
 }
 
+// Products of columns with a mode
 /// Products of a mode over `count` slopes from `first` on with the columns from `start` on, which lie behind it, at the places of their slopes.
 extern "C" __global__ void column_products(
     const real *matrix, const double *mode, const int *slopes, int width, int start, int first, int count,

@@ -48,6 +48,7 @@ impl Beam {
 
     // Wavelength and interaction of a beam
     /// Its energy \[keV\].
+    // Energy of a beam
     pub fn energy_kev(&self) -> f64 {
         self.energy_kev
     }
@@ -65,6 +66,7 @@ impl Beam {
         2.0 * PI / (self.wavelength() * 1e3 * self.energy_kev) * share
     }
 
+    // Frequencies and angles of a beam
     /// The frequency \[1/Å\] of a wave at an angle \[mrad\] to the axis: the angle over the wavelength.
     pub fn frequency(&self, angle: f64) -> f64 {
         1e-3 * angle / self.wavelength()
@@ -142,6 +144,7 @@ impl Aberrations {
         self.terms(wavelength).map(term).sum()
     }
 
+    // Gradient of the phase of lenses
     /// The gradient of the phase by the frequency \[rad Å\], x and y.
     pub fn slope(&self, wavelength: f64, [x, y]: [f64; 2]) -> [f64; 2] {
         let (q, theta) = (x.hypot(y), y.atan2(x));
@@ -228,6 +231,7 @@ pub struct GeometricExtent {
 impl Aberrations {
     /// The extent of the rays through an aperture of radius `aperture` \[1/Å\] around a frequency `axis` \[1/Å\] at a `wavelength` \[Å\].
     pub fn extent(&self, wavelength: f64, axis: [f64; 2], aperture: f64) -> GeometricExtent {
+        // Extent of the rays through an aperture
         let own = |aberrations: &Self| {
             let mut radius = [0.0f64; 2];
             let at_axis = aberrations.slope(wavelength, axis);
@@ -300,6 +304,7 @@ impl Probe {
     }
 
     /// The wave of a probe that has been checked.
+    // Wave of a checked probe
     pub(super) fn checked_wave(&self, grid: &WaveGrid) -> ProbeWave {
         let wavelength = self.beam.wavelength();
         let [x, y] = kept_frequencies(grid);
@@ -312,6 +317,7 @@ impl Probe {
         ProbeWave { x, y, wave }
     }
 
+    // Transmission of the aperture by frequency
     /// A frequency from the axis of the cone \[1/Å\], and what the aperture lets through of it.
     pub(super) fn through(&self, grid: &WaveGrid, q: [f64; 2]) -> ([f64; 2], f64) {
         let q = [0, 1].map(|axis| q[axis] - self.beam.frequency(self.tilt[axis]));
@@ -372,6 +378,7 @@ impl Probe {
         Ok(())
     }
 
+    // Extent and diffraction radius
     /// The [extent](GeometricExtent) of the probe without diffraction.
     pub fn extent(&self) -> GeometricExtent {
         let radius = self.beam.frequency(self.semi_angle);
@@ -384,6 +391,7 @@ impl Probe {
     }
 }
 
+// Frequencies that waves keep
 /// The frequencies \[1/Å\] that waves keep along x and y, in their order.
 pub(crate) fn kept_frequencies(grid: &WaveGrid) -> [Vec<f64>; 2] {
     [0, 1].map(|axis| grid.kept(axis).map(|k| grid.frequency(axis, k)).collect())
@@ -404,6 +412,7 @@ impl ProbeWave {
         self.wave.view()
     }
 
+    // Probes at any positions
     /// The waves of probes at `places` \[Å\], x before y: (place, k_y, k_x), Eq. [probe](https://lenslet.github.io/lenslet/electron-beam.html#eq-probe).
     pub fn at<T: Real>(&self, places: &[[f64; 2]]) -> Array3<Complex<T>> {
         let (ny, nx) = self.wave.dim();

@@ -45,6 +45,7 @@ impl StemReadings {
     /// # Errors
     /// `Write` where the file cannot be written: an older one is then still there.
     pub fn write(&self, path: &Path, fingerprint: u64) -> Result<(), Error> {
+        // Bytes of a checkpoint
         let deviations = u64::from(!self.squares.is_empty());
         let [configurations, places] = self.done;
         let head = [self.places.start, self.places.end, configurations, places, self.mean.ncols()];
@@ -70,6 +71,7 @@ impl StemReadings {
         let mut file = File::open(path).map_err(failed)?;
         let mut head = [0; HEAD];
         let mark = read_up_to(&mut file, &mut head).map_err(failed)?;
+        // Check the mark and the fingerprint
         if !mark.starts_with(MARK) {
             return Err(refuse("a file of readings of `lenslet stem`").into());
         }
@@ -181,6 +183,7 @@ impl StemPlan {
         Ok((k - 1) * all / n..k * all / n)
     }
 
+    // Collect the parts of a scan
     /// The readings of the whole scan from those of its parts, in any order.
     ///
     /// # Errors
@@ -193,6 +196,7 @@ impl StemPlan {
             let Range { start, end } = part.places;
             let refuse =
                 |expected: String| Invalid::new("share", format!("{start}..{end}"), expected);
+            // Reject gaps and unfinished parts
             if start != next {
                 let fault = if start < next { "overlap" } else { "leave places out" };
                 return Err(refuse(format!("places from {next} on: shares {fault}")));

@@ -1,5 +1,5 @@
-// Tangled from book/src/beside-readings.md: edit there, or here and run cargo tangle stitch.
-//! PRISM held against multislice at a few probes.
+// Tangled from book/src/prism-error.md: edit there, or here and run cargo tangle stitch.
+//! PRISM compared with multislice at a few probes.
 
 // Imports of comparisons
 use super::detector::DetectorOptions;
@@ -17,7 +17,7 @@ use rand::{SeedableRng, rngs::StdRng, seq::index::sample};
 use std::ops::Range;
 
 // How far PRISM is off
-/// How far PRISM is from multislice for one detector, Eq. [prism error](https://lenslet.github.io/lenslet/beside-readings.html#eq-prism-error).
+/// How far PRISM is from multislice for one detector, Eq. [prism error](https://lenslet.github.io/lenslet/prism-error.html#eq-prism-error).
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DetectorError {
@@ -48,6 +48,7 @@ pub struct Comparison {
 const COMPARED: &str = "multislice";
 
 impl StemPlan {
+    // Compare readings with multislice
     /// Compares readings by PRISM of the whole scan with multislice at so many places, drawn from a `seed`; or at all places where there are not as many.
     ///
     /// # Errors
@@ -64,6 +65,7 @@ impl StemPlan {
         let all = self.places();
         let whole = readings.places == (0..all) && readings.done == [self.configurations(), 0];
         accept(whole, "readings", &readings.places, "readings of all places")?;
+        // Draw the positions to compare
         let mut random = StdRng::seed_from_u64(seed);
         let mut places = sample(&mut random, all, count.min(all)).into_vec();
         places.sort_unstable();
@@ -119,6 +121,7 @@ impl StemPlan {
                 let values = layout.values();
                 columns.of(all.slice(s![.., n * values..(n + 1) * values]), layout.total)
             };
+            // The error of each detector
             for ((name, columns), (_, exact_columns)) in groups.iter().zip(&exact_groups) {
                 let x = own(reference, layouts[1], exact_columns);
                 let hat = own(mine, layouts[0], columns);
@@ -164,6 +167,7 @@ const COUNTED: usize = 4;
 const COUNTING: &str = "electrons by multislice";
 
 impl StemPlan {
+    // Electrons kept by multislice
     /// Electrons that multislice keeps in the first configuration at a few of these places, the mean of all foci and planes, by the number of the place in the
     /// part; none where PRISM does not interpolate.
     ///
@@ -179,6 +183,7 @@ impl StemPlan {
             StemMethod::Prism { factor, .. } if factor != [1, 1] => {}
             _ => return Ok(Vec::new()),
         }
+        // The first configuration by multislice
         let all = self.by_multislice(1)?;
         let phonons = Phonons {
             configurations: self.options().phonons.configurations.min(1),
@@ -186,6 +191,7 @@ impl StemPlan {
         };
         let options = all.options().clone().phonons(phonons);
         let first = Self::new(self.tiled_specimen().clone(), options)?;
+        // Probes at the beginning of a part
         let early = places.len().div_ceil(20);
         let each = early.div_ceil(COUNTED);
         let numbers: Vec<usize> = (0..early).step_by(each).collect();
@@ -197,6 +203,7 @@ impl StemPlan {
         Ok(numbers.into_iter().zip(kept).collect())
     }
 
+    // The stage that counts electrons
     /// The stage in which these electrons are counted, where they are.
     ///
     /// # Errors
@@ -235,6 +242,7 @@ impl StemPlan {
         accept((mine - exact).abs() <= MOST_LOST, "interpolation", factor, &expected).map(|_| ())
     }
 
+    // Electrons in a row of readings
     /// The electrons in a row of readings, the mean of all foci and planes.
     fn total_of(&self, row: ArrayView1<'_, f64>) -> f64 {
         let layout = self.detectors().layout();
@@ -308,6 +316,7 @@ impl Comparison {
         if large.is_empty() {
             return Vec::new();
         }
+        // A warning with its remedy
         let remedy = match factor {
             [1, 1] => "a larger method.margin".to_string(),
             _ => format!(
@@ -323,6 +332,7 @@ impl Comparison {
     }
 }
 
+// The next smaller factor of PRISM
 /// The largest divisor of a factor that is smaller, and at least 1.
 fn smaller_factor(factor: usize) -> usize {
     (1..factor).rev().find(|&divisor| factor.is_multiple_of(divisor)).unwrap_or(1)

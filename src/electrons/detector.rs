@@ -177,6 +177,7 @@ pub struct Detectors {
     pattern: Option<Pattern>,
 }
 
+// Areas of detectors among frequencies
 /// Where the detectors are among the frequencies.
 #[derive(Debug, Clone)]
 struct Areas {
@@ -193,6 +194,7 @@ enum AnnulusArea {
     Frequencies(Vec<u32>),
 }
 
+// Steps of reading a wave
 impl Detectors {
     // Place detectors on a grid
     /// The detectors for waves of a beam on a grid.
@@ -290,6 +292,7 @@ impl Detectors {
             rings[*ring as usize] += i;
         }
         let corners = rings.pop().unwrap_or(0.0);
+        // Electrons in each annulus
         let sum = |area: &Vec<u32>| area.iter().map(|&k| intensity[k as usize]).sum();
         let annuli = areas.annuli.iter().map(|area| match area {
             AnnulusArea::Rings(range) => rings[range.clone()].iter().sum(),
@@ -303,6 +306,7 @@ impl Detectors {
         Reading { rings, corners, total, annuli, segmented, moments, pattern }
     }
 
+    // First moments of an intensity
     /// Sums of the frequency \[1/Å\] times the intensity.
     fn moments(&self, intensity: &[f64]) -> [f64; 2] {
         let [x, y] = &self.frequencies;
@@ -375,6 +379,7 @@ pub struct Reading {
     pub pattern: Option<Array2<f64>>,
 }
 
+// Lost electrons and the centre of mass
 impl Reading {
     /// Electrons that have left the kept square: what one electron falls short of.
     pub fn lost(&self) -> f64 {
@@ -410,6 +415,7 @@ pub struct ReadingLayout {
 }
 
 impl ReadingLayout {
+    // Ranges of a row of readings
     /// The layout for so many rings and so many bins of the pattern.
     fn new(options: &DetectorOptions, rings: usize, bins: usize) -> Self {
         let mut end = 0;
@@ -425,12 +431,14 @@ impl ReadingLayout {
         Self { rings, corners, total, annuli, segmented, moments, pattern: next(bins) }
     }
 
+    // Numbers of a row
     /// How many numbers a row has.
     pub fn values(&self) -> usize {
         self.pattern.end
     }
 }
 
+// A reading as a row
 impl Reading {
     /// All numbers in a row, in the order of the [layout](ReadingLayout).
     pub fn into_values(self) -> Vec<f64> {
@@ -481,6 +489,7 @@ impl Pattern {
         Ok(Self { bins, axes })
     }
 
+    // Sum an intensity into bins
     /// The pattern of the intensity (k_y, k_x).
     fn of(&self, intensity: &[f64]) -> Array2<f64> {
         let ([x, y], [bin_x, bin_y]) = (&self.axes, &self.bins);
@@ -652,7 +661,9 @@ mod tests {
         assert!(sectors[0] > 10.0 && sectors.iter().all(|sector| *sector == sectors[0]));
     }
 
-    // Check the centre of mass and patterns
+    // Check the centre of mass
+
+    // Check patterns of detectors
     #[test]
     fn the_centre_of_mass_is_that_of_the_pattern() {
         let detectors = detectors(|options| options.centre_of_mass = true).unwrap();

@@ -30,6 +30,7 @@ pub enum Intermediate {
 
 // Keep intermediate results of a scan
 impl StemPlan {
+    // Keep an intermediate result
     /// Adds an intermediate result to a data set, in the precision `T`.
     ///
     /// # Errors
@@ -97,6 +98,7 @@ impl StemPlan {
         multislice.run(waves.view_mut(), slice, &end, &CancelOnly(watch), |_, _| Ok(()))?;
         let (beams, ny, nx) = waves.dim();
         let matrix = SMatrix::new(prism, beam, waves, refocus)?;
+        // Planes and frequencies of beams
         let planes = Array3::from_shape_fn((beams, nx, ny), |(b, i, j)| matrix.plane(b)[[j, i]]);
         let number = Coordinate::signal("beam", "", 0.0, 1.0)?;
         let [x, y] = plane_axes(&grid, 2.0)?;
@@ -137,6 +139,7 @@ pub(super) fn potential_variable<T: Real + Element>(
     Variable::new("potential", slices.permuted_axes([2, 1, 0]), vec![x, y, depth])
 }
 
+// Keep the potential of images
 impl HrtemPlan {
     /// Bytes that keeping the potential takes at most.
     pub fn bytes_of_potential(&self, precision: Precision) -> u64 {
@@ -162,6 +165,7 @@ impl HrtemPlan {
     }
 }
 
+// Axes of samples on a grid
 /// Axes x and y of samples on a grid, or on pixels so many times as large.
 fn plane_axes(grid: &WaveGrid, times: f64) -> Result<[Coordinate; 2], Invalid> {
     let [x, y] = grid.pixel();

@@ -10,6 +10,7 @@ use crate::plausible::WAVE_PIXEL;
 // Angles that a run needs
 /// An angle that a run needs its waves to keep.
 #[derive(Debug, Clone)]
+// An angle that a run needs
 pub(super) struct NeededAngle {
     /// The table of its key, and the key.
     table: &'static str,
@@ -35,6 +36,7 @@ impl SampleFile {
             beyond: 0.0,
             required,
         };
+        // The aperture of an image
         if self.method.algorithm == Algorithm::Hrtem {
             let aperture = self.imaging.aperture.into_iter();
             return aperture.map(|a| angle("aperture".into(), a.to_string(), a, false)).collect();
@@ -60,6 +62,7 @@ impl SampleFile {
         all
     }
 
+    // The angle of the probe's cone
     /// The angle of the cone of the probe.
     fn angle_of_probe(&self) -> NeededAngle {
         let BeamTable { semi_angle, tilt, .. } = self.beam;
@@ -100,6 +103,7 @@ impl SampleFile {
         let (coarse, needed) = (coarse?, self.needed_angles());
         let Ok(fine) = fine else { return Ok(coarse) };
         let beam = Beam::new(self.beam.energy_kev)?;
+        // Samples along an axis
         let along = |axis: usize| {
             let samples = |one: &NeededAngle| one.samples(&beam, sides, axis);
             let least = needed.iter().map(samples).fold(0.0, f64::max);
@@ -116,6 +120,7 @@ impl SampleFile {
     }
 }
 
+// Numbers with small factors
 /// Whether a number is a product of 2, 3, 5 and 7.
 fn has_small_factors(n: usize) -> bool {
     let without = |mut n: usize, factor: usize| {
@@ -137,6 +142,7 @@ impl SampleFile {
         grid_of: &dyn Fn(WaveSampling) -> Result<WaveGrid, Error>,
     ) -> Option<String> {
         let beam = Beam::new(self.beam.energy_kev).ok()?;
+        // Samples that all angles need
         let least = |axis: usize| {
             let samples = |one: &NeededAngle| one.samples(&beam, grid.lengths(), axis);
             needed.iter().map(samples).fold(grid.points()[axis] as f64, f64::max)
@@ -145,6 +151,7 @@ impl SampleFile {
             let grid = grid_of(sampling).ok();
             grid.is_some_and(|grid| needed.iter().all(|one| one.missing(&beam, &grid).is_none()))
         };
+        // Propose a grid with more points
         if let WaveSampling::Points(_) = self.potential.sampling {
             let points = [0, 1].map(|axis| {
                 let unit = 4 * factor[axis];
@@ -153,6 +160,7 @@ impl SampleFile {
             return keeps(WaveSampling::Points(points))
                 .then(|| format!("potential.grid = {points:?}"));
         }
+        // Propose a smaller pixel
         let mut pixel = (0..2).map(|axis| grid.lengths()[axis] / least(axis)).fold(1e3, f64::min);
         while pixel > WAVE_PIXEL.accepted[0] {
             let unit = 10f64.powf(pixel.log10().floor() - 2.0);

@@ -28,6 +28,7 @@ impl<T: Real> AxisTransforms<T> {
         Self { points, forward, inverse }
     }
 
+    // Transforms that clear unkept frequencies
     /// Samples of lines of frequencies, of which those that are not kept are set to zero.
     fn to_samples(&self, lines: &mut [Complex<T>], scratch: &mut [Complex<T>]) {
         let quarter = self.points / 4;
@@ -97,6 +98,7 @@ pub struct Multislice<T> {
     propagator: Vec<Complex<T>>,
 }
 
+// Steps of the multislice method
 impl<T: Real> Multislice<T> {
     // Multislice for a beam and a thickness
     /// Multislice on a `grid` through slices of `thickness` \[Å\].
@@ -179,6 +181,7 @@ impl<T: Real> Multislice<T> {
         slices: &[Transmission<T>],
         watch: &dyn Watch,
     ) -> Result<(), Error> {
+        // Reject waves of another grid
         let [nx, ny] = self.grid.points();
         let (shape, expected) = (waves.dim(), format!("waves of {} by {}", ny / 2, nx / 2));
         accept((shape.1, shape.2) == (ny / 2, nx / 2), "waves", shape, &expected)?;
@@ -196,6 +199,7 @@ impl<T: Real> Multislice<T> {
         dispatch(Workers::cores(&()), batches, watch, work, |_, ()| Ok(()))
     }
 
+    // Waves in a batch
     /// How many of so many waves make a batch.
     fn batch(&self, waves: usize) -> usize {
         let [nx, ny] = self.grid.points();
@@ -236,6 +240,7 @@ impl<T: Real> Multislice<T> {
         }
     }
 
+    // Transmit a few lines of each wave
     /// The first pass for `N` lines from `first` on.
     fn transmit_lines<const N: usize>(
         &self,
@@ -305,6 +310,7 @@ impl<T: Real> Multislice<T> {
         Ok(())
     }
 
+    // Make slices in groups
     /// Makes slices in groups that fit into memory, by all cores, and shows each group to `pass`.
     ///
     /// # Errors

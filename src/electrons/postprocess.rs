@@ -21,7 +21,7 @@ use std::ops::Range;
 pub struct Finishing {
     /// Radius of the source along each axis, as an image in the specimen, rms \[Å\].
     pub source_size: f64,
-    /// Electrons for each place of the probe; without, images are shares of the beam and have no noise.
+    /// Electrons for each position of the probe; without, images are shares of the beam and have no noise.
     pub dose: Option<f64>,
     /// What the noise of the dose is drawn from.
     pub seed: u64,
@@ -61,6 +61,7 @@ impl Finishing {
         let whole = readings.places == places && readings.mean.dim() == shape;
         accept(whole, "readings", &readings.places, "readings of all places")?;
         let mut finished = Cow::Borrowed(readings);
+        // Blur and count readings
         if not_negative("source_size", self.source_size)? > 0.0 {
             let StemReadings { mean, squares, .. } = finished.to_mut();
             self.blur(plan, mean)?;

@@ -28,6 +28,7 @@ pub struct Prism {
 
 // Choose the beams of a probe
 impl Prism {
+    // Beams of a probe with interpolation
     /// The beams of a `probe` on a `grid` with interpolation by `factor`, x before y; those only that lie within a `margin` \[mrad\] of the semi-angle if one is given,
     /// Eq. [beams within](https://lenslet.github.io/lenslet/prism.html#eq-beams-within).
     ///
@@ -51,6 +52,7 @@ impl Prism {
         probe: &Probe,
         margin: Option<f64>,
     ) -> Result<Self, Invalid> {
+        // Beams within a given margin
         let window = window_of(&grid, factor)?;
         let lit = lit_beams(&window, probe)?;
         let mut beams: Vec<_> = lit.into_iter().map(|(beam, _)| beam).collect();
@@ -64,6 +66,7 @@ impl Prism {
     }
 
     // Numbers of beams and windows
+    // Counts of beams and windows
     /// How many beams there are.
     pub fn beams(&self) -> usize {
         self.beams.len()
@@ -88,6 +91,7 @@ impl Prism {
         waves
     }
 
+    // Index of a beam in the large grid
     /// The place x, y of beam `b` among the kept frequencies of the large grid.
     pub(crate) fn place(&self, b: usize) -> [usize; 2] {
         [0, 1].map(|axis| {
@@ -163,6 +167,7 @@ const REACH: f64 = 3.0;
 /// The share of a probe's electrons that its beams may lack.
 pub const MOST_LOST: f64 = 0.01;
 
+// Faults of a window's length
 /// Why a window of side `length` \[Å\] along `axis` is too small for a probe whose geometric [extent](Probe::extent) is `radius` \[Å\]; none where it is not.
 pub fn window_fault(length: f64, axis: usize, probe: &Probe, radius: f64) -> Option<String> {
     let (across, name) = (2.0 * probe.beam.frequency(probe.semi_angle) * length, ["x", "y"][axis]);
@@ -180,6 +185,7 @@ pub fn window_fault(length: f64, axis: usize, probe: &Probe, radius: f64) -> Opt
     (!holds).then_some(small)
 }
 
+// Electrons that beams within a margin lack
 impl Prism {
     /// The share of a probe's electrons that beams within a `margin` \[mrad\] lack.
     ///
@@ -227,6 +233,7 @@ pub struct SMatrix<T> {
 }
 
 impl<T: Real> SMatrix<T> {
+    // Beams of an S-matrix
     /// How many beams there are.
     pub fn beams(&self) -> usize {
         self.prism.beams()
@@ -245,6 +252,7 @@ impl<T: Real> SMatrix<T> {
         self.planes.index_axis(Axis(0), b)
     }
 
+    // The matrix from spectra of beams
     /// The matrix from the spectra of the beams behind the specimen, (beam, k_y, k_x), refocused by `refocus` \[Å\].
     ///
     /// # Errors

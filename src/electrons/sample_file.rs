@@ -65,6 +65,7 @@ impl SampleFile {
         Self::from_document(Document::parse(name, text)?)
     }
 
+    // Read the tables of a document
     /// Reads the tables of a document.
     pub(crate) fn from_document(document: Document) -> Result<Self, Error> {
         let document = Arc::new(document);
@@ -86,6 +87,7 @@ impl SampleFile {
         Ok(file)
     }
 
+    // Reject detector angles in radians
     /// Refuses angles of detectors that were probably meant in radians: below half a milliradian, and below half of the semi-angle.
     fn check_angles(&self) -> Result<(), Invalid> {
         let low = DETECTOR_ANGLE.accepted[0].min(0.5 * self.beam.semi_angle);
@@ -264,6 +266,7 @@ impl SampleFile {
         Ok(tiled.specimen().clone())
     }
 
+    // Prepare the specimen of a file
     /// The specimen that the file describes, at rest, whose atoms are made when they are needed, and what is reported of it.
     ///
     /// # Errors
@@ -271,6 +274,7 @@ impl SampleFile {
     pub fn prepared_specimen(&self) -> Result<PreparedSpecimen, Error> {
         let table = &self.sample;
         let refuse = |invalid| self.refuse("sample", invalid);
+        // Read the crystal of a file
         let mut file = match &table.crystal {
             CrystalSource::File(path) => CrystalFile::read(path, table.cell)?,
             CrystalSource::Text { text, before } => {
@@ -278,6 +282,7 @@ impl SampleFile {
             }
         };
         let warnings = file.notes().iter().cloned().chain(file.warning()).collect();
+        // Occupy all sites of the crystal
         if !table.occupancy {
             let whole = file.crystal.atoms().iter().map(|atom| Atom { occupancy: 1.0, ..*atom });
             file.crystal = Crystal::new(file.crystal.lattice(), whole.collect())?;
@@ -285,6 +290,7 @@ impl SampleFile {
         }
         self.check_elements(&file)?;
         let crystal = self.displaceable(&file.crystal)?;
+        // Cut the crystal along its zone axis
         let (crystal, merged) = match table.zone_axis {
             Some(zone) => {
                 let cut = crystal.cut(zone, table.strain).map_err(refuse)?;
@@ -297,6 +303,7 @@ impl SampleFile {
     }
 
     // Check elements and displacements of a crystal
+    // Reject elements without scattering factors
     /// Refuses an element that the table of scattering factors lacks, at its line.
     fn check_elements(&self, file: &CrystalFile) -> Result<(), BadLine> {
         let factors = self.potential.options.factors;
@@ -308,6 +315,7 @@ impl SampleFile {
         Ok(())
     }
 
+    // Replace the displacements of a crystal
     /// The crystal with the displacements of `phonons.rms` in place of its own.
     fn displaceable(&self, crystal: &Crystal) -> Result<Crystal, Error> {
         let mut elements = BTreeMap::new();
@@ -319,6 +327,7 @@ impl SampleFile {
         let names = |some: &mut dyn Iterator<Item = Element>| {
             some.map(Element::symbol).collect::<Vec<_>>().join(", ")
         };
+        // Reject displacements of absent elements
         for (element, rms) in &self.rms {
             let expected =
                 format!("an element of the crystal: {}", names(&mut elements.keys().copied()));
@@ -326,6 +335,7 @@ impl SampleFile {
             accept(elements.contains_key(element), &key, rms, &expected)
                 .map_err(|invalid| self.refuse("phonons", invalid))?;
         }
+        // Reject phonons without displacements
         let lacking = elements.iter().filter(|(_, atoms)| **atoms > 0);
         let lacking = names(&mut lacking.map(|(element, _)| *element));
         let count = self.phonons.configurations;
@@ -591,6 +601,7 @@ impl ScanTable {
 }
 
 // The tables of method and run
+// Algorithms of a simulation
 /// How the wave is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Algorithm {

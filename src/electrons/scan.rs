@@ -53,6 +53,7 @@ pub struct Scan {
 crate::serial::deserialize_by!(Scan::new(window: [[f64; 2]; 2], step: [f64; 2])?);
 
 impl Scan {
+    // Lay positions over a window
     /// Places from the beginning of `window` \[\[x from, to\], \[y from, to\]\] \[Å\] by `step`s \[Å\], the end not included.
     ///
     /// # Errors
@@ -66,6 +67,7 @@ impl Scan {
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```
     pub fn new(window: [[f64; 2]; 2], step: [f64; 2]) -> Result<Self, Invalid> {
+        // Count the positions along each axis
         let mut counts = [0; 2];
         for axis in 0..2 {
             let [from, to] = window[axis];
@@ -80,6 +82,7 @@ impl Scan {
         Ok(Self { window, step, counts })
     }
 
+    // Counts and steps of a scan
     /// Places along x and y.
     pub fn counts(&self) -> [usize; 2] {
         self.counts
@@ -90,6 +93,7 @@ impl Scan {
         self.step
     }
 
+    // Position of a probe by number
     /// Place `k` \[Å\] of all, x before y; the next one lies along y.
     pub fn place(&self, k: usize) -> [f64; 2] {
         let at = [k / self.counts[1], k % self.counts[1]];
@@ -208,6 +212,7 @@ impl StemOptions {
     }
 }
 
+// Methods of a scan
 /// How the waves of a scan are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -288,6 +293,7 @@ const COMPARED: usize = 200_000;
 
 // Steps of the plan of a scan
 impl StemPlan {
+    // Make the plan of a scan
     /// Poses the scan of a specimen.
     ///
     /// # Errors
@@ -295,6 +301,7 @@ impl StemPlan {
     /// sample, ends that do not rise or lie behind the last slice, no defocus.
     pub fn new(specimen: impl Into<TiledSpecimen>, options: StemOptions) -> Result<Self, Invalid> {
         let specimen = specimen.into();
+        // The grid of the probes
         let waves = match options.method {
             StemMethod::Multislice => options.grid,
             StemMethod::Prism { factor, refocus, margin } => {
@@ -303,6 +310,7 @@ impl StemPlan {
             }
         };
         options.slicing.accept_ends(&options.ends)?;
+        // Check the probe of each defocus
         let defoci = &options.defoci;
         accept(!defoci.is_empty(), "defocus", defoci, "at least one defocus")?;
         accept(is_ordered(defoci), "defocus", defoci, "defoci that rise, or that fall")?;
@@ -462,6 +470,7 @@ impl StemPlan {
         self.check(engine)?;
         let StemRunOptions { places, resumed, sink } = options;
         let all = 0..self.places();
+        // Readings that a run starts from
         let mut readings = match resumed {
             Some(readings) => {
                 self.accept_readings(&readings)?;
@@ -478,6 +487,7 @@ impl StemPlan {
             Precision::F32 => self.run_all::<f32>(engine, &mut readings, watch, &mut *sink),
             Precision::F64 => self.run_all::<f64>(engine, &mut readings, watch, &mut *sink),
         };
+        // Keep readings of a cancelled run
         if matches!(ran, Err(Error::Cancelled)) && readings.done != [0, 0] {
             sink(&readings)?;
         }
@@ -499,6 +509,7 @@ impl StemPlan {
     }
 
     // Run the configurations that are left
+    // Waves that pass all slices
     /// The beams of PRISM and how far they are refocused \[Å\], if that is the method.
     pub(super) fn prism(&self) -> Result<Option<(Prism, f64)>, Invalid> {
         let StemMethod::Prism { factor, refocus, margin } = self.options.method else {
@@ -525,6 +536,7 @@ impl StemPlan {
         let followers = self.followers::<T>(engine, self.followed(readings.places.len())?)?;
         // Cores that follow no waves make the slices of the next configuration meanwhile.
         let ahead = followers.iter().all(|follower| follower.holds()) && self.keeps::<T>();
+        // Report the stages of a resumed run
         if readings.done != [0, 0] {
             let all = [SLICES, BEAMS, PROBES];
             let own = all.into_iter().filter(|name| *name != BEAMS || self.shares_beams());
@@ -534,16 +546,19 @@ impl StemPlan {
         std::thread::scope(|scope| {
             let mut next = None;
             for c in readings.done[0]..self.configurations() {
+                // Take the slices of a configuration
                 self.stage(SLICES, c, watch);
                 let slices = match next.take() {
                     Some(made) => join(made)?,
                     None => self.slices(c, watch)?,
                 };
                 let slices = self.handed_out(slices, &followers, watch)?;
+                // Make the next slices in advance
                 if ahead && c + 1 < self.configurations() {
                     let make = move || self.slices::<T>(c + 1, watch);
                     next = std::thread::Builder::new().spawn_scoped(scope, make).ok();
                 }
+                // Propagate and read all waves
                 if self.shares_beams() {
                     self.stage(BEAMS, c, watch);
                 }
@@ -583,6 +598,7 @@ impl StemPlan {
         let block = count.div_ceil(20).next_multiple_of(together);
         while readings.done[1] < count {
             let next = (readings.done[1] + block).min(count);
+            // Read a block of positions
             let places: Vec<_> =
                 (readings.done[1]..next).map(|k| self.options.scan.place(first + k)).collect();
             let part = Part { whole: watch, before: readings.done[1], total: count };
@@ -596,6 +612,7 @@ impl StemPlan {
         Ok(())
     }
 
+    // Share probes among workers
     /// Readings of probes at `places` \[Å\], (place, reading), which the workers share.
     fn shared(
         &self,
@@ -635,6 +652,7 @@ impl StemPlan {
         }
     }
 
+    // Average readings over all configurations
     fn mean_of<T: Real>(
         &self,
         engine: &Engine,
@@ -690,7 +708,8 @@ pub struct StemReadings {
 }
 
 impl StemReadings {
-    /// Adds the readings of a configuration at place `k` of the part, Eq. [running mean](https://lenslet.github.io/lenslet/scan.html#eq-running-mean).
+    // Add readings to running means
+    /// Adds the readings of a configuration at place `k` of the part, Eq. [running mean](https://lenslet.github.io/lenslet/scan-runs.html#eq-running-mean).
     fn add(&mut self, k: usize, values: ArrayView1<'_, f64>) {
         let count = (self.done[0] + 1) as f64;
         let mut mean = self.mean.row_mut(k);
@@ -706,7 +725,8 @@ impl StemReadings {
         }
     }
 
-    /// Standard errors of the means, Eq. [running mean](https://lenslet.github.io/lenslet/scan.html#eq-running-mean); none with fewer than two configurations.
+    // Standard errors of the means
+    /// Standard errors of the means, Eq. [running mean](https://lenslet.github.io/lenslet/scan-runs.html#eq-running-mean); none with fewer than two configurations.
     pub fn standard_error(&self) -> Option<Array2<f64>> {
         let count = self.done[0] as f64;
         (count > 1.0).then(|| self.squares.mapv(|square| (square / (count * (count - 1.0))).sqrt()))
@@ -741,6 +761,7 @@ pub(crate) trait Follower<T>: Sync {
     /// Those of devices.
     fn take(&self, kind: usize, slice: &Transmission<T>) -> Result<(), Error>;
 
+    // Probes and beams of a follower
     /// Readings of probes at `places` \[Å\]: (place, reading), in the order of [`StemReadings::mean`].
     ///
     /// # Errors
@@ -761,6 +782,7 @@ pub(crate) trait Follower<T>: Sync {
         watch: &dyn Watch,
     ) -> Result<Vec<Array3<Complex<T>>>, Error>;
 
+    // Leave beams on their device
     /// Leaves the spectra of some beams on its device, behind each end among those of all beams, if it has one; whether it did.
     fn leave_beams(
         &self,
@@ -820,6 +842,7 @@ impl<T: Real> Slices<T> {
 }
 
 // The cores follow waves
+// Waves in a block on cores
 /// How many of so many waves on a grid the cores follow together.
 fn block<T: Real>(grid: &WaveGrid, waves: usize) -> usize {
     let [nx, ny] = grid.points();
@@ -864,6 +887,7 @@ impl<T: Real> Follower<T> for Cores<'_> {
         Ok(readings)
     }
 
+    // Spectra of beams by cores
     fn beams(
         &self,
         slices: &Slices<T>,
@@ -905,6 +929,7 @@ impl StemPlan {
         self.distinct() * plane * size_of::<Complex<T>>() <= KEPT
     }
 
+    // Make the slices of a configuration
     /// The slices of configuration `c`, made ready if they are kept.
     fn slices<T: Real>(&self, c: usize, watch: &dyn Watch) -> Result<Slices<T>, Error> {
         let (potential, multislice) = (self.potential(c)?, self.multislice::<T>()?);
@@ -925,6 +950,7 @@ impl StemPlan {
         Ok(Slices { ready, ..slices })
     }
 
+    // Hand the slices to followers
     /// Gives the slices to all followers with memory for them; the host keeps its copies unless all followers have them.
     fn handed_out<T: Real>(
         &self,
@@ -936,6 +962,7 @@ impl StemPlan {
         let give = |kind: usize, slice: &Transmission<T>| {
             holders().try_for_each(|follower| follower.take(kind, slice))
         };
+        // Give each kind of slice
         if !slices.ready.is_empty() {
             slices.ready.iter().enumerate().try_for_each(|(kind, slice)| give(kind, slice))?;
         } else if holders().next().is_some() {
@@ -999,6 +1026,7 @@ impl StemPlan {
         let [nx, ny] = options.grid.points().map(|points| points / 2);
         let empty = |_: &usize| Array3::zeros((prism.beams(), ny, nx));
         let mut spectra: Vec<Array3<Complex<T>>> = options.ends.iter().map(empty).collect();
+        // Gather spectra from all followers
         dispatch_in_runs(
             followers,
             prism.beams(),
@@ -1189,6 +1217,7 @@ impl StemPlan {
         ]
     }
 
+    // Time of the stages of a scan
     /// How long all of it takes, with so many waves through the slices.
     fn stages(&self, waves: usize, engine: &Engine) -> Vec<Stage> {
         let shared = self.shares_beams();

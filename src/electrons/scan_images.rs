@@ -81,6 +81,7 @@ pub fn integrated(
         plane
     };
     let (mut phase, y) = (component(0), component(1));
+    // Invert the gradient by frequency
     let (height, width) = phase.dim();
     let slope = |k: usize, n: usize, step| match 2 * k == n {
         true => 0.0,
@@ -139,7 +140,7 @@ pub fn blurred(
 }
 
 // Electrons counted one by one
-/// Counts of electrons for an image (y, x) of shares of the beam, with so many `electrons` for each place of the probe.
+/// Counts of electrons for an image (y, x) of shares of the beam, with so many `electrons` for each position of the probe.
 ///
 /// # Errors
 /// `Invalid` where the number of electrons is not positive, or beyond 1e15, or a share is negative or not finite.
@@ -159,6 +160,7 @@ pub fn counted(
 ) -> Result<Array2<f64>, Invalid> {
     let good = electrons > 0.0 && electrons <= 1e15;
     accept(good, "dose", electrons, "a number of electrons above 0 and up to 1e15")?;
+    // Draw the counts of an image
     let mut random = StdRng::seed_from_u64(seed);
     let mut counts = image.to_owned();
     for share in &mut counts {

@@ -23,6 +23,7 @@ const MARGIN: f64 = 2.5;
 
 // Pose a sample file
 impl SampleFile {
+    // The plan of a sample file
     /// The scan that the file describes.
     ///
     /// # Errors
@@ -38,6 +39,7 @@ impl SampleFile {
         Ok(self.plan_with_summary()?.0)
     }
 
+    // A plan with its summary
     /// The scan that the file describes, and what is reported of its specimen and its samples.
     ///
     /// # Errors
@@ -124,6 +126,7 @@ impl SampleFile {
         Ok(Ground { prepared, grid, slicing, ends, factor, warnings })
     }
 
+    // Grid of a sampling
     /// The grid of waves across a cell of these sides \[Å\], for PRISM with a factor.
     fn grid(&self, sides: [f64; 2], factor: [usize; 2]) -> Result<WaveGrid, Invalid> {
         match self.potential.sampling {
@@ -162,6 +165,7 @@ impl SampleFile {
         let rules = Rules { file: self, sides, radius: self.widest_probe(&probe, depths), probe };
         let asked = self.method.interpolation;
         let factor = asked.unwrap_or_else(|| rules.largest([4; 2]));
+        // Reject an interpolation or warn of it
         let Some((key, fault)) = rules.fault(factor) else { return Ok((factor, Vec::new())) };
         if self.method.lenient && factor == [1, 1] {
             return Ok((factor, Vec::new()));
@@ -178,6 +182,7 @@ impl SampleFile {
         Err(Invalid::new(key, format!("{factor:?}"), remedy))
     }
 
+    // The widest probe of a run
     /// The largest [extent](Probe::extent) \[Å\] of the probe at all foci and depths, through vacuum, in the plane in which windows are cut.
     fn widest_probe(&self, probe: &Probe, depths: &[f64]) -> [f64; 2] {
         let mut widest = [0.0f64; 2];
@@ -318,6 +323,7 @@ struct Rules<'a> {
 }
 
 impl Rules<'_> {
+    // Faults along one axis
     /// What is wrong with a factor along an axis.
     fn window(&self, axis: usize, factor: usize) -> Option<String> {
         let length = self.sides[axis] / factor as f64;
@@ -333,6 +339,7 @@ impl Rules<'_> {
         }
     }
 
+    // The fault of both factors
     /// The key that is at fault with both factors, and why; factors that do not divide the samples are left to [`Prism::new`].
     fn fault(&self, factor: [usize; 2]) -> Option<(&'static str, String)> {
         if (0..2).any(|axis| !self.divides(axis, factor[axis])) {
@@ -439,6 +446,7 @@ impl StemReadings {
         let (finished, options) = (finishing.finish(plan, self)?, plan.options());
         let (values, errors) = (plan.detectors().values(), finished.standard_error());
         let series = series(&options.defoci, &options.ends, &options.slicing)?;
+        // Add means and errors to a data set
         let means = finished.mean.axis_chunks_iter(NdAxis(1), values).collect();
         let all = Columns { plan, means, series: &series };
         let mut data = DataSet::default();
@@ -453,6 +461,7 @@ impl StemReadings {
     }
 }
 
+// The instrument of a scan
 impl StemPlan {
     /// The beam of this scan, as files describe it.
     fn instrument(&self) -> Instrument {
@@ -503,6 +512,7 @@ struct SignalColumns {
 }
 
 impl Columns<'_> {
+    // A variable of some columns
     /// A variable made of some columns of `values`, which have the layout of the means.
     fn variable<T: Real + ArrayElement>(
         &self,
@@ -511,6 +521,7 @@ impl Columns<'_> {
         values: &[ArrayView2<'_, f64>],
     ) -> Result<Variable<'static>, Error> {
         let (scan, mut axes) = (&self.plan.options().scan, self.series.to_vec());
+        // Axes of a variable
         let mut shape: Vec<usize> = axes.iter().map(|axis| axis.values().len()).collect();
         shape.extend(scan.counts());
         for (axis, name) in ["x", "y"].into_iter().enumerate() {
@@ -544,6 +555,7 @@ impl Columns<'_> {
             axes,
         };
         let mut parts = vec![part("annular", layout.rings.clone(), rings)];
+        // Columns of annuli and segments
         for (k, column) in layout.annuli.clone().enumerate() {
             parts.push(part(&format!("annulus_{k}"), column..column + 1, vec![]));
         }
@@ -551,6 +563,7 @@ impl Columns<'_> {
             let axes = vec![(Coordinate::signal("sector", "", 0.0, 1.0)?, sectors.len())];
             parts.push(part(&format!("segmented_{}", k + 1), sectors.clone(), axes));
         }
+        // Columns of a diffraction pattern
         if let Some([x, y]) = detectors.pattern_axes() {
             let columns = (0..layout.pattern.len())
                 .map(|k| layout.pattern.start + k % y.len() * x.len() + k / y.len());
@@ -591,6 +604,7 @@ impl Columns<'_> {
         for part in self.parts()? {
             data.insert(self.variable::<T>(&part.name, &part, &self.means)?)?;
         }
+        // Add centres of mass and their integral
         let centres = self.centres(None);
         let lacking = finishing.integrated_centre && centres.is_none();
         accept(!lacking, "integrated_centre", true, "a centre of mass that was read")?;
@@ -606,6 +620,7 @@ impl Columns<'_> {
         Ok(())
     }
 
+    // Add standard errors to a data set
     /// Adds the standard errors of everything that was read.
     fn add_errors_to<T: Real + ArrayElement>(
         &self,

@@ -41,6 +41,7 @@ impl WaveGrid {
         Ok(Self { points, lengths })
     }
 
+    // Points and pixels of a grid
     /// Samples along x and y.
     pub fn points(&self) -> [usize; 2] {
         self.points
@@ -56,6 +57,7 @@ impl WaveGrid {
         [0, 1].map(|axis| self.lengths[axis] / self.points[axis] as f64)
     }
 
+    // Frequency of a sample's index
     /// The frequency \[1/Å\] of index `k` of a transform along `axis` (0 for x, 1 for y), Eq. [wave frequency](https://lenslet.github.io/lenslet/wave-grid.html#eq-wave-frequency).
     pub fn frequency(&self, axis: usize, k: usize) -> f64 {
         let turned =

@@ -217,6 +217,7 @@ impl PosedEstimate {
         };
         let groups = self.groups.iter().enumerate().map(group).collect::<Result<Vec<_>, _>>()?;
         let last = part(self.groups.len());
+        // Covariances in the planned form
         let covariances = match (toeplitz, self.covariances.blocks()) {
             (Some(plan), _) => {
                 Matrices::Toeplitz(plan.problem().clone(), plan.compute(engine, watch)?)
@@ -227,6 +228,7 @@ impl PosedEstimate {
             }
             _ => Matrices::Dense(dense_matrices(system, engine, (&last, watch))?),
         };
+        // Model from its covariances
         let interpolation = self.options.interpolation;
         let interpolation_error = covariances.interpolation_error(interpolation);
         let sampled = covariances.sampled_errors(interpolation, &self.valid);
@@ -523,7 +525,7 @@ fn layered_operator<T: Real>(
 
 // Operators without removed modes
 // Remove modes from an operator
-/// Θ + C_n without modes, and P of Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate.html#eq-blind-estimate), where there are modes to remove.
+/// Θ + C_n without modes, and Π of Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate-operators.html#eq-blind-estimate), where there are modes to remove.
 pub(crate) fn blind<T: Real>(
     modes: &RemovedModes,
     measured: SharedOperator<T>,
@@ -553,7 +555,7 @@ pub(crate) fn blind<T: Real>(
     Ok(Some([Arc::new(Sum::new(vec![Arc::new(between), replaced])?), removal]))
 }
 
-/// Both operators without modes, Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate.html#eq-blind-estimate).
+/// Both operators without modes, Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate-operators.html#eq-blind-estimate).
 fn without<T: Real>(
     modes: &RemovedModes,
     measured: SharedOperator<T>,
@@ -580,7 +582,7 @@ pub struct Estimates {
     pub iterations: Vec<usize>,
     /// Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame.
     pub residual: Vec<f64>,
-    /// χ²/n of Eq. [chi squared](https://lenslet.github.io/lenslet/estimate.html#eq-chi-squared) for each frame: 1 on average if the model is right.
+    /// χ²/n of Eq. [chi squared](https://lenslet.github.io/lenslet/estimate-frames.html#eq-chi-squared) for each frame: 1 on average if the model is right.
     pub chi_squared: Vec<f64>,
     /// Root mean square of the error that the interpolation of layers adds, for each frame, m, measured at some points; none where nothing is
     /// interpolated, or it is not measured.
@@ -591,6 +593,7 @@ pub struct Estimates {
 }
 
 impl Estimates {
+    // Estimates as a data set
     /// Whether the solver met its tolerance, for each frame.
     pub fn converged(&self) -> Vec<bool> {
         self.shortfall.iter().map(Option::is_none).collect()
@@ -636,7 +639,7 @@ pub(crate) struct FrameEstimate<T> {
     pub(crate) interpolation: Option<f64>,
 }
 
-/// χ²/n of slopes and coefficients, Eq. [chi squared](https://lenslet.github.io/lenslet/estimate.html#eq-chi-squared), where `n` of them are free.
+/// χ²/n of slopes and coefficients, Eq. [chi squared](https://lenslet.github.io/lenslet/estimate-frames.html#eq-chi-squared), where `n` of them are free.
 pub(crate) fn chi_squared<T: Real>(slopes: &[T], coefficients: &[T], n: usize) -> f64 {
     let terms = slopes.iter().zip(coefficients).map(|(s, c)| s.in_double() * c.in_double());
     terms.sum::<f64>() / n as f64
@@ -702,6 +705,7 @@ impl<T: Real> EstimatorCpu<T> {
         rayon::scope(|_| self.estimate_frames(slopes, warm, watch))
     }
 
+    // Estimate the frames one by one
     /// Estimates the wavefronts of the frames in the rows of `slopes`, on one of the threads that share the products.
     fn estimate_frames(
         &self,
@@ -736,6 +740,7 @@ impl<T: Real> EstimatorCpu<T> {
             let chi_squared = chi_squared(&measured, &coefficients, free);
             let mut wavefront = vec![T::zero(); self.wavefront.rows()];
             self.wavefront.apply(&coefficients, &mut wavefront, &mut scratch);
+            // Add the estimate of a frame
             let interpolation = self.sampled.as_ref().map(|sampled| {
                 let mut used: Vec<f64> = coefficients.iter().map(|c| c.in_double()).collect();
                 self.removed.remove(&mut used);

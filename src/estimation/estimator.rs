@@ -1,4 +1,4 @@
-// Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/estimate-plan.md: edit there, or here and run cargo tangle stitch.
 //! Estimates of wavefronts from slopes: planned, and run wherever an engine computes.
 
 mod gpu;
@@ -75,6 +75,7 @@ impl EstimatePlan {
         Ok(Self { posed, method, reason })
     }
 
+    // Plan for another number of frames
     /// Sets the number of frames, for which another method may be the faster one.
     ///
     /// # Errors
@@ -86,6 +87,7 @@ impl EstimatePlan {
         )
     }
 
+    // Fit the plan to an engine
     /// Fits the plan to an engine: chooses the faster method where the choice is left to the plan, and iterations where a device lacks
     /// the library that a factor needs.
     ///
@@ -106,6 +108,7 @@ impl EstimatePlan {
         })
     }
 
+    // Interpolate where memory is short
     /// What is posed, with interpolated layers where the dense form was chosen here and does not fit into the memory of an engine.
     fn on_engine(self, engine: &Engine) -> Result<PosedEstimate, Error> {
         if self.posed.reason.is_none() || self.check_memory(engine).is_ok() {
@@ -246,6 +249,7 @@ impl Plan for EstimatePlan {
     /// The operators of an estimate: covariances, and a factor or a preconditioner.
     type Output = Estimator;
 
+    // Engine and memory of an estimate
     /// Rejects single precision on the CPU where frames are solved by a factor, or to a tolerance below 1e-5: both need double precision.
     fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
         if self.method != Inversion::Iterative {
@@ -276,6 +280,7 @@ impl Plan for EstimatePlan {
     fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Estimator, Error> {
         self.check(engine)?;
         let (model, options) = (self.posed.compute(engine, watch)?, self.posed.options);
+        // Run an estimate by a factor
         #[cfg(feature = "factorise")]
         if self.method != Inversion::Iterative {
             watch.stage(OPERATORS, "");
@@ -324,6 +329,7 @@ fn exact_where_it_fits(posed: PosedEstimate) -> Result<PosedEstimate, Error> {
 }
 
 // Cost of a posed estimate
+// Bytes of a factor and its matrices
 /// Bytes of a factor on the first device, and how many matrices of its size the host has meanwhile.
 #[cfg(feature = "factorise")]
 fn factor_bytes(n: usize, method: Inversion, engine: &Engine) -> (u64, u64) {

@@ -1,4 +1,4 @@
-// Tangled from book/src/estimate.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/inversion-choice.md: edit there, or here and run cargo tangle stitch.
 //! How systems with the covariance of measurements are solved: by a factor of the matrix, or by iterations.
 
 // Imports of the choice
@@ -22,9 +22,9 @@ pub enum Inversion {
     /// filtered, else by eigenvectors.
     #[default]
     Auto,
-    /// By Cholesky's factor, Eq. [half solved](https://lenslet.github.io/lenslet/reconstructor.html#eq-half-solved).
+    /// By Cholesky's factor, Eq. [half solved](https://lenslet.github.io/lenslet/dense-reconstructor.html#eq-half-solved).
     Cholesky,
-    /// By eigenvectors, the smallest filtered, Eq. [filtered](https://lenslet.github.io/lenslet/reconstructor.html#eq-filtered).
+    /// By eigenvectors, the smallest filtered, Eq. [filtered](https://lenslet.github.io/lenslet/dense-reconstructor.html#eq-filtered).
     Eigen,
     /// By iterations with products, Eq. [normal](https://lenslet.github.io/lenslet/estimate.html#eq-normal); the matrix is never formed.
     Iterative,
@@ -94,6 +94,7 @@ pub(crate) struct Cost {
 /// Iterations where noise has the variance of the slopes.
 const ITERATIONS: f64 = 15.0;
 
+// Iterations for a right-hand side
 /// Iterations for a right-hand side of a system, where `most` are allowed. Stars with few lenslets do not count: the preconditioner
 /// eliminates them.
 pub(crate) fn iterations(system: &System, most: usize) -> f64 {
@@ -106,6 +107,7 @@ pub(crate) fn iterations(system: &System, most: usize) -> f64 {
     (ITERATIONS * signal.fold(1.0, f64::max).sqrt()).min(most as f64)
 }
 
+// Right-hand sides that fit a device
 /// Numbers of the half spectra of a right-hand side on a device, of stars that share a lattice: in the operator and its preconditioner.
 #[cfg(feature = "factorise")]
 pub(crate) fn half_spectra(stars: usize, lenslets: usize) -> usize {
@@ -122,6 +124,7 @@ pub(crate) fn side_by_side(most: usize, fits: impl Fn(usize) -> bool) -> usize {
     count
 }
 
+// Time of a toeplitz product
 /// Time of a Toeplitz product for so many stars, of tables with so many lags along an axis.
 pub(crate) fn toeplitz_product(stars: usize, lags: usize) -> f64 {
     let (stars, lags) = (stars as f64, lags as f64);
@@ -165,6 +168,7 @@ impl MatrixRates {
         (CostKind::Products, Self::time(self.products, multiplications, order))
     }
 
+    // Time to decompose a matrix
     /// Time to decompose a matrix of some order.
     pub(crate) fn factor(&self, inversion: Inversion, n: f64) -> (CostKind, f64) {
         match inversion {

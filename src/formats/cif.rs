@@ -37,6 +37,7 @@ impl<'t> CrystalText<'t> {
         while number < self.lines.len() {
             let line = self.lines[number];
             number += 1;
+            // Keep the first line of a text
             if let Some(first) = line.strip_prefix(';') {
                 let end = self.lines[number..].iter().position(|line| line.starts_with(';'));
                 let end = end.ok_or_else(|| {
@@ -67,6 +68,7 @@ impl<'t> CrystalText<'t> {
         let mut rest = line.trim_start();
         while !rest.is_empty() && !rest.starts_with('#') {
             let quote = rest.chars().next().filter(|c| matches!(c, '\'' | '"'));
+            // Separate the next word from a line
             let (text, after) = match quote {
                 Some(mark) => {
                     let closes = |&(at, _): &(usize, &str)| {
@@ -100,6 +102,7 @@ struct CifBlock<'t> {
     columns: HashMap<String, Vec<CifWord<'t>>>,
 }
 
+// Columns and values of a block
 impl<'t> CifBlock<'t> {
     fn column(&self, name: &str) -> Option<&[CifWord<'t>]> {
         self.columns.get(name).map(Vec::as_slice)
@@ -113,6 +116,7 @@ impl<'t> CifBlock<'t> {
     }
 }
 
+// Kinds of words of a CIF
 impl CifWord<'_> {
     /// Whether it says anything: ? and a period stand for values that are unknown or do not apply.
     fn given(&self) -> bool {
@@ -143,6 +147,7 @@ impl<'t> CrystalText<'t> {
             let Some(block) = blocks.last_mut() else { break };
             at = self.gather(&words, at, block)?;
         }
+        // Choose the block with atoms
         blocks.retain(|block| block.column("_atom_site_fract_x").is_some());
         let second = blocks.get(1).map(|block| block.line);
         match (second, blocks.into_iter().next()) {
@@ -176,6 +181,7 @@ impl<'t> CrystalText<'t> {
         let run = |from: usize, holds: &dyn Fn(&CifWord) -> bool| {
             from + words[from..].iter().take_while(|word| holds(word)).count()
         };
+        // Find names and values of a loop
         let start = if word.is("loop_") { at + 1 } else { at };
         let names = if word.is("loop_") { run(start, &|word| word.is("_")) } else { at + 1 };
         let end = if word.is("loop_") {
@@ -285,6 +291,7 @@ impl CrystalText<'_> {
     ) -> Result<(Vec<SymmetryOperation>, Option<String>), BadLine> {
         let names = GroupNames::of(block);
         let candidates = self.candidates(&names)?;
+        // Operations of the most definite name
         if let Some((key, word)) = names.hall {
             let operations = self.hall_operations(key, word, &names, &candidates)?;
             self.check_cell(key, word, &operations, lattice)?;
@@ -293,6 +300,7 @@ impl CrystalText<'_> {
         let Some((key, word)) = names.symbol.or(names.number) else {
             return Ok((vec![SymmetryOperation::IDENTITY], None));
         };
+        // Choose among settings that fit the cell
         let mut fitting = candidates.clone();
         fitting.retain(|one| preserve(&one.operations(), lattice));
         if let (Some(first), true) = (candidates.first(), fitting.is_empty()) {
@@ -310,6 +318,7 @@ impl CrystalText<'_> {
     // Candidates for a setting
     /// The settings that symbol, number and code allow; none without symbol and number.
     fn candidates(&self, names: &GroupNames) -> Result<Vec<Setting>, BadLine> {
+        // The number of a space group
         let number = names.number.map(|(key, word)| {
             let number =
                 word.text.trim().parse::<u8>().ok().filter(|number| (1..=230).contains(number));
@@ -326,6 +335,7 @@ impl CrystalText<'_> {
             (None, Some(number)) => settings_of_number(number),
             (None, None) => Vec::new(),
         };
+        // Exclude settings of another number
         if let (Some((key, word)), Some(number), Some(first)) =
             (names.number, number, settings.first())
         {
@@ -336,6 +346,7 @@ impl CrystalText<'_> {
                 return Err(self.bad(word.line, key, Some(word.text), &expected));
             }
         }
+        // Exclude settings with another code
         if let (Some((key, word)), Some(first)) = (names.code, settings.first()) {
             let expected = format!(
                 "the code of a setting of {}, such as {}",
@@ -387,6 +398,7 @@ impl CrystalText<'_> {
             .ok_or_else(|| self.bad(word.line, key, Some(word.text), expected))?;
         let group =
             settings_of_operations(&operations).first().map(|one| (one.number, one.symbol()));
+        // Reject a Hall symbol of another group
         if let (Some((number, symbol)), Some(other)) = (group, candidates.first())
             && candidates.iter().all(|one| one.number != number)
         {
@@ -438,6 +450,7 @@ fn choose(
         .iter()
         .filter(|one| one.axes() == first.axes() && one.number == first.number)
         .collect();
+    // A note on the orientation of axes
     if rivals.len() == 1 {
         let alike =
             fitting.iter().all(|one| same_operations(&one.operations(), &first.operations()));
@@ -466,6 +479,7 @@ fn choose(
         (false, false) => "as its atoms are the fewest",
         (false, true) => "as nothing in the file decides",
     };
+    // A note on the chosen origin
     let each: Vec<String> = rivals
         .iter()
         .zip(&counts)
@@ -558,6 +572,7 @@ impl CrystalText<'_> {
         operations: &[SymmetryOperation],
         line: usize,
     ) -> Option<String> {
+        // Settings that the names mean
         let names = GroupNames::of(block);
         let (key, word) = names.symbol.or(names.number).or(names.hall)?;
         let named = match self.candidates(&GroupNames { hall: None, code: None, ..names }) {
@@ -577,6 +592,7 @@ impl CrystalText<'_> {
         {
             return None;
         }
+        // Describe the listed operations
         let settings = settings_of_operations(operations);
         let what = match settings.first() {
             Some(first) if named.iter().any(|one| one.number == first.number) => return None,
@@ -651,6 +667,7 @@ impl CrystalText<'_> {
             }
             None => self.named_operations(&block, &lattice, &sites)?,
         };
+        // Images of all listed atoms
         let (mut atoms, mut lines) = (Vec::new(), Vec::new());
         for site in sites {
             let of_image = |image| Atom { position: times(image, &lattice), ..site.atom };
@@ -691,6 +708,7 @@ impl CrystalText<'_> {
         if given("_atom_site_calc_flag").is_some_and(|word| word.text.eq_ignore_ascii_case("dum")) {
             return Ok(None);
         }
+        // Fractional coordinates of a listed atom
         let line = cell("_atom_site_fract_x").map_or(block.line, |word| word.line);
         let mut place = [0.0; 3];
         for (k, name) in ["_atom_site_fract_x", "_atom_site_fract_y", "_atom_site_fract_z"]
@@ -701,6 +719,7 @@ impl CrystalText<'_> {
             let word = cell(name).ok_or_else(|| self.bad(line, name, None, expected))?;
             place[k] = exact(self.measured(name, word, -1e6..=1e6, expected)?, word.text);
         }
+        // Element and occupancy of a listed atom
         let element =
             self.cif_element(line, given("_atom_site_type_symbol"), given("_atom_site_label"))?;
         let occupancy = match given("_atom_site_occupancy") {

@@ -143,6 +143,7 @@ impl CrystalFile {
         BadLine { file, line, key, value, expected: expected.into() }
     }
 
+    // Reject positions of several atoms
     /// Refuses positions that are shared by more than one atom.
     ///
     /// # Errors
@@ -192,6 +193,7 @@ pub(crate) struct CrystalText<'t> {
     pub(crate) lines: Vec<&'t str>,
 }
 
+// Errors with lines of a crystal
 impl CrystalText<'_> {
     /// The complaint about `value` for `key` on line `line`, counted from 1.
     pub(crate) fn bad(
@@ -254,6 +256,7 @@ const BESIDE: f64 = 0.5;
 impl CrystalText<'_> {
     /// Reads Kirkland's XYZ: a comment, the sides of the cell, atoms, −1.
     fn kirkland_xyz(&self) -> Result<Listed, BadLine> {
+        // Sides of a Kirkland cell
         let sides: Vec<&str> = fields(self.lines.get(1).copied().unwrap_or_default()).collect();
         let expected = "the three sides of the cell in Å";
         if sides.len() != 3 {
@@ -340,6 +343,7 @@ impl CrystalText<'_> {
         };
         let lattice = self.lattice(value("Lattice"), cell)?;
         let columns = self.columns(value("Properties").unwrap_or("species:S:1:pos:R:3"))?;
+        // Atoms of an extended XYZ
         let mut atoms = Vec::new();
         for number in 3..=count.saturating_add(2) {
             let expected = format!("{}, as the first line says", counted(count, "atom"));

@@ -95,6 +95,7 @@ impl MapLayout {
         self.average_projected(pair, covariance.view())
     }
 
+    // Average covariances with the same lag
     /// The map of a pair of stars, (2, 2, lags, lags) one after the other, by a covariance of slopes whose modes are already removed.
     fn average_projected(&self, pair: &MapPair, covariance: ArrayView2<f64>) -> Array1<f64> {
         let [firsts, others] = pair.stars.map(|star| self.order.lenslets(star));
@@ -276,7 +277,9 @@ impl SlopeMaps {
         slopes: ArrayView2<f64>,
         watch: &dyn Watch,
     ) -> Result<Self, Error> {
+        // Maps from frames of slopes
         let layout = MapLayout::new(system);
+        // Refuse slopes without maps
         check_slopes(slopes, layout.order.len())?;
         let frames = slopes.nrows();
         accept(frames >= 2, "frames", frames, "at least 2, as covariances are means over frames")?;
@@ -335,6 +338,7 @@ impl SlopeMaps {
         for (r, mut row) in all.rows_mut().into_iter().enumerate() {
             check(watch)?;
             let (first, shift) = (r * frames / number, shift_of(r, frames, memory));
+            // Realisation from two blocks of frames
             let block = |shift: usize| (0..length).map(move |t| (first + shift + t) % frames);
             let own: Vec<usize> = block(0).chain(block(shift)).collect();
             let other: Vec<usize> = block(shift).chain(block(0)).collect();
@@ -371,11 +375,12 @@ fn shift_of(realisation: usize, frames: usize, memory: usize) -> usize {
 }
 
 // Memory of the air
+// Correlation time of slopes
 /// How long slopes are correlated.
 struct CorrelationTime {
     /// Frames.
     frames: usize,
-    /// F_eff of Eq. [effective frames](https://lenslet.github.io/lenslet/measured-maps.html#eq-effective-frames).
+    /// N_eff of Eq. [effective frames](https://lenslet.github.io/lenslet/measured-maps.html#eq-effective-frames).
     independent: f64,
     /// The correlation that remains.
     echo: f64,

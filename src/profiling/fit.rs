@@ -115,6 +115,7 @@ impl Display for Parameter {
     }
 }
 
+// Maps and derivatives of a fit
 // A system as a set of numbers
 /// The current values of all parameters of a fit.
 #[derive(Debug, Clone)]
@@ -244,6 +245,7 @@ struct Geometry {
 }
 
 impl Geometry {
+    // Map of two sensors through a layer
     /// The map of two sensors through one layer of strength 1, Λ_l of Eq. [learned maps](https://lenslet.github.io/lenslet/learning.html#eq-learned-maps).
     fn unit_map(
         &self,
@@ -259,6 +261,7 @@ impl Geometry {
             let turned = self.turned(layer, sensors, pair, tables)?;
             return Ok(self.layout.average(pair, turned.covariance));
         }
+        // Average the covariances of all pairs
         let (air, gradient) = (self.air(layer)?, self.system.cone_gradient());
         let valid = pair.stars.map(|star| self.valid[star].clone());
         let [first, second] = [0, 1].map(|k| (&sensors[k..=k], &valid[k..=k]));
@@ -380,7 +383,7 @@ impl Geometry {
     }
 
     // Derivative by a turn on a lattice
-    /// How a map of two sensors that share a lattice changes with the rotation of one of them, per radian, Eq. [turning](https://lenslet.github.io/lenslet/learning.html#eq-turning).
+    /// How a map of two sensors that share a lattice changes with the rotation of one of them, per radian, Eq. [turning](https://lenslet.github.io/lenslet/fitted-maps.html#eq-turning).
     fn turning_map(
         &self,
         layer: &Layer,
@@ -407,7 +410,7 @@ impl Geometry {
     }
 
     // Join derivatives of a turn
-    /// Eq. [turning](https://lenslet.github.io/lenslet/learning.html#eq-turning) for one of two sensors, given covariances and their derivatives by row and column; these by displacements of the
+    /// Eq. [turning](https://lenslet.github.io/lenslet/fitted-maps.html#eq-turning) for one of two sensors, given covariances and their derivatives by row and column; these by displacements of the
     /// second along the axes of the first, in metres on the pupil.
     fn join_turning(
         &self,
@@ -435,6 +438,7 @@ impl Geometry {
     }
 }
 
+// Sensors that are turned little
 /// Whether a turn moves no lenslet by more than about one against those of the other sensor, so that patches tell slopes.
 fn are_turned_little([first, second]: [Sensor; 2]) -> bool {
     let (sin, cos) = (second.rotation - first.rotation).sin_cos();
@@ -562,6 +566,7 @@ impl FitModel<'_> {
         {
             for (pair, at) in self.geometry.layout.pairs().iter().enumerate() {
                 let sensors = at.stars.map(|star| moved.sensors[star]);
+                // Maps that depend on a parameter
                 let cone = sensors[0].source.height().is_finite();
                 let matters = match key {
                     Parameter::Altitude(of) => of == l && (cone || !at.is_own()),
@@ -572,6 +577,7 @@ impl FitModel<'_> {
                     }
                     Parameter::Strength(_) | Parameter::Noise(..) => false,
                 };
+                // Rotations by derivatives of a lattice
                 let now = at.stars.map(|star| self.state.sensors[star]);
                 let (sensors, step, what) = match key {
                     Parameter::Rotation(star) if now[0].shares_lattice_with(&now[1]) => {
@@ -638,6 +644,7 @@ impl Residuals for FitModel<'_> {
                 }
                 _ => {}
             }
+            // Request the maps of a derivative
             let step = self.state.step(*key, self.bounds[k]);
             for (l, factor, map) in self.changed(*key, step) {
                 let mut column = jacobian.slice_mut(s![pairs[map.pair].range(), k]);
@@ -704,6 +711,7 @@ pub struct LearnPlan {
     checks: SlopeChecks,
 }
 
+// Checks of slopes before a fit
 /// Checks of slopes before a system is fitted to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -922,6 +930,7 @@ impl LearnPlan {
 impl Plan for LearnPlan {
     type Output = Learned;
 
+    // Engine and subject of learning
     /// Rejects a GPU, and single precision.
     fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
         engine.require_cpu("a fit to slopes")?;
@@ -1016,6 +1025,7 @@ impl LearnPlan {
     /// # Errors
     /// As [`run`](Self::run), and `Invalid` for maps of another system.
     pub fn fit(&self, maps: SlopeMaps, watch: &dyn Watch) -> Result<Learned, Error> {
+        // Refuse maps of another system
         let expected =
             format!("{} elements, as this system's maps have", self.geometry.layout.len());
         let fits = maps.values.len() == self.geometry.layout.len();
@@ -1043,15 +1053,16 @@ impl LearnPlan {
 // Weights of maps
 /// The weights of the elements of maps.
 struct MapWeights {
-    /// √ω
+    /// √g
     elements: Array1<f64>,
     /// The elements of each pair and axes.
     maps: Vec<Range<usize>>,
-    /// η of Eq. [tilt weight](https://lenslet.github.io/lenslet/learning.html#eq-tilt-weight).
+    /// η of Eq. [tilt weight](https://lenslet.github.io/lenslet/learning-errors.html#eq-tilt-weight).
     tilts: f64,
 }
 
 impl MapWeights {
+    // Weights of measured maps
     fn of(maps: &SlopeMaps) -> Result<Self, Invalid> {
         let lags = |pair: &MapPair| pair.lags() * pair.lags();
         let axes = |pair: &MapPair, a: usize| {
@@ -1070,6 +1081,7 @@ impl MapWeights {
         Self { elements, maps: Vec::new(), tilts: 1.0 }
     }
 
+    // Apply weights to residuals
     /// Weighted residuals.
     fn apply(&self, residuals: &Array1<f64>) -> Array1<f64> {
         let mut weighted = residuals * &self.elements;
@@ -1085,7 +1097,7 @@ impl MapWeights {
         weighted
     }
     // Weigh tilts by their scatter
-    /// η of Eq. [tilt weight](https://lenslet.github.io/lenslet/learning.html#eq-tilt-weight), from realisations of the errors of the maps.
+    /// η of Eq. [tilt weight](https://lenslet.github.io/lenslet/learning-errors.html#eq-tilt-weight), from realisations of the errors of the maps.
     fn tilt_factor(&self, scatter: &Array2<f64>) -> f64 {
         let (mut along, mut all) = (0.0, 0.0);
         for errors in scatter.rows() {
@@ -1114,7 +1126,7 @@ impl MapWeights {
 }
 
 // Weights of all elements
-/// √ω of Eq. [learning sum](https://lenslet.github.io/lenslet/learning.html#eq-learning-sum).
+/// √g of Eq. [learning sum](https://lenslet.github.io/lenslet/learning-errors.html#eq-learning-sum).
 fn weights_of(maps: &SlopeMaps) -> Result<Array1<f64>, Invalid> {
     let pairs = maps.layout.pairs();
     let middle = |pair: &MapPair| [pair.lags() / 2; 2];
@@ -1142,6 +1154,7 @@ fn weights_of(maps: &SlopeMaps) -> Result<Array1<f64>, Invalid> {
     Ok(weights)
 }
 
+// Errors and warnings of a fit
 // Errors from shifted frames
 /// How the errors of the maps move what was fitted.
 struct Spread {
@@ -1157,6 +1170,7 @@ struct Spread {
     free: Vec<usize>,
 }
 
+// Propagate the errors of maps
 impl Spread {
     fn of(fitted: &Fitted, maps: &SlopeMaps, weights: &MapWeights) -> Result<Self, Error> {
         let normal = Normal::new(&fitted.jacobian, &fitted.held)?;
@@ -1179,7 +1193,8 @@ impl Spread {
     }
 }
 
-/// The largest misfit that chance explains, from realisations of the residuals, (R, elements), Eq. [misfit freedom](https://lenslet.github.io/lenslet/learning.html#eq-misfit-freedom).
+// Largest misfit that chance explains
+/// The largest misfit that chance explains, from realisations of the residuals, (R, elements), Eq. [misfit freedom](https://lenslet.github.io/lenslet/learning-errors.html#eq-misfit-freedom).
 fn misfit_limit(residuals: &Array2<f64>) -> f64 {
     let (number, products) = (residuals.nrows() as f64, residuals.dot(&residuals.t()));
     let squares = products.diag();
@@ -1304,6 +1319,7 @@ pub struct LearnedValue {
     pub error: Option<f64>,
 }
 
+// Values that were learned
 /// What was learned from slopes.
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -1459,6 +1475,7 @@ fn shown(key: Parameter, value: f64, error: f64) -> [f64; 2] {
     }
 }
 
+// Learned Fried parameter and fractions
 /// A number, and its standard error if there is one.
 type WithError = (f64, Option<f64>);
 
@@ -1476,6 +1493,7 @@ fn profile(
     }
     let r0 = plan.geometry.system.atmosphere().fried_parameter() * sum.powf(-0.6);
     let errors = covariance.zip(strengths);
+    // Error of weighted strengths
     // The error of a combination of strengths.
     let error = |weight: &dyn Fn(usize) -> f64| {
         let (all, places) = errors.as_ref()?;

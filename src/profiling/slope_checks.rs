@@ -32,7 +32,7 @@ fn own_maps(layout: &MapLayout, values: &Array1<f64>) -> Array1<f64> {
     Array1::from(own)
 }
 
-/// x and ξ of Eq. [explained share](https://lenslet.github.io/lenslet/slope-checks.html#eq-explained-share).
+/// x and υ of Eq. [explained share](https://lenslet.github.io/lenslet/slope-checks.html#eq-explained-share).
 fn strength_and_unexplained(model: &Array1<f64>, measured: &Array1<f64>) -> (f64, f64) {
     let product = model.dot(measured);
     let [of_model, of_measured] = [model.dot(model), measured.dot(measured)];
@@ -40,6 +40,7 @@ fn strength_and_unexplained(model: &Array1<f64>, measured: &Array1<f64>) -> (f64
 }
 
 // Check the unit of slopes
+// Units that slopes may have
 /// Units that slopes may have, with the option that states them and their size in rad; metres are those of a lenslet of 1 m.
 pub const UNITS_OF_SLOPES: [(&str, &str, f64); 8] = [
     ("radians", "--unit rad", 1.0),
@@ -70,6 +71,7 @@ impl LearnPlan {
         if !(strength > 0.0 && r0 > 0.0 && r0.is_finite()) {
             return Ok(());
         }
+        // Plausibility of each unit
         let at_500 = (500e-9 / air.wavelength()).powf(1.2);
         let implausible = |r0: f64| {
             let known = [(r0 * at_500 / 0.13).ln() / 0.45, (r0 / start).ln() / 0.5];
@@ -108,7 +110,8 @@ impl LearnPlan {
 
 // Check the order of slopes
 impl LearnPlan {
-    /// Shares of the maps of stars with themselves that are not explained, ξ of Eq. [explained share](https://lenslet.github.io/lenslet/slope-checks.html#eq-explained-share), if the slopes (frames, n), rad, had each of the arrangements.
+    // Shares unexplained by each order
+    /// Shares of the maps of stars with themselves that are not explained, υ of Eq. [explained share](https://lenslet.github.io/lenslet/slope-checks.html#eq-explained-share), if the slopes (frames, n), rad, had each of the arrangements.
     ///
     /// # Errors
     /// Those of the covariances.
@@ -122,6 +125,7 @@ impl LearnPlan {
         let model = own_maps(layout, &expected.values);
         let mean = slopes.mean_axis(Axis(0)).unwrap_or_else(|| Array1::zeros(slopes.ncols()));
         let about: Array2<f64> = &slopes - &mean;
+        // Covariances of the slopes of stars
         let pairs = layout.pairs().iter().filter(|pair| pair.is_own());
         let products: Vec<(_, Array2<f64>)> = pairs
             .map(|pair| {
@@ -141,6 +145,7 @@ impl LearnPlan {
         Ok(SlopeArrangement::NAMES.map(|(_, _, one)| (one, unexplained(one))).to_vec())
     }
 
+    // Refuse slopes in another order
     /// Refuses slopes that another order explains much better.
     ///
     /// # Errors

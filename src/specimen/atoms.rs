@@ -104,6 +104,7 @@ pub struct Specimen {
 #[cfg(feature = "serde")]
 crate::serial::deserialize_by!(Specimen::new(cell: [f64; 3], atoms: Vec<Atom>)?);
 
+// Atoms brought into the cell
 impl Specimen {
     /// The specimen of these atoms in a cell of sides `cell` \[Å\]: x, y, z, the last along the beam.
     ///
@@ -113,6 +114,7 @@ impl Specimen {
     /// `Invalid` where a side is not a length, where there is no atom, or where one lies above or below the cell, at no finite place, or has an occupancy outside 0 to 1
     /// or a negative displacement.
     pub fn new(cell: [f64; 3], atoms: Vec<Atom>) -> Result<Self, Invalid> {
+        // Check the sides of a specimen
         for side in cell {
             accept((1e-3..=1e7).contains(&side), "cell", side, "a length between 1e-3 and 1e7 Å")?;
         }
@@ -122,6 +124,7 @@ impl Specimen {
         Ok(Self { cell, atoms })
     }
 
+    // Cell and atoms of a specimen
     /// Sides of the cell \[Å\]: x, y, z.
     pub fn cell(&self) -> [f64; 3] {
         self.cell

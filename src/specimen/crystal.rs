@@ -178,11 +178,13 @@ impl Crystal {
         Ok(tiled.with_all_atoms())
     }
 
+    // A specimen that repeats later
     /// The specimen of `tile` cells along its x, y and z, for electrons along `beam`; its atoms are made when they are needed.
     ///
     /// # Errors
     /// `Invalid` where the cell has no right angles (then [`cut`](Self::cut) finds one that has), for a tile of 0, for more than 2³¹ atoms, and as [`Specimen::new`].
     pub fn tiled(&self, beam: BeamDirection, tile: [usize; 3]) -> Result<TiledSpecimen, Invalid> {
+        // Reject cells and tiles of a specimen
         let expected =
             "sides at right angles to each other, or a zone_axis to cut such a cell along";
         accept(skewness(&self.lattice) < 1e-6, "cell", self.lattice, expected)?;
@@ -305,6 +307,7 @@ pub struct AtomColumn {
     pub atoms: f64,
 }
 
+// Gather atoms into columns
 impl Specimen {
     /// The columns of atoms along the beam, sorted by element and place; atoms within 1e-3 Å of each other across the beam make a column.
     pub fn columns(&self) -> Vec<AtomColumn> {
@@ -346,6 +349,7 @@ struct CellBins<'a> {
 }
 
 impl<'a> CellBins<'a> {
+    // Sort atoms into bins
     fn new(crystal: &'a Crystal, periodic: [bool; 3], limit: f64) -> Self {
         let dual = crystal.inverse;
         let heights = [0, 1, 2].map(|k| 1.0 / norm([dual[0][k], dual[1][k], dual[2][k]]));
@@ -367,6 +371,7 @@ impl<'a> CellBins<'a> {
         sorted
     }
 
+    // The bin of an atom
     /// The bin of atom `k`.
     fn bin(&self, k: usize) -> [i64; 3] {
         [0, 1, 2].map(|axis| {
@@ -424,11 +429,13 @@ impl Crystal {
         let bins = CellBins::new(self, periodic, SHARED);
         let mut sums: Vec<f64> = self.atoms.iter().map(|atom| atom.occupancy).collect();
         let mut last: Vec<Option<ClosePair>> = vec![None; sums.len()];
+        // Reject a crowd of atoms
         let crowd = bins.bins.values().find(|bin| bin.len() > CROWD);
         if let Some(&[first, second, ..]) = crowd.map(Vec::as_slice) {
             let distance = norm(minus(self.atoms[second].position, self.atoms[first].position));
             return Some((ClosePair { atoms: [first, second], distance }, f64::INFINITY));
         }
+        // Sum occupancies at shared positions
         for k in 0..sums.len() {
             if self.atoms[k].occupancy == 0.0 {
                 continue;

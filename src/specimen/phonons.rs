@@ -91,6 +91,7 @@ impl Draws {
     /// Two uniform numbers in \[0, 1) for one of four purposes.
     fn pair(self, purpose: u32) -> [f64; 2] {
         let words = |x: u64| [x as u32, (x >> 32) as u32];
+        // Random words at an address
         let [atom, high] = words(self.atom as u64);
         let place = [
             atom,

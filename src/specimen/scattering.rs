@@ -19,7 +19,7 @@ pub struct ScatteringFactor {
     pub(crate) gaussians: Vec<Gaussian>,
 }
 
-/// A/(q² + β) + D/(q² + β)².
+/// μ/(q² + β) + ν/(q² + β)².
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pole {
     pub(crate) simple: f64,
@@ -91,6 +91,7 @@ pub enum Factors {
     Lobato,
 }
 
+// Scattering factor of an element
 impl Factors {
     /// The scattering factor of an element.
     ///
@@ -119,7 +120,7 @@ impl Factors {
 
 // The scattering factor at a frequency
 impl ScatteringFactor {
-    /// f(q) \[Å\] at the frequency `q` \[1/Å\], Eq. [scattering terms](https://lenslet.github.io/lenslet/scattering.html#eq-scattering-terms).
+    /// fₑ(q) \[Å\] at the frequency `q` \[1/Å\], Eq. [scattering terms](https://lenslet.github.io/lenslet/scattering.html#eq-scattering-terms).
     pub fn at(&self, q: f64) -> f64 {
         let pole = |pole: &Pole| {
             let square = q * q + pole.beta;
@@ -227,6 +228,7 @@ impl ScatteringFactor {
         let reaches = |term: &Gaussian| share(term) > 1e-18;
         let gaussians: Vec<Gaussian> =
             self.gaussians.iter().filter(|g| reaches(g)).map(part).collect();
+        // Frequencies beyond a height
         move |q| {
             let pole = |pole: &Pole| {
                 let square = q * q + pole.beta;
@@ -242,7 +244,7 @@ impl ScatteringFactor {
 
 // Integrate a pole along a line
 impl Pole {
-    /// ∫ (A/R + π D/√β) exp(−2π √β R) dz with R² = r² + z², for z from `near` to `far`, not negative.
+    /// ∫ (μ/R + π ν/√β) exp(−2π √β R) dz with R² = r² + z², for z from `near` to `far`, not negative.
     fn along_line(&self, r: f64, near: f64, far: f64) -> f64 {
         let (root, scale) = (self.beta.sqrt(), r.max(near));
         // Beyond this, nothing: the exponential has fallen to e^(−45) of what it is at the nearer end.
@@ -256,6 +258,7 @@ impl Pole {
             let charge = self.simple / distance + PI * self.double / root;
             charge * f64::exp(-self.argument(distance)) * scale * t.cosh()
         };
+        // Sum pieces by Gauss's rule
         let nodes = || RULE.nodes.iter().zip(&RULE.weights);
         let piece = |k: usize| {
             let middle = from + (2 * k + 1) as f64 * half;

@@ -41,6 +41,7 @@ impl Slicing {
         let thickness = positive("slice_thickness", thickness)?;
         let expected = || format!("a length in Å up to the height of the cell, {height}");
         let slices = height / thickness;
+        // Reject slices of impossible thickness
         accept(slices >= 1.0 - SLACK, "slice_thickness", thickness, &expected())?;
         accept(
             slices <= 1e6,

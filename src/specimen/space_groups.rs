@@ -17,6 +17,7 @@ impl SymmetryOperation {
     pub(crate) const IDENTITY: Self =
         Self { turn: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], shift: [0.0; 3] };
 
+    // Read an operation of symmetry
     /// Reads an operation such as `-y, x-y, z+1/3`, if it is one and preserves volumes.
     pub(crate) fn read(text: &str) -> Option<Self> {
         Self::read_sums(text).filter(|one| (determinant(&one.turn).abs() - 1.0).abs() < 1e-9)
@@ -55,6 +56,7 @@ fn read_sum(sum: &str) -> Option<([f64; 3], f64)> {
         if rest.len() < sum.len() && !signed || term.is_empty() {
             return None;
         }
+        // Add a term to a sum
         match term.strip_suffix(['x', 'y', 'z']) {
             Some(factor) => {
                 let letter = usize::from(term.as_bytes()[term.len() - 1] - b'x');
@@ -69,6 +71,7 @@ fn read_sum(sum: &str) -> Option<([f64; 3], f64)> {
     (!sum.is_empty()).then_some((factors, shift))
 }
 
+// Read a number or a fraction
 /// A number such as `0.25` or `1/4`.
 fn read_fraction(text: &str) -> Option<f64> {
     let number = |text: &str| text.parse::<f64>().ok().filter(|x| x.is_finite());
@@ -96,6 +99,7 @@ impl SymmetryOperation {
         self
     }
 
+    // Compare two operations of symmetry
     /// Whether the two differ by whole sides only, up to the digits of a file.
     fn is_like(&self, other: &Self) -> bool {
         let whole = |x: f64| (x - x.round()).abs() < 2e-3;
@@ -105,6 +109,7 @@ impl SymmetryOperation {
     }
 }
 
+// Compare lists of operations
 /// Whether two lists hold the same operations.
 pub(crate) fn same_operations(a: &[SymmetryOperation], b: &[SymmetryOperation]) -> bool {
     let within = |a: &[SymmetryOperation], b: &[SymmetryOperation]| {
@@ -176,6 +181,7 @@ fn centring(word: &str) -> Option<Vec<SymmetryOperation>> {
         Some(letter) => (true, letter),
         None => (false, word),
     };
+    // Shifts of a centred cell
     let shifts: &[[f64; 3]] = match letter.to_ascii_uppercase().as_str() {
         "P" => &[],
         "A" => &[[0.0, HALF, HALF]],
@@ -224,6 +230,7 @@ impl HallRotation {
         };
         let (fold, rest) = (text.get(..1)?.parse().ok()?, &text[1..]);
         let fold = Some(fold).filter(|fold| matches!(fold, 1 | 2 | 3 | 4 | 6))?;
+        // The axis of a Hall rotation
         let given = rest.chars().find(|c| matches!(c, 'x' | 'y' | 'z' | '\'' | '"' | '*'));
         let axis = given.unwrap_or(match (fold, before.map(|word| word.fold)) {
             (1, _) => ' ',
@@ -288,6 +295,7 @@ impl HallRotation {
 }
 
 // Change the basis of operations
+// Read a change of basis
 /// Reads a change of basis: a shift of the origin in twelfths, or an operation in letters.
 fn change_of_basis(text: &str) -> Option<SymmetryOperation> {
     if text.contains(',') {
@@ -312,6 +320,7 @@ fn rebased(
     let sides = SymmetryOperation::IDENTITY
         .turn
         .map(|shift| SymmetryOperation { shift, ..SymmetryOperation::IDENTITY });
+    // Move an operation to another basis
     // Whole sides are shifts here: composition would reduce them to none.
     let moved = |one: &SymmetryOperation| SymmetryOperation {
         turn: product(&product(&change.turn, &one.turn), &turn),
@@ -326,7 +335,8 @@ fn rebased(
     all.collect()
 }
 
-/// The product of two matrices.
+// Product of two rotation matrices
+/// The product of two rotation matrices.
 fn product(a: &Matrix3, b: &Matrix3) -> Matrix3 {
     a.map(|row| times(row, b))
 }
@@ -451,6 +461,7 @@ fn compact(symbol: &str) -> String {
     compact
 }
 
+// The nearest known symbols
 /// The three known symbols that are most like one that is unknown.
 pub(crate) fn nearest_symbols(symbol: &str) -> Vec<&'static str> {
     let typed: String = compact(symbol).chars().take(20).collect();

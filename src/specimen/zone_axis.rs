@@ -65,6 +65,7 @@ fn apart(a: [f64; 3], b: [f64; 3], lattice: &Matrix3) -> f64 {
     norm(times(minus(a, b).map(|x| x - x.round()), lattice))
 }
 
+// Positions sorted into bins
 /// Places in units of the sides, sorted into bins.
 struct Bins {
     side: i64,
@@ -85,6 +86,7 @@ impl Bins {
         place.map(|x| ((x - x.floor()) * self.side as f64).floor() as i64 % self.side)
     }
 
+    // Positions in neighbouring bins
     /// The places in the bin of `place` and in those about it.
     fn near(&self, place: [f64; 3]) -> impl Iterator<Item = usize> + '_ {
         let bin = self.bin(place);
@@ -218,6 +220,7 @@ fn pair_across(
     }
 }
 
+// Limit of the search for vectors
 /// Where the search gives up \[Å\].
 fn widest(basis: &Matrix3) -> f64 {
     let dual = inverse(basis);
@@ -253,6 +256,7 @@ impl Crystal {
     /// # Errors
     /// `Invalid` for a zone of zeros or a strain that is not between 0 and 0.1, and where there are no such sides within 200 Å or four sides of a large cell.
     pub fn cut(&self, zone: [i64; 3], strain: f64) -> Result<Cut, Invalid> {
+        // Check a zone axis and its strain
         let good = zone != [0; 3] && zone.iter().all(|index| index.abs() <= 1000);
         accept(good, "zone_axis", zone, "three indices up to 1000 that are not all zero")?;
         accept((0.0..=0.1).contains(&strain), "strain", strain, "a cosine from 0 to 0.1")?;
@@ -263,6 +267,7 @@ impl Crystal {
         let order = |vector: [f64; 3]| self.fractional(vector).map(|x| (x * 1e6).round());
         let pair = pair_across(&basis, axis, strain, &|vector| upward(order(vector)));
         let pair = pair.ok_or_else(|| no_pair(&basis, axis, zone))?;
+        // Orient the sides of a cut
         let mut rows = [pair[0], pair[1], axis].map(|row| row.map(|x| x + 0.0));
         for row in rows.iter_mut().take(2) {
             let ordered = order(*row);

@@ -78,6 +78,7 @@ impl CovarianceMatrices {
 }
 
 // Sensors of truth and guide stars
+// Covariance of truth sensors with measurements
 /// The covariances of the slopes of truth sensors with all measurements, in the air of some layers, rad².
 fn with_measurements(
     system: &System,
@@ -99,6 +100,7 @@ fn with_measurements(
     }
 }
 
+// Stages of the covariance matrices
 /// Names of the stages of the covariance matrices, and of their pieces.
 pub(crate) const MEASUREMENTS: &str = "covariance of measurements";
 pub(crate) const TRUTH: &str = "covariance with the truth";
@@ -110,6 +112,7 @@ pub(crate) fn truth_sensors(system: &System) -> Vec<Sensor> {
     system.targets().iter().map(at).collect()
 }
 
+// Covariance of the truth
 /// C_tt, (m, m), rad², of the first target, which is that of all.
 pub(crate) fn truth_covariance(system: &System, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
     let (truths, valid) = (truth_sensors(system), [truth_valid(system)]);
@@ -126,12 +129,14 @@ pub(crate) fn truth_covariance(system: &System, watch: &dyn Watch) -> Result<Arr
     Ok(truth)
 }
 
+// Refuse a system without target
 /// Refuses a system without a target.
 pub(crate) fn check_targets(system: &System) -> Result<(), Invalid> {
     let expected = "at least one [[target]], whose slopes are to be reconstructed";
     system.targets().first().map(drop).ok_or_else(|| Invalid::new("target", 0, expected))
 }
 
+// Valid lenslets of a truth sensor
 /// The valid lenslets of a truth sensor, (N, N).
 pub(crate) fn truth_valid(system: &System) -> Array2<bool> {
     system.truth_sensor().valid(system.pupil(), system.validity())
@@ -153,6 +158,7 @@ pub(crate) fn measurements_with_noise(
     Ok(measurements)
 }
 
+// Covariance of truth without measurements
 /// C_tm, (T m, n), rad², without the modes that are removed.
 ///
 /// # Errors
@@ -187,6 +193,7 @@ impl CovarianceMatrices {
     ) -> Result<Array2<f64>, Error> {
         check_targets(system)?;
         let mut sum = None::<Array2<f64>>;
+        // Sum over parts of the air
         let groups = upwind(system, delay)?;
         let count = groups.len();
         for (number, (truths, air)) in groups.into_iter().enumerate() {
@@ -218,6 +225,7 @@ pub(crate) fn upwind(
     Ok(flows(system.atmosphere(), delay)?.into_iter().map(upwind_sensors).collect())
 }
 
+// Displacements of the layers
 /// How far layers move in a time, metres along x and y, and the air of those that move so.
 fn flows(air: &Atmosphere, delay: f64) -> Result<Vec<([f64; 2], Atmosphere)>, Invalid> {
     let mut flows: Vec<([f64; 2], Vec<Layer>)> = Vec::new();

@@ -34,6 +34,7 @@ pub struct WavefrontError {
 }
 
 impl WavefrontError {
+    // Wavefront error of a covariance of slopes
     /// The error of the wavefront for a covariance of the error of slopes, (m, m), rad², of the valid lenslets of `array`: all x
     /// slopes, then all y slopes, row by row; Eq. [wavefront error](https://lenslet.github.io/lenslet/tomographic-error.html#eq-wavefront-error).
     ///
@@ -58,6 +59,7 @@ impl WavefrontError {
     ) -> Result<Self, Error> {
         let corners = LensletCorners::of(array, valid);
         let slopes = 2 * corners.cells.len();
+        // Refuse a covariance of other slopes
         if errors.dim() != (slopes, slopes) || slopes == 0 {
             let expected = format!("({slopes}, {slopes}), x and y of {} lenslets", slopes / 2);
             return Err(
@@ -113,6 +115,7 @@ impl Reconstruction {
         errors_of(&self.error_covariance, system)
     }
 
+    // Errors without or with prediction
     /// The same for the reconstructor that was not asked for, where there is a delay.
     ///
     /// # Errors
@@ -172,6 +175,7 @@ struct LensletCorners {
 }
 
 impl LensletCorners {
+    // Number the corners of lenslets
     fn of(array: &LensletArray, valid: &Array2<bool>) -> Self {
         let lenslets = array.lenslets();
         let (mut numbers, mut places) =
@@ -192,7 +196,7 @@ impl LensletCorners {
     }
 
     // Slopes at corners
-    /// 2d G, (m, p).
+    /// 2d H, (m, p).
     fn slopes(&self) -> Array2<f64> {
         let lenslets = self.cells.len();
         let mut slopes = Array2::zeros((2 * lenslets, self.places.len()));
@@ -240,6 +244,7 @@ impl LensletCorners {
     fn normal(&self) -> Array2<f64> {
         let p = self.places.len();
         let mut normal = Array2::zeros((p, p));
+        // Add the patterns of all cells
         for cell in &self.cells {
             for (signs, weight) in SIGNS.iter().zip([1.0, 1.0, WAFFLE]) {
                 for (a, sign_a) in cell.iter().zip(signs) {
@@ -295,6 +300,7 @@ pub(crate) fn piston_and_tilts(area: &Array1<f64>, tilts: [Array1<f64>; 2]) -> V
     modes
 }
 
+// Take modes out of variances
 /// Variances of Eq. [projected variance](https://lenslet.github.io/lenslet/tomographic-error.html#eq-projected-variance), of those with the modes, and of the covariances with each mode.
 pub(crate) fn without_modes(
     area: &Array1<f64>,
@@ -313,6 +319,7 @@ pub(crate) fn without_modes(
 
 // Map the error of a wavefront
 impl LensletCorners {
+    // Piston and tilts at the corners
     /// Piston and tilts at the corners.
     fn modes(&self) -> Vec<Array1<f64>> {
         let along = |axis: usize| -> Array1<f64> {

@@ -29,6 +29,7 @@ use ndarray::{Array1, Array2, s};
 use rayon::prelude::*;
 use std::f64::consts::PI;
 
+// Prior of a wavefront in its pupil
 // Prior of a wavefront
 /// What is known of a target's wavefront before anything is measured.
 struct Prior {
@@ -45,6 +46,7 @@ impl Prior {
         let metres = (air.wavelength() / (2.0 * PI)).powi(2);
         let strength = metres * air.fried_parameter().powf(-5.0 / 3.0);
         let mut half_structures = Array2::zeros((grid.points, grid.points));
+        // Add the structure functions of layers
         for layer in air.layers().iter().filter(|layer| layer.fraction > 0.0) {
             let phase = VonKarman::new(layer.outer_scale);
             let step = step * target.cone_factor(layer.altitude);
@@ -105,6 +107,7 @@ impl Lit {
         Ok(Self { modes: piston_and_tilts(&area, tilts), area })
     }
 
+    // Field without its mean
     /// A field without its mean over the pupil.
     fn level(&self, field: Array1<f64>) -> Array1<f64> {
         let mean = self.area.dot(&field);
@@ -140,6 +143,7 @@ pub struct PointErrorsPlan {
     batch: Option<usize>,
 }
 
+// Errors at all points
 /// The errors at all points.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -244,6 +248,7 @@ fn in_pupil(system: &System, grid: PhaseGrid) -> impl Fn((usize, usize)) -> bool
     move |(j, i)| system.pupil().is_none_or(|pupil| pupil.contains([at(i), at(j)]))
 }
 
+// Job of errors at points
 // What is to be explained
 /// What is to be explained.
 struct Job<'a> {
@@ -278,6 +283,7 @@ impl PointStrip {
         (self.target * self.rows + row) * self.rows + self.start
     }
 
+    // Unit vectors of a row of points
     fn units(&self, row: usize, area: &Array1<f64>, all: usize) -> Array2<f64> {
         let mut units = Array2::zeros((self.width, all));
         let start = self.target * area.len();
@@ -290,6 +296,7 @@ impl PointStrip {
 }
 
 impl Job<'_> {
+    // Strips across the grid
     /// Strips of points, at most so wide.
     fn strips(&self, most: usize) -> Vec<PointStrip> {
         let across = self.lit.area.len().isqrt();
@@ -374,7 +381,7 @@ impl Job<'_> {
         let (points, all) = (self.lit.area.len(), wavefront.rows());
         let stop = self.stop();
         let ask = &mut || check(watch);
-        // Solve for the tilts
+        // Solve for tilts on cores
         let mut tilts = Array2::zeros((self.tilts(), all));
         for (k, mut tilt) in tilts.outer_iter_mut().enumerate() {
             let (start, weights) = self.tilt(k);
@@ -384,7 +391,7 @@ impl Job<'_> {
         let rows = times_transposed(wavefront, &tilts);
         let [tilts, _] = solve_together(measured, operators[1], &rows, exact, ask)?;
         let below = below_eigenvalues(operators, stop, ask)?;
-        // Explain the variances strip by strip
+        // Explain the strips on cores
         let (mut answers, strips) = (self.answers(), self.strips(BLOCK));
         for (done, strip) in strips.iter().enumerate() {
             let mut x = Array2::zeros((strip.width, measured.rows()));

@@ -27,6 +27,7 @@ use crate::turbulence::plan::{SLOPES, sensors_of};
 use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
 
+// Options and truth of a reconstructor
 // Options of a reconstructor
 /// What may be chosen about a reconstructor: the table `[reconstructor]` of a system file.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -224,6 +225,7 @@ pub struct ReconstructorPlan {
     truth_slopes: usize,
 }
 
+// Methods of a planned reconstructor
 impl ReconstructorPlan {
     // Plan a reconstructor
     /// Plans the reconstructor of a system's targets.
@@ -437,6 +439,7 @@ impl ReconstructorPlan {
 impl Plan for ReconstructorPlan {
     type Output = Reconstruction;
 
+    // Checks and memory of a reconstructor
     /// Rejects single precision on the CPU.
     fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
         Ok(engine.require_double_on_cpu("reconstructors")?)
@@ -520,6 +523,7 @@ impl ReconstructorPlan {
         self.each_error_on_device(engine, watch, sink)
     }
 
+    // Memory and plan of one target
     /// The most memory that [`each_error`](Self::each_error) has in use at a time.
     pub fn memory_of_each(&self, engine: &Engine) -> Memory {
         match self.for_target(0) {
@@ -557,6 +561,7 @@ pub struct Reconstruction {
     pub spectrum: Option<(Vec<f64>, usize)>,
 }
 
+// Empty reconstruction of other ranks
 impl Reconstruction {
     /// What ranks have other than the first: nothing.
     fn elsewhere() -> Self {
@@ -571,11 +576,13 @@ impl Reconstruction {
     }
 }
 
+// Names of the stages of reconstruction
 /// Names of the stages of a reconstruction.
 const FACTOR: &str = "factorisation";
 const RECONSTRUCTOR: &str = "reconstructor";
 const ERROR: &str = "error";
 
+// Types of inverted covariances
 /// Who takes the covariance C_ee of a target's error, (m, m), rad², with the target's number.
 pub type ErrorSink<'s> = dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error> + 's;
 
@@ -586,8 +593,10 @@ type Errors = (Array3<f64>, Option<Array3<f64>>);
 /// they are to be kept.
 type Inverted = (Option<Array2<f64>>, Errors, Option<(Vec<f64>, usize)>, Option<[Array2<f64>; 2]>);
 
+// Inverse of the measured covariance
 // Invert by cholesky or eigenvectors
 impl ReconstructorPlan {
+    // Invert given covariances
     /// Reconstructor and error from given covariances of the planned sizes, with a delay those of the later truth and the present.
     ///
     /// # Errors
@@ -606,6 +615,7 @@ impl ReconstructorPlan {
         Ok(self.result((rows, errors, spectrum, kept), truth))
     }
 
+    // Gather a reconstruction
     /// A reconstruction from what the inversion gives.
     fn result(
         &self,
@@ -711,6 +721,7 @@ impl ReconstructorPlan {
         Ok(())
     }
 
+    // Rows of the later and present truth
     /// C_mm and C_tm that are to be kept: of the later truth, where there is one.
     fn kept(&self, covariances: &CovarianceMatrices) -> [Array2<f64>; 2] {
         let CovarianceMatrices { measurements, truth_measurements, .. } = covariances;
@@ -739,6 +750,7 @@ impl ReconstructorPlan {
         self.choose(with, without)
     }
 
+    // Choose what was asked for
     /// The errors of what is asked for and of the other choice.
     fn choose(&self, with: Array3<f64>, without: Array3<f64>) -> Errors {
         if self.options.predict { (with, Some(without)) } else { (without, Some(with)) }

@@ -105,6 +105,7 @@ pub(crate) struct DetectorsGpu<T> {
 }
 
 impl<T: Real> DetectorsGpu<T> {
+    // Upload the lists of detectors
     /// Detectors for spectra of numbers of type `T`.
     ///
     /// # Errors

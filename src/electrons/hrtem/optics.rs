@@ -122,6 +122,7 @@ impl HrtemOptics {
         Ok(images)
     }
 
+    // An image of a varying focus
     /// The image (y, x) of a wavering focus as the mean of images at `foci` values of it, an odd number of at least 9.
     ///
     /// # Errors
@@ -195,6 +196,7 @@ impl HrtemOptics {
         let straight = self.tilt.map(|tilt| self.beam.frequency(tilt.abs()));
         let corner = (highest(0) + straight[0]).hypot(highest(1) + straight[1]);
         let radius = self.aperture.map_or(corner, |angle| self.beam.frequency(angle).min(corner));
+        // Reject phases without digits
         for (key, value, phase) in self.aberrations.largest_phases(self.beam.wavelength(), radius) {
             let expected = format!(
                 "a phase of at most {LARGEST_PHASE:e} rad at {:.3} mrad, where it is {phase:.3e} rad and has no digit behind the point; a smaller aberration or imaging.aperture",
@@ -205,6 +207,7 @@ impl HrtemOptics {
         Ok(())
     }
 
+    // A lens with another defocus
     /// The lens with a defocus \[Å\] added to its own.
     pub(super) fn at_defocus(&self, defocus: f64) -> Self {
         let mut lens = self.clone();
@@ -212,6 +215,7 @@ impl HrtemOptics {
         lens
     }
 
+    // Displacement of images by the lens
     /// How far images of frequencies that the lens lets through are displaced at most \[Å\], x and y.
     pub fn delocalisation(&self, grid: &WaveGrid) -> [f64; 2] {
         let lambda = self.beam.wavelength();

@@ -128,6 +128,7 @@ impl HrtemPlan {
     /// `Invalid` for whatever does not fit together: a grid or slices that are not the specimen's, an element without scattering factors, a lens that is none, ends that do not rise or lie behind the last slice, no
     /// defocus.
     pub fn new(specimen: impl Into<TiledSpecimen>, options: HrtemOptions) -> Result<Self, Invalid> {
+        // Check the options of images
         let specimen = specimen.into();
         options.slicing.accept_ends(&options.ends)?;
         let defoci = &options.defoci;
@@ -197,6 +198,7 @@ impl HrtemPlan {
             watch.part("configuration", c, count);
             let (potential, mut done) = (self.potential(c)?, 0);
             wave.begin()?;
+            // Image the wave behind each plane
             for (plane, &end) in ends.iter().enumerate() {
                 let (slice, mut passed) = (|k: usize| Ok(potential.slice(k)), done);
                 multislice.in_groups(done..end, slice, watch, |slices| {
@@ -321,6 +323,7 @@ trait PlaneWave<T> {
     fn spectrum(&self) -> Result<Array2<Complex<T>>, Error>;
 }
 
+// A plane wave on cores
 /// The cores of this machine.
 struct HostWorker<'a, T> {
     multislice: &'a Multislice<T>,
@@ -359,6 +362,7 @@ pub struct HrtemImages {
 }
 
 impl HrtemImages {
+    // Images before the first configuration
     /// No images yet.
     fn none(plan: &HrtemPlan) -> Self {
         let (options, [nx, ny]) = (&plan.options, plan.shape());
@@ -387,6 +391,7 @@ impl HrtemImages {
         let defoci: Vec<f64> = options.defoci.iter().map(|defocus| middle + defocus).collect();
         let images = options.lens.series(&options.grid, exit, &defoci)?;
         let images = images.slice(s![.., ..;stride, ..;stride]);
+        // Average the images of a plane
         let mut means = self.mean.index_axis_mut(Axis(1), plane);
         if self.squares.is_empty() {
             means.assign(&images);
@@ -401,7 +406,8 @@ impl HrtemImages {
         Ok(())
     }
 
-    /// Standard errors of the means, Eq. [running mean](https://lenslet.github.io/lenslet/scan.html#eq-running-mean); none with fewer than two configurations.
+    // Standard errors of images
+    /// Standard errors of the means, Eq. [running mean](https://lenslet.github.io/lenslet/scan-runs.html#eq-running-mean); none with fewer than two configurations.
     pub fn standard_error(&self) -> Option<Array4<f64>> {
         let count = self.configurations as f64;
         (count > 1.0).then(|| self.squares.mapv(|square| (square / (count * (count - 1.0))).sqrt()))

@@ -1,4 +1,4 @@
-// Tangled from book/src/micrographs.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/hrtem-setup.md: edit there, or here and run cargo tangle stitch.
 //! From a sample file to images of a plane wave, and from these to data sets.
 
 // Imports of posed micrographs
@@ -15,6 +15,7 @@ use num_complex::{Complex32, Complex64};
 
 // Plan plane-wave images of a sample file
 impl SampleFile {
+    // The images of a sample file
     /// The images of a plane wave that the file describes.
     ///
     /// # Errors
@@ -32,6 +33,7 @@ impl SampleFile {
         Ok(self.hrtem_with_summary()?.0)
     }
 
+    // Images of a file with their summary
     /// The images of a plane wave that the file describes, and what is reported of its specimen and its samples.
     ///
     /// # Errors
@@ -40,6 +42,7 @@ impl SampleFile {
         let refuse = |table: &'static str| move |invalid| self.refuse_in(table, invalid);
         let Ground { prepared, grid, slicing, ends, mut warnings, .. } = self.ground()?;
         let (probe, table) = (self.probe().map_err(refuse("beam"))?, &self.imaging);
+        // The lens of a sample file
         let lens = HrtemOptics {
             beam: probe.beam,
             aberrations: probe.aberrations,
@@ -48,6 +51,7 @@ impl SampleFile {
             focal_spread: table.focal_spread,
             convergence: table.convergence,
         };
+        // Options of images of a file
         let options = HrtemOptions::new(grid, slicing, lens)
             .potential(self.potential.options)
             .phonons(self.phonons)
@@ -104,6 +108,7 @@ impl HrtemImages {
         let mut data = DataSet::default();
         let all = series(&options.defoci, &options.ends, &options.slicing)?;
         let planes = series(&[], &options.ends, &options.slicing)?;
+        // Add images, errors and exit waves
         data.insert(plan.stack("image", self.mean.view().into_dyn(), &all, precision)?)?;
         if let Some(errors) = &errors {
             let errors = errors.view().into_dyn();

@@ -79,6 +79,7 @@ impl<T: Real> PlaneSide<T> {
         points: usize,
         columns: bool,
     ) -> Result<Option<(Self, Sizes)>, Error> {
+        // Rows that fit into a block
         let Some(radices) = Radices::exactly(points) else { return Ok(None) };
         let number = size_of::<Complex<T>>();
         let alone = radices.threads_alone();
@@ -114,6 +115,7 @@ impl<T: Real> PassesGpu<T> {
         grid: &WaveGrid,
         [along_x, along_y]: &[Vec<Complex<f64>>; 2],
     ) -> Result<Option<Self>, Error> {
+        // Kernels and factors of a grid
         let points = grid.points();
         let Some((rows, across)) = PlaneSide::new(gpu, points[0], false)? else {
             return Ok(None);
@@ -154,6 +156,7 @@ impl<T: Real> PassesGpu<T> {
         queue.launch(&self.column_kernels.begin_probes, shape, arguments)
     }
 
+    // Begin plane waves on a device
     /// Begins `waves` (w, N_y, N_x/2) with plane waves of places x, y among the kept frequencies, (w, 2).
     ///
     /// # Errors
@@ -191,6 +194,7 @@ impl<T: Real> PassesGpu<T> {
         queue.launch(&self.column_kernels.propagate, self.columns.shape(nx, count), arguments)
     }
 
+    // Transform waves on a device
     /// Spectra (w, N_y/2, N_x/2) of `count` waves.
     ///
     /// # Errors
@@ -224,6 +228,7 @@ impl<T: Real> Passing<T> {
         Ok(Self { here: queue.pinned(samples)?, there: queue.zeros(samples)? })
     }
 
+    // Send a slice to its buffer
     /// Queues the copy of a slice, when the last one has left; this is where it will be.
     ///
     /// # Errors

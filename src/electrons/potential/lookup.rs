@@ -47,6 +47,7 @@ pub(super) struct Lookup {
     slices: Vec<Vec<Stamp>>,
 }
 
+// Reach of an atom in pixels
 /// Pixels along either side of an atom's own, x and y, that a potential up to `bound` \[Å\] reaches.
 pub(super) fn half_patch(grid: &WaveGrid, bound: f64) -> Result<[usize; 2], Invalid> {
     let pixel = grid.pixel();
@@ -56,6 +57,7 @@ pub(super) fn half_patch(grid: &WaveGrid, bound: f64) -> Result<[usize; 2], Inva
     accept(good, "bound", bound, &expected).map(|_| half)
 }
 
+// A patch on its pixel
 /// A patch put down: which, the pixel of its middle, and its weight.
 struct Stamp {
     kind: usize,
@@ -63,6 +65,7 @@ struct Stamp {
     weight: f64,
 }
 
+// Patches of all atoms
 impl Lookup {
     pub(super) fn new(
         grid: &WaveGrid,

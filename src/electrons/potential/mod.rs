@@ -129,6 +129,7 @@ impl Potential {
         slicing: Slicing,
         options: PotentialOptions,
     ) -> Result<Self, Invalid> {
+        // Elements and sites of a specimen
         let PotentialOptions { model, factors, bound, planes } = options;
         let bound = positive("bound", bound)?;
         check_sides(specimen.cell(), &grid, &slicing)?;
@@ -136,6 +137,7 @@ impl Potential {
         let elements: Vec<Element> = elements.into_iter().collect();
         let kinds = elements.iter().map(|&e| factors.of(e)).collect::<Result<Vec<_>, _>>()?;
         let sites = sites(specimen, &elements);
+        // Prepare the model of a potential
         if model == PotentialModel::Sliced {
             let form = PotentialForm::Sliced(Sliced::new(grid, kinds, &slicing, sites));
             return Ok(Self { grid, slicing, form, alike: (0..slicing.count()).collect() });
@@ -206,6 +208,7 @@ impl Potential {
     }
 }
 
+// Count the slices that differ
 impl PotentialModel {
     /// How many of the slices up to `last` differ.
     pub(super) fn distinct_slices(
@@ -241,6 +244,7 @@ impl PotentialModel {
 
 // Slices of a potential
 impl Potential {
+    // Sizes of a potential
     /// The number of slices.
     pub fn count(&self) -> usize {
         self.slicing.count()
@@ -277,6 +281,7 @@ impl Potential {
         self.alike[k]
     }
 
+    // All slices in parallel
     /// The potential of all slices \[V Å\], (slice, y, x), made by all threads.
     pub fn slices(&self) -> Array3<f64> {
         let [x, y] = self.grid.points();

@@ -120,6 +120,7 @@ struct PlaneShare {
     weight: f64,
 }
 
+// Compare shares of atoms
 impl PlaneShare {
     /// What makes its values, but for the weight and the pixel.
     fn shape(&self) -> (usize, [i64; 2], [u64; 2]) {
@@ -146,6 +147,7 @@ pub(super) struct Sampled {
 }
 
 impl Sampled {
+    // Sampled potentials of a specimen
     /// Potentials on a grid, with a bound \[Å\] and so many planes in a slice.
     pub(super) fn new(
         grid: WaveGrid,

@@ -13,6 +13,7 @@ pub(super) struct Site {
     pub(super) weight: f64,
 }
 
+// Sites of a specimen
 /// The atoms that are there at all; `elements` are in order.
 pub(super) fn sites(specimen: &Specimen, elements: &[Element]) -> Vec<Site> {
     let there = specimen.atoms().iter().filter(|atom| atom.occupancy > 0.0);
@@ -25,6 +26,7 @@ pub(super) fn sites(specimen: &Specimen, elements: &[Element]) -> Vec<Site> {
     there.map(site).collect()
 }
 
+// Sites sorted by slice
 /// Each slice's atoms.
 pub(super) fn by_slice(slicing: &Slicing, sites: Vec<Site>) -> Vec<Vec<Site>> {
     let mut slices = vec![Vec::new(); slicing.count()];

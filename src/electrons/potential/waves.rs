@@ -67,6 +67,7 @@ impl StructureFactor {
     }
 }
 
+// Atoms with equal coordinates
 /// Atoms with the same place along `axis`: that place, as bits, and the other place and the weight of each.
 fn lines(sites: &[Site], axis: usize) -> BTreeMap<u64, Vec<(f64, f64)>> {
     let mut lines = BTreeMap::<u64, Vec<(f64, f64)>>::new();
@@ -170,12 +171,13 @@ fn volts(grid: &WaveGrid) -> f64 {
     VOLTS / grid.lengths().iter().product::<f64>()
 }
 
-/// C f/(L_x L_y) of a factor f(q) at the frequencies that are not negative, (k_x, k_y).
+/// C fₑ/(L_x L_y) of a factor fₑ(q) at the frequencies that are not negative, (k_x, k_y).
 fn form(grid: &WaveGrid, factor: impl Fn(f64) -> f64) -> Array2<f64> {
     let scale = volts(grid);
     on_quarter(grid, |q| scale * factor(q))
 }
 
+// A function on a quarter of the frequencies
 /// A function of q at the frequencies that are not negative, (k_x, k_y).
 fn on_quarter<T>(grid: &WaveGrid, f: impl Fn(f64) -> T) -> Array2<T> {
     let ([x, y], [width, height]) = (grid.points(), grid.lengths());
@@ -183,6 +185,7 @@ fn on_quarter<T>(grid: &WaveGrid, f: impl Fn(f64) -> T) -> Array2<T> {
     Array2::from_shape_fn((x / 2 + 1, y / 2 + 1), at)
 }
 
+// Add flat atoms to a spectrum
 /// Adds flat atoms to a spectrum, element by element; Eq. [potential waves](https://lenslet.github.io/lenslet/potential-waves.html#eq-potential-waves).
 fn add_flat(
     waves: &PotentialTransforms,
@@ -226,7 +229,7 @@ impl Projected {
 }
 
 // Places of frequencies on an axis
-/// Coefficients of a polynomial on a piece of the axis of Eq. [radial places](https://lenslet.github.io/lenslet/potential-waves.html#eq-radial-places), and the width of a piece.
+/// Coefficients of a polynomial on a piece of the axis of Eq. [radial places](https://lenslet.github.io/lenslet/deep-atoms.html#eq-radial-places), and the width of a piece.
 const COEFFICIENTS: usize = 8;
 const PIECE: f64 = 0.12;
 
@@ -241,6 +244,7 @@ struct Radii {
     places: Array2<(usize, f64)>,
 }
 
+// Frequencies by pieces of an axis
 impl Radii {
     fn new(grid: &WaveGrid, kinds: &[&ScatteringFactor]) -> Self {
         let betas = kinds.iter().flat_map(|factor| &factor.poles).map(|pole| pole.beta);
@@ -276,6 +280,7 @@ impl Radii {
 }
 
 // Deep atoms across slices
+// State of deep atoms
 /// Potentials of atoms as deep as they are.
 pub(super) struct Sliced {
     waves: PotentialTransforms,
@@ -341,7 +346,7 @@ impl Sliced {
     }
 
     // Flow through a cut
-    /// The flow down through a cut, Eq. [flow through cut](https://lenslet.github.io/lenslet/potential-waves.html#eq-flow-through-cut).
+    /// The flow down through a cut, Eq. [flow through cut](https://lenslet.github.io/lenslet/deep-atoms.html#eq-flow-through-cut).
     fn flow(&self, cut: usize) -> PotentialSpectrum {
         let (cut, above) = self.cuts[cut];
         let mut flow = self.waves.nothing();
@@ -349,6 +354,7 @@ impl Sliced {
         for (sites, sign) in [(upper, 1.0), (lower, -1.0)] {
             let mut scattered = Vec::new();
             let alike = |a: &Site, b: &Site| (a.place[2], a.kind) == (b.place[2], b.kind);
+            // Flow from planes of atoms
             for plane in sites.chunk_by(alike) {
                 let (kind, z) = (plane[0].kind, (plane[0].place[2] - cut).abs());
                 let Some(highest) = self.highest(kind, z) else { continue };
@@ -378,7 +384,7 @@ impl Sliced {
         Some([0, 1].map(highest))
     }
 
-    /// C U(q, z)/(L_x L_y) of an element, with a sign.
+    /// C W(q, z)/(L_x L_y) of an element, with a sign.
     fn table(&self, kind: usize, z: f64, sign: f64) -> PiecewisePolynomials {
         let (factor, scale) = (self.kinds[kind], sign * volts(&self.waves.grid));
         let beyond = factor.beyond(z);
@@ -463,7 +469,7 @@ fn octaves(atoms: &mut [(f64, Site)]) -> Vec<&Octave> {
 }
 
 // Distances that stand for others
-/// The distances of Eq. [stand ins](https://lenslet.github.io/lenslet/potential-waves.html#eq-stand-ins), and the shares of an octave's atoms, (atom, distance).
+/// The distances of Eq. [stand ins](https://lenslet.github.io/lenslet/deep-atoms.html#eq-stand-ins), and the shares of an octave's atoms, (atom, distance).
 fn stand_ins(octave: &Octave) -> (Vec<f64>, Array2<f64>) {
     let mut distances: Vec<f64> = octave.iter().map(|(z, _)| *z).collect();
     distances.dedup();
@@ -476,6 +482,7 @@ fn stand_ins(octave: &Octave) -> (Vec<f64>, Array2<f64>) {
         let angle = |m: usize| (m as f64 + 0.5) * PI / enough;
         distances = (0..enough as usize).map(|m| centre - half * angle(m).cos()).collect();
     }
+    // Shares of distances in atoms
     let weight = |m: usize| {
         let others = distances.iter().enumerate().filter(|(j, _)| *j != m);
         others.map(|(_, other)| half / (distances[m] - other)).product()

@@ -63,6 +63,7 @@ pub(crate) struct WindowsGpu<T> {
 }
 
 impl<T: Real> WindowsGpu<T> {
+    // Kernels of a window
     /// For windows on this grid; none where no kernels have its lengths.
     ///
     /// # Errors
@@ -107,6 +108,7 @@ impl<T: Real> WindowsGpu<T> {
         queue.launch(&kernels.sum_beams, shape, arguments)
     }
 
+    // Transform the sums of probes
     /// Transforms the sums of `count` probes, in place.
     ///
     /// # Errors
@@ -140,6 +142,7 @@ pub(crate) struct BeamsGpu<T> {
 }
 
 impl<T: Real> BeamsGpu<T> {
+    // Upload planes of a matrix
     /// The beams `which` of a matrix, for these probes on the grid of its window.
     ///
     /// # Errors
@@ -155,6 +158,7 @@ impl<T: Real> BeamsGpu<T> {
         Self::of_planes(gpu, &matrix.prism, gpu.upload(planes)?, which, probes)
     }
 
+    // Beams from planes on a device
     /// The beams `which`, whose planes are there already.
     ///
     /// # Errors
@@ -200,6 +204,7 @@ pub(crate) struct PlanesGpu<T> {
 }
 
 impl<T: Real> PlanesGpu<T> {
+    // Kernels for spectra of beams
     /// For beams on a grid, with a factor for each kept k_x and each kept k_y; none where no kernels have its lengths.
     ///
     /// # Errors
@@ -221,6 +226,7 @@ impl<T: Real> PlanesGpu<T> {
         }))
     }
 
+    // Transform spectra of beams in place
     /// Turns `count` spectra (beam, k_y, k_x) of kept frequencies into planes (beam, y, x), in place.
     ///
     /// # Errors

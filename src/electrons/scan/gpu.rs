@@ -36,6 +36,7 @@ struct Layout {
 }
 
 impl StemPlan {
+    // Slices and waves that fit on a device
     /// What a device with so many bytes free has room for, with complex numbers of so many bytes.
     fn layout(&self, number: usize, free: u64) -> Layout {
         let [nx, ny] = self.options.grid.points();
@@ -55,6 +56,7 @@ impl StemPlan {
         Layout { resident: false, batch, bytes: whole(batch, 2 * QUEUES) }
     }
 
+    // Memory of a scan on each device
     /// Bytes that each device of an engine takes for a scan with complex numbers of so many bytes and so many bytes of beams, which they share where one has no room for all.
     pub(super) fn memory_on_device(&self, engine: &Engine, number: usize, beams: u64) -> Vec<u64> {
         let (devices, mut all) = (engine.devices(), Vec::new());
@@ -97,6 +99,7 @@ impl<T: Real> Readings<T> {
         Ok(Self { detectors, there: queue.zeros(length)?, here: queue.pinned(length)? })
     }
 
+    // Read the waves of a batch
     /// Reads spectra of `count` probes, wave `wave` of each.
     fn read(
         &self,
@@ -110,6 +113,7 @@ impl<T: Real> Readings<T> {
         self.detectors.read(queue, spectra.view(..), count, to)
     }
 
+    // Fetch the readings of a batch
     /// All readings of `count` probes: (probe, reading).
     fn fetch(&mut self, queue: &Gpu, count: usize, readings: usize) -> Result<Array2<f64>, Error> {
         queue.fetch(&self.there, &mut self.here)?;
@@ -162,6 +166,7 @@ impl StemPlan {
         self.crew_within(engine, waves, u64::MAX)
     }
 
+    // Queues of devices within a limit
     /// The queues of all devices of an engine, for so many waves, within at most `most` bytes of each device's free memory.
     fn crew_within<'a, T: Real>(
         &'a self,
@@ -181,6 +186,7 @@ impl StemPlan {
             let batch = even(waves, queues, layout.batch);
             // The queues of a device
             let [nx, ny] = self.options.grid.points();
+            // Slices and probes that queues share
             let slices = layout
                 .resident
                 .then(|| gpu.zeros(self.distinct() * nx * ny))
@@ -195,6 +201,7 @@ impl StemPlan {
             let (passes, spectra) = (Arc::new(passes), Arc::new(spectra));
             for k in 0..QUEUES {
                 let queue = if k == 0 { gpu.clone() } else { gpu.stream()? };
+                // Buffers of a batch on a queue
                 let passing =
                     (0..if layout.resident { 0 } else { 2 }).map(|_| Passing::new(&queue, nx * ny));
                 let waves = self.probes().len() * self.options.ends.len();
@@ -239,6 +246,7 @@ impl<T: Real> DeviceWorker<'_, T> {
         let plane = self.plan.options.grid.points().iter().product::<usize>();
         let mut done = 0;
         for (e, &end) in self.plan.options.ends.iter().enumerate() {
+            // Pass all waves through slices
             for k in done..end {
                 let slice = match &self.slices {
                     Some(all) => all.view(slices.kinds[k] * plane..(slices.kinds[k] + 1) * plane),
@@ -252,6 +260,7 @@ impl<T: Real> DeviceWorker<'_, T> {
         Ok(())
     }
 
+    // Queue the copy of a slice
     /// Queues the copy of slice `k`, when the slice before the last has been copied.
     fn fetch_slice<'r>(
         &self,
@@ -341,6 +350,7 @@ impl<T: Real> Follower<T> for DeviceWorker<'_, T> {
         workspace.readings.fetch(&self.queue, count, self.plan.readings())
     }
 
+    // Spectra of beams by a queue
     fn beams(
         &self,
         slices: &Slices<T>,
@@ -422,6 +432,7 @@ impl StemPlan {
         self.windows_shared(engine.devices(), matrices, whole)
     }
 
+    // Bytes of the planes of beams
     /// Frequencies that a wave keeps, and pixels of the plane of a beam.
     fn kept(&self) -> usize {
         self.options.grid.points().iter().map(|points| points / 2).product()
@@ -433,6 +444,7 @@ impl StemPlan {
         (size_of::<Complex<T>>() * planes / 8 * 9) as u64
     }
 
+    // Windows over all beams or shares
     /// Workers that sum the beams of these matrices on the devices: with all beams on each device if `whole`, otherwise with a share on each.
     fn windows_shared<'a, T: Real>(
         &'a self,
@@ -483,6 +495,7 @@ impl StemPlan {
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Vec<Box<dyn Waves + 'a>>, Error> {
+        // Allocate the spectra of all beams
         let ([gpu], false) = (engine.devices(), engine.has_cores()) else { return Ok(Vec::new()) };
         let (options, count) = (&self.options, prism.beams());
         if !engine.has_room(self.bytes_of_planes::<T>(prism)) {
@@ -495,6 +508,7 @@ impl StemPlan {
         let planes = options.ends.iter().map(|_| gpu.zeros(count * self.kept()));
         let planes: Vec<Buffer<Complex<T>>> = planes.collect::<Result<_, _>>()?;
         gpu.synchronise()?;
+        // Propagate beams into their spectra
         let mut all = true;
         dispatch_in_runs(
             followers,
@@ -535,6 +549,7 @@ impl StemPlan {
         (BATCH / (window * size_of::<Complex<T>>())).min(READ / (8 * self.readings())).clamp(1, 512)
     }
 
+    // Buffers for sums of beams
     /// Room for the sums of so many beams.
     fn sums<T: Real>(
         &self,
@@ -556,6 +571,7 @@ impl StemPlan {
         })
     }
 
+    // A worker that sums beams
     /// What sums the shares of beams, one of so many `queues`.
     fn windows_of<'a, T: Real>(
         &'a self,
@@ -578,6 +594,7 @@ impl<T: Real> Waves for DeviceWindows<'_, T> {
     }
 
     fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+        // Send positions to all devices
         let mut readings = lock(&self.readings);
         let (count, [width, height]) = (places.len(), self.plan.waves.lengths());
         let in_cells: Vec<_> = places.iter().map(|[x, y]| [x / width, y / height]).collect();

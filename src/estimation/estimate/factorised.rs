@@ -1,4 +1,4 @@
-// Tangled from book/src/estimate.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/factorised-estimate.md: edit there, or here and run cargo tangle stitch.
 //! Estimates by a factor of the covariance of measurements.
 
 pub(crate) mod gpu;
@@ -24,7 +24,7 @@ use ndarray::{Array2, ArrayView2, s};
 // What a factor has to do
 /// What solves and multiplies, wherever it is; a row is a frame.
 pub(crate) trait Factored: Send + Sync {
-    /// Replaces each row s by c of Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate.html#eq-blind-estimate).
+    /// Replaces each row s by c of Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate-operators.html#eq-blind-estimate).
     fn solve(&self, rows: &mut Array2<f64>) -> Result<(), Error>;
 
     /// (Θ + C_n) c for each row, with or without the modes that are removed.
@@ -74,6 +74,7 @@ impl Factored for OnCores {
                 factor.finish(rows);
             }
             Factor::Eigen(eigen, kept) => {
+                // Divide by the kept eigenvalues
                 let values = &eigen.values()[eigen.values().len() - kept..];
                 let mut along = eigen.project(rows, *kept);
                 along.rows_mut().into_iter().for_each(|mut row| {

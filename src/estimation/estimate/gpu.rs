@@ -104,6 +104,7 @@ impl<T: Real> EstimatorGpu<T> {
         let circulant = || CirculantGpu::new(gpu, &groups).map(Arc::new);
         let Operators { measured, toeplitz, wavefront } = operators(gpu, model, options)?;
         let (removed, n) = (model.removed.clone(), measured.rows());
+        // Operators without modes on a device
         let (measured, toeplitz) =
             (without(measured, n, &removed)?, toeplitz.filter(|_| removed.is_empty()));
         let wavefront: Arc<dyn DeviceOperator<T>> = match removed.is_empty() {
@@ -113,6 +114,7 @@ impl<T: Real> EstimatorGpu<T> {
                 Arc::new(ProductGpu::new(wavefront, Arc::new(modes))?)
             }
         };
+        // Solver for the operators on a device
         let a = Arc::clone(&measured);
         let solver = match (options.solver, toeplitz, &model.covariances) {
             (solver, _, _) if !options.preconditioned => SolverGpu::new(solver, a, None)?,
@@ -266,6 +268,7 @@ fn operators_in_blocks<T: Real>(
     let measured = with_noise(Arc::new(slopes), &model.noise)?;
     let rows = model.targets * model.points.pow(2);
     let (sets, mut given) = (&rectangles.sets, Vec::new());
+    // Wavefront operator of each group
     for (k, wavefront) in wavefronts.iter().enumerate() {
         let operator = match wavefront {
             GroupWavefrontSlopes::Toeplitz(problem, covariance) => {
@@ -304,7 +307,7 @@ pub(crate) fn bytes_needed<T: Real>(posed: &PosedEstimate) -> u64 {
     size.saturating_mul(numbers).saturating_add(32 << 20)
 }
 
-// Numbers of compressed operators on a device
+// Numbers of compressed operators
 /// Numbers of the spectra of points and lenslets across that meet.
 fn spectrum(points: usize) -> u64 {
     points.next_multiple_of(32).pow(2) as u64

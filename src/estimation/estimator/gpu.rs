@@ -1,4 +1,4 @@
-// Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/estimate-plan.md: edit there, or here and run cargo tangle stitch.
 //! Estimates on the graphics processors of an engine.
 
 // Imports of estimates on an engine's devices

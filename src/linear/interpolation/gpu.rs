@@ -1,4 +1,4 @@
-// Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/layers-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Interpolation of layers' wavefronts to the pupil's grid, on a device.
 
 use crate::device::gpu::kernels::kernels;
@@ -10,6 +10,7 @@ use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::numerics::real::Real;
 
 // Layers brought to the pupil on a device
+// Kernels between layers and pupil
 const SOURCE: KernelSource = KernelSource {
     name: "layers.cu",
     text: include_str!("../../../kernels/linear/layers.cu"),

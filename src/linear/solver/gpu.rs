@@ -1,4 +1,4 @@
-// Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/solver-host.md: edit there, or here and run cargo tangle stitch.
 //! Conjugate gradients and MINRES on a device, without the host in their loop.
 
 // Imports of solving on a device
@@ -170,6 +170,7 @@ impl<T: Real> SolverGpu<T> {
         Ok(Self { work, method, graphs: [one, many], expected: 4 * MANY })
     }
 
+    // Solution and its inner products
     /// The solution, n numbers: where the next one starts from if that is to start warm.
     pub fn solution(&self) -> &Buffer<T> {
         &self.work.x
@@ -601,6 +602,7 @@ impl<T: Real> SolverMethod<T> for Descent<T> {
     }
 }
 
+// Conjugate gradients for several systems
 /// Room for systems, and the method that works there.
 pub(crate) type WithMethod<T> = (SolverWorkspace<T>, Box<dyn SolverMethod<T>>);
 
@@ -694,6 +696,7 @@ impl<T: Real> SolverMethod<T> for Lanczos<T> {
         let (z, u) = (&self.z, &work.product);
         work.a.apply(z, u)?;
         work.sum([z, z, u])?;
+        // Queue the orthogonalisation
         let arguments = Orthogonalise {
             now: work.states[1].view(..),
             next: self.third.view(..),

@@ -35,6 +35,7 @@ use std::sync::Mutex;
 const BATCH: usize = 32;
 
 impl PointErrorsPlan {
+    // Bytes of points on each device
     /// Bytes of the operators and of all vectors on each device.
     pub(super) fn bytes_on_device(&self, batch: usize, engine: &Engine) -> u64 {
         let posed = &self.posed;
@@ -57,6 +58,7 @@ impl PointErrorsPlan {
         side_by_side(BATCH, |batch| engine.has_room(self.bytes_on_device(batch, engine)))
     }
 
+    // Numbers of a set of stars
     /// Numbers of half spectra and fields of a point, for guide stars that share a lattice, perhaps with wavefronts.
     fn numbers_of_set(
         &self,
@@ -78,6 +80,7 @@ impl PointErrorsPlan {
 }
 
 // Explain on devices
+// Explain in the precision of devices
 impl Job<'_> {
     /// Explains the variances of all points on the devices of an engine, in its precision.
     pub(super) fn explain_on_device(
@@ -165,6 +168,7 @@ impl<T: Real> Explainer<T> {
         batch: usize,
         watch: &dyn Watch,
     ) -> Result<Self, Error> {
+        // Measured covariance and removed modes
         let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
         let rectangles = match &model.covariances {
             Matrices::Blocks(rectangles, _) => Some(rectangles),
@@ -246,6 +250,7 @@ impl<T: Real> RightHandSides<T> {
         }
     }
 
+    // Right-hand sides of some tilts
     /// Makes the right-hand sides of some tilts, which follow each other.
     fn tilts(&self, job: &Job, some: &[usize], systems: &SideBySide<T>) -> Result<(), Error> {
         match self {
@@ -299,6 +304,7 @@ impl<T: Real> Layered<T> {
         Ok(Self { layers, stacked, fields, area: there })
     }
 
+    // Bring tilts to the layers
     /// Brings some tilts to the layers.
     fn bring_tilts(&self, job: &Job, some: &[usize]) -> Result<(), Error> {
         let (gpu, length) = (self.stacked.gpu(), self.area.len());
@@ -336,6 +342,7 @@ fn right_hand_sides<T: Real>(
             Ok(vec![layered((problem, covariance), &model.valid, &all)?])
         }
         Matrices::Blocks(rectangles, wavefronts) => {
+            // Right-hand sides in blocks
             let of_set = |(k, wavefront): (usize, &GroupWavefrontSlopes)| {
                 let (sets, places) = (&rectangles.sets, rectangles.sets.places(k));
                 match wavefront {

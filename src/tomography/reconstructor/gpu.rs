@@ -82,6 +82,7 @@ impl ReconstructorPlan {
 
 // Covariances that never leave the device
 impl ReconstructorPlan {
+    // Covariances made on a device
     /// The columns of a deal of C_mm with its noise, and of C_tm, over `unit`, made on a device; `sum` adds numbers of all ranks.
     pub(super) fn made<T: Real>(
         &self,
@@ -136,6 +137,7 @@ impl ReconstructorPlan {
         let masks = vec![truth_valid(system); truths.len()];
         let size = truths.len() * self.truth_slopes * to.2.count();
         let rows = to.0.zeros::<T>(self.sets() * size)?;
+        // Add covariances of one part
         let add = |truths: &[Sensor], air: &Atmosphere, part: BufferView<T>| {
             let sets = [(truths, &masks[..]), (&sensors[..], &valid[..])];
             match system.slope_model() {
@@ -286,6 +288,7 @@ impl ReconstructorPlan {
         Ok(())
     }
 
+    // Block of threads for each row
     /// A block of threads for each of some rows.
     fn a_block_each(rows: usize) -> Shape {
         Shape { grid: [rows, 1, 1], block: 256, shared: 0 }
@@ -346,6 +349,7 @@ impl HostColumns {
     }
 }
 
+// Readers and constants of device matrices
 /// How rows come to the host from a device, and how errors of all targets do.
 type ReadRows<'r, T> = dyn Fn(BufferView<T>) -> Result<Array2<f64>, Error> + 'r;
 type ReadErrors<'r, T> = dyn Fn(&Buffer<T>) -> Result<Array3<f64>, Error> + 'r;
@@ -360,6 +364,7 @@ const NOISE: KernelSource = KernelSource {
     headers: &[REAL],
 };
 
+// Kernels of noise and modes
 kernels! {
     /// Kernels of noise and modes in covariances of slopes.
     struct NoiseKernels in NOISE {
@@ -462,7 +467,7 @@ impl ReconstructorPlan {
             let (values, kept) = eigen.spectrum();
             (errors, Some((values.iter().map(|value| unit * value).collect(), kept)))
         } else {
-            // Invert by the cholesky factor on a device
+            // Invert by the factor on a device
             let factor = CholeskyGpu::new(gpu, matrix, n)?.map_err(|error| self.blame(error))?;
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
@@ -498,6 +503,7 @@ impl ReconstructorPlan {
         }
         check(watch)?;
         let [later, present] = [0, 1];
+        // Subtract products from the truth
         let of = |products: &[(usize, usize, f64)]| {
             let mut errors = read(&self.products_on_device(gpu, pairs, products)?)?;
             for error in errors.outer_iter_mut() {
@@ -564,6 +570,7 @@ impl ReconstructorPlan {
     }
 
     // Errors of one target after the other
+    // Errors one by one in either precision
     /// Hands C_ee of one target after the other, (m, m), rad², to `sink` with the target's number; the first device of an engine has rows
     /// of one of them at a time.
     pub(super) fn each_error_on_device(

@@ -1,4 +1,4 @@
-// Tangled from book/src/reconstructor.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/iterative-reconstructor.md: edit there, or here and run cargo tangle stitch.
 //! The reconstructor by iterations with Toeplitz products.
 
 mod gpu;
@@ -29,6 +29,7 @@ use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate, s};
 
 // Iterate a reconstructor
 impl ReconstructorPlan {
+    // Compressed covariance of the slopes
     /// The plan of the slopes' covariance without its matrix: of the table that all stars share, or in blocks.
     ///
     /// # Errors
@@ -44,6 +45,7 @@ impl ReconstructorPlan {
         }
     }
 
+    // Reconstruct by iterations
     /// Reconstructor and error by iterations.
     ///
     /// # Errors
@@ -77,6 +79,7 @@ impl ReconstructorPlan {
             removed,
         };
         watch.stage(TRUTH, "");
+        // Right-hand sides of the iterations
         let mut rows = rows_with_measurements(system, engine, watch)?;
         if self.is_delayed() {
             let later = CovarianceMatrices::later_truth(system, self.options.delay, engine, watch)?;
@@ -126,6 +129,7 @@ impl ReconstructorPlan {
         rayon::scope(|_| self.solve_blocks(measured.as_ref(), preconditioner, rows, watch))
     }
 
+    // Solve the rows block by block
     fn solve_blocks(
         &self,
         measured: &dyn Operator<f64>,
@@ -158,6 +162,7 @@ impl ReconstructorPlan {
         [x, left]: &[Array2<f64>; 2],
     ) -> Errors {
         let (m, targets) = (self.truth_slopes, self.system.targets().len());
+        // Errors of one set of rows
         let of_set = |set: usize| {
             let mut errors = Array3::zeros((targets, m, m));
             for (t, mut error) in errors.outer_iter_mut().enumerate() {
@@ -175,13 +180,14 @@ impl ReconstructorPlan {
     }
 }
 
-/// C Xᵗ + X Cᵗ − B Xᵗ, made symmetric to the last digit.
+/// C Xᵗ + X Cᵗ − Y Xᵗ, made symmetric to the last digit.
 fn explained_by([c, x, b]: [ArrayView2<f64>; 3]) -> Array2<f64> {
     let [cross, quadratic] = [times_transpose(&c, &x), times_transpose(&b, &x)];
     &cross + &cross.t() - 0.5 * (&quadratic + &quadratic.t())
 }
 
 // What iterating will take
+// Sizes of the iterated operators
 /// Numbers, or a little more, of what iterations multiply by.
 #[derive(Debug, Clone, Copy, Default)]
 struct Numbers {
@@ -207,6 +213,7 @@ impl ReconstructorPlan {
         self
     }
 
+    // Memory of the iterations
     /// The most memory that iterations have in use at a time.
     pub(super) fn memory_of_iterations(&self, engine: &Engine) -> Memory {
         let [n, m, targets] =

@@ -129,6 +129,7 @@ impl ReconstructorPlan {
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Option<Inverted>, Error> {
+        // Task of a rank in either precision
         let (plan, truth, precision) = (self.clone(), truth.clone(), engine.precision());
         let work: Arc<RankTask<Option<Inverted>>> = match precision {
             Precision::F64 => {
@@ -287,6 +288,7 @@ impl ReconstructorPlan {
         Ok(corner)
     }
 
+    // Errors from the corner
     /// The errors of all targets from the corner of the factor.
     fn errors_of_corner<T: Real>(
         &self,
@@ -345,6 +347,7 @@ fn collected<T: Real>(
     let piece = PIECE.min(count * deal.of(0).count()).max(deal.columns());
     let received = member.gpu().zeros::<T>(if ranks > 1 { piece } else { 0 })?;
     for from in 0..ranks {
+        // Collect the columns of one rank
         let theirs = deal.of(from);
         let width = theirs.count();
         let height = piece / width;

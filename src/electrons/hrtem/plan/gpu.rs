@@ -1,4 +1,4 @@
-// Tangled from book/src/micrographs.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/plane-wave-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Exit waves on devices.
 
 // Imports of exit waves on devices
@@ -25,6 +25,7 @@ struct PlaneWaveWorker<T> {
     shape: (usize, usize),
 }
 
+// Allocate a plane wave on a device
 impl<T: Real> PlaneWaveWorker<T> {
     /// A wave on a grid, with a propagator's factors; none where there are no kernels for the grid.
     ///
@@ -49,6 +50,7 @@ impl<T: Real> PlaneWaveWorker<T> {
     }
 }
 
+// A plane wave on the first device
 impl HrtemPlan {
     /// The wave on the first device of an engine; none where there are no devices, or no kernels for the grid.
     ///

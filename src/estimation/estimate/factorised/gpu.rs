@@ -1,4 +1,4 @@
-// Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/factorised-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Estimates by a factor on a device.
 
 // Imports of a factor for estimates
@@ -51,6 +51,7 @@ impl Factorised {
         })
     }
 
+    // Bytes of a factor on a device
     /// Bytes of the factor of a matrix of `n` rows on the first device of an engine.
     pub(crate) fn bytes_on_device(n: usize, filtered: bool, engine: &Engine) -> u64 {
         let size = match engine.precision() {

@@ -1,4 +1,4 @@
-// Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/systems-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Conjugate gradients for many right-hand sides at once, on a device.
 
 // Imports of systems side by side
@@ -130,6 +130,7 @@ impl<T: Real> SideBySide<T> {
         self.method.begin(work)
     }
 
+    // Progress of all systems
     /// Progress of all systems.
     fn progress(&self) -> Result<Vec<SystemProgress>, Error> {
         self.method.judge(&self.work)?;
@@ -197,6 +198,7 @@ impl<T: Real> SideBySide<T> {
         }
     }
 
+    // Vectors of systems as rows
     /// Some vectors as rows, of those that stand one behind the other.
     fn rows(&self, vectors: &Buffer<T>, count: usize) -> Result<Array2<f64>, Error> {
         let all = vectors.read()?.into_iter().map(Real::in_double).collect();

@@ -1,4 +1,4 @@
-// Tangled from book/src/reconstructor-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/iterative-gpu.md: edit there, or here and run cargo tangle stitch.
 //! The reconstructor by iterations on devices.
 
 // Imports of iterating on devices
@@ -16,6 +16,7 @@ use std::sync::Mutex;
 
 // Rows of a reconstructor on devices
 impl ReconstructorPlan {
+    // Iterate in the precision of devices
     /// The solutions for right-hand sides, and their residuals, as rows, by the devices of an engine.
     pub(super) fn solve_rows_on_device(
         &self,
