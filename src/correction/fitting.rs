@@ -11,7 +11,7 @@ use ndarray::Array2;
 use std::f64::consts::{FRAC_PI_8, PI};
 
 // Turbulence finer than a mirror
-/// What a mirror is too coarse for: turbulence of frequencies outside of a square.
+/// Fitting error: turbulence with frequencies outside of the square that a mirror corrects.
 // Example of a fitting error
 ///
 /// ```

@@ -24,7 +24,7 @@ use std::f64::consts::PI;
 use std::ops::Range;
 
 // Response of slopes to waves
-/// How both slopes of a lenslet answer a wave on a layer, Eq. [slope response](https://lenslet.github.io/lenslet/in-band-covariances.html#eq-slope-response).
+/// Response of both slopes of a lenslet to a wave on a layer, Eq. [slope response](https://lenslet.github.io/lenslet/in-band-covariances.html#eq-slope-response).
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Response {
     model: SlopeModel,
@@ -79,7 +79,7 @@ struct InBandTable {
     grid: Grid<4>,
 }
 
-/// What a covariance depends on beside the displacement.
+/// Quantities other than the displacement on which a covariance depends.
 #[derive(Clone, Copy, PartialEq)]
 struct CovarianceKey {
     outer_scale: f64,
@@ -189,7 +189,7 @@ impl FootprintCentres {
     }
 
     // Farthest displacement of two lattices
-    /// How far a footprint of another lattice is from one of this, along either axis, at most.
+    /// Largest distance of a footprint of another lattice from one of this, along either axis.
     fn reach(&self, other: &Self) -> f64 {
         let corners = |lattice: &Self| {
             let last = lattice.lenslets as f64 - 1.0;
@@ -204,7 +204,7 @@ impl FootprintCentres {
 
 // Tables that pairs of sensors want
 // Footprints of a pair of sensors
-/// What two sensors see of a layer.
+/// Footprints of two sensors on a layer, and the key of their covariance.
 fn lattices_at(
     system: &System,
     layer: &Layer,

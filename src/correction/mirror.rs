@@ -134,7 +134,7 @@ fn width_and_hole(system: &System) -> (f64, f64) {
     system.pupil().map_or((width, 0.0), |pupil| (pupil.diameter(), pupil.obstruction()))
 }
 
-/// How far from the axis the targets are, rad.
+/// Largest distance of a target from the axis, rad.
 fn field_radius(system: &System) -> f64 {
     let away = |target: &Source| f64::hypot(target.direction()[0], target.direction()[1]);
     system.targets().iter().map(away).fold(0.0, f64::max)

@@ -142,7 +142,7 @@ impl Correction {
         &self.system
     }
 
-    /// How many targets find something.
+    /// Number of targets that are evaluated.
     pub fn targets(&self) -> usize {
         self.targets
     }
@@ -299,7 +299,7 @@ impl Correction {
 
 // Command mirrors and tell what is left
 // Commands with the errors they leave
-/// What mirrors do, and what they leave.
+/// Commands of mirrors, and residual errors behind them.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Corrected {
@@ -314,7 +314,7 @@ pub struct Corrected {
 }
 
 impl Correction {
-    /// What the mirrors do with a reconstruction of [`system`](Self::system) that has kept its covariances.
+    /// Commands and residual errors for a reconstruction of [`system`](Self::system) that has kept its covariances.
     ///
     /// # Errors
     /// `Invalid` where the reconstruction has no reconstructor or no covariances, or is that of another system; `Failed` where singular values do not converge.
@@ -423,7 +423,7 @@ impl Correction {
     }
 
     // Noise of strokes in the pupil
-    /// What noise makes of the strokes of the mirror in the pupil, (a, a), m², where slopes (m, n) are made of measurements.
+    /// Covariance of the noise in strokes of the mirror in the pupil, (a, a), m², where slopes are `made`, (m, n), of measurements.
     pub(crate) fn noise(&self, made: &Array2<f64>, engine: &Engine) -> Result<Array2<f64>, Error> {
         let system = &self.system;
         let noise =

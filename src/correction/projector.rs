@@ -13,7 +13,7 @@ use crate::model::system::System;
 use ndarray::{Array2, ArrayView2};
 
 // Projector onto a mirror
-/// What takes slopes to the strokes of a mirror that make them best.
+/// Projector of slopes onto the strokes of a mirror that fit them best, by least squares.
 #[derive(Debug, Clone)]
 pub struct Projector {
     interaction: Array2<f64>,

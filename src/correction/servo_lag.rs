@@ -117,7 +117,7 @@ impl ServoLag {
         if inside { self.left(f)[0] } else { 0.0 }
     }
 
-    /// What is left at (x, y) and at (x, −y).
+    /// Residual spectrum at (x, y) and at (x, −y).
     fn left(&self, [x, y]: [f64; 2]) -> [f64; 2] {
         let mut sum = [0.0; 2];
         for (strength, phase, [u, v]) in &self.layers {

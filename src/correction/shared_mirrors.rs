@@ -1,5 +1,5 @@
 // Tangled from book/src/shared-mirrors.md: edit there, or here and run cargo tangle stitch.
-//! What mirrors that targets share leave towards each of them, one after the other.
+//! Residual strokes behind mirrors that targets share, one target after the other.
 
 // Imports of shared mirrors
 use crate::correction::in_band_covariance::{LowTurbulence, low_bytes_of_each};
@@ -22,13 +22,13 @@ use ndarray::{Array2, CowArray, Ix2};
 
 // Shared mirrors and their shapes
 // Options of shared mirrors
-/// What is asked of shared mirrors.
+/// Options of shared mirrors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct SharedOptions {
-    /// What a loop multiplies the variance of noise by; 1 without a loop.
+    /// Noise gain of the loop; 1 without a loop.
     pub noise_gain: f64,
     /// Whether errors are split [by their causes](crate::tomography::ErrorSplit).
     pub by_cause: bool,
@@ -89,7 +89,7 @@ struct MirrorShape {
     /// Numbers of the directions that it is for, with weights.
     chosen: Vec<(usize, f64)>,
     moments: MirrorMoments,
-    /// What it leaves where it is for, (b, b), m².
+    /// C_vv in the directions that it is for, (b, b), m².
     own: Option<Array2<f64>>,
 }
 
@@ -326,7 +326,7 @@ impl<'a> SharedMirrors<'a> {
 
 // What is left towards one target
 impl SharedMirrors<'_> {
-    /// What is left towards a target.
+    /// Residual strokes towards a target.
     ///
     /// # Errors
     /// `Invalid` where there is no such target; as for [`Correction::shared`].
@@ -338,7 +338,7 @@ impl SharedMirrors<'_> {
     }
 
     // Own error and strokes seen by a target
-    /// What a shape leaves where it is for, (b, b), m², of the first of the parts; the weighted mean over its directions, each behind a mirror of its own, if
+    /// Residual C_vv of a shape in the directions that it is for, (b, b), m², of the first of the parts; the weighted mean over its directions, each behind a mirror of its own, if
     /// that is [wanted](SharedOptions::own).
     pub fn own_error(&self, shape: usize) -> Option<&Array2<f64>> {
         self.shapes.get(shape)?.own.as_ref()

@@ -121,7 +121,7 @@ impl TelescopeSection {
 }
 
 // Airmass and layers
-/// How much longer the way through the air is than at the zenith.
+/// Ratio of the path through the air to that at the zenith.
 fn airmass(zenith_angle: f64) -> f64 {
     1.0 / (zenith_angle * DEGREE).cos()
 }
@@ -236,7 +236,7 @@ enum TiptopLight {
 }
 
 // Light that a sensor of TIPTOP detects
-/// What a sensor detects: the keys of `[guide_star.sensor]`.
+/// Detection of a sensor: the keys of `[guide_star.sensor]`.
 struct Detected {
     photons: f64,
     /// Frames in a second, where the loop has another rate.
@@ -596,7 +596,7 @@ impl Order<'_> {
 }
 
 // Directions and mirrors of TIPTOP
-/// Where mirrors are aimed at.
+/// Directions for images and mirrors, the mode, and the mirrors.
 struct Aims {
     mode: &'static str,
     /// Zenith distance, azimuth and, where the mode has them, weight.

@@ -1,5 +1,5 @@
 // Tangled from book/src/bandwidth.md: edit there, or here and run cargo tangle stitch.
-//! What is said of the loop that steers a mirror: its rate, its delay, and its gain.
+//! Control loop of a mirror: its rate, its delay, and its gain.
 
 use crate::error::{Invalid, accept, positive};
 use crate::model::atmosphere::Atmosphere;

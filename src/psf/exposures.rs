@@ -50,7 +50,7 @@ impl StrokeCovariance<'_> {
 }
 
 // Camera on any device
-/// How images are made on a device.
+/// Camera on a device.
 trait DeviceCamera {
     /// Begins with what all wavefronts have in common.
     fn begin(&mut self) -> Result<(), Error>;
@@ -67,7 +67,7 @@ trait DeviceCamera {
 }
 
 // Inputs of a camera on a device
-/// What a device must know of them.
+/// Inputs of a camera on a device.
 struct ExposureInputs<'p> {
     telescope: &'p TelescopeTransfer,
     /// The structure function that all wavefronts have in common, m².
@@ -80,14 +80,14 @@ struct ExposureInputs<'p> {
 }
 
 // Source of structure functions
-/// How the structure function of a mirror's errors is found.
+/// Source of the structure function of a mirror's errors.
 enum StructureFunctionSource<'a> {
     Exact(Box<MeanStructure<'a>>),
     Stationary(Box<Stationary>),
 }
 
 // Exposures of a mirror
-/// What a camera sees of a star through a mirror with errors of its strokes, for one covariance of them after the other.
+/// Long exposures of a star through a mirror with errors of its strokes, for one covariance of them after the other.
 // Example of exposures of strokes
 ///
 /// On an engine with devices, the first of them computes.

@@ -10,7 +10,7 @@ use std::f64::consts::PI;
 
 // Pupil of a telescope on squares
 // Pupil on a grid
-/// What is made of the squares that the edge of a pupil crosses.
+/// Treatment of the squares that the edge of a pupil crosses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Edges {
@@ -281,7 +281,7 @@ pub struct TelescopeTransfer {
 }
 
 impl TelescopeTransfer {
-    /// That of a telescope without end: 1 everywhere, for images that turbulence alone makes.
+    /// Transfer function of an unlimited telescope: 1 everywhere, for images that turbulence alone makes.
     ///
     /// # Errors
     /// `Invalid` where there are no or too many displacements, or the step is no length.
@@ -334,7 +334,7 @@ impl TelescopeTransfer {
         OpticalTransfer::of(self, values, length("wavelength", wavelength)?)
     }
 
-    /// What it passes on by itself at a `wavelength` \[m\].
+    /// Optical transfer function of the telescope alone at a `wavelength` \[m\].
     ///
     /// # Errors
     /// `Invalid` where that is no wavelength.
@@ -379,7 +379,7 @@ pub struct OpticalTransfer {
 // Pass through a wavefront
 impl TelescopeTransfer {
     // Example of a wavefront behind a telescope
-    /// What passes through telescope and wavefront at each of the `wavelengths` \[m\], for a structure function \[m²\] of the
+    /// Optical transfer functions of telescope and wavefront at each of the `wavelengths` \[m\], for a structure function \[m²\] of the
     /// wavefront on the same grid; Eq. [optical transfer](https://lenslet.github.io/lenslet/optical-transfer.html#eq-optical-transfer).
     ///
     /// # Errors

@@ -142,7 +142,7 @@ pub struct PsfPlan {
 const PER_PITCH: f64 = 6.0;
 const ACROSS: f64 = 128.0;
 
-/// How many squares the pupil is wide.
+/// Squares across the pupil.
 fn samples(diameter: f64, pitch: f64, image: &CameraOptions) -> usize {
     let shortest = image.wavelengths.iter().copied().fold(f64::INFINITY, f64::min);
     let field = image.pixels as f64 * image.pixel_at(shortest, diameter);
@@ -228,7 +228,7 @@ fn choose_terms(options: &PsfOptions, correction: &Correction) -> (Vec<ErrorTerm
 }
 
 // Decide whether terms are independent
-/// What in the options makes terms independent, if something does.
+/// The option that makes terms independent, if there is one.
 fn why_independent(
     terms: &[ErrorTerm],
     options: &PsfOptions,
@@ -261,7 +261,7 @@ fn beyond_memory(correction: &Correction) -> Option<String> {
 }
 
 // Gain of a system's loop for noise
-/// What the variance of noise is multiplied by in the loop, if there is one and it counts.
+/// Noise gain of the loop, if there is one and it counts.
 fn noise_gain(options: &PsfOptions) -> f64 {
     options.control.as_ref().map_or(1.0, ControlLoop::noise_gain)
 }
@@ -384,7 +384,7 @@ impl PsfPlan {
         &self.correction
     }
 
-    /// How slopes are reconstructed.
+    /// Plan of the reconstruction.
     pub fn reconstruction(&self) -> &ReconstructorPlan {
         &self.reconstruction
     }
@@ -425,7 +425,7 @@ const EIGENVECTORS_ON_DEVICE: f64 = 1e-11;
 const MODE: f64 = 3.5e-9;
 
 impl PsfPlan {
-    /// What the plan will do.
+    /// Description of what the plan will do.
     fn description(&self, engine: &Engine) -> Description {
         let mut plan = self.reconstruction.description(engine);
         if !self.has(ErrorTerm::Tomography) && self.independent.is_some() {

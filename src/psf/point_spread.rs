@@ -81,7 +81,7 @@ pub struct PointSpread {
     pub wavelength: f64,
     /// The Strehl ratio.
     pub strehl: f64,
-    /// What a value is multiplied by to get the share of the star's light on that pixel.
+    /// Factor from a value to the share of the star's light on that pixel.
     pub share: f64,
 }
 
@@ -375,7 +375,7 @@ pub struct Ring {
     pub mean: f64,
     /// Standard deviation of their values, in the same unit.
     pub deviation: f64,
-    /// How many they are.
+    /// Number of its pixels.
     pub pixels: usize,
 }
 

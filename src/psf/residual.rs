@@ -93,7 +93,7 @@ impl Points {
     }
 
     // Places and maps of points
-    /// Where the lit points are, m.
+    /// Positions of the lit points, m.
     fn positions(&self) -> Vec<[f64; 2]> {
         self.lit.iter().map(|[j, i]| [*i, *j].map(|k| self.grid.coordinate(k, self.step))).collect()
     }
@@ -149,7 +149,7 @@ pub(crate) fn shapes_towards(
 }
 
 // Fit of a mirror to coarse turbulence
-/// What a mirror in the pupil makes of slopes of coarse turbulence.
+/// Fit of a mirror in the pupil to slopes of coarse turbulence.
 struct Fit {
     /// Its shapes at the points, without piston, (P, b).
     shapes: Array2<f64>,
@@ -246,7 +246,7 @@ fn moments_of(
 
 // Residual wavefronts of all targets
 // What residual wavefronts depend on
-/// What is asked of residual wavefronts.
+/// Options of residual wavefronts.
 pub(crate) struct ResidualOptions<'a> {
     pub(crate) image: &'a CameraOptions,
     pub(crate) control: Option<&'a ControlLoop>,

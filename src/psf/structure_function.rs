@@ -153,7 +153,7 @@ pub(crate) struct Stationary {
 }
 
 impl Stationary {
-    /// What actuators and a telescope give.
+    /// Constants for these actuators and a telescope.
     ///
     /// # Errors
     /// `Invalid` where actuators have no place, or stand without any regularity.
@@ -548,7 +548,7 @@ impl Actuators<'_> {
 }
 
 // Sum over pairs of squares
-/// What a sum over pairs of lit squares stands on.
+/// Lit squares, strokes and variances for a sum over pairs of squares.
 #[cfg(feature = "factorise")]
 struct SquarePairs<'a> {
     felt: Felt,

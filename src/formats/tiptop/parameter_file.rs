@@ -225,7 +225,7 @@ impl Literal {
 }
 
 // Rest of a text
-/// What is still to be read.
+/// Text that is still to be read.
 struct UnreadText<'t>(&'t str);
 
 impl<'t> UnreadText<'t> {

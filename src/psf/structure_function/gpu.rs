@@ -61,7 +61,7 @@ const ROOM: usize = 1 << 31;
 const MOST: usize = 256;
 
 // Buffers of modes on a device
-/// What a device needs to sum modes of one mirror on one pupil.
+/// Buffers and kernels that sum modes of one mirror on one pupil.
 struct MirrorModesGpu<T> {
     gpu: Gpu,
     kernels: MirrorModeKernels<T>,

@@ -17,7 +17,7 @@ use crate::watch::{StageParts, Watch, check};
 use ndarray::{Array1, Array2, ArrayView2};
 
 // Command of some strokes
-/// What strokes are for measurements.
+/// Command matrix of strokes, with their covariance.
 #[derive(Debug, Clone)]
 pub(crate) struct StrokeCommand {
     /// K of Eq. [weights first](https://lenslet.github.io/lenslet/many-targets.html#eq-weights-first), (a, n).
