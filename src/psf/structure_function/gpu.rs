@@ -60,7 +60,7 @@ impl Felt {
 const ROOM: usize = 1 << 31;
 const MOST: usize = 256;
 
-// Buffers of modes on a device
+// Buffers of mirror modes on a device
 /// Buffers and kernels that sum modes of one mirror on one pupil.
 struct MirrorModesGpu<T> {
     gpu: Gpu,
