@@ -661,6 +661,8 @@ mod tests {
         assert!(telescope.alone(-1e-6).is_err());
         assert!(TelescopeTransfer::unlimited(0, 0.1).is_err());
     }
+
+    // Read pupils written as images
     #[test]
     #[cfg(feature = "files")]
     fn pupils_come_from_files() {
