@@ -483,7 +483,8 @@ impl StemPlan {
     }
 
     // Beams that stay where they are
-    /// The worker that sums the beams that one device has computed and kept in its memory; none where they do not fit, where cores or other devices compute beams, too, or where there are no kernels for the grid.
+    /// Workers that sum the beams that the devices have computed and kept in their memory; none where they do not fit, where cores
+    /// compute beams, too, or where there are no kernels for the grid.
     ///
     /// # Errors
     /// `Cancelled`, and those of devices.
@@ -491,55 +492,66 @@ impl StemPlan {
         &'a self,
         followers: &[Box<dyn Follower<T> + '_>],
         slices: &Slices<T>,
-        (prism, refocus): (&Prism, f64),
+        beams: (&Prism, f64),
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Vec<Box<dyn Waves + 'a>>, Error> {
-        // Allocate the spectra of all beams
-        let ([gpu], false) = (engine.devices(), engine.has_cores()) else { return Ok(Vec::new()) };
-        let (options, count) = (&self.options, prism.beams());
-        if !engine.has_room(self.bytes_of_planes::<T>(prism)) {
+        let (devices, (prism, _)) = (engine.devices(), beams);
+        let has_room = engine.has_room(self.bytes_of_planes::<T>(prism));
+        if devices.is_empty() || engine.has_cores() || !has_room {
             return Ok(Vec::new());
         }
-        let back = PlanesGpu::new(gpu, &options.grid, &prism.back(&options.probe.beam, refocus))?;
-        let (Some(back), Some(windows)) = (back, WindowsGpu::new(gpu, &self.waves)?) else {
+        let stores = devices.iter().map(|gpu| BeamStore::new(self, gpu, beams));
+        let Some(stores) = stores.collect::<Result<Option<Vec<_>>, _>>()? else {
             return Ok(Vec::new());
         };
-        let planes = options.ends.iter().map(|_| gpu.zeros(count * self.kept()));
-        let planes: Vec<Buffer<Complex<T>>> = planes.collect::<Result<_, _>>()?;
-        gpu.synchronise()?;
-        // Propagate beams into their spectra
-        let mut all = true;
+        let Some(ranges) = self.fill_stores(followers, slices, prism, &stores, watch)? else {
+            return Ok(Vec::new());
+        };
+        exchange(&stores, &ranges, self.kept())?;
+        // Windows over stored beams
+        let mut workers: Vec<Box<dyn Waves + 'a>> = Vec::new();
+        for (gpu, store) in devices.iter().zip(stores) {
+            let (windows, beams) = store.finish(self, gpu, prism)?;
+            for queue in [gpu.clone(), gpu.stream()?] {
+                let share = self.sums(queue, &windows, &beams, prism.beams())?;
+                let queues = QUEUES * devices.len();
+                workers.push(Box::new(self.windows_of(vec![share], prism, queues)?));
+            }
+        }
+        Ok(workers)
+    }
+
+    // Propagate beams into their stores
+    /// Propagates all beams by the queues of all devices. Returns which device has computed which of them; nothing where a queue cannot
+    /// leave beams on its device.
+    fn fill_stores<T: Real>(
+        &self,
+        followers: &[Box<dyn Follower<T> + '_>],
+        slices: &Slices<T>,
+        prism: &Prism,
+        stores: &[BeamStore<T>],
+        watch: &dyn Watch,
+    ) -> Result<Option<Vec<(usize, Range<usize>)>>, Error> {
+        let queues: Vec<_> =
+            followers.iter().enumerate().map(|(k, queue)| (k / QUEUES, queue)).collect();
+        let (mut all, mut ranges) = (true, Vec::new());
         dispatch_in_runs(
-            followers,
-            count,
+            &queues,
+            prism.beams(),
             watch,
-            |follower| follower.batch(count),
-            |follower, which| {
-                follower.leave_beams(slices, prism, which, &planes, &CancelOnly(watch))
+            |(_, queue)| queue.batch(prism.beams()),
+            |&(device, queue), which| {
+                let (planes, watch) = (&stores[device].planes, CancelOnly(watch));
+                Ok((device, queue.leave_beams(slices, prism, which, planes, &watch)?))
             },
-            |_, left| {
+            |which, (device, left)| {
                 all &= left;
+                ranges.push((device, which));
                 Ok(())
             },
         )?;
-        if !all {
-            return Ok(Vec::new());
-        }
-        // Windows over beams that stayed
-        let mut beams = Vec::new();
-        for planes in planes {
-            back.back(gpu, &planes, count)?;
-            beams.push(BeamsGpu::of_planes(gpu, prism, planes, 0..count, self.probes())?);
-        }
-        gpu.synchronise()?;
-        let (beams, windows) = (Arc::new(beams), Arc::new(windows));
-        let mut workers: Vec<Box<dyn Waves + 'a>> = Vec::new();
-        for queue in [gpu.clone(), gpu.stream()?] {
-            let share = self.sums(queue, &windows, &beams, count)?;
-            workers.push(Box::new(self.windows_of(vec![share], prism, QUEUES)?));
-        }
-        Ok(workers)
+        Ok(all.then_some(ranges))
     }
 
     // Room for sums on a device
@@ -585,6 +597,72 @@ impl StemPlan {
         let readings = Mutex::new(Readings::new(queue, &detectors, waves, batch)?);
         Ok(DeviceWindows { plan: self, prism: prism.clone(), shares, readings, batch, queues })
     }
+}
+
+// Beams stored on a device
+/// Planes of all beams behind each end on a device, and the kernels that transform and sum them.
+struct BeamStore<T> {
+    planes: Vec<Buffer<Complex<T>>>,
+    back: PlanesGpu<T>,
+    windows: Arc<WindowsGpu<T>>,
+}
+
+impl<T: Real> BeamStore<T> {
+    /// Memory for all beams; none where there are no kernels for the grid.
+    fn new(
+        plan: &StemPlan,
+        gpu: &Gpu,
+        (prism, refocus): (&Prism, f64),
+    ) -> Result<Option<Self>, Error> {
+        let options = &plan.options;
+        let back = PlanesGpu::new(gpu, &options.grid, &prism.back(&options.probe.beam, refocus))?;
+        let (Some(back), Some(windows)) = (back, WindowsGpu::new(gpu, &plan.waves)?) else {
+            return Ok(None);
+        };
+        let planes = options.ends.iter().map(|_| gpu.zeros(prism.beams() * plan.kept()));
+        let planes = planes.collect::<Result<_, _>>()?;
+        gpu.synchronise()?;
+        Ok(Some(Self { planes, back, windows: Arc::new(windows) }))
+    }
+
+    // Transform stored spectra to planes
+    /// The kernels that sum, and the beams behind each end, in focus.
+    fn finish(
+        self,
+        plan: &StemPlan,
+        gpu: &Gpu,
+        prism: &Prism,
+    ) -> Result<(Arc<WindowsGpu<T>>, Arc<Vec<BeamsGpu<T>>>), Error> {
+        let (mut beams, count) = (Vec::new(), prism.beams());
+        for planes in self.planes {
+            self.back.back(gpu, &planes, count)?;
+            beams.push(BeamsGpu::of_planes(gpu, prism, planes, 0..count, plan.probes())?);
+        }
+        gpu.synchronise()?;
+        Ok((self.windows, Arc::new(beams)))
+    }
+}
+
+// Exchange beams between devices
+/// Copies the beams that each device has computed, of so many pixels each, to all others.
+fn exchange<T: Real>(
+    stores: &[BeamStore<T>],
+    ranges: &[(usize, Range<usize>)],
+    plane: usize,
+) -> Result<(), Error> {
+    if stores.len() == 1 {
+        return Ok(());
+    }
+    for (from, which) in ranges {
+        for (end, planes) in stores[*from].planes.iter().enumerate() {
+            let part = which.start * plane..which.end * plane;
+            let computed = planes.view(part.clone()).read()?;
+            for (_, other) in stores.iter().enumerate().filter(|(to, _)| to != from) {
+                other.planes[end].view(part.clone()).write(&computed)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 // Read sums of beams
@@ -702,6 +780,21 @@ mod tests {
             let dense = StemPlan { options: StemOptions { scan, ..plan.options.clone() }, ..plan };
             let description = dense.describe(&engine).unwrap();
             assert_eq!(description.engine, engine.name());
+        }
+    }
+
+    // One device and several agree
+    #[test]
+    fn one_device_and_several_give_the_same_bits() {
+        let cases = [
+            (plan(0), Precision::F64),
+            (prism_plan(), Precision::F64),
+            (prism_plan(), Precision::F32),
+        ];
+        for (plan, precision) in cases {
+            let engines = [1, 2, 3].map(|count| Engine::gpus(emulated(count), precision).unwrap());
+            let [one, two, three] = engines.map(|engine| read(&plan, &engine));
+            assert!(one == two && one == three);
         }
     }
 
