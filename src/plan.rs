@@ -47,6 +47,7 @@ pub trait Plan: fmt::Debug {
     /// Those of [`check_engine`](Self::check_engine).
     fn describe(&self, engine: &Engine) -> Result<Description, Error>;
 
+    // Memory and duration of a run
     /// The most memory that a run has in use at a time.
     ///
     /// # Errors
@@ -64,6 +65,7 @@ pub trait Plan: fmt::Debug {
         Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }
 
+    // Check a plan and run it
     /// Rejects a run that cannot begin: an engine that does not suit the computation, or too little memory. A run checks this first.
     ///
     /// # Errors
@@ -158,6 +160,7 @@ impl Stage {
         Self { name, seconds: engine.speed().seconds(alone) / workers as f64 }
     }
 
+    // Stages that are not divided
     /// A stage of one device, whatever others do: it would take so many seconds by the built-in rates.
     pub fn alone(name: &'static str, alone: &[(CostKind, f64)], engine: &Engine) -> Self {
         Self { name, seconds: engine.speed().seconds(alone) }

@@ -37,6 +37,7 @@ impl Plausible {
         fits && (self.signed || x >= 0.0)
     }
 
+    // Reject values that are not plausible
     /// `x` in the unit of the library, if it is plausible.
     ///
     /// # Errors
@@ -76,6 +77,7 @@ impl Plausible {
         self.others.iter().map(value).find(is_usual).filter(|(value, _)| self.accepts(*value))
     }
 
+    // Complaint about a value
     /// The value that was probably meant by `x`, in the unit of the library, in words; empty if there is none.
     pub fn remark(&self, x: f64) -> String {
         let written = readable(rounded(x / self.unit, DIGITS));

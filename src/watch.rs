@@ -1,4 +1,4 @@
-// Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/watchers.md: edit there, or here and run cargo tangle stitch.
 //! Progress of a computation, and how it is cancelled.
 
 use crate::error::Error;
@@ -34,6 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Watch: Sync {
+    // Events that a watcher receives
     /// A stage begins, such as `slopes`; its pieces, such as `frames`, are counted from 0 again.
     fn stage(&self, _name: &str, _pieces: &str) {}
 
@@ -112,6 +113,7 @@ impl Watch for WithinStage<'_> {
     }
 }
 
+// One of several equal computations
 /// Watches one of `count` equal computations: each of its stages is a part of a stage of all of them.
 pub struct StageParts<'a> {
     /// The watcher of all of them.
@@ -197,6 +199,7 @@ pub struct Observer<F> {
     report: F,
 }
 
+// Make an observer
 impl<F: Fn(Progress) + Sync> Observer<F> {
     /// A watcher that cancels once `cancel` is true, and calls `report` with each stage, part and number of pieces.
     pub fn new(cancel: Arc<AtomicBool>, report: F) -> Self {

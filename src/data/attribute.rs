@@ -35,6 +35,7 @@ pub(super) fn check_keys(all: &[Attribute]) -> Result<(), Invalid> {
     check_distinct("key of an attribute", all.iter().map(Attribute::name))
 }
 
+// Types of values of attributes
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -53,6 +54,7 @@ pub enum AttributeValue {
     Numbers(Vec<f64>),
 }
 
+// Key and value of an attribute
 impl Attribute {
     /// Its key.
     pub fn name(&self) -> &str {

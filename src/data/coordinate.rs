@@ -22,6 +22,7 @@ pub struct Coordinate {
     pub(crate) second: Option<(String, String, f64)>,
 }
 
+// Fields of a coordinate to deserialise
 #[cfg(feature = "serde")]
 crate::serial::deserialize_by!(Coordinate {
     name: String,
@@ -31,6 +32,7 @@ crate::serial::deserialize_by!(Coordinate {
     second: Option<(String, String, f64)>
 });
 
+// Kinds of positions of samples
 /// Where the samples along a dimension lie.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

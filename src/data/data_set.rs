@@ -31,6 +31,7 @@ pub struct DataSet<'a> {
     pub(crate) attributes: Vec<Attribute>,
 }
 
+// Deserialise a data set
 #[cfg(feature = "serde")]
 crate::serial::deserialize_by!(DataSet<'static> { variables: Vec<Variable<'static>>, attributes: Vec<Attribute> });
 
@@ -43,6 +44,7 @@ impl DataSet<'_> {
     }
 }
 
+// Methods of a data set
 impl<'a> DataSet<'a> {
     // Add an array to a data set
     /// Adds an array that is written in its own precision, borrowed or owned, of any number of dimensions.
@@ -93,6 +95,7 @@ impl<'a> DataSet<'a> {
         Ok(())
     }
 
+    // Select and append variables
     /// Removes the variable of this name, and returns it.
     pub fn remove(&mut self, name: &str) -> Option<Variable<'a>> {
         let place = self.variables.iter().position(|variable| variable.name == name)?;
@@ -205,6 +208,7 @@ impl DataSet<'_> {
         view.into_dimensionality().map_err(|_| variable.wrong_dimensions(D::NDIM))
     }
 
+    // Texts and tables by name
     /// The text of this name.
     ///
     /// # Errors

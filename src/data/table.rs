@@ -38,6 +38,7 @@ impl Table {
     }
 }
 
+// Column of a table and its cells
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -31,6 +31,7 @@ pub enum TypedArray<'a> {
     Bool(CowArray<'a, bool, IxDyn>),
 }
 
+// Type of an array's elements
 /// Type of the elements of an array.
 pub trait Element: Copy + 'static {
     /// Name of the type, as in `f64`.
@@ -72,6 +73,7 @@ macro_rules! element {
     };
 }
 
+// Conversions between types of elements
 element!(f64, F64, array => TypedArray::F32(array) => array.mapv(f64::from));
 element!(f32, F32, array =>);
 element!(Complex64, C64, array => TypedArray::C32(array) => {

@@ -33,6 +33,7 @@ pub struct Variable<'a> {
     pub(crate) rounded: bool,
 }
 
+// Values that a variable holds
 /// What a variable holds.
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -47,6 +48,8 @@ pub enum Values<'a> {
     Table(Table),
 }
 
+// Read a variable from a text
+// Fields of a variable to deserialise
 #[cfg(feature = "serde")]
 crate::serial::deserialize_by!(Variable<'static> {
     name: String,
@@ -74,6 +77,7 @@ impl Variable<'_> {
     }
 }
 
+// Make and read a variable
 impl<'a> Variable<'a> {
     // Make and check a variable
     /// An array with a coordinate for each of its dimensions, navigation before signal; it may be borrowed or owned.
@@ -95,6 +99,7 @@ impl<'a> Variable<'a> {
         }
     }
 
+    // Copies and views of a variable
     /// A variable with a name and values alone.
     pub(crate) fn unnamed(name: &str, values: Values<'a>) -> Self {
         let [unit, long_name] = [const { String::new() }; 2];

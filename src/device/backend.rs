@@ -1,4 +1,4 @@
-// Tangled from book/src/graphics-processor.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/gpu-backends.md: edit there, or here and run cargo tangle stitch.
 //! Interface of a device: the `Backend` trait, its queues of work, and the locks of their streams.
 
 // What backends depend on

@@ -23,6 +23,7 @@ pub enum CostKind {
     Transforms,
 }
 
+// Names of kinds of cost
 impl CostKind {
     /// All kinds, with their names.
     pub const ALL: [(Self, &'static str); 6] = [

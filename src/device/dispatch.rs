@@ -1,4 +1,4 @@
-// Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/dispatch.md: edit there, or here and run cargo tangle stitch.
 //! A queue of pieces, the workers that compute them, and a sink for their results.
 
 // Imports of the dispatcher
@@ -38,6 +38,7 @@ pub fn threads() -> usize {
     if start_threads(false).is_ok() { rayon::current_num_threads() } else { 1 }
 }
 
+// Start the threads of the cores
 /// Starts the threads that cores compute with, if that has not been done: one for each core, or as many as the system gives.
 ///
 /// Where it gives none, the thread that asks may do all of the work `alone`, which is for the first thread of a program: other
@@ -55,6 +56,7 @@ pub(crate) fn start_threads(alone: bool) -> Result<(), Error> {
     let free = [free_address_space(), available_memory().filter(|_| threads > cores)];
     let count = bounded_threads(threads, cores, free);
     let threads = (0..count).map_while(|_| waiting_thread().ok()).collect::<Vec<_>>();
+    // Refuse to compute without a thread
     if threads.is_empty() && !alone {
         let (what, reason) = ("the start of a thread", "the system gives no more of them");
         return Err(Error::Failed { what: what.into(), reason: reason.into() });
@@ -149,6 +151,7 @@ pub fn dispatch<W: Sync, I: Send, R: Send>(
         (cores, devices) => std::thread::scope(|scope| {
             let (serve, mut started, mut rest) = (&serve, Vec::new(), Vec::new());
             let alone = rayon::current_thread_index().is_some() && threads() == 1;
+            // Start a thread for each other device
             for worker in devices {
                 let start = || {
                     let thread = std::thread::Builder::new();
@@ -257,11 +260,13 @@ pub fn dispatch_in_runs<W: Sync, R: Send>(
     sink: impl FnMut(Range<usize>, R) -> Result<(), Error> + Send,
 ) -> Result<(), Error> {
     let (next, sink, ended) = (AtomicUsize::new(0), Mutex::new(sink), AtomicUsize::new(0));
+    // Take the next run of pieces
     let take = |worker: &W| {
         let size = suits(worker).clamp(1, count.max(1));
         let first = next.fetch_add(size, Ordering::Relaxed);
         (first < count).then(|| first..count.min(first + size))
     };
+    // Serve runs until none is left
     let serve = |worker: &W, _| {
         while let Some(run) = take(worker) {
             let (done, long) = (check(watch).and_then(|()| work(worker, run.clone())), run.len());

@@ -82,6 +82,7 @@ impl Engine {
         }
     }
 
+    // Make an engine a rank of several
     // Join other processes
     /// Engine of one of several processes, each with one device: they compute one reconstructor, which rank 0 returns. Their
     /// rendezvous takes place when the computation begins.
@@ -97,6 +98,7 @@ impl Engine {
         Ok(Self { rank_group: Arc::new(RankGroup::with_rank_info(rank_info)), ..self })
     }
 
+    // Ranks of an engine
     /// The devices as ranks of one computation.
     pub(crate) fn rank_group(&self) -> &RankGroup {
         &self.rank_group

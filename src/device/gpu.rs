@@ -1,4 +1,4 @@
-// Tangled from book/src/graphics-processor.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/gpu-backends.md: edit there, or here and run cargo tangle stitch.
 //! A graphics processor as the rest of the crate knows it: buffers, programs, launches, graphs.
 
 pub(crate) mod kernels;
@@ -1033,6 +1033,7 @@ impl Gpu {
     }
 }
 
+// Devices and tests of the seam
 // Devices for the tests
 /// So many emulated devices; none where there is no compiler.
 #[cfg(test)]

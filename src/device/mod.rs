@@ -1,6 +1,7 @@
 // Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
 //! The machine: its memory, its cores, its graphics processors.
 
+// Modules and imports of devices
 #[cfg(feature = "cuda")]
 pub(crate) mod authentication;
 #[cfg(feature = "cuda")]

@@ -150,6 +150,7 @@ fn start_folder(folder: &Path, permissions: Option<Permissions>) -> io::Result<T
     builder.tempdir_in(folder).map_err(|error| io::Error::from(error.kind()))
 }
 
+// Names, permissions and refusals of files
 // Exchange two names
 /// Exchanges the names of two files or folders, in one step where the system can.
 fn exchange(draft: &Path, target: &Path) -> io::Result<()> {

@@ -41,6 +41,7 @@ fn layout(variable: &Variable) -> (&'static str, usize) {
 }
 
 // Write both trees of a simulation
+// Names of Prismatic's folders
 /// Folders of the tree, in the order of their names.
 const FOLDERS: [&str; 7] = [
     "counted_datacubes",
@@ -316,6 +317,7 @@ impl Steps {
         Self { scan: size(scan), pattern: size(pattern) }
     }
 
+    // Sizes of pixels for py4DSTEM
     /// Sizes of pixels and their units, under the names of py4DSTEM.
     fn facts(&self) -> [(&'static str, AttributeValue); 4] {
         let ((scan, scan_unit), (pattern, pattern_unit)) = (&self.scan, &self.pattern);

@@ -24,6 +24,7 @@ impl DataSet<'_> {
         file.flush()
     }
 
+    // Write headers and extensions of FITS
     /// Adds the attributes to the cards of the first header.
     pub(crate) fn write_attributes(&self, cards: &mut Cards) {
         self.attributes.iter().for_each(|attribute| cards.attribute(attribute));
@@ -88,6 +89,7 @@ impl Cards {
         cards
     }
 
+    // Write a card of FITS
     fn push(&mut self, card: &str) {
         let ascii = card.chars().map(|c| if (' '..='~').contains(&c) { c as u8 } else { b'?' });
         self.0.extend(ascii.chain(std::iter::repeat(b' ')).take(80));
@@ -239,6 +241,7 @@ impl ReadRequest<'_> {
             let keys = HeaderKeys { keys, request: self };
             let blocks = keys.data_bytes(&keys.shape("NAXIS")?)?.div_ceil(BLOCK as u64);
             let mut data = file.by_ref().take(blocks.saturating_mul(BLOCK as u64));
+            // Take the image that was chosen
             if let Some(image) = keys.about(number)? {
                 if self.choice.is_some_and(|choice| image.is_called(choice)) {
                     return keys.read(&image, &mut data);
@@ -342,11 +345,13 @@ pub(crate) fn read_keys(
         if length < BLOCK {
             return Err(cut_short("in a header"));
         }
+        // Refuse headers without an end
         cards += BLOCK / 80;
         if cards > MOST_CARDS {
             let reason = format!("the header of unit {unit} has no END in {MOST_CARDS} cards");
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
+        // Take the keys of a block
         for card in block.chunks(80) {
             let (key, rest) = card.split_at(8);
             let key = String::from_utf8_lossy(key).trim_end().to_string();

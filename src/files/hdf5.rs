@@ -112,6 +112,7 @@ fn layout(address: Address, bytes: u64) -> Vec<u8> {
     body
 }
 
+// Layout of numbers in chunks
 /// The message of kind 8: numbers in chunks of a shape, each of which follows the one before it.
 fn layout_in_chunks(address: Address, chunk: &[usize], bytes: usize) -> Vec<u8> {
     let largest = chunk.iter().copied().fold(bytes, usize::max);
@@ -140,6 +141,7 @@ enum Type {
 }
 
 impl Type {
+    // Type of an array in HDF5
     /// The type of the elements of an array.
     fn of(array: &TypedArray) -> Self {
         let bytes = array.part_bytes();
@@ -280,6 +282,7 @@ fn even_chunks(shape: &[usize], bytes: usize, most: usize) -> Vec<usize> {
 pub(super) type Attributes<'n> = [(&'n str, AttributeValue)];
 
 impl<W: Write + Seek> Hdf5<W> {
+    // Type, shape and bytes of an attribute
     /// Type, shape and bytes of a fact.
     fn value(&mut self, fact: &AttributeValue) -> io::Result<(Type, Vec<usize>, Vec<u8>)> {
         Ok(match fact {

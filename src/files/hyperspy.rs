@@ -71,6 +71,7 @@ impl DataSet<'_> {
     }
 }
 
+// Numbers and axes for HyperSpy
 impl Variable<'_> {
     /// Numbers and axes.
     fn hyperspy<'s>(&'s self, array: &'s TypedArray) -> Vec<(String, Node<'s>)> {

@@ -2,7 +2,6 @@
 //! Files: arrays in NumPy's and in the astronomers' format, tables with places.
 
 // Modules of files
-pub(crate) mod spanned_toml;
 pub(crate) mod atomic_file;
 pub use atomic_file::{AtomicFile, AtomicFolder, check_distinct, check_files, check_length};
 pub use atomic_file::{check_names, check_outside};
@@ -25,3 +24,4 @@ pub(crate) mod write;
 mod read;
 pub(crate) mod keys;
 pub use keys::{Key, KeyDefault, KeyKind, KeyRange, KeyRow, Keys, key_markdown, key_rows};
+pub(crate) mod spanned_toml;

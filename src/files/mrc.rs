@@ -7,6 +7,7 @@ use crate::error::{Invalid, accept};
 use std::io::{self, Write};
 
 // Lay a variable out in sections
+// Sides and volumes of sections
 /// Layout of a variable's dimensions in sections.
 struct Sections<'s> {
     /// The axes in the order in which they are written, columns last.

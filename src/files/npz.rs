@@ -76,6 +76,7 @@ pub(super) fn write_each<T: Copy, const PARTS: usize, const BYTES: usize>(
 
 // Turn numbers into bytes
 impl Number {
+    // Numbers in their order of bytes
     fn eight(self, bits: u64) -> [u8; 8] {
         if self.big_endian { bits.to_be_bytes() } else { bits.to_le_bytes() }
     }
@@ -93,6 +94,7 @@ impl Number {
         }
     }
 
+    // Write each element of an array
     /// Writes all elements in this form, the last dimension the fastest.
     pub(super) fn write_array(self, array: &TypedArray, file: &mut impl Write) -> io::Result<()> {
         let single = self.bytes == 4;
@@ -341,6 +343,7 @@ pub(super) struct ErrorLatch<W> {
     place: u64,
 }
 
+// Latch without an error
 impl<W> ErrorLatch<W> {
     pub(super) fn new(writer: W) -> Self {
         Self { writer, failed: false, place: 0 }
@@ -360,6 +363,7 @@ impl<W: Write> Write for ErrorLatch<W> {
         written
     }
 
+    // Flush unless an error has come
     fn flush(&mut self) -> io::Result<()> {
         if self.failed {
             return Ok(());

@@ -30,6 +30,7 @@ impl Provenance {
         Self { command, method, system, tolerance: None, seed: None }
     }
 
+    // Tolerance and seed of a provenance
     /// Adds the error bound of the numbers; an infinite one is left out.
     pub fn tolerance(self, tolerance: Option<f64>) -> Self {
         Self { tolerance: tolerance.filter(|error| error.is_finite()), ..self }

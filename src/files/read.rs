@@ -40,6 +40,7 @@ impl DataSet<'static> {
     /// assert_eq!(read.array::<f64, ndarray::Ix1>("pitch")?, ndarray::array![0.5, 0.25]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    // Read and decode a file
     pub fn read(path: &Path) -> Result<Self, Error> {
         let refuse = |source| Error::Read { path: path.into(), source };
         let format = Format::of(("file", path), &Format::ALL, None)?;
@@ -50,6 +51,7 @@ impl DataSet<'static> {
         refuse_beyond_memory(length.saturating_mul(2), || path.display().to_string())?;
         let content = std::fs::read(path).map_err(refuse)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        // Decode the content by its format
         let decoded = match format {
             Format::Npz => npz(&content),
             Format::Npy => npy(&name, &content).map(DataSet::of),
@@ -61,6 +63,7 @@ impl DataSet<'static> {
         decoded.map_err(refuse)
     }
 
+    // Data set of one variable
     /// A data set of one variable.
     fn of(variable: Variable<'static>) -> Self {
         DataSet { variables: vec![variable], attributes: Vec::new() }

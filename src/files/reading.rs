@@ -71,6 +71,7 @@ pub fn read_array2(path: &Path, unit: Unit) -> Result<Array2<f64>, Error> {
     })
 }
 
+// Arrays that are wanted and found
 // Array that is wanted of a file
 /// What is wanted of a file.
 #[derive(Clone, Copy)]
@@ -238,6 +239,7 @@ pub(crate) fn cut_short(place: &str) -> io::Error {
     io::Error::new(ErrorKind::UnexpectedEof, format!("it is cut short {place}"))
 }
 
+// Find an array in a file
 // Find the array of an npy file
 fn find_npy(file: &mut impl Read, path: &Path) -> Result<ArrayHeader, Error> {
     let refuse = |source| Error::Read { path: path.into(), source };
@@ -352,6 +354,7 @@ pub(super) fn zip_refusal(error: ZipError) -> io::Error {
     }
 }
 
+// Refuse members of another compression
 const OTHER_COMPRESSION: &str = "it is compressed in another way than NumPy does it";
 
 /// A member of an archive, unless it is compressed by a method that the reader would reject only at the first byte.
@@ -364,6 +367,7 @@ pub(super) fn readable<R: Read>(member: ZipResult<ZipFile<'_, R>>) -> io::Result
 }
 
 // List the arrays of a file
+// Array in a file and its choice
 /// An array in a file, without its numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct ListedArray {
@@ -408,6 +412,7 @@ pub(crate) fn list_arrays(path: &Path) -> Result<Vec<ListedArray>, Error> {
     };
     match &start {
         b"SIMPLE" => request.list_images(&mut file),
+        // List the members of an archive
         [b'P', b'K', ..] => {
             let mut archive = ZipArchive::new(file).map_err(|error| refuse(zip_refusal(error)))?;
             let mut all = Vec::new();
@@ -462,6 +467,7 @@ const LENGTHS: [(&[&str], f64); 4] = [
 ];
 
 impl Unit {
+    // Usual names of arrays in archives
     /// What an array in this unit is called where it stands among others.
     fn usual_name(self) -> &'static str {
         match self {

@@ -1,6 +1,7 @@
-// Tangled from book/src/system-file.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/toml-decoder.md: edit there, or here and run cargo tangle stitch.
 //! TOML whose values remember their lines, so that every error can name one.
 
+// Imports of the spanned decoder
 use crate::device::refuse_beyond_memory;
 use crate::error::{BadLine, Error, Invalid};
 use crate::files::keys::{Key, KeyKind, Keys};
@@ -42,6 +43,7 @@ impl Document {
         Err(bad)
     }
 
+    // Name, text and folder of a document
     /// The name of the file.
     pub fn name(&self) -> &str {
         &self.name
@@ -139,6 +141,7 @@ impl SpannedValue {
             DeValue::String(text) => ParsedValue::Text(text.into_owned()),
             DeValue::Integer(whole) => i128::from_str_radix(whole.as_str(), whole.radix())
                 .map_or(ParsedValue::Other, ParsedValue::Whole),
+            // Own a floating-point number
             DeValue::Float(number) => {
                 let text = number.as_str();
                 let held = |x: &f64| !x.is_infinite() || text.contains("inf");
@@ -196,6 +199,7 @@ impl Document {
         Ok(Self::parse("", &text)?.without_lines())
     }
 
+    // Names and lines of a document
     /// This document under another `name`, in whose folder other files are.
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
@@ -212,6 +216,7 @@ impl Document {
     }
 }
 
+// Write dictionaries of limited depth
 // Write a dictionary as TOML
 /// A dictionary in TOML: plain values, and a heading for each table.
 fn dictionary_text(values: &toml::Table) -> String {
@@ -411,6 +416,7 @@ impl<'d> Table<'d> {
 
 // Typed access to values
 impl<'d> Table<'d> {
+    // Look up a declared key
     fn entry(&self, key: &str) -> Option<&'d SpannedValue> {
         debug_assert!(
             self.declaration(key).is_some(),
@@ -420,6 +426,7 @@ impl<'d> Table<'d> {
         self.entries.get(key).map(|entry| &entry.value)
     }
 
+    // Folder and keys of a table
     /// The folder of the file, to which names of other files are relative.
     pub fn folder(&self) -> &'d Path {
         self.document.folder()
@@ -534,6 +541,11 @@ impl<'d> Decode<'d> for &'d str {
 }
 
 // Numbers as values of a table
+impl<'d, T: Decode<'d>> Decode<'d> for Vec<T> {
+    fn decode(value: &'d SpannedValue) -> Option<Self> {
+        value.as_list()?.iter().map(T::decode).collect()
+    }
+}
 impl Decode<'_> for usize {
     fn decode(value: &SpannedValue) -> Option<Self> {
         match value.value {
@@ -568,11 +580,6 @@ impl Decode<'_> for [f64; 2] {
         }
     }
 }
-impl<'d, T: Decode<'d>> Decode<'d> for Vec<T> {
-    fn decode(value: &'d SpannedValue) -> Option<Self> {
-        value.as_list()?.iter().map(T::decode).collect()
-    }
-}
 
 // Suggest the nearest known key
 fn nearest(word: &str, keys: &[Key]) -> Option<&'static str> {
@@ -584,7 +591,7 @@ fn nearest(word: &str, keys: &[Key]) -> Option<&'static str> {
     (distance(&name) <= (name.len() / 3).max(1)).then_some(name)
 }
 
-/// The least number of edits that turn one word into the other, [edit distance](https://lenslet.github.io/lenslet/system-file.html#eq-edit-distance).
+/// The least number of edits that turn one word into the other, [edit distance](https://lenslet.github.io/lenslet/toml-decoder.html#eq-edit-distance).
 pub(crate) fn edits(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (i, a) in from.chars().enumerate() {

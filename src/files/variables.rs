@@ -83,6 +83,7 @@ pub struct Instrument {
 }
 
 impl Instrument {
+    // Attributes of an instrument
     /// Key and value of each attribute, by the names that HyperSpy has for them.
     pub(super) fn attributes(&self) -> [(&'static str, AttributeValue); 3] {
         let mode = if self.scanned { "STEM" } else { "TEM" };

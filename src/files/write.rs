@@ -47,6 +47,7 @@ impl<'a> DataSet<'a> {
     /// ```
     pub fn save(&self, path: &Path, format: Format, chosen: Option<&str>) -> Result<u64, Error> {
         self.check(format, chosen)?;
+        // Write a folder as a store
         if format == Format::Zarr {
             let mut draft = AtomicFolder::new(path, zarr::accept_own_store)?;
             let length = draft.fill(|folder| {
@@ -56,6 +57,7 @@ impl<'a> DataSet<'a> {
             })?;
             return draft.publish().map(|()| length);
         }
+        // Write a file in its format
         let mut draft = AtomicFile::new(path)?;
         let precision = Precision::F64;
         draft.fill(|file| self.write_as(BufWriter::new(file), (format, precision), chosen))?;

@@ -164,6 +164,7 @@ impl<M: Members> Store<'_, M> {
         self.describe_array(folder, &shape, &chunk, &descriptor, attributes)?;
         let before: usize = shape[..cut].iter().product();
         let whole: usize = chunk.iter().product();
+        // Write the chunks of an array
         for index in 0..before {
             let fixed = unravel(index, &shape[..cut]);
             for (number, from) in (0..shape[cut]).step_by(chunk[cut]).enumerate() {
@@ -211,6 +212,7 @@ impl<M: Members> Store<'_, M> {
     }
 }
 
+// Indices of an element by number
 /// The indices of the element of this number, the last axis the fastest.
 pub(super) fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
     let mut indices = vec![0; shape.len()];
@@ -322,6 +324,7 @@ pub(super) fn accept_own_store(folder: &Path) -> io::Result<()> {
     let mut paths = Vec::new();
     list_files(folder, "", &mut paths)?;
     for path in paths {
+        // Compare a member with its description
         let own = match (descriptions.get(&path), path.rsplit_once('/')) {
             _ if path == ALL => true,
             (Some(description), _) => read(&folder.join(&path)).as_ref() == Some(description),

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 /// The version of the format.
 pub(crate) const VERSION: &str = "2.0.0";
 
+// Forms of the cells of telemetry
 /// What the cells of a column hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum ColumnKind {
@@ -143,6 +144,7 @@ enum Cell {
     List(Vec<f64>),
 }
 
+// Fill a row of telemetry
 /// A row of a table in the making: its cells by the names of their columns.
 #[derive(Debug, Default)]
 pub(crate) struct AotRow(BTreeMap<&'static str, Cell>);
@@ -194,6 +196,7 @@ impl<'a> Telemetry<'a> {
         Self { mode: mode.into(), config: None, tables, images }
     }
 
+    // Rows of telemetry's tables
     /// Begins a row of a table of the format.
     pub(crate) fn row(&mut self, table: &str, uid: &str) -> &mut AotRow {
         let number = TABLES.iter().position(|(name, ..)| *name == table);
@@ -370,6 +373,7 @@ pub struct TelemetryFile {
     images: Vec<Placed>,
 }
 
+// Image of a file and its place
 /// An image of a file: its name, the keys of its header, and where its data begin.
 #[derive(Debug)]
 struct Placed {
@@ -661,6 +665,7 @@ pub(crate) struct RowOf<'f> {
 }
 
 impl<'f> RowOf<'f> {
+    // Text, number or list of a column
     /// The text of a column, if it says something.
     pub(crate) fn text(&self, column: &str) -> Result<Option<&'f str>, Error> {
         match self.cells.get(column) {

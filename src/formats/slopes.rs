@@ -35,6 +35,7 @@ pub struct SlopeFormat {
     pub arrangement: Option<SlopeArrangement>,
 }
 
+// Convert a unit of slopes
 impl SlopeUnit {
     /// A pixel of so many arcseconds.
     ///
@@ -52,6 +53,7 @@ impl SlopeUnit {
         }
     }
 
+    // Compare units by their names
     /// Whether a file means this unit by a name.
     fn is_called(self, name: &str) -> bool {
         match self {
@@ -62,12 +64,14 @@ impl SlopeUnit {
     }
 }
 
+// Names of a pixel
 /// Whether the name of a unit is that of a pixel.
 fn is_pixel(name: &str) -> bool {
     ["pixel", "pixels", "pix", "px"].contains(&name.trim().to_ascii_lowercase().as_str())
 }
 
 // Read slopes of any shape
+// Slopes and what was stated
 /// Slopes from a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadSlopes {
@@ -85,6 +89,7 @@ impl ReadSlopes {
     /// # Errors
     /// `Read` where the file cannot be read; `Invalid`, with the name of the file, for a shape that the system's sensors do not have, a unit other than the one that is given, or a number that is not finite.
     pub fn from_file(path: &Path, system: &System, format: &SlopeFormat) -> Result<Self, Error> {
+        // Read the slopes of telemetry's sensors
         if is_telemetry(path) {
             let given = format.unit.is_some() || format.arrangement.is_some();
             let file = format!("{}: unit or order", path.display());
@@ -102,6 +107,7 @@ impl ReadSlopes {
     }
 }
 
+// Convert slopes to our order
 /// The slopes of a file in our order, and in rad.
 fn in_our_order(
     stored: Array2<f64>,
@@ -130,6 +136,7 @@ fn in_our_order(
 }
 
 // Arrays that hold the slopes
+// Where slopes are stored
 /// Where the slopes are.
 struct SlopeSource<'a> {
     path: &'a Path,
@@ -154,6 +161,7 @@ impl<'a> SlopeSource<'a> {
         let stated = |one: &ListedArray| Some(one.unit.clone()).filter(|unit| !unit.is_empty());
         let axes = chosen.map(|one| one.shape.len());
         let unit = chosen.and_then(stated);
+        // Take an array for each sensor
         let mut sensors = Vec::new();
         if choice.is_none() && chosen.is_none() {
             sensors = listed.into_iter().filter(|one| one.shape.len() == 2).collect();
@@ -228,6 +236,7 @@ impl<'a> SlopeSource<'a> {
     }
 }
 
+// Sort arrays by their numbers
 /// Sorts arrays by the numbers at the end of their names, if they differ in nothing else.
 fn sort_by_number(arrays: &mut [ListedArray]) {
     let parts = |array: &ListedArray| {
@@ -248,6 +257,7 @@ impl SlopeSource<'_> {
         let shape = array.shape().to_vec();
         let equal = slopes.iter().all(|n| *n == slopes[0]);
         let expected = [shape[0], self.stars, slopes[0]];
+        // Refuse cubes of another shape
         if !equal || shape != expected {
             let expected = if !equal {
                 format!("an array for each guide star, as their sensors have {slopes:?} slopes")
@@ -265,9 +275,11 @@ impl SlopeSource<'_> {
             .map_err(|error| self.refuse("shape", &error.to_string(), String::new()))
     }
 
+    // Join an array for each sensor
     /// Joins an array for each sensor.
     fn read_sensors(&self, order: &SlopeOrder, unit: Unit) -> Result<Array2<f64>, Error> {
         let (slopes, frames) = (slopes_of_sensors(order, self.stars), self.sensors[0].shape[0]);
+        // Refuse arrays of another length
         for (star, (sensor, n)) in self.sensors.iter().zip(&slopes).enumerate() {
             let expected = [frames, *n];
             if sensor.shape != expected {
@@ -289,6 +301,7 @@ impl SlopeSource<'_> {
     }
 }
 
+// Count the slopes of sensors
 /// The number of slopes of each sensor.
 fn slopes_of_sensors(order: &SlopeOrder, stars: usize) -> Vec<usize> {
     (0..stars).map(|star| 2 * order.lenslets(star).len()).collect()

@@ -35,6 +35,7 @@ fn row_by_row(array: Array2<f64>) -> Array2<f64> {
     if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() }
 }
 
+// Product of matrices by columns
 /// The product of two matrices that are given by columns, as the transpose of an array of this shape; on all threads.
 fn product(shape: (usize, usize), a: MatRef<f64>, b: MatRef<f64>) -> Array2<f64> {
     let mut product = Array2::zeros(shape);
@@ -100,6 +101,7 @@ pub fn times<A: Data<Elem = f64>, B: Data<Elem = f64>>(
 #[derive(Debug, Clone)]
 pub struct Cholesky(Array2<f64>);
 
+// Matrix that is not positive definite
 /// A matrix that is not positive definite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the matrix is not positive definite: pivot {pivot} is not greater than 0")]
@@ -296,6 +298,7 @@ impl SingularValues {
         Ok(Self { parts, unit, values })
     }
 
+    // Keep the largest singular values
     /// The singular values, descending.
     pub fn values(&self) -> &[f64] {
         &self.values
@@ -313,7 +316,7 @@ impl SingularValues {
     pub fn inverse(&self, kept: usize) -> Array2<f64> {
         let (right, left) = (self.parts.U(), self.parts.V());
         let shrunk = |i: usize, k: usize| right[(i, k)] / (self.values[k] / self.unit) / self.unit;
-        // Row by row, V diag(s)⁻¹ is its transpose by columns.
+        // Row by row, V diag(σ)⁻¹ is its transpose by columns.
         let right = Array2::from_shape_fn((right.nrows(), kept), |(i, k)| shrunk(i, k));
         product((right.nrows(), left.nrows()), left.subcols(0, kept), columns(&right))
     }

@@ -54,6 +54,7 @@ pub struct LeastSquares {
     pub steps: usize,
 }
 
+// Methods of a damped fit
 // What a fit has found
 /// What a fit has found.
 #[derive(Debug, Clone)]
@@ -97,16 +98,19 @@ impl LeastSquares {
             let gradient = jacobian.t().dot(&residuals);
             let held = self.held(&at, &gradient);
             settled |= norm(&residuals) <= self.floor;
+            // Try a step unless settled
             let next = match settled || steps == self.steps {
                 true => None,
                 false => {
                     self.descend(model, (&at, &residuals), (&jacobian, &held), &mut damping)?
                 }
             };
+            // Return where no step is taken
             let Some((lower, left)) = next else {
                 let converged = settled || steps < self.steps;
                 return Ok(Fitted { parameters: at, residuals, jacobian, held, steps, converged });
             };
+            // Settle where little is gained
             let gain = (norm(&residuals) - norm(&left)) * (norm(&residuals) + norm(&left));
             settled = gain <= LITTLE * norm(&left).powi(2);
             (at, residuals, steps) = (lower, left, steps + 1);

@@ -1,4 +1,4 @@
-// Tangled from book/src/operators.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/matrix-operators.md: edit there, or here and run cargo tangle stitch.
 //! The dense matrix, as an operator.
 
 pub(crate) mod gpu;

@@ -100,6 +100,7 @@ pub(crate) fn starts(places: &[Range<usize>], vectors: usize) -> impl Iterator<I
     })
 }
 
+// Gather and scatter numbers of vectors
 /// Copies the numbers at some places of each vector side by side.
 pub(crate) fn gather<T: Real>(x: &[T], length: usize, places: &[Range<usize>], to: &mut [T]) {
     let vectors = x.len() / length.max(1);
@@ -117,7 +118,7 @@ pub(crate) fn scatter<T: Real>(from: &[T], length: usize, places: &[Range<usize>
     }
 }
 
-// Operators of this chapter
+// Diagonal, low-rank and composed operators
 // Diagonal matrix as an operator
 /// A diagonal matrix, such as the covariance of measurement noise.
 #[derive(Debug, Clone, PartialEq)]
@@ -167,7 +168,7 @@ impl<T: Real> Operator<T> for Diagonal<T> {
 }
 
 // Elements that join rows in pairs
-/// A symmetric matrix with one element in each row, [pairs](https://lenslet.github.io/lenslet/operators.html#eq-pairs), such as the covariance of the noise of a lenslet's two slopes.
+/// A symmetric matrix with one element in each row, [pairs](https://lenslet.github.io/lenslet/matrix-operators.html#eq-pairs), such as the covariance of the noise of a lenslet's two slopes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pairs<T> {
     partners: Vec<usize>,
@@ -191,6 +192,7 @@ impl<T: Real> Pairs<T> {
         Ok(Self { partners, elements })
     }
 
+    // Partners and elements of pairs
     /// The partner of each row.
     pub fn partners(&self) -> &[usize] {
         &self.partners
@@ -237,7 +239,7 @@ impl<T: Real> Operator<T> for Pairs<T> {
 }
 
 // Matrix of a few vectors
-/// The sum of a few products of vectors with themselves, [low rank](https://lenslet.github.io/lenslet/operators.html#eq-low-rank).
+/// The sum of a few products of vectors with themselves, [low rank](https://lenslet.github.io/lenslet/matrix-operators.html#eq-low-rank).
 #[derive(Debug, Clone, PartialEq)]
 pub struct LowRank<T> {
     rows: usize,

@@ -68,6 +68,7 @@ pub enum Solver {
     Minres,
 }
 
+// Methods of a solver
 impl Solver {
     // Solve with a watch on the residual
     /// Solves A x = b. `x` holds the start on entry and the solution on return; an iteration makes one product with

@@ -52,6 +52,7 @@ impl Pupil {
     }
 
     // Light in the pupil
+    // Diameter and obstruction of the pupil
     /// The diameter \[m\].
     pub fn diameter(&self) -> f64 {
         self.diameter
@@ -256,6 +257,7 @@ impl LensletArray {
         (0..n).flat_map(all).filter(is_valid)
     }
 
+    // Runs of one row
     /// All runs of a row, from its first column to the last.
     fn row(&self, row: usize, pupil: &Pupil) -> Vec<LensletRun> {
         let (n, parts) = (self.lenslets, self.parts(row, pupil));
@@ -278,6 +280,7 @@ impl LensletArray {
         runs
     }
 
+    // Parts of a row from its middle
     /// The parts of row `j` from its middle outwards: lenslets from `start` to `end`, counted from the middle one, and the lit fraction of all
     /// of them, unless a rim crosses them.
     fn parts(&self, j: usize, pupil: &Pupil) -> [(Range<usize>, Option<f64>); 5] {
@@ -370,6 +373,7 @@ pub enum SlopeArrangement {
 }
 
 impl SlopeArrangement {
+    // Names of orders of slopes
     /// All of them, with their names and descriptions.
     pub const NAMES: [(&'static str, &'static str, Self); 4] = [
         ("rows", "All x before all y, lenslets row by row", Self::Rows),
@@ -382,6 +386,7 @@ impl SlopeArrangement {
         ),
     ];
 
+    // Positions of slopes in storage
     /// Where the slopes of these lenslets are stored, in the order of [`SlopeOrder`]: all x, then all y.
     #[cfg(any(feature = "files", feature = "factorise"))]
     pub(crate) fn places(self, lenslets: &[[usize; 2]]) -> Vec<usize> {

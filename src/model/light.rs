@@ -1,6 +1,7 @@
 // Tangled from book/src/light.md: edit there, or here and run cargo tangle stitch.
 //! Noise of slopes from the light on their sensor: photons, detector, and the streak of a laser star.
 
+// Imports of light
 use crate::{
     error::{Invalid, accept, positive},
     model::atmosphere::{Atmosphere, check_wavelength},
@@ -147,6 +148,7 @@ impl Light {
         let spot = |lenslet: [usize; 2]| self.spot_behind(sensor, lenslet, round);
         let runs = || array.runs(pupil, validity);
         let lenslets = || runs().flat_map(|run| run.columns.map(move |i| ([run.row, i], run.lit)));
+        // Noise of the widest window
         let streaks = self.spot.iter().flat_map(|_| lenslets());
         let widest = streaks
             .map(|(lenslet, _)| spot(lenslet))

@@ -162,6 +162,7 @@ impl Noise {
         matches!(&self.0, NoiseForm::Blocks(blocks) if blocks.iter().any(|[_, xy, _]| *xy != 0.0))
     }
 
+    // Largest variance of noise
     /// The largest variance of a slope \[rad²\].
     #[cfg(feature = "files")]
     pub(crate) fn largest(&self) -> f64 {
@@ -178,6 +179,7 @@ impl Noise {
     }
 
     // Mean and factors of noise
+    // Whether noise is uniform
     /// Whether it is given as one variance for all slopes.
     pub fn is_uniform(&self) -> bool {
         matches!(&self.0, NoiseForm::Uniform(_))
@@ -199,6 +201,7 @@ impl Noise {
         }
     }
 
+    // Factor of one lenslet's noise
     /// Elements a, b and c of the Cholesky factor of the block of valid lenslet `k` \[rad\], [noise factor](https://lenslet.github.io/lenslet/noise.html#eq-noise-factor).
     pub fn factor(&self, k: usize) -> [f64; 3] {
         let [xx, xy, yy] = self.block(k);

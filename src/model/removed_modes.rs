@@ -126,6 +126,7 @@ impl RemovedModes {
             self.push(first, tilt(0).collect());
             self.push(first, tilt(1).collect());
         }
+        // Add focus to the modes
         if focus == Focus::Removed {
             let means = [0, 1].map(|axis| along(axis).sum::<f64>() / n as f64);
             let from_mean = |axis: usize| along(axis).map(move |place| place - means[axis]);
@@ -156,6 +157,7 @@ impl RemovedModes {
         }
     }
 
+    // Number and list of modes
     /// How many modes there are.
     pub fn len(&self) -> usize {
         self.0.len()

@@ -1,4 +1,4 @@
-// Tangled from book/src/system-file.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/whole-system.md: edit there, or here and run cargo tangle stitch.
 //! A whole adaptive-optics system.
 
 use crate::{
@@ -35,6 +35,7 @@ pub struct System {
     phase: Option<PhaseGrid>,
 }
 
+// Methods of a system
 impl System {
     // Parts of a system
     /// The turbulence.
@@ -110,6 +111,7 @@ impl System {
         self.guide_stars.iter().map(valid).collect()
     }
 
+    // Count the slopes of a system
     /// Slopes of all guide stars.
     pub fn count_slopes(&self) -> usize {
         let lenslets =
@@ -347,6 +349,7 @@ impl SystemBuilder {
         for (k, star) in system.guide_stars.iter().enumerate() {
             within(&format!("guide_star[{k}]"), system.check_star(k, star))?;
         }
+        // Check targets and optimisation directions
         for (k, target) in system.targets.iter().enumerate() {
             let (name, expected) =
                 (format!("target[{k}].height"), "inf, as a target is a direction");
@@ -384,6 +387,7 @@ fn within(table: &str, result: Result<(), Invalid>) -> Result<(), Invalid> {
 const WIDEST_BENCH: f64 = 0.1;
 
 impl System {
+    // Check the array and the star
     fn check_array(&self, array: &LensletArray, name: &str, expected: &str) -> Result<(), Invalid> {
         let lit = array.any_valid(self.pupil(), self.validity);
         accept(lit, name, array.lenslets(), expected).map(drop)

@@ -40,6 +40,7 @@ pub struct SystemFile {
     document: Arc<Document>,
 }
 
+// Methods of a system file
 impl SystemFile {
     // Open a system file
     /// Reads and parses a system file.
@@ -59,6 +60,7 @@ impl SystemFile {
         Ok(Document::parse(name, text)?.into())
     }
 
+    // System file of a dictionary
     /// The system file of a dictionary with its tables; other files are looked for in the working directory. Errors name the key.
     ///
     /// ```
@@ -122,6 +124,7 @@ impl SystemFile {
     }
 }
 
+// System file of a document
 impl From<Document> for SystemFile {
     fn from(document: Document) -> Self {
         Self { document: Arc::new(document) }
@@ -157,6 +160,7 @@ impl SystemFile {
     }
 }
 
+// What guide stars share
 /// What the guide stars of a system share.
 struct Shared<'a> {
     atmosphere: &'a Atmosphere,
@@ -538,6 +542,7 @@ fn rates_apart(root: &Table) -> Result<Vec<String>, BadLine> {
     let rate = control.map(|table| table.optional::<f64>("rate", "frames in a second"));
     let mut common = rate.transpose()?.flatten().map(|rate| ("loop.rate".to_string(), rate));
     let mut apart: Vec<(f64, String, Vec<String>)> = Vec::new();
+    // Sort sensors by their rates
     for star in root.tables("guide_star")? {
         let Some(sensor) = star.table("sensor")? else { continue };
         for key in ["rate", "frame_rate"] {
@@ -554,6 +559,7 @@ fn rates_apart(root: &Table) -> Result<Vec<String>, BadLine> {
         }
     }
     let Some((reference, common)) = common else { return Ok(Vec::new()) };
+    // Text of a warning of rates
     let warning = |(rate, location, keys): (f64, String, Vec<String>)| {
         let keys = keys.join(", ");
         format!(

@@ -1,4 +1,4 @@
-// Tangled from book/src/system-file.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/whole-system.md: edit there, or here and run cargo tangle stitch.
 //! The grid of points at which a wavefront is wanted.
 
 use crate::error::{Invalid, accept};

@@ -1,7 +1,7 @@
 // Tangled from book/src/quadrature.md: edit there, or here and run cargo tangle stitch.
 //! Gauss quadrature on [−1, 1] for the plain weight, the triangle and the trapezium.
 
-/// A quadrature rule: ∫ w(x) f(x) dx over [−1, 1] ≈ Σ `weights[k]` f(`nodes[k]`).
+/// A quadrature rule: ∫ ω(x) f(x) dx over [−1, 1] ≈ Σ `weights[k]` f(`nodes[k]`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     /// Abscissae, ascending, symmetric about zero.

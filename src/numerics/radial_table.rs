@@ -113,6 +113,7 @@ impl RadialTable {
         [first, first + self.segments.len() as i32 - 1]
     }
 
+    // Cubics of a table for a device
     /// The cubics, 64 to the octave, that a device looks up in single precision; for whole octaves from `low` to `high`.
     pub(crate) fn slivers(
         &[low, high]: &[f64; 2],

@@ -1,4 +1,4 @@
-// Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/number-types.md: edit there, or here and run cargo tangle stitch.
 //! Real numbers in two precisions.
 
 use super::fft::FftPlans;

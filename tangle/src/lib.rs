@@ -51,6 +51,7 @@ pub mod math;
 pub mod map;
 pub mod memory;
 pub mod pages;
+pub mod plain;
 mod rust;
 pub mod stitch;
 pub mod summary;

@@ -12,7 +12,9 @@ use std::sync::atomic::AtomicUsize;
 use tangle::Book;
 use tangle::book::pdf::Sheet;
 use tangle::book::progress::Progress;
-use tangle::book::{BookError, build, finish, math_findings, search, serve::Site};
+use tangle::book::{
+    BookError, build, finish, keys, math_findings, names, options, search, serve::Site,
+};
 use tempfile::TempDir;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -195,7 +197,7 @@ fn chunks_are_named_and_linked() -> Outcome {
 fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
     let folder = single(
         "# Bad\n\n```rust file=src/x.rs\n// <<tests of the lens>>\n```\n\n\
-         ```rust #tests of the lens fold\n/// Costs `$a` & more.\npub fn aardvark() {}\n\n\
+         ```rust #tests of the lens fold\n/// Costs `$a` & more.\npub fn aard_vark() {}\n\n\
          pub fn next() {}\n```\n\n```rust #tests of the lens\nlast();\n```\n",
     )?;
     build(folder.path(), true)?;
@@ -207,7 +209,7 @@ fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
              <summary class=\"chunk-name\"><span>⟨tests of the lens⟩ ≡</span>",
             "continued <a href=\"#chunk-tests-of-the-lens.2\">below</a>",
             "folded: <code>src/x.rs</code>, lines 3 to 6</span></summary>",
-            "/// Costs `$a` &amp; more.\npub fn aardvark() {}\n\npub fn next() {}\n</code></pre>",
+            "/// Costs `$a` &amp; more.\npub fn aard_vark() {}\n\npub fn next() {}\n</code></pre>",
             "Used in ⟨<a href=\"#file-src-x-rs\"><code>src/x.rs</code></a>⟩</div>",
             "<div class=\"chunk\" id=\"chunk-tests-of-the-lens.2\">",
             "href=\"#chunk-tests-of-the-lens\" title=\"defined in Bad\">",
@@ -216,12 +218,16 @@ fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
     assert_eq!(bad.matches("<details").count(), 1);
     contains(
         &page(&folder, "identifier-index.html")?,
-        &["<code>aardvark</code>", "href=\"bad.html#chunk-tests-of-the-lens\""],
+        &["<code>aard_vark</code>", "href=\"bad.html#chunk-tests-of-the-lens\""],
     );
     contains(&page(&folder, "chunk-index.html")?, &["\"bad.html#chunk-tests-of-the-lens\""]);
-    // Code is found by the index of identifiers; it would make that of the search several times as large.
+    // The search finds public items by their names; all code would make its index several times as large.
     let index = fs::read_to_string(folder.path().join("book/build/searchindex.js"))?;
-    assert!(index.contains("bad.html#bad") && !index.contains("aardvark"));
+    assert!(index.contains("bad.html#bad") && !index.contains("Costs"));
+    let index = search::parse(&index).ok_or("an index")?;
+    let place = &index["named"]["names"]["aard_vark"][0];
+    let place = &index["named"]["places"][usize::try_from(place.as_u64().ok_or("no place")?)?];
+    assert_eq!(place[0], "bad.html#chunk-tests-of-the-lens");
     let whole = fs::read_to_string(folder.path().join("book/build/bad.html"))?;
     // Folds are opened by the switch first, then by the address and by words that are sought.
     let scripts: Vec<&str> = whole.split("<script src=\"theme/").skip(1).collect();
@@ -487,12 +493,21 @@ fn symbols_are_gathered_with_their_formulas() -> Outcome {
         &symbols,
         &[
             "<h2 id=\"latin-letters\">",
-            "<a href=\"waves.html#waves\">amplitude</a> and phase</td><td>m, rad</td><td></td>\
-             <td><code>amplitude</code></td>\
-             <td><a href=\"waves.html#the-size-of-lambda\">Waves</a></td>",
+            "<a href=\"waves.html#waves\">amplitude</a> and phase</td><td data-label=\"unit\">m, rad</td>\
+             <td data-label=\"shape\"></td><td data-label=\"in the code\"><code>amplitude</code></td>\
+             <td data-label=\"chapter\"><a href=\"waves.html#symbol-a-0-b\">Waves</a></td>",
             "<h2 id=\"greek-letters\">",
             "href=\"waves.html#eq-wave\">(2.2)</a>",
-            "<td>stand</td><td>where <code>it</code> stands</td>",
+            "<table class=\"stacked\">",
+            ">stand</td><td data-label=\"meaning\">where <code>it</code> stands</td>",
+        ],
+    );
+    let waves = page(&folder, "waves.html")?;
+    contains(
+        &waves,
+        &[
+            "<tr><td data-label=\"symbol\"><span id=\"symbol-lambda\"></span>",
+            "<span id=\"symbol-stand\">",
         ],
     );
     // The row of two letters stands at both.
@@ -653,6 +668,69 @@ fn this_book() -> Outcome<TempDir> {
     Ok(folder)
 }
 
+/// Looks up names of symbols, keys and options as the page does, in the part of the index that is theirs.
+fn names_lead_to_their_places(folder: &TempDir, named: &serde_json::Value) -> Outcome {
+    let places = named["places"].as_array().ok_or("no places")?;
+    let addresses = |name: &str| -> Vec<&str> {
+        let spellings = [name, &name.to_lowercase(), &names::folded(name)];
+        let found = spellings.map(|name| &named["names"][name]);
+        let found = found.into_iter().flat_map(|found| found.as_array().into_iter().flatten());
+        found.filter_map(|place| places[place.as_u64()? as usize][0].as_str()).collect()
+    };
+    for (name, address) in [
+        ("outer scale", "atmosphere.html#symbol-l-0"),
+        ("Outer scale", "atmosphere.html#symbol-l-0"),
+        ("L0", "atmosphere.html#symbol-l-0"),
+        ("l_0", "atmosphere.html#symbol-l-0"),
+        ("r0", "atmosphere.html#symbol-r-0"),
+        ("Fried parameter", "atmosphere.html#symbol-r-0"),
+        ("D_phi", "phase.html#symbol-d-phi"),
+        ("outer_scale", "system-keys.html#key-atmosphere.outer_scale"),
+        ("layers.outer_scale", "system-keys.html#key-atmosphere.layers.outer_scale"),
+        ("guide_star", "system-keys.html#"),
+        ("fried_parameter", "atmosphere.html#symbol-r-0"),
+        ("Atmosphere", "atmosphere.html#chunk-"),
+        ("4d stem", "glossary.html#term-4d-stem"),
+    ] {
+        let found = addresses(name);
+        assert!(found.first().is_some_and(|first| first.starts_with(address)), "{name}: {found:?}");
+    }
+    let book = Book::load(folder.path())?;
+    let keys = keys::keys(&book);
+    assert!(keys.len() > 150, "{} keys", keys.len());
+    for key in keys {
+        let page = book.chapters[key.chapter].file.replace(".md", ".html");
+        let address = match key.row {
+            Some(_) => format!("{page}#key-{}", key.path),
+            None => continue,
+        };
+        assert_eq!(addresses(&key.path).first(), Some(&address.as_str()), "{}", key.path);
+        let last = key.path.rsplit('.').next().unwrap_or_default();
+        assert!(addresses(last).iter().any(|found| found.contains("#key-")), "{last}");
+    }
+    let words = options::command_words(&tangle::expand::tangle(&book));
+    assert!(words.iter().any(|word| word.name == "--errors-only"));
+    for word in words.iter().filter(|word| word.command.is_some()) {
+        let name = format!("{} {}", word.command.as_deref().unwrap_or_default(), word.name);
+        assert!(
+            addresses(&name)[0].contains("-command.html#chunk-")
+                || addresses(&name)[0].starts_with("commands.html#chunk-"),
+            "{name}"
+        );
+    }
+    // Every place is there.
+    let mut pages = std::collections::BTreeMap::new();
+    for place in places {
+        let address = place[0].as_str().unwrap_or_default();
+        let (file, anchor) = address.split_once('#').ok_or("no anchor")?;
+        if !pages.contains_key(file) {
+            pages.insert(file, page(folder, file)?);
+        }
+        assert!(pages[file].contains(&format!("id=\"{anchor}\"")), "{address}");
+    }
+    Ok(())
+}
+
 #[test]
 fn the_search_finds_terms_of_the_field() -> Outcome {
     let folder = this_book()?;
@@ -676,6 +754,7 @@ fn the_search_finds_terms_of_the_field() -> Outcome {
         assert!(found, "{term} in {page}");
     }
     assert!(!script.contains("pub(crate) fn"), "code is in the index");
+    names_lead_to_their_places(&folder, &index["named"])?;
     // The pages load the index with the search box, not by themselves.
     let page = fs::read_to_string(folder.path().join("book/build/atmosphere.html"))?;
     assert!(!page.contains("src=\"searchindex.js\""));

@@ -163,6 +163,7 @@ fn load(name: &str, packages: &[&str]) -> Result<Library, String> {
     Err(said)
 }
 
+// Open the file of a library
 /// Loads a library from a file, or by its name, and looks up all that it needs now, so that nothing is missing later.
 #[cfg(unix)]
 fn open_file(file: &Path) -> Result<Library, libloading::Error> {
@@ -217,6 +218,7 @@ fn pythons(root: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(is_python).collect()
 }
 
+// Ranks on CUDA and their work
 // A rank on CUDA
 /// A device that has joined others: communicator, handle and a grid that is one column of ranks.
 pub(super) struct CudaRank {
@@ -291,6 +293,7 @@ impl CudaRank {
         let (communicator, handle, grid) = (null_mut(), null_mut(), null_mut());
         let mut made = Self { libraries, context, communicator, handle, grid, is_aborted };
         let (rank, ranks) = (rank as i32, ranks as i32);
+        // Make communicator, handle and grid
         // SAFETY: each call writes one handle, which is given back with `made`; the stream is of the current context.
         unsafe {
             let joined =

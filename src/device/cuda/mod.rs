@@ -469,7 +469,7 @@ impl Backend for Cuda {
                 self.multiply_vector(stream, double, shape, [matrix, x, y])
             }
             Operation::Multiply(ref product) => self.multiply(stream, product),
-            // Factorise a matrix on CUDA
+            // Factors and eigenvectors on CUDA
             Operation::Cholesky(ref of) => {
                 self.solver(stream)?.cholesky(of).map_err(|error| self.named(error))
             }
@@ -533,6 +533,7 @@ impl Backend for Cuda {
         }
     }
 
+    // Join other devices of CUDA
     // Join other devices of CUDA
     fn require_joining(&self) -> Result<(), Error> {
         distributed::require_several(&self.name)
@@ -617,6 +618,7 @@ fn are_short(sizes: &[i64]) -> bool {
 
 // Operations of CUDA's libraries
 impl Cuda {
+    // Set the transforms of a plan
     /// Sets the transforms and the stream of an empty plan.
     fn make_plan(
         &self,

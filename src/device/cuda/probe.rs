@@ -1,4 +1,4 @@
-// Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/cuda-detection.md: edit there, or here and run cargo tangle stitch.
 //! What there is of CUDA on this machine.
 
 // What there is of CUDA

@@ -539,6 +539,7 @@ fn whole<T: Real>(halves: &[Complex<T>], plan: &TransformBatch) -> Vec<Complex<T
 
 // Emulator as a backend
 impl Backend for Emulator {
+    // Properties of the emulator
     fn name(&self) -> &str {
         NAME
     }
@@ -689,6 +690,7 @@ impl Backend for Emulator {
         work.into_iter().try_for_each(|work| state.queue(stream, work))
     }
 
+    // Join emulated devices
     // Join emulated devices
     fn require_joining(&self) -> Result<(), Error> {
         Ok(())

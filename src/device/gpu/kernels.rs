@@ -1,4 +1,4 @@
-// Tangled from book/src/graphics-processor.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/gpu-launches.md: edit there, or here and run cargo tangle stitch.
 //! Kernels by their names, and their arguments by the names of parameters.
 
 // Declare the kernels of a source
@@ -19,6 +19,7 @@ macro_rules! kernels {
             )*
         }
     ) => {
+        // Structure of a kernel's arguments
         $(
             $(#[$does])*
             $scope struct $Arguments<'a $(, $T)?> {
@@ -36,6 +37,7 @@ macro_rules! kernels {
             }
         )*
 
+        // Structure of the kernels of a source
         $(#[$about])*
         $scope struct $Kernels<T> {
             $(

@@ -124,6 +124,7 @@ impl Rank {
         Ok(usize::try_from(report).ok().and_then(|number| number.checked_sub(1)))
     }
 
+    // Solve by all ranks
     /// Replaces each row b, of which a rank has the columns of its layout, by A⁻¹ b, from the factor of A.
     pub(crate) fn solve<T: Real>(
         &self,
@@ -139,6 +140,7 @@ impl Rank {
         self.check_report("the solution of linear equations", self.reported(call)?)
     }
 
+    // Refuse a report that is not zero
     fn check_report(&self, what: &str, report: i32) -> Result<(), Error> {
         if report == 0 {
             return Ok(());

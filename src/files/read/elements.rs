@@ -66,6 +66,7 @@ impl ElementForm {
         (shape, columns_first): (&[usize], bool),
     ) -> io::Result<TypedArray<'static>> {
         let each = self.number.bytes;
+        // Refuse an array that is cut short
         let all = bytes.get(..bytes_of(shape, each)?).ok_or_else(|| {
             let count: usize = shape.iter().product();
             cut_short(&format!("after {} of {count} numbers", bytes.len() / each))
@@ -85,6 +86,7 @@ impl ElementForm {
             (Kind::Float, 8, false) => shaped(all.chunks_exact(8).map(eight), place),
             (Kind::Float, ..) => shaped(all.chunks_exact(4).map(four), place),
             (Kind::Bool, ..) => shaped(all.iter().map(|b| *b != 0), place),
+            // Whole numbers from bytes
             (Kind::Signed, ..) => {
                 let shift = 64 - 8 * each as u32;
                 let integer = |b: &[u8]| (self.bits(b) << shift).cast_signed() >> shift;
@@ -100,6 +102,7 @@ impl ElementForm {
         }
     }
 
+    // Bits of a number in either order
     /// The bits of a number of at most eight bytes.
     fn bits(self, bytes: &[u8]) -> u64 {
         let fold = |bits: u64, byte: &u8| bits << 8 | u64::from(*byte);

@@ -10,6 +10,7 @@ use crate::files::zarr::unravel;
 use std::io;
 
 // Decode a tree in HDF5
+// Objects, links and arrays of a tree
 /// An object of the tree.
 #[derive(Default)]
 struct Object<'c> {

@@ -16,6 +16,7 @@ use ndarray::{Array1, Array2, Array3, ArrayView2, ArrayView3, Axis, ShapeBuilder
 use std::path::Path;
 
 // Begin telemetry with a system
+// Height of sodium and pixels of images
 /// Above this height, m, a laser star is one of sodium.
 const SODIUM: f64 = 60e3;
 
@@ -46,6 +47,7 @@ impl<'a> Telemetry<'a> {
     }
 }
 
+// Names of stars and sensors
 /// The name of the source of a guide star.
 fn star_name(q: usize) -> String {
     format!("STAR {q}")
@@ -65,6 +67,7 @@ fn bearing(degrees: f64) -> f64 {
     (90.0 - degrees).rem_euclid(360.0)
 }
 
+// Images of layers and their units
 /// The images of layers: their column, their name and their unit.
 const LAYERS: [(&str, &str, &str); 5] = [
     ("LAYERS_REL_WEIGHT", "LAYERS WEIGHT", ""),
@@ -81,6 +84,7 @@ impl Telemetry<'_> {
         for (column, name, _) in LAYERS {
             row.image(column, name);
         }
+        // Add the values of layers
         for (k, (_, name, unit)) in LAYERS.into_iter().enumerate() {
             let layers = air.layers().iter().map(|layer| match k {
                 0 => layer.fraction,
@@ -147,6 +151,7 @@ impl Telemetry<'_> {
             .number("DIMENSIONS", 2.0);
         row.number("N_VALID_SUBAPERTURES", count as f64).image("SUBAPERTURE_MASK", &mask);
         let sensor = &star.sensor;
+        // Add the transformation of a sensor
         let turned = format!("WFS {q} TRANSFORMATION");
         if !sensor.is_at_rest() {
             row.image("TRANSFORMATION_MATRIX", &turned);
@@ -191,6 +196,7 @@ impl Telemetry<'_> {
 }
 
 // Add slopes to telemetry
+// Slopes of one star in a matrix
 /// The name of the image of a sensor's noise.
 fn noise_name(q: usize) -> String {
     format!("WFS {q} NOISE")
@@ -255,12 +261,14 @@ impl TelemetrySystem {
         let sky = Sky::of(&telescope)?;
         let mut text = air(file, &sky, &mut notes)?;
         text += &sensors(file, &telescope, &sky, &mut notes)?;
+        // Add targets of telemetry
         for star in file.table("AOT_SOURCES") {
             if star.text("TYPE")? == Some("Science Star") {
                 let [x, y] = sky.direction(file, &star)?.unwrap_or_default();
                 text += &format!("\n[[target]]  # {}\n{}", remark(star.uid()), towards([x, y]));
             }
         }
+        // Note tables that are not used
         for table in
             ["AOT_ABERRATIONS", "AOT_DETECTORS", "AOT_SCORING_CAMERAS", "AOT_LOOPS_OFFLOAD"]
         {
@@ -304,7 +312,7 @@ fn towards([x, y]: [f64; 2]) -> String {
 // Point a telescope at its elevation
 /// Where a telescope looks.
 struct Sky {
-    /// Air mass, Eq. [airmass](https://lenslet.github.io/lenslet/telemetry.html#eq-airmass).
+    /// Air mass, Eq. [airmass](https://lenslet.github.io/lenslet/telemetry-to-system.html#eq-airmass).
     airmass: f64,
     /// What an offset in azimuth is multiplied by.
     of_azimuth: f64,
@@ -327,6 +335,7 @@ impl Sky {
     }
 }
 
+// Main telescope of telemetry
 /// The row of the telescope that is no launcher of lasers.
 fn main_telescope(file: &TelemetryFile) -> Result<RowOf<'_>, Error> {
     for row in file.table("AOT_TELESCOPES") {
@@ -416,6 +425,7 @@ fn air(file: &TelemetryFile, sky: &Sky, notes: &mut Vec<String>) -> Result<Strin
             vec![[0.0; 2]; heights.len()]
         }
     };
+    // Write the layers of telemetry
     for (l, height) in heights.iter().enumerate() {
         let (altitude, fraction, scale, [speed, direction]) =
             (height * sky.airmass, weights[l] / sum, scales[l], winds[l]);
@@ -447,6 +457,7 @@ fn fried_parameter(row: &RowOf, wavelength: f64) -> Result<f64, Error> {
     Ok((strength / all.len() as f64).powf(-0.6))
 }
 
+// Values of layers over instants
 /// What a column names, (instants, layers).
 fn instants(row: &RowOf, column: &str, unit: Option<Unit>) -> Result<Option<Array2<f64>>, Error> {
     let Some(values) = row.array(column, [1, 2], unit)? else { return Ok(None) };
@@ -458,6 +469,7 @@ fn mean(values: &Array2<f64>) -> Vec<f64> {
     values.columns().into_iter().map(|layer| layer.sum() / layer.len() as f64).collect()
 }
 
+// Mean velocity of each layer
 /// Speed \[m/s\] and direction \[degrees, from x to y\] of the mean velocity of each layer.
 fn mean_winds(speeds: &Array2<f64>, bearings: &Array2<f64>) -> Vec<[f64; 2]> {
     let of_layer = |l: usize| {
@@ -501,6 +513,7 @@ impl Sky {
     }
 }
 
+// Coordinates of stars and targets
 /// Right ascension and declination of a source \[degrees\], if both are given.
 fn equatorial(star: &RowOf) -> Result<Option<[f64; 2]>, Error> {
     let both = star.number("RIGHT_ASCENSION")?.zip(star.number("DECLINATION")?);
@@ -531,6 +544,7 @@ fn sensors(
     }
     let masks = all.iter().map(mask_of).collect::<Result<Vec<_>, Error>>()?;
     let pupil = pupil(telescope)?;
+    // Sides and pitches of masks
     let pitches =
         all.iter().zip(&masks).map(|(row, mask)| pitch(row, mask, pupil.as_ref(), telescope));
     let arrays = pitches
@@ -538,6 +552,7 @@ fn sensors(
         .map(|(pitch, mask)| Ok((mask.nrows(), pitch?)))
         .collect::<Result<Vec<_>, Error>>()?;
     let mut text = String::new();
+    // Write telescope and lenslet array
     if let Some(pupil) = &pupil {
         let (diameter, obstruction) = (pupil.diameter(), pupil.obstruction());
         text += &format!("\n[telescope]\ndiameter = {diameter:?}\nobstruction = {obstruction:?}\n");
@@ -545,6 +560,7 @@ fn sensors(
     let (lenslets, pitch) = arrays[0];
     text += &format!("\n[lenslet_array]\nlenslets = {lenslets}\npitch = {pitch:?}\n");
     text += &rule(&all, &masks, &arrays, pupil.as_ref())?;
+    // Write each guide star
     for (k, row) in all.iter().enumerate() {
         text += &format!("\n[[guide_star]]  # {}\n", remark(row.uid()));
         text += &star(file, row, sky, all.len() == 1, notes)?;
@@ -560,6 +576,7 @@ fn sensors(
 // Read a mask and a pitch
 /// The mask of a sensor: the number of each valid lenslet, and nothing elsewhere.
 fn mask_of(row: &RowOf) -> Result<Array2<Option<usize>>, Error> {
+    // Read the mask of a sensor
     match row.text("TYPE")? {
         Some("Shack-Hartmann") => {}
         other => {
@@ -585,6 +602,7 @@ fn mask_of(row: &RowOf) -> Result<Array2<Option<usize>>, Error> {
         let expected = format!("each number from 0 to {} once, and -1", valid.saturating_sub(1));
         *place.ok_or_else(|| row.refuse("SUBAPERTURE_MASK", number, &expected))? = true;
     }
+    // Refuse masks without lenslets
     let (rows, columns) = mask.dim();
     if rows != columns || valid == 0 {
         let expected = "a square image in which some lenslet is valid";
@@ -755,6 +773,7 @@ fn rule(
 ) -> Result<String, Error> {
     let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
     let mut odd = None; // the darkest valid lenslet
+    // Find the darkest valid lenslet
     for (k, (mask, (n, pitch))) in masks.iter().zip(arrays).enumerate() {
         let array = LensletArray::new(*n, *pitch);
         let array =
@@ -769,6 +788,7 @@ fn rule(
             }
         }
     }
+    // Choose a threshold between both
     let gap = 1e-9;
     if most + gap < least || most == 0.0 {
         let half = most < 0.5 && least >= 0.5;
@@ -787,6 +807,7 @@ fn rule(
     if (0..masks.len()).all(by_centre) {
         return Ok("valid = \"centre\"\n".into());
     }
+    // Refuse a mask without a rule
     let (k, j, i) = odd.unwrap_or_default();
     let value = format!(
         "valid in row {j}, column {i}, of which {least:.3} is lit, and invalid where {most:.3} is"
@@ -818,6 +839,7 @@ pub fn read_slopes(path: &Path, system: &System) -> Result<Array2<f64>, Error> {
     let mut slopes = Array2::zeros((0, 0));
     for (q, row) in rows.iter().enumerate() {
         let mask = mask_of(row)?;
+        // Refuse masks of other sensors
         if !mask.iter().map(Option::is_some).eq(valid[q].iter().copied())
             || mask.dim() != valid[q].dim()
         {

@@ -137,6 +137,7 @@ pub(crate) struct EigenGpu<T> {
 }
 
 impl<T: Real> EigenGpu<T> {
+    // Decompose a matrix in its memory
     /// Decomposes a matrix in its own memory; only its upper triangle is looked at. Eigenvalues below `filter` times the largest are
     /// dropped.
     ///
@@ -152,6 +153,7 @@ impl<T: Real> EigenGpu<T> {
         Self::of(gpu, (values, matrix), order, filter)
     }
 
+    // Divide eigenvectors by their roots
     /// The decomposition by ascending eigenvalues and their eigenvectors, one a row, of which `width` columns are on this device.
     ///
     /// # Errors
@@ -175,13 +177,14 @@ impl<T: Real> EigenGpu<T> {
         Ok(Self { gpu: gpu.clone(), vectors, values, kept, width })
     }
 
+    // Spectrum of a device's matrix
     /// The eigenvalues, ascending, and how many of the largest are kept.
     pub(crate) fn spectrum(&self) -> (&[f64], usize) {
         (&self.values, self.kept)
     }
 
     // Go to eigenvectors and back on a device
-    /// The rows of B along the eigenvectors that are kept: B U Λ^(−½), (m, kept); of the columns that are here.
+    /// The rows of B along the eigenvectors that are kept: B V E^(−½), (m, kept); of the columns that are here.
     pub(crate) fn project(&self, rows: &Buffer<T>) -> Result<Buffer<T>, Error> {
         let (n, kept, width) = (self.values.len(), self.kept, self.width);
         let m = rows.len() / width;

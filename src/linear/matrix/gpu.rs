@@ -1,6 +1,7 @@
 // Tangled from book/src/matrix-gpu.md: edit there, or here and run cargo tangle stitch.
 //! A dense matrix as an operator on a device.
 
+// Kernels of the dense matrix
 use crate::device::gpu::kernels::kernels;
 use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;

@@ -59,6 +59,7 @@ pub(crate) fn check_lengths<T: Pod>(
     Err(Invalid::new("buffers of a product", value, format!("{columns} → {rows}")))
 }
 
+// Count the vectors of an operator
 /// How many vectors of so many rows, which others have as well, a square operator takes.
 fn vectors_of<T>(
     operator: &dyn DeviceOperator<T>,
@@ -125,6 +126,7 @@ impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
 }
 
 // Elements in pairs on a device
+// Source of elements in pairs
 const PAIRS: KernelSource = KernelSource {
     name: "pairs.cu",
     text: include_str!("../../../kernels/linear/pairs.cu"),
@@ -148,6 +150,7 @@ pub struct WithPairsGpu<T> {
     kernels: PairKernels<T>,
 }
 
+// Copy pairs to a device
 impl<T: Real> WithPairsGpu<T> {
     /// The sum of `operator` and `pairs`, as often as vectors of the operator stand one behind the other.
     ///
@@ -173,6 +176,7 @@ impl<T: Real> WithPairsGpu<T> {
     }
 }
 impl<T: Real> DeviceOperator<T> for WithPairsGpu<T> {
+    // Sizes of an operator with pairs
     fn gpu(&self) -> &Gpu {
         self.operator.gpu()
     }

@@ -1,4 +1,4 @@
-// Tangled from book/src/solvers.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/many-right-hand-sides.md: edit there, or here and run cargo tangle stitch.
 //! Conjugate gradients for many right-hand sides at once.
 
 pub(crate) mod gpu;
@@ -13,6 +13,7 @@ use rayon::prelude::*;
 // Solve right-hand sides together
 const CG: Solver = Solver::ConjugateGradients;
 
+// State of several right-hand sides
 /// Right-hand sides that are solved together, as rows.
 struct MultiRhs<'a> {
     a: &'a dyn Operator<f64>,
@@ -89,6 +90,7 @@ fn aims(
         if *norm > 0.0 { row.dot(&row).sqrt() / norm } else { 0.0 }
     };
     let residuals: Vec<f64> = left.outer_iter().zip(norms).map(residual).collect();
+    // Next aim of one row
     let aim = |k: usize| {
         let (now, spent) = (residuals[k], iterations[k]);
         if now <= stop.tolerance {
@@ -107,6 +109,7 @@ fn aims(
 }
 
 // Sweep over those that are open
+// Numbers of a step
 /// The numbers of a step: ρ and α of Eq. [conjugate steps](https://lenslet.github.io/lenslet/solvers.html#eq-conjugate-steps), and the square of the residual after it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
@@ -187,7 +190,7 @@ impl MultiRhs<'_> {
 }
 
 // Bound what is not explained
-/// What the steps of conjugate gradients tell of bᵗA⁻¹b, Eqs. [explained variance](https://lenslet.github.io/lenslet/solvers.html#eq-explained-variance) and [upper bound](https://lenslet.github.io/lenslet/solvers.html#eq-upper-bound).
+/// What the steps of conjugate gradients tell of bᵗA⁻¹b, Eqs. [explained variance](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-explained-variance) and [upper bound](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-upper-bound).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ExplainedVariance {
     /// Less than bᵗA⁻¹b.
@@ -200,6 +203,7 @@ pub(crate) struct ExplainedVariance {
 }
 
 impl ExplainedVariance {
+    // Values of an explained variance
     /// One with these values, as a device computes them.
     pub(crate) fn new(variance: f64, rest: f64, iterations: usize) -> Self {
         Self { variance, rest, iterations, ..Self::default() }
@@ -210,6 +214,7 @@ impl ExplainedVariance {
         self.variance + 0.5 * self.rest
     }
 
+    // Add a step to the bound
     /// Takes a step, where no eigenvalue of PA is below `least`.
     pub(crate) fn add(&mut self, step: Step, least: f64) {
         let [last, length, along] = self.bound;
@@ -277,7 +282,7 @@ impl ExplainedVariance {
 }
 
 // Least eigenvalue from steps
-/// The steps of conjugate gradients as a tridiagonal matrix, whose least eigenvalue tends to that of PA, Eq. [steps as a matrix](https://lenslet.github.io/lenslet/solvers.html#eq-steps-as-a-matrix).
+/// The steps of conjugate gradients as a tridiagonal matrix, whose least eigenvalue tends to that of PA, Eq. [steps as a matrix](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-steps-as-a-matrix).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ritz {
     steps: Vec<Step>,
@@ -293,6 +298,7 @@ impl Ritz {
         before.is_some_and(|before| now > 0.99 * before)
     }
 
+    // Least eigenvalue so far
     fn least(&self) -> f64 {
         self.least.last().copied().unwrap_or(0.0)
     }
@@ -302,6 +308,7 @@ impl Ritz {
         BELOW * self.least()
     }
 
+    // Bisect for the least eigenvalue
     /// By bisection: the pivots of T − λ are all positive where λ is below all eigenvalues.
     fn find(&self) -> f64 {
         let is_below = |value: f64| {
@@ -323,6 +330,7 @@ impl Ritz {
     }
 }
 
+// Settling of the least eigenvalue
 /// Iterations over which the least eigenvalue has to settle.
 const SETTLED: usize = 10;
 

@@ -1,4 +1,4 @@
-// Tangled from book/src/system-file.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/system-file-builder.md: edit there, or here and run cargo tangle stitch.
 //! Building and editing of system files.
 
 // Imports of building a system file
@@ -38,6 +38,7 @@ pub struct SystemFileBuilder {
     problem: Option<BadLine>,
 }
 
+// Methods of a system file's builder
 impl SystemFile {
     // Begin to build or to edit
     /// A builder of a system file without values.
@@ -161,6 +162,7 @@ struct Slot<'t> {
 }
 
 impl<'t> Slot<'t> {
+    // Find the slot of a path
     /// The slot at the end of a path. If `make`, tables on the path are made where they are missing.
     fn find(table: &'t mut Table, path: &'t str, make: bool) -> Option<Self> {
         if path.split('.').count() > MOST_STEPS {
@@ -269,6 +271,7 @@ impl<'t> Slot<'t> {
         self.table.add_entries(entries);
     }
 
+    // Remove the value of a slot
     fn remove(self) {
         let table = self.table.into_like();
         match (table.get_mut(self.key), self.index) {
@@ -284,6 +287,7 @@ impl<'t> Slot<'t> {
     }
 }
 
+// Replace a value in its layout
 fn in_place_of(old: &mut Value, mut value: Value) {
     *value.decor_mut() = old.decor().clone();
     *old = value;
@@ -297,6 +301,7 @@ enum AnyTable<'t> {
 }
 
 impl<'t> AnyTable<'t> {
+    // Tables of either kind
     fn like(&mut self) -> &mut dyn TableLike {
         match self {
             Self::Headed(table) => *table,
@@ -322,6 +327,7 @@ impl<'t> AnyTable<'t> {
         keys.into_iter().filter_map(take).collect()
     }
 
+    // Add entries with their keys
     /// Adds entries whose keys are written as they were.
     fn add_entries(&mut self, entries: Vec<(Key, Item)>) {
         for (key, item) in entries {

@@ -166,14 +166,10 @@ pub fn symbol_page(writer: &PageWriter<'_>) -> String {
             let text = cell.map_or(String::new(), |cell| writer.excerpt(row.chapter, cell.clone()));
             page.push_str(&format!(" {} |", text.trim()));
         }
-        let anchor = chapter.headings.iter().rfind(|heading| heading.line < row.line);
-        let anchor = anchor.map_or("", |heading| heading.id.as_str());
+        let anchor = writer.rows.of(row.chapter, row.line);
         let address = anchors::link(SYMBOLS, &chapter.file, anchor);
         let title = escape(&chapter.title);
-        page.push_str(&hide(&format!(
-            " <a href=\"{}\">{title}</a> |\n",
-            address.trim_end_matches('#')
-        )));
+        page.push_str(&hide(&format!(" <a href=\"{address}\">{title}</a> |\n")));
     }
     page
 }

@@ -12,7 +12,7 @@ use mdbook_preprocessor::book::{Book as Pages, BookItem, Chapter as Page};
 use mdbook_preprocessor::errors::{Error, Result};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 
-use super::anchors::{ChunkAnchors, Places};
+use super::anchors::{ChunkAnchors, Places, RowAnchors};
 use super::chunks::Chunks;
 use super::indices;
 use super::marks::{CLOSE, OPEN, elsewhere_placeholder, hide, key, placeholder, show};
@@ -47,8 +47,9 @@ impl Preprocessor for Weave {
         let places = Places::new(&self.tangled);
         let maps = map::maps(book, &self.tangled);
         *self.chunks.borrow_mut() = Chunks::new(book, &anchors, &places);
+        let rows = RowAnchors::new(book);
         let replaced = references::replaced(book);
-        let writer = PageWriter { book, maps: &maps, replaced: &replaced };
+        let writer = PageWriter { book, maps: &maps, rows: &rows, replaced: &replaced };
         let indices: HashMap<&str, usize> =
             book.chapters.iter().enumerate().map(|(i, c)| (c.file.as_str(), i)).collect();
         pages.for_each_chapter_mut(|page| {

@@ -11,6 +11,7 @@ use crate::numerics::real::Real;
 use std::sync::Arc;
 
 // Modes in the memory of a device
+// Kernels of modes on a device
 const MODES: KernelSource = KernelSource {
     name: "modes.cu",
     text: include_str!("../../../../kernels/linear/modes.cu"),
@@ -63,6 +64,7 @@ impl<T: Real> ModesGpu<T> {
         [rows, vectors]: [usize; 2],
         modes: &[RowMode],
     ) -> Result<Self, Error> {
+        // List the places of modes
         let (mut places, mut shapes) = (Vec::new(), Vec::new());
         for (k, (first, shape)) in modes.iter().enumerate() {
             let (end, expected) = (first + shape.len(), format!("at most {rows}, the rows"));
@@ -70,6 +72,7 @@ impl<T: Real> ModesGpu<T> {
             places.extend([*first, shape.len(), shapes.len()].map(|place| place as i32));
             shapes.extend(shape.iter().map(|&part| T::of(part)));
         }
+        // Buffers of modes on a device
         Ok(Self {
             sizes: [rows, vectors, modes.len()],
             places: gpu.upload(&places)?,
@@ -120,7 +123,7 @@ impl<T: Real> ModesGpu<T> {
 }
 
 // Take modes out of vectors
-/// 1 − Σ z zᵗ, for modes of length 1 that are orthogonal to each other; what comes out may stand where it went in.
+/// 1 − Σ u uᵗ, for modes of length 1 that are orthogonal to each other; what comes out may stand where it went in.
 impl<T: Real> DeviceOperator<T> for ModesGpu<T> {
     fn gpu(&self) -> &Gpu {
         &self.gpu
@@ -151,7 +154,7 @@ impl<T: Real> DeviceOperator<T> for ModesGpu<T> {
 }
 
 // Operator with modes in common
-/// A symmetric operator A with modes z: A + Σ w z zᵗ by their weights, or without them, Eq. [blind on device](https://lenslet.github.io/lenslet/device-operators.html#eq-blind-on-device).
+/// A symmetric operator A with modes u: A + Σ c u uᵗ by their weights, or without them, Eq. [blind on device](https://lenslet.github.io/lenslet/device-operators.html#eq-blind-on-device).
 pub(crate) struct WithModesGpu<T> {
     operator: Arc<dyn DeviceOperator<T>>,
     modes: ModesGpu<T>,
@@ -161,6 +164,7 @@ pub(crate) struct WithModesGpu<T> {
 }
 
 impl<T: Real> WithModesGpu<T> {
+    // Add modes to an operator
     /// The sum of an `operator` and of modes by their weights, as often as vectors of so many `rows` stand one behind the other.
     ///
     /// # Errors
@@ -192,6 +196,7 @@ impl<T: Real> WithModesGpu<T> {
             (operator.gpu().clone(), vectors_of(operator.as_ref(), (rows, "modes"))?);
         let [left, there] = [gpu.zeros::<T>(vectors * rows)?, gpu.zeros::<T>(vectors * rows)?];
         let mut variances = Vec::new();
+        // Variances of modes from products
         for some in modes.chunks(vectors) {
             let mut x = vec![T::zero(); vectors * rows];
             for ((first, shape), x) in some.iter().zip(x.chunks_exact_mut(rows)) {
@@ -215,6 +220,7 @@ impl<T: Real> WithModesGpu<T> {
 
 // Multiply with modes or without
 impl<T: Real> DeviceOperator<T> for WithModesGpu<T> {
+    // Sizes of an operator with modes
     fn gpu(&self) -> &Gpu {
         self.operator.gpu()
     }
@@ -244,10 +250,12 @@ impl<T: Real> DeviceOperator<T> for WithModesGpu<T> {
         modes.add([y, y], [&modes.shares, &self.weights])
     }
 
+    // Transpose of an operator with modes
     fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         self.apply(x, y)
     }
 
+    // Bytes of an operator with modes
     fn bytes(&self) -> u64 {
         let own = self.without.iter().flatten().chain([&self.weights]).map(Buffer::bytes);
         self.operator.bytes() + self.modes.bytes() + own.sum::<u64>()
