@@ -255,7 +255,7 @@ fn same(one: &Symbol, other: &Symbol) -> bool {
     2 * few.iter().filter(|word| many.contains(word)).count() >= few.len()
 }
 
-/// Letters with two meanings in one part: one warning for each further meaning. A meaning that is a
+/// Letters with two meanings in one part: an error for each further meaning. A meaning that is a
 /// link to another chapter is that chapter's.
 pub fn check(book: &Book) -> Vec<Finding> {
     // By part and letter: what it means, and where that is said.
@@ -277,7 +277,7 @@ pub fn check(book: &Book) -> Vec<Finding> {
                     "${}$ is \"{}\" here and \"{}\" in {}:{line}, in one part: {part}",
                     symbol.letter, symbol.meaning, first.meaning, home.path
                 );
-                findings.push(Finding::warning(&chapter.path, (row.line, 1), what));
+                findings.push(Finding::error(&chapter.path, (row.line, 1), what));
             }
             known.push((symbol, chapter, row.line));
         }

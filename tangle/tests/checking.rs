@@ -92,7 +92,7 @@ fn long_chunks_are_warned_of_and_then_refused_by_all_their_lines() {
         findings(&[("one.md", &one)]),
         [
             "book/src/one.md:28:1: warning: src/n26.rs shows 26 lines: above 25, divide it or fold what a reader skips",
-            "book/src/one.md:56:1: warning: src/n60.rs shows 60 lines: above 25, divide it or fold what a reader skips",
+            "book/src/one.md:56:1: src/n60.rs shows 60 lines, and 30 is the most: divide it or fold what a reader skips",
             "book/src/one.md:118:1: src/n61.rs has 61 lines, and 60 is the most: divide it",
         ]
     );
@@ -570,9 +570,9 @@ fn a_letter_has_one_meaning_in_a_part() {
     assert_eq!(
         repository.check(),
         [
-            "book/src/two.md:8:1: warning: $z$ is \"residual\" here and \"height of a source\" in \
+            "book/src/two.md:8:1: $z$ is \"residual\" here and \"height of a source\" in \
              book/src/one.md:3, in one part: I Air",
-            "book/src/two.md:15:1: warning: $L_0$ is \"the largest step\" here and \"outer scale\" in \
+            "book/src/two.md:15:1: $L_0$ is \"the largest step\" here and \"outer scale\" in \
              book/src/one.md:7, in one part: I Air",
         ]
     );

@@ -12,6 +12,9 @@ use crate::volume::{BlockId, Book};
 /// as others do, since this limits the size of what a name stands for.
 pub const MOST_LINES: usize = 60;
 
+/// An open block that shows more lines than this is an error.
+pub const MOST_OPEN_LINES: usize = 30;
+
 /// A warning is given of an open block that shows more lines than this. Folded code and the hidden lines
 /// of comments do not count, since nobody reads them line by line.
 pub const MANY_OPEN_LINES: usize = 25;
@@ -58,11 +61,16 @@ fn open_length(book: &Book, id: BlockId) -> Option<Finding> {
     if block.folded || block.code.len() > MOST_LINES || lines <= MANY_OPEN_LINES {
         return None;
     }
-    let what = format!(
-        "{} shows {lines} lines: above {MANY_OPEN_LINES}, divide it or fold what a reader skips",
-        called(block)
-    );
-    Some(Finding::warning(&chapter.path, (block.fence_line, 1), what))
+    let (name, at) = (called(block), (block.fence_line, 1));
+    let remedy = "divide it or fold what a reader skips";
+    Some(if lines > MOST_OPEN_LINES {
+        let what =
+            format!("{name} shows {lines} lines, and {MOST_OPEN_LINES} is the most: {remedy}");
+        Finding::error(&chapter.path, at, what)
+    } else {
+        let what = format!("{name} shows {lines} lines: above {MANY_OPEN_LINES}, {remedy}");
+        Finding::warning(&chapter.path, at, what)
+    })
 }
 
 /// How a finding names a chunk or a file.

@@ -6,11 +6,7 @@ use std::fmt::Write as _;
 use crate::chapter::Chapter;
 use crate::check::extent::{is_code, part_of, parts, table, words};
 use crate::check::order;
-use crate::docs::shown_lines;
 use crate::volume::Book;
-
-/// Past this many lines an open chunk is counted.
-const MOST_OPEN_LINES: usize = 30;
 
 /// A rule, and where the book does not follow it.
 struct Count {
@@ -21,10 +17,10 @@ struct Count {
 
 impl Count {
     /// Counts by a function that gives the lines in a chapter.
-    fn new(rule: impl Into<String>, book: &Book, lines: impl Fn(&Chapter) -> Vec<usize>) -> Count {
+    fn new(rule: &str, book: &Book, lines: impl Fn(&Chapter) -> Vec<usize>) -> Count {
         let lines = book.chapters.iter().map(lines).enumerate();
         let chapters = lines.filter(|(_, lines)| !lines.is_empty()).collect();
-        Count { rule: rule.into(), chapters }
+        Count { rule: rule.to_string(), chapters }
     }
 }
 
@@ -34,7 +30,6 @@ pub fn report(book: &Book) -> String {
     let misnamed = order::check(book);
     let counts = [
         Count::new("open chunks without prose since the previous chunk", book, bare_chunks),
-        Count::new(format!("open chunks above {MOST_OPEN_LINES} lines"), book, long_chunks),
         Count::new("narrative chapters with an equation before any drawing", book, |chapter| {
             let early = early_equation(chapter).filter(|_| narrative(chapter));
             early.into_iter().collect()
@@ -92,13 +87,6 @@ fn bare_chunks(chapter: &Chapter) -> Vec<usize> {
         from = block.closing_line();
     }
     bare
-}
-
-/// The lines of the open chunks that show too many lines. One of several blocks is judged by itself.
-fn long_chunks(chapter: &Chapter) -> Vec<usize> {
-    let open = chapter.blocks.iter().filter(|block| is_code(block) && !block.folded);
-    let long = open.filter(|block| shown_lines(chapter, block) > MOST_OPEN_LINES);
-    long.map(|block| block.fence_line).collect()
 }
 
 /// The line of the first displayed equation, if no drawing precedes it.
