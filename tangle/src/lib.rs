@@ -39,6 +39,7 @@ pub mod citations;
 pub mod commands;
 pub mod diagnostics;
 pub mod diff;
+pub mod docs;
 pub mod error;
 pub mod expand;
 pub mod finding;

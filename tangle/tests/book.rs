@@ -140,7 +140,7 @@ fn page(folder: &TempDir, name: &str) -> Outcome<String> {
 
 /// The page of all chapters, as it is printed, with these page numbers in its table of contents.
 fn sheet(folder: &TempDir, pages: &[(&str, usize)]) -> Outcome<String> {
-    let sheet = Sheet::new(folder.path(), false, &Progress::start())?;
+    let sheet = Sheet::new(folder.path(), false, true, &Progress::start())?;
     let pages = pages.iter().map(|&(anchor, page)| (anchor.to_string(), page)).collect();
     Ok(sheet.html(&pages))
 }
@@ -232,10 +232,42 @@ fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
     // Folds are opened by the switch first, then by the address and by words that are sought.
     let scripts: Vec<&str> = whole.split("<script src=\"theme/").skip(1).collect();
     let names: Vec<&str> = scripts.iter().filter_map(|rest| rest.split('"').next()).collect();
-    assert_eq!(names, ["expansions.js", "code-switch.js", "folds.js", "sidebar.js"]);
+    assert_eq!(names, ["comments.js", "expansions.js", "code-switch.js", "folds.js", "sidebar.js"]);
     for name in names {
         assert!(folder.path().join("book/build/theme").join(name).is_file(), "{name}");
     }
+    Ok(())
+}
+
+#[test]
+fn long_comments_of_open_code_show_their_first_sentence() -> Outcome {
+    let folder = single(
+        "# Bad\n\n```rust file=src/x.rs\n// <<a lens of glass>>\n```\n\n\
+         ```rust #a lens of glass\nimpl Lens {\n    /// Focal length.\n    ///\n    /// Rest & more.\n    /// Last.\n    \
+         pub fn focus() {}\n}\n```\n\n\
+         ```rust #a lens of glass fold\n/// One.\n/// Two.\n/// Three.\n/// Four.\npub fn next() {}\n```\n",
+    )?;
+    build(folder.path(), true)?;
+    let bad = page(&folder, "bad.html")?;
+    contains(
+        &bad,
+        &[
+            "impl Lens {\n    /// Focal length.<button type=\"button\" class=\"comment-more\" aria-expanded=\"false\" \
+             aria-label=\"the rest of this comment\"></button>\n\
+             <span class=\"comment-rest\" hidden=\"until-found\">    ///\n    /// Rest &amp; more.\n    /// Last.\n</span>    \
+             pub fn focus() {}\n}\n</code>",
+            "/// One.\n/// Two.\n/// Three.\n/// Four.\npub fn next() {}\n</code>",
+        ],
+    );
+    assert_eq!(bad.matches("comment-rest").count(), 1);
+    // On paper the whole text is shown.
+    contains(&sheet(&folder, &[])?, &["    /// Rest &amp; more.\n    /// Last.\n</span>"]);
+    let style = fs::read_to_string(repository().join("book/theme/lenslet.css"))?;
+    let print = style.split("@media print").nth(1).ok_or("no rules for paper")?;
+    contains(
+        print,
+        &[".comment-rest { content-visibility: visible !important; }", ".comment-more"],
+    );
     Ok(())
 }
 
@@ -423,7 +455,9 @@ fn the_page_to_be_printed_has_contents_and_nothing_that_paper_does_not_show() ->
         &printed,
         &[
             "<main><nav class=\"contents\"><h1>Contents</h1>\n<p><a href=\"#chapter-0\">Bad</a><span></span></p>\n\
-             <p class=\"part\">Part &amp; more</p>\n<p><a href=\"#chapter-1\">1 Other</a><span>12</span></p>\n</nav>",
+             <p class=\"part\">Part &amp; more</p>\n<p><a href=\"#chapter-1\">1 Other</a><span>12</span></p>\n\
+             <p><a href=\"#chapter-3\">Index of symbols</a><span></span></p>\n",
+            "<p><a href=\"#chapter-5\">Index of chunks</a><span></span></p>\n</nav>",
             "<a id=\"chapter-0\"></a>",
             "<a id=\"chapter-1\"></a>",
             "⟨tests of the lens⟩ ≡",
@@ -431,7 +465,7 @@ fn the_page_to_be_printed_has_contents_and_nothing_that_paper_does_not_show() ->
             "<span class=\"katex-html\"",
         ],
     );
-    for part in ["<script", "hidden_on_paper", "katex-mathml", "Index of", "<mdbook-sidebar"] {
+    for part in ["<script", "hidden_on_paper", "katex-mathml", "<mdbook-sidebar"] {
         assert!(!printed.contains(part), "{part}");
     }
     // The book to be read has no such page.
@@ -439,6 +473,67 @@ fn the_page_to_be_printed_has_contents_and_nothing_that_paper_does_not_show() ->
     assert!(!folder.path().join("book/build/print.html").exists());
     let whole = fs::read_to_string(folder.path().join("book/build/bad.html"))?;
     assert!(whole.contains("hidden_on_paper") && !whole.contains("print.html"));
+    Ok(())
+}
+
+#[test]
+fn the_pdf_has_indices_and_appendices_where_they_are_asked_for() -> Outcome {
+    let folder = book(&[
+        (
+            "one.md",
+            "# One\n\n| symbol | meaning | unit |\n|---|---|---|\n| $a$ | first | m |\n\n\
+                    See [Two](two.md) and $\\eqref{eq:two}$.\n\n\
+                    ```rust file=src/one.rs\n// <<a thing of two>>\n// <<a thing of one>>\n```\n\n\
+                    ```rust #a thing of one\npub fn first() {}\n```\n",
+        ),
+        (
+            "two.md",
+            "# Two\n\n| symbol | meaning | unit |\n|---|---|---|\n| $b$ | second | m |\n\n\
+                    $$ b \\label{eq:two} $$\n\n\
+                    ```rust #a thing of two\npub fn second() {}\n```\n",
+        ),
+        (
+            "SUMMARY.md",
+            "# Book\n\n# I One\n\n- [One](one.md)\n\n# Appendix A Two\n\n- [Two](two.md)\n\n[End](end.md)\n",
+        ),
+        ("end.md", "# End\n\nText.\n"),
+    ])?;
+    let sheet = |appendices: bool| -> Outcome<String> {
+        let sheet = Sheet::new(folder.path(), false, appendices, &Progress::start())?;
+        Ok(sheet.html(&[("chunk-a-thing-of-one".to_string(), 7)].into()))
+    };
+    let both = [
+        "<p><a href=\"#chapter-0\">1 One</a><span></span></p>\n",
+        "<p><a href=\"#chapter-2\">End</a><span></span></p>\n\
+         <p><a href=\"#chapter-4\">Index of symbols</a><span></span></p>\n\
+         <p><a href=\"#chapter-5\">Index of identifiers</a><span></span></p>\n\
+         <p><a href=\"#chapter-6\">Index of chunks</a><span></span></p>\n",
+        "<a id=\"chapter-4\"></a>",
+        "<code>first</code> <span class=\"kind\">fn</span> ⟨<a class=\"index-link\" href=\"#chunk-a-thing-of-one\">\
+         a thing of one</a><span class=\"on-page\">7</span>⟩",
+        ">first</td>",
+    ];
+    let appendix = [
+        "<p class=\"part\">Appendix A Two</p>\n<p><a href=\"#chapter-1\">2 Two</a>",
+        "<code>second</code>",
+        "href=\"#chunk-a-thing-of-two\"",
+        "href=\"#eq-two\"",
+        ">second</td>",
+    ];
+    let (without, with) = (sheet(false)?, sheet(true)?);
+    contains(&without, &both);
+    contains(&with, &[&both[..], &appendix[..]].concat());
+    for part in appendix {
+        assert!(!without.contains(part), "{part}");
+    }
+    let note = "The appendices are left out";
+    assert!(without.contains(note) && !with.contains(note));
+    contains(&without, &["See <a>Two</a>", "<a class=\"equation-link\">(2.1)</a>"]);
+    contains(
+        &without,
+        &["<a class=\"chunk-reference\" title=\"defined in Two\">⟨a thing of two⟩</a>"],
+    );
+    assert!(!without.contains("Appendix A"));
     Ok(())
 }
 
@@ -466,7 +561,7 @@ fn indices_list_items_and_chunks() -> Outcome {
         &items,
         &[
             "<code>focus</code> <span class=\"kind\">fn</span> \
-             ⟨<a href=\"optics.html#chunk-focus-for-a-lens\">focus for a lens</a>⟩",
+             ⟨<a class=\"index-link\" href=\"optics.html#chunk-focus-for-a-lens\">focus for a lens</a>⟩",
             "<code>Wave::colour</code> <span class=\"kind\">method</span>",
             "<code>waves</code> <span class=\"kind\">kernel</span>",
         ],
@@ -485,6 +580,7 @@ fn symbols_are_gathered_with_their_formulas() -> Outcome {
     let table = "\n| symbol | meaning | unit | in the code |\n|---|---|---|---|\n\
                  | $\\lambda$ | wavelength, $\\eqref{eq:wave}$ | m | |\n\
                  | $A_0, b$ | [amplitude](#waves) and phase | m, rad | `amplitude` |\n\
+                 | $A_1$ | a letter between | | |\n| $x, y$ | a position | m | |\n\
                  | stand | where `it` stands | | `Stand` |\n";
     fs::write(folder.path().join("book/src/waves.md"), format!("{WAVES}{table}"))?;
     build(folder.path(), true)?;
@@ -495,7 +591,7 @@ fn symbols_are_gathered_with_their_formulas() -> Outcome {
             "<h2 id=\"latin-letters\">",
             "<a href=\"waves.html#waves\">amplitude</a> and phase</td><td data-label=\"unit\">m, rad</td>\
              <td data-label=\"shape\"></td><td data-label=\"in the code\"><code>amplitude</code></td>\
-             <td data-label=\"chapter\"><a href=\"waves.html#symbol-a-0-b\">Waves</a></td>",
+             <td data-label=\"chapter\"><a class=\"index-link\" href=\"waves.html#symbol-a-0-b\">Waves</a></td>",
             "<h2 id=\"greek-letters\">",
             "href=\"waves.html#eq-wave\">(2.2)</a>",
             "<table class=\"stacked\">",
@@ -510,8 +606,9 @@ fn symbols_are_gathered_with_their_formulas() -> Outcome {
             "<span id=\"symbol-stand\">",
         ],
     );
-    // The row of two letters stands at both.
-    assert_eq!(symbols.matches("<span class=\"katex\">").count(), 3);
+    // A row of two letters stands at both, unless they follow each other.
+    assert_eq!(symbols.matches("<span class=\"katex\">").count(), 5);
+    assert_eq!(symbols.matches("a position").count(), 1);
     assert!(symbols.find("latin-letters") < symbols.find("greek-letters"));
     Ok(())
 }

@@ -28,9 +28,12 @@ pub struct Options {
     /// Leave the figures as they are
     #[arg(long)]
     pub keep_figures: bool,
-    /// Print all chapters into this PDF instead, by Chromium
+    /// Print the chapters and indices into this PDF instead, by Chromium, without the appendices
     #[arg(long, value_name = "FILE", conflicts_with_all = ["open", "serve"])]
     pub pdf: Option<PathBuf>,
+    /// Print the appendices, too (the parts of the book whose titles begin with "Appendix")
+    #[arg(long, requires = "pdf")]
+    pub appendices: bool,
 }
 
 /// What was rendered.

@@ -60,7 +60,7 @@ pub fn run(root: &Path, options: &Options) -> ExitCode {
         .with_writer(std::io::stderr)
         .try_init();
     let outcome = if let Some(file) = &options.pdf {
-        pdf::print(root, !options.keep_figures, file)
+        pdf::print(root, !options.keep_figures, options.appendices, file)
             .map(|pages| println!("{}: {pages} pages", file.display()))
     } else if options.serve {
         serve::serve(root, options)

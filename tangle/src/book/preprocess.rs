@@ -30,8 +30,8 @@ pub struct Weave {
     pub book: Book,
     /// The program in it.
     pub tangled: Tangled,
-    /// Whether the indices are added.
-    pub indices: bool,
+    /// Whether the appendices are among the pages.
+    pub appendices: bool,
     /// Where the HTML of the chunks goes.
     pub chunks: Rc<RefCell<Chunks>>,
 }
@@ -59,23 +59,27 @@ impl Preprocessor for Weave {
                 None => hide(&page.content),
             };
         });
+        let shown = |chapter: usize| self.appendices || !book.chapters[chapter].in_appendix();
+        pages.items.retain(|item| match item {
+            BookItem::Chapter(page) => {
+                let file = page.source_path.as_deref().and_then(Path::to_str);
+                file.and_then(|file| indices.get(file)).is_none_or(|&index| shown(index))
+            }
+            // The page of all chapters shows neither.
+            BookItem::PartTitle(_) | BookItem::Separator => true,
+        });
         if let Some(page) = references::bibliography_page(book) {
             // Where all chapters are on one page, the table of contents leads to this place.
-            let start = elsewhere_placeholder(book.chapters.len());
+            let start = elsewhere_placeholder(indices::bibliography_place(book));
             let (text, file) = (hide(&format!("{start}\n\n{page}")), references::BIBLIOGRAPHY);
             pages.push_item(BookItem::Chapter(Page::new("Bibliography", text, file, Vec::new())));
         }
-        if !self.indices {
-            return Ok(pages);
-        }
         pages.push_item(BookItem::Separator);
-        let identifiers = indices::identifier_page(book, &self.tangled, &anchors);
-        let chunks = indices::chunk_page(book, &anchors);
-        for (title, file, text) in [
-            ("Index of symbols", indices::SYMBOLS, indices::symbol_page(&writer)),
-            ("Index of identifiers", indices::IDENTIFIERS, hide(&identifiers)),
-            ("Index of chunks", indices::CHUNKS, hide(&chunks)),
-        ] {
+        let identifiers = indices::identifier_page(book, &self.tangled, &anchors, shown);
+        let chunks = indices::chunk_page(book, &anchors, shown);
+        let texts = [indices::symbol_page(&writer, shown), hide(&identifiers), hide(&chunks)];
+        for (at, ((title, file), text)) in indices::PAGES.into_iter().zip(texts).enumerate() {
+            let text = format!("{}\n\n{text}", elsewhere_placeholder(indices::place(book, at)));
             pages.push_item(BookItem::Chapter(Page::new(title, text, file, Vec::new())));
         }
         Ok(pages)
