@@ -1,6 +1,7 @@
 // Tangled from book/src/errors.md: edit there, or here and run cargo tangle stitch.
 //! What can go wrong, and how it is said.
 
+// Imports of the errors
 use std::{
     fmt::{self, Debug, Display, Write as _},
     io,
@@ -339,6 +340,7 @@ pub fn in_bytes(bytes: u64) -> String {
     }
 }
 
+// Print a number of things
 /// A number of things: `3 targets`, or `1 target`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })

@@ -43,6 +43,7 @@
 //!
 //! # Examples
 //!
+// Examples of the crate
 // Example of a covariance
 //! **Covariance** of the slopes of one sensor. The outer scale of 30 m reduces the variance of a slope to 76 % of its value in Kolmogorov turbulence.
 //!

@@ -163,6 +163,7 @@ pub fn simulate(draws: u64, seed: u64) -> Result<Vec<(f64, f64)>, Failure> {
     };
     let realisations: Vec<[f64; ENTRIES.len()]> =
         (0..draws).into_par_iter().flat_map_iter(realisation).collect();
+    // Mean and standard error of an entry
     let n = realisations.len() as f64;
     let statistics = |k: usize| {
         let mean = realisations.iter().map(|one| one[k]).sum::<f64>() / n;

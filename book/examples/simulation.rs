@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .y_label("error / variance")
         .log_y()
         .y_range(1e-7, 1e-2);
-    for (period, name) in [(1.1, "P = 1.1 r"), (1.5, "P = 1.5 r"), (2.5, "P = 2.5 r")] {
+    for (period, name) in [(1.1, "P_max = 1.1 r"), (1.5, "P_max = 1.5 r"), (2.5, "P_max = 2.5 r")] {
         let sampling = Sampling { period, ..Sampling::default() };
         let simulation = Simulation::with_sampling(&keck, &sampling)?;
         let error = |lag: usize| {

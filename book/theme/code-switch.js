@@ -2,8 +2,8 @@
 (() => {
     const KEY = "book-code", page = document.documentElement;
     const choices = [
-        ["all", "All code", "open the folded chunks too"],
-        ["key", "Key code", "leave folded chunks closed"],
+        ["all", "All code", "open the folded chunks and long comments too"],
+        ["key", "Key code", "leave folded chunks and long comments closed"],
         ["none", "No code", "hide the chunks"],
     ];
     const remembered = () => {
@@ -34,6 +34,7 @@
     };
     const unfold = open => {
         for (const fold of document.querySelectorAll("details.folded")) fold.open = open;
+        showComment(document, open);
     };
 
     // Changes the page, and leaves what is at the top of the window where it is.

@@ -35,6 +35,7 @@
         for (const expansion of whole.querySelectorAll(".expansion")) expansion.remove();
         whole.normalize();
         if (!code.isConnected && window.hljs) hljs.highlightBlock(whole);
+        showComment(whole, document.documentElement.dataset.code === "all");
         dress(whole);
         return whole.childNodes;
     };

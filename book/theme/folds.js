@@ -1,4 +1,4 @@
-// Folded chunks open for whoever comes by a link to them, or by a search for words that they hold.
+// Folded chunks open at a link to them, and with long comments at a search for words that they hold.
 (() => {
     const reveal = () => {
         const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
@@ -10,9 +10,13 @@
     };
     const sought = new URLSearchParams(location.search).get("highlight");
     const words = (sought ?? "").toLowerCase().split(/\s+/).filter(word => word);
-    for (const fold of words.length ? document.querySelectorAll("details.folded") : []) {
-        const text = fold.textContent.toLowerCase();
-        if (words.some(word => text.includes(word))) fold.open = true;
+    const holds = element => {
+        const text = element.textContent.toLowerCase();
+        return words.some(word => text.includes(word));
+    };
+    if (words.length) {
+        for (const fold of document.querySelectorAll("details.folded")) if (holds(fold)) fold.open = true;
+        showComment(document, true, holds);
     }
     addEventListener("hashchange", reveal);
     // A second click on the same link changes no address.

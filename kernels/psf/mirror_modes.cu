@@ -21,12 +21,14 @@ extern "C" __global__ void __launch_bounds__(128) lay_modes(
     real *maps, double *variances, const real *roots, const int *near, const real *heights, const real *light,
     const int *places, int count, int width, int actuators, int first, int modes, int area
 ) {
+    // Lit square of a thread
     const int square = blockIdx.x * blockDim.x + threadIdx.x;
     if (square >= count) return;
     const real lit = light[square];
     real *own = maps + places[square];
     double variance = 0.0;
     for (int b = 0; b < modes; b += SIDE_BY_SIDE) {
+        // Rows of the next modes
         real sums[SIDE_BY_SIDE] = {};
         const real *rows = roots + (size_t)(first + b) * actuators;
         const int here = modes - b < SIDE_BY_SIDE ? modes - b : SIDE_BY_SIDE;

@@ -25,6 +25,7 @@ struct LayerPair {
     int quarters, lines, rules;
 };
 
+// Averages of two footprints in kernels
 // Integrate along a line by one thread
 /// Integral of a table's function along a line that passes the origin at the distance across, u
 /// from start to end; in *moment that of (u - start) times the function.
@@ -282,6 +283,7 @@ extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
     put(sum, second + 4 * column, row, pitch, height, values);
 }
 
+// Kernels of tables of parallel footprints
 // Layer pair with tables in kernels
 /// Coefficients of a polynomial, and numbers of a panel of a line: for each power xx, xy and yy.
 constexpr int POWERS = 10, PANEL_OF_LINE = 3 * POWERS;
@@ -349,6 +351,7 @@ extern "C" __global__ void place_columns(
 }
 
 // Lay lines of polynomials
+// Number of a line from its table
 /// A number of the line at a coordinate along y: the polynomial in y that is its coefficient.
 __device__ double on_table(
     const double *tables, const TableView &view, int which, const PlaceOnPanel &place, int n
@@ -416,6 +419,7 @@ extern "C" __global__ void __launch_bounds__(128, 6) tabled_block(
     int first_row, int line_rows, const real *lines, int length, const double *near_lines,
     int near_length, real *values
 ) {
+    // Lenslets of a thread and their coordinates
     const int row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= columns) return;
     const int j = first[2 * row], i = first[2 * row + 1];

@@ -4,7 +4,7 @@
 #include "device/real.cuh"
 
 // Hessian of the structure function on the device
-/// H_xx, H_xy, H_yy at (x, y) from p and dp/dt.
+/// H_xx, H_xy, H_yy at (x, y) from S₁ and dS₁/dt.
 __device__ inline void hessian(real p, real slope, real x, real y, real h[3]) {
     const real q = 2 * slope;
     h[0] = p + q * x * x;

@@ -44,7 +44,7 @@ __device__ inline double half_structure_of(const double *table, const Phase &pha
     return phase.half_structure * universal(table, phase, t, &rise);
 }
 
-/// p(t), rad^2 m^-2, and dp/dt, rad^2 m^-4.
+/// S_1(t), rad^2 m^-2, and dS_1/dt, rad^2 m^-4.
 template <typename T>
 __device__ inline T slope_over_distance(const T *table, const Phase &phase, T t, T *rise) {
     T factor = (T)phase.slope;

@@ -18,7 +18,7 @@ constexpr int BINS = 32, PARTS = 4;
 struct alignas(2 * sizeof(real)) complex {
     real re, im;
 };
-/// A layer: s, S in units of the result, and the disc's radius times the step of the frequency.
+/// A layer: s, Σ in units of the result, and the disc's radius times the step of the frequency.
 struct Layer {
     double ratio, strength, disc;
 };

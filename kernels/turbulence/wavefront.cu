@@ -47,7 +47,7 @@ __device__ inline double reference_half_structure(
     return averaged(discs + (int)reference.first, (int)reference.segments, sqrt(t));
 }
 
-/// p of the gradient p (x, y), rad^2 m^-2, at r^2 = t; AVERAGED says whether there are segments.
+/// S_1 of the gradient S_1 (x, y), rad^2 m^-2, at r^2 = t; AVERAGED says whether there are segments.
 template <bool AVERAGED>
 __device__ inline real reference_slope(
     const Reference &reference, const real *slopes, const Stretch<real> *discs, real t

@@ -34,7 +34,6 @@ struct Piece {
     /// Stages with one kind of cost, by their names in the plan.
     stages: &'static [(&'static str, CostKind)],
 }
-
 const INTEGRATED: (&str, CostKind) = ("covariance of measurements", CostKind::Integrals);
 const WRITTEN: (&str, CostKind) = ("covariance of measurements", CostKind::Memory);
 const FACTOR: (&str, CostKind) = ("factorisation", CostKind::Factors);
@@ -146,7 +145,6 @@ pub fn measure(engine: &Engine, watch: &dyn Watch) -> Result<Vec<MeasuredTimes>,
         }
     }
 }
-
 /// Measures the kinds of cost of some pieces, each of which runs twice.
 fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<MeasuredTimes>, Error> {
     let mut measured = Vec::new();

@@ -139,6 +139,7 @@ pub fn time_exposures(
     let (strokes, cores) = (strokes(positions, pitch), Engine::default());
     let mut here = made(&cores)?;
     let processor = median(5, watch, || here.images(&strokes).map(drop))?;
+    // Time exposures on a device
     let device = match engine.devices().first() {
         Some(gpu) => {
             let mut exposures = made(engine)?;

@@ -105,7 +105,6 @@ fn ask_for_reconstructor<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     plan.run(&Engine::gpus(vec![gpu.clone()], T::PRECISION)?, &unwatched)?;
     Ok(())
 }
-
 /// Asks for the kernels of multislice, of PRISM and of detectors, with two radices and with three.
 fn ask_for_slices<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     for points in [[256, 512], [512, 256]] {
@@ -120,7 +119,6 @@ fn ask_for_slices<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     }
     Ok(())
 }
-
 /// Asks for the kernels of a mirror's modes, and of exposures as if its strokes were stationary.
 fn ask_for_modes<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     let aperture = Aperture::across(&Pupil::new(2.0, 0.0)?, &[], 8)?;

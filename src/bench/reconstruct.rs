@@ -123,7 +123,6 @@ pub fn time_reconstructor(
         planned,
     })
 }
-
 /// How long each stage lasts, to the beginning of the next one or to the end; the durations of a stage that comes twice are added.
 fn stages(begun: &[(String, Instant)], end: Instant) -> Vec<(String, f64)> {
     let ends = begun.iter().skip(1).map(|(_, next)| *next).chain([end]);

@@ -68,6 +68,7 @@ impl MeasuredEngineArgs {
     }
 }
 
+// Arguments of each measurement
 // Arguments for timing products
 #[derive(Debug, Args)]
 struct ProductsArgs {

@@ -270,6 +270,7 @@ impl FromPrismatic {
     /// # Errors
     /// `Invalid` with the option that is unknown, stands twice or has no good value; those of the crystal's file and of the file of aberrations.
     pub fn read(line: &str) -> Result<Self, Error> {
+        // Tables of a line of Prismatic
         let given = GivenOptions::read(line)?;
         let mut own = Self::default();
         let (mut sample, specimen) = own.sample(&given)?;

@@ -65,7 +65,6 @@ fn end_in_time(signals: &[i32]) -> io::Result<()> {
 fn end_in_time(_signals: &[i32]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
-
 /// Waits for a signal, and then for another one or the end of the time; ends the process.
 #[cfg(unix)]
 fn end_after_signal(mut received: UnixStream) {

@@ -105,6 +105,7 @@ impl Band {
         let waves =
             [n / 2 + 1, 2 * (n / 2) + 1].map(|rows| AxisWaves::new(self, rows, n / 2, step));
         let [y, x] = &waves;
+        // Multiply waves of both axes
         let along_x: Array1<f64> = x.rises.dot(&even.sum_axis(Axis(0)));
         let mut half = y.rises.dot(&even).dot(&x.cosines.t()) + &along_x;
         if odd.iter().any(|odd| *odd != 0.0) {
@@ -141,7 +142,7 @@ impl AxisWaves {
 #[cfg(feature = "factorise")]
 impl Band {
     /// The covariances of some even spectra, given at (x, y) and (x, −y), inside of the square on 2n + 1 displacements along each axis,
-    /// Eq. [covariance in square](https://lenslet.github.io/lenslet/aliasing.html#eq-covariance-in-square); zero is at [n, n].
+    /// Eq. [covariance in square](https://lenslet.github.io/lenslet/in-band-covariances.html#eq-covariance-in-square); zero is at [n, n].
     pub(crate) fn covariances<const N: usize>(
         &self,
         n: usize,
@@ -150,6 +151,7 @@ impl Band {
     ) -> [Array2<f64>; N] {
         let waves = AxisWaves::new(self, n + 1, 0, step);
         let product = |part: &Array2<f64>, wave: &Array2<f64>| wave.dot(part).dot(&wave.t());
+        // Covariance from even and odd parts
         self.halves(spectra).map(|[sum, difference]| {
             let (even, odd) = (product(&sum, &waves.cosines), product(&difference, &waves.sines));
             Array2::from_shape_fn((2 * n + 1, 2 * n + 1), |(j, i)| {
@@ -180,6 +182,7 @@ impl Band {
         })
     }
 
+    // Fold spectra onto one quadrant
     /// Twice the sums and the differences of spectra at (x, y) and (x, −y), with the weights of both axes.
     fn halves<const N: usize>(
         &self,

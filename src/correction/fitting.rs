@@ -11,7 +11,8 @@ use ndarray::Array2;
 use std::f64::consts::{FRAC_PI_8, PI};
 
 // Turbulence finer than a mirror
-/// What a mirror is too coarse for: turbulence of frequencies outside of a square.
+/// Fitting error: turbulence with frequencies outside of the square that a mirror corrects.
+// Example of a fitting error
 ///
 /// ```
 /// use lenslet::{correction::Fitting, model::{Atmosphere, Layer}};
@@ -55,6 +56,7 @@ impl Fitting {
         self.air.layers.iter().map(of_layer).sum()
     }
 
+    // Spectrum and limit of the fitting error
     /// The power spectrum \[m⁴\] at a spatial frequency \[1/m\]: none inside of the square.
     pub fn spectrum(&self, [x, y]: [f64; 2]) -> f64 {
         let inside = x.abs().max(y.abs()) < self.limit();
@@ -96,6 +98,7 @@ pub(crate) fn square_metres(air: &Atmosphere) -> f64 {
 }
 
 impl WavefrontSpectrum {
+    // Add layers of one outer scale
     pub(crate) fn of(air: &Atmosphere) -> Self {
         let mut layers: Vec<(f64, VonKarman)> = Vec::new();
         for layer in air.layers().iter().filter(|layer| layer.fraction > 0.0) {

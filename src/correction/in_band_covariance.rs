@@ -1,4 +1,4 @@
-// Tangled from book/src/aliasing.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/in-band-covariances.md: edit there, or here and run cargo tangle stitch.
 //! Covariances of slopes of the turbulence that a mirror can follow.
 
 // Imports of in-band covariances
@@ -24,7 +24,7 @@ use std::f64::consts::PI;
 use std::ops::Range;
 
 // Response of slopes to waves
-/// How both slopes of a lenslet answer a wave on a layer, Eq. [slope response](https://lenslet.github.io/lenslet/aliasing.html#eq-slope-response).
+/// Response of both slopes of a lenslet to a wave on a layer, Eq. [slope response](https://lenslet.github.io/lenslet/in-band-covariances.html#eq-slope-response).
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Response {
     model: SlopeModel,
@@ -73,13 +73,13 @@ pub(crate) struct Grid<const N: usize> {
     values: Vec<[f64; N]>,
 }
 
-/// c^L of Eq. [low covariance](https://lenslet.github.io/lenslet/aliasing.html#eq-low-covariance): xx, xy, yx and yy, the first letter being the first sensor's slope; rad² m⁻² for a Fried parameter of a metre.
+/// c^L of Eq. [low covariance](https://lenslet.github.io/lenslet/in-band-covariances.html#eq-low-covariance): xx, xy, yx and yy, the first letter being the first sensor's slope; rad² m⁻² for a Fried parameter of a metre.
 struct InBandTable {
     kind: CovarianceKey,
     grid: Grid<4>,
 }
 
-/// What a covariance depends on beside the displacement.
+/// Quantities other than the displacement on which a covariance depends.
 #[derive(Clone, Copy, PartialEq)]
 struct CovarianceKey {
     outer_scale: f64,
@@ -127,6 +127,7 @@ fn through_six(t: f64) -> [f64; 6] {
 }
 
 // Compute the values of a table
+// Extent of a table of displacements
 /// Points of a table for each pitch of the mirror, and how many more than needed there are at each end.
 const PER_PITCH: f64 = 10.0;
 pub(crate) const MARGIN: usize = 3;
@@ -154,6 +155,7 @@ impl InBandTable {
     }
 }
 
+// Grid of several functions
 impl<const N: usize> Grid<N> {
     pub(crate) fn new(step: f64, middle: usize, parts: [Array2<f64>; N]) -> Self {
         let places = parts[0].indexed_iter().map(|(at, _)| at);
@@ -186,7 +188,8 @@ impl FootprintCentres {
         [0, 1].map(|k| self.corner[k] + column * along[k] + row * up[k])
     }
 
-    /// How far a footprint of another lattice is from one of this, along either axis, at most.
+    // Farthest displacement of two lattices
+    /// Largest distance of a footprint of another lattice from one of this, along either axis.
     fn reach(&self, other: &Self) -> f64 {
         let corners = |lattice: &Self| {
             let last = lattice.lenslets as f64 - 1.0;
@@ -200,7 +203,8 @@ impl FootprintCentres {
 }
 
 // Tables that pairs of sensors want
-/// What two sensors see of a layer.
+// Footprints of a pair of sensors
+/// Footprints of two sensors on a layer, and the key of their covariance.
 fn lattices_at(
     system: &System,
     layer: &Layer,
@@ -291,7 +295,8 @@ impl<'a> InBandBlock<'a> {
 }
 
 // Low covariances of a system
-/// The three covariance matrices of a system in the turbulence that a mirror of this `pitch` \[m\] can follow, without noise, and with all modes; Eq. [low covariance](https://lenslet.github.io/lenslet/aliasing.html#eq-low-covariance).
+// Example of low covariances
+/// The three covariance matrices of a system in the turbulence that a mirror of this `pitch` \[m\] can follow, without noise, and with all modes; Eq. [low covariance](https://lenslet.github.io/lenslet/in-band-covariances.html#eq-low-covariance).
 /// Entries are right to 1e-6 of the variance of a slope.
 ///
 /// # Errors
@@ -339,6 +344,7 @@ impl<'s> LowTurbulence<'s> {
         Ok(Self { system, tables: tables.collect::<Result<_, Invalid>>()? })
     }
 
+    // Fill a matrix by pairs of sensors
     fn fill(
         &self,
         (sensors, slopes): (&[Sensor], [Slopes; 2]),
@@ -401,6 +407,7 @@ pub(crate) fn low_wavefront(
         lenslets.iter().map(|lenslet| truth.footprint(*lenslet, 0.0).centre).collect();
     let far = |all: &[[f64; 2]]| all.iter().flatten().fold(0.0, |far: f64, x| far.max(x.abs()));
     let reach = far(points) + far(&middles);
+    // Strength of turbulence by outer scale
     let mut tables: Vec<(f64, f64)> = Vec::new();
     for layer in layers(system) {
         match tables.iter_mut().find(|(outer_scale, _)| *outer_scale == layer.outer_scale) {
@@ -424,8 +431,9 @@ pub(crate) fn low_wavefront(
     Ok(all)
 }
 
+// Table of a wavefront with slopes
 impl Grid<2> {
-    /// Eq. [low wavefront](https://lenslet.github.io/lenslet/aliasing.html#eq-low-wavefront) for displacements up to `reach` along each axis, metres.
+    /// Eq. [low wavefront](https://lenslet.github.io/lenslet/in-band-wavefronts.html#eq-low-wavefront) for displacements up to `reach` along each axis, metres.
     fn of_wavefronts(
         (outer_scale, response): (f64, Response),
         reach: f64,

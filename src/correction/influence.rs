@@ -111,6 +111,7 @@ impl GaussianInfluence {
 }
 
 // Interpolate between measured heights
+// Image of one actuator
 /// The image of an actuator, or the one for all.
 fn of(images: &MeasuredInfluence, actuator: usize) -> ArrayView2<'_, f64> {
     let heights = images.heights();
@@ -118,6 +119,7 @@ fn of(images: &MeasuredInfluence, actuator: usize) -> ArrayView2<'_, f64> {
     heights.index_axis_move(Axis(0), k)
 }
 
+// Weights of a cubic interpolation
 /// Weights of four pixels around a point that is `t` beyond the second one.
 fn catmull_rom(t: f64) -> [f64; 4] {
     let (square, cube) = (t * t, t * t * t);
@@ -166,6 +168,7 @@ fn slopes_of_image(
         return rise(0.0).map(|rise| rise / side);
     }
     let (panels, rule) = (side.ceil().max(1.0) as usize, &*EDGE);
+    // Integrate along the edges of a lenslet
     let mut sum = [0.0; 2];
     for panel in 0..panels {
         for (node, weight) in rule.nodes.iter().zip(&rule.weights) {

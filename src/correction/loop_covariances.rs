@@ -21,10 +21,11 @@ use ndarray::Array2;
 use rayon::prelude::*;
 
 // Weights of past slopes
+// Weights and times of a loop
 /// Weights of slopes of the past in the strokes that a mirror holds, Eqs. [loop weights](https://lenslet.github.io/lenslet/loop-covariances.html#eq-loop-weights) to [exposure and hold](https://lenslet.github.io/lenslet/loop-covariances.html#eq-exposure-and-hold).
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LoopWeights {
-    /// How long before the hold slopes were measured \[s\], with their weights h'; the weights sum to 1.
+    /// How long before the hold slopes were measured \[s\], with their weights μ'; the weights sum to 1.
     pub(crate) delays: Vec<[f64; 2]>,
     /// Times between two measurements, from 0 on \[s\], with their weights r', which hold for either order of the two.
     pub(crate) lags: Vec<[f64; 2]>,
@@ -33,6 +34,7 @@ pub(crate) struct LoopWeights {
 }
 
 impl LoopWeights {
+    // Weights without a loop
     /// The weights of a system without a loop, in which nothing is late.
     pub(crate) fn at_once() -> Self {
         Self { delays: vec![[0.0, 1.0]], lags: vec![[0.0, 1.0]], noise_gain: 1.0 }
@@ -43,6 +45,7 @@ impl LoopWeights {
         let (response, frame) = (control.impulse_response(), 1.0 / control.rate);
         let product = |d: usize| response.iter().zip(&response[d..]).map(|(a, b)| a * b).sum();
         let products: Vec<f64> = (0..response.len()).map(product).collect();
+        // Frames that keep their own weights
         let fastest = air.layers().iter().map(|layer| layer.wind_speed).fold(0.0, f64::max);
         let stride = (reach / (fastest * frame).max(1e-3 * reach)).max(1.0) as usize;
         let near = control.delay.ceil() as usize + NEAR;
@@ -56,6 +59,7 @@ impl LoopWeights {
         Self { delays, lags, noise_gain: products[0] }
     }
 
+    // Decide whether nothing is late
     /// Whether slopes are those of the time of the hold.
     pub(crate) fn is_at_once(&self) -> bool {
         self.delays.iter().all(|[time, _]| *time == 0.0)
@@ -96,7 +100,7 @@ fn gathered(weights: &[f64], near: usize, stride: usize) -> Vec<(usize, f64)> {
 
 // Response of a loop to one frame
 impl ControlLoop {
-    /// The weights h_j of Eq. [loop weights](https://lenslet.github.io/lenslet/loop-covariances.html#eq-loop-weights), which sum to 1.
+    /// The weights μ_j of Eq. [loop weights](https://lenslet.github.io/lenslet/loop-covariances.html#eq-loop-weights), which sum to 1.
     pub(crate) fn impulse_response(&self) -> Vec<f64> {
         if self.kind == LoopKind::Open {
             return vec![1.0];
@@ -144,6 +148,7 @@ fn motions(air: &Atmosphere, times: &[[f64; 2]]) -> Vec<Motion> {
 /// Name of the stage of these covariances.
 pub(crate) const LOOP: &str = "covariances through the loop";
 
+// Covariances of slopes at two times
 /// Covariances of slopes of turbulence, (n, n), rad².
 pub(crate) struct LoopCovariances {
     /// C_mm of one time.
@@ -167,6 +172,7 @@ impl LoopCovariances {
         if weights.is_at_once() {
             return Ok(Self { present, late: None });
         }
+        // Add both orders of two times
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
         let (air, slopes) = (system.atmosphere(), (&sensors[..], &valid[..]));
         let both_ways = |times: &[[f64; 2]]| {
@@ -187,6 +193,7 @@ impl LoopCovariances {
 /// Points of a table for the side of a footprint.
 const PER_SIDE: f64 = 4.0;
 
+// What a table of wavefronts depends on
 /// What F of Eq. [wavefront through loop](https://lenslet.github.io/lenslet/loop-covariances.html#eq-wavefront-through-loop) depends on: the number of a layer, the height and side of a star's lenslets, and how they are turned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct LoopFootprint {
@@ -203,6 +210,7 @@ pub(crate) struct WavefrontsInLoop<'s> {
 }
 
 impl<'s> WavefrontsInLoop<'s> {
+    // Tabulate all wavefronts of a system
     /// Those of all targets of a system, for points of the pupil up to `reach` \[m\] from its axis.
     ///
     /// # Errors
@@ -238,6 +246,7 @@ impl<'s> WavefrontsInLoop<'s> {
                 let centre = |k: &[usize; 2]| sensor.footprint(*k, turbulent.altitude).centre;
                 let centres: Vec<[f64; 2]> = lenslets.iter().map(centre).collect();
                 let axes = sensor.axes();
+                // Look up all points of a sensor
                 let rows = all.outer_iter_mut().into_par_iter().zip(points);
                 rows.for_each(|(mut row, point)| {
                     let [x, y] = target.project(*point, turbulent.altitude);
@@ -270,6 +279,7 @@ fn tables_needed(system: &System, reach: f64) -> Vec<(LoopFootprint, f64)> {
         for sensor in system.sensors().iter().filter(|_| turbulent.fraction > 0.0) {
             let footprint = LoopFootprint::new(layer, sensor);
             let last = sensor.array.lenslets() - 1;
+            // Farthest displacement of a footprint
             let corners = [[0, 0], [0, last], [last, 0], [last, last]];
             let far = system.targets().iter().flat_map(|target| {
                 let [x, y] = centre(target);
@@ -295,6 +305,7 @@ fn tabulate(
     reach: f64,
     (weights, watch): (&LoopWeights, &dyn Watch),
 ) -> Result<Grid<2>, Error> {
+    // Layer of a table by itself
     let air = system.atmosphere();
     let layer = air.layers()[footprint.layer];
     let direction = layer.wind_direction - footprint.rotation;
@@ -309,6 +320,7 @@ fn tabulate(
     let (one, motions) = ([Array2::from_elem((1, 1), true)], motions(&alone, &weights.delays));
     let stars = (&[sensor][..], &one[..], system.cone_gradient());
     let all = wavefront_slope_moving((&alone, &motions), points, stars, &CancelOnly(watch))?;
+    // Read displacements in reverse
     // The lenslet lies opposite to the point.
     let across = 2 * middle + 1;
     let part = |slope: usize| {

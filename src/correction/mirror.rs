@@ -1,4 +1,4 @@
-// Tangled from book/src/mirrors.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/interaction-matrix.md: edit there, or here and run cargo tangle stitch.
 //! A deformable mirror: where its actuators are, what they do to a wavefront, and what a sensor sees of it.
 
 // Imports of mirrors
@@ -37,7 +37,8 @@ const MOST_ACTUATORS: f64 = 1e6;
 impl Mirror {
     // Make a mirror of a design
     /// The mirror that a design is in a system. Where it does not say which actuators are kept, those of a mirror in the
-    /// pupil are by Eq. [kept actuators](https://lenslet.github.io/lenslet/mirrors.html#eq-kept-actuators), and those of other mirrors up to its outer radius. Without a telescope, the pupil is as wide as the lenslet array.
+    /// pupil are by Eq. [kept actuators](https://lenslet.github.io/lenslet/interaction-matrix.html#eq-kept-actuators), and those of other mirrors up to its outer radius. Without a telescope, the pupil is as wide as the lenslet array.
+    // Errors and example of a mirror
     ///
     /// # Errors
     /// `Invalid`, by the name of the key, for a design that cannot be and for one that keeps no actuator, or more than a million.
@@ -133,7 +134,7 @@ fn width_and_hole(system: &System) -> (f64, f64) {
     system.pupil().map_or((width, 0.0), |pupil| (pupil.diameter(), pupil.obstruction()))
 }
 
-/// How far from the axis the targets are, rad.
+/// Largest distance of a target from the axis, rad.
 fn field_radius(system: &System) -> f64 {
     let away = |target: &Source| f64::hypot(target.direction()[0], target.direction()[1]);
     system.targets().iter().map(away).fold(0.0, f64::max)

@@ -37,6 +37,7 @@ pub enum CorrectionMode {
     Scao,
 }
 
+// Names of modes of correction
 impl CorrectionMode {
     /// All of them by the names that a system file has for them.
     pub const NAMES: [(&'static str, Self); 5] = [
@@ -135,12 +136,13 @@ impl Correction {
         Ok(Self { system, mode: *mode, mirrors, targets, weights, pupil_mirror, pupil })
     }
 
+    // Parts of a correction one by one
     /// The system that is to be reconstructed: all targets, and behind them a guide star that a mirror is for.
     pub fn system(&self) -> &System {
         &self.system
     }
 
-    /// How many targets find something.
+    /// Number of targets that are evaluated.
     pub fn targets(&self) -> usize {
         self.targets
     }
@@ -277,6 +279,7 @@ impl Correction {
         chosen: &[(Source, f64)],
         engine: &Engine,
     ) -> Result<Vec<Array2<f64>>, Error> {
+        // Stack the directions by their weights
         let blocks: Vec<_> = chosen
             .iter()
             .map(|(target, weight)| self.interaction(target) * weight.sqrt())
@@ -295,7 +298,8 @@ impl Correction {
 }
 
 // Command mirrors and tell what is left
-/// What mirrors do, and what they leave.
+// Commands with the errors they leave
+/// Commands of mirrors, and residual errors behind them.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Corrected {
@@ -310,11 +314,12 @@ pub struct Corrected {
 }
 
 impl Correction {
-    /// What the mirrors do with a reconstruction of [`system`](Self::system) that has kept its covariances.
+    /// Commands and residual errors for a reconstruction of [`system`](Self::system) that has kept its covariances.
     ///
     /// # Errors
     /// `Invalid` where the reconstruction has no reconstructor or no covariances, or is that of another system; `Failed` where singular values do not converge.
     pub fn of(&self, reconstruction: &Reconstruction, engine: &Engine) -> Result<Corrected, Error> {
+        // Take a reconstructor with its covariances
         let (Some(reconstructor), Some(covariances)) =
             (&reconstruction.reconstructor, &reconstruction.covariances)
         else {
@@ -323,6 +328,7 @@ impl Correction {
         };
         let pupil = self.pupil(engine)?;
         let (slopes, all) = (pupil.interaction().nrows(), self.system.targets());
+        // Refuse reconstructions of another system
         let good = reconstructor.dim().0 == all.len() && reconstructor.dim().1 == slopes;
         let expected =
             format!("that of ({}, {slopes}) slopes, of the system of this correction", all.len());
@@ -361,6 +367,7 @@ impl Correction {
     ) -> Result<Vec<Array2<f64>>, Error> {
         let rows = self.rows_of(reconstructor, engine)?;
         let all = self.system.targets().iter().zip(rows);
+        // Command a mirror for each target
         if self.mode == CorrectionMode::Moao {
             let own = |(target, rows): (&Source, ArrayView2<f64>)| {
                 Ok(times_transpose(&self.projectors(&[(*target, 1.0)], engine)?[0], &rows.t()))
@@ -377,6 +384,7 @@ impl Correction {
         Ok(sum.into_iter().collect())
     }
 
+    // Slopes that commanded mirrors make
     /// Q_t, (m, n): the slopes of all mirrors towards target `t` for measurements, by these commands.
     pub(crate) fn made(&self, commands: &[Array2<f64>], t: usize) -> Array2<f64> {
         let command = commands.get(t).unwrap_or(&commands[0]);
@@ -415,7 +423,7 @@ impl Correction {
     }
 
     // Noise of strokes in the pupil
-    /// What noise makes of the strokes of the mirror in the pupil, (a, a), m², where slopes (m, n) are made of measurements.
+    /// Covariance of the noise in strokes of the mirror in the pupil, (a, a), m², where slopes are `made`, (m, n), of measurements.
     pub(crate) fn noise(&self, made: &Array2<f64>, engine: &Engine) -> Result<Array2<f64>, Error> {
         let system = &self.system;
         let noise =

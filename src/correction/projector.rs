@@ -1,4 +1,4 @@
-// Tangled from book/src/mirrors.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/stroke-projection.md: edit there, or here and run cargo tangle stitch.
 //! From slopes to the strokes of a mirror.
 
 mod gpu;
@@ -13,7 +13,7 @@ use crate::model::system::System;
 use ndarray::{Array2, ArrayView2};
 
 // Projector onto a mirror
-/// What takes slopes to the strokes of a mirror that make them best.
+/// Projector of slopes onto the strokes of a mirror that fit them best, by least squares.
 #[derive(Debug, Clone)]
 pub struct Projector {
     interaction: Array2<f64>,
@@ -23,6 +23,7 @@ pub struct Projector {
 }
 
 impl Projector {
+    // Projector by a truth sensor
     /// The projector onto a mirror, by the slopes of the system's truth sensor when it looks at a star; the mirror's filter is used.
     /// Singular values are found by the engine.
     ///
@@ -37,7 +38,8 @@ impl Projector {
         Self::of(mirror.interaction(system, star), mirror.filter(), engine)
     }
 
-    /// The projector of an interaction matrix, (m, a), without the singular values that are below `filter` times the largest, Eq. [filtered inverse](https://lenslet.github.io/lenslet/mirrors.html#eq-filtered-inverse).
+    // Filter the singular values of an interaction
+    /// The projector of an interaction matrix, (m, a), without the singular values that are below `filter` times the largest, Eq. [filtered inverse](https://lenslet.github.io/lenslet/stroke-projection.html#eq-filtered-inverse).
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -73,7 +75,7 @@ impl Projector {
 
 // Strokes and their errors
 impl Projector {
-    /// C_vv, (a, a), m², of the errors of strokes, for C_ee, (m, m), rad², of errors of slopes, Eq. [stroke errors](https://lenslet.github.io/lenslet/mirrors.html#eq-stroke-errors). With influence functions of unit height, it is
+    /// C_vv, (a, a), m², of the errors of strokes, for C_ee, (m, m), rad², of errors of slopes, Eq. [stroke errors](https://lenslet.github.io/lenslet/stroke-projection.html#eq-stroke-errors). With influence functions of unit height, it is
     /// that of the wavefront at the actuators.
     ///
     /// # Errors
@@ -93,6 +95,7 @@ impl Projector {
         Ok(errors)
     }
 
+    // Refuse errors of other slopes
     /// Refuses a covariance of other slopes.
     fn check_errors(&self, slope_errors: &ArrayView2<f64>) -> Result<(), Error> {
         let m = self.interaction.nrows();
@@ -102,6 +105,7 @@ impl Projector {
     }
 }
 
+// Make a symmetric matrix exactly symmetric
 /// Takes away what rounding made uneven in a symmetric matrix.
 fn make_even(matrix: &mut Array2<f64>) {
     let mirrored = matrix.t().to_owned();

@@ -19,6 +19,7 @@ use std::f64::consts::PI;
 // Share of a wave that is left
 impl ControlLoop {
     /// The share of the power of a wave of this temporal `frequency` \[Hz\] that is left, on average over time, Eq. [rejection](https://lenslet.github.io/lenslet/bandwidth.html#eq-rejection).
+    // Example of a rejected wave
     ///
     /// ```
     /// use lenslet::model::{ControlLoop, LoopKind};
@@ -41,7 +42,7 @@ impl ControlLoop {
     }
 
     // What an integrator leaves of a wave
-    /// 1 − M of Eq. [what is left](https://lenslet.github.io/lenslet/bandwidth.html#eq-what-is-left), for half the phase of a frame, and 1 − s.
+    /// 1 − U of Eq. [what is left](https://lenslet.github.io/lenslet/bandwidth.html#eq-what-is-left), for half the phase of a frame, and 1 − s.
     fn left_of_integrator(&self, turn: f64, short: f64) -> Complex64 {
         let (whole, rest) = (self.delay.floor(), self.delay.fract());
         let power = |k: f64| Complex64::cis(2.0 * turn * k);
@@ -72,6 +73,7 @@ fn one_less_sinc(x: f64) -> f64 {
 
 // Temporal error of a loop
 /// Servo-lag error: turbulence that the mirror could correct, and that the control loop follows too late.
+// Example of a servo lag
 ///
 /// ```
 /// use lenslet::correction::ServoLag;
@@ -115,7 +117,7 @@ impl ServoLag {
         if inside { self.left(f)[0] } else { 0.0 }
     }
 
-    /// What is left at (x, y) and at (x, −y).
+    /// Residual spectrum at (x, y) and at (x, −y).
     fn left(&self, [x, y]: [f64; 2]) -> [f64; 2] {
         let mut sum = [0.0; 2];
         for (strength, phase, [u, v]) in &self.layers {
@@ -143,6 +145,7 @@ impl ServoLag {
         self.band(n as f64 * 0.5 * step)?.structure_function(n, step, |f| self.left(f))
     }
 
+    // Band for the memory of a loop
     fn band(&self, reach: f64) -> Result<Band, Invalid> {
         let memory = match self.control.kind {
             LoopKind::Open => self.control.delay,

@@ -1,5 +1,5 @@
-// Tangled from book/src/many-targets.md: edit there, or here and run cargo tangle stitch.
-//! What mirrors that targets share leave towards each of them, one after the other.
+// Tangled from book/src/shared-mirrors.md: edit there, or here and run cargo tangle stitch.
+//! Residual strokes behind mirrors that targets share, one target after the other.
 
 // Imports of shared mirrors
 use crate::correction::in_band_covariance::{LowTurbulence, low_bytes_of_each};
@@ -21,13 +21,14 @@ use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array2, CowArray, Ix2};
 
 // Shared mirrors and their shapes
-/// What is asked of shared mirrors.
+// Options of shared mirrors
+/// Options of shared mirrors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct SharedOptions {
-    /// What a loop multiplies the variance of noise by; 1 without a loop.
+    /// Noise gain of the loop; 1 without a loop.
     pub noise_gain: f64,
     /// Whether errors are split [by their causes](crate::tomography::ErrorSplit).
     pub by_cause: bool,
@@ -67,6 +68,7 @@ impl SharedOptions {
     }
 }
 
+// Mirrors with all their shapes
 /// Mirrors with their shapes for measurements, seen by one target after the other.
 pub struct SharedMirrors<'a> {
     correction: &'a Correction,
@@ -81,12 +83,13 @@ pub struct SharedMirrors<'a> {
     shapes: Vec<MirrorShape>,
 }
 
+// One shape of shared mirrors
 /// One shape of the mirrors.
 struct MirrorShape {
     /// Numbers of the directions that it is for, with weights.
     chosen: Vec<(usize, f64)>,
     moments: MirrorMoments,
-    /// What it leaves where it is for, (b, b), m².
+    /// C_vv in the directions that it is for, (b, b), m².
     own: Option<Array2<f64>>,
 }
 
@@ -107,6 +110,7 @@ pub(crate) const CAUSES: [&str; 3] = ["tomography", "noise", "aliasing"];
 
 // Give mirrors their shapes
 impl Correction {
+    // Example of shared mirrors
     /// The mirrors of this correction with shapes for all that is measured, by the plan of a reconstructor of [`system`](Self::system).
     ///
     /// # Errors
@@ -147,6 +151,7 @@ impl Correction {
         let good = (1..=self.targets()).contains(&options.mirrors);
         accept(good || !self.is_own(), "mirrors", options.mirrors, expected)?;
         self.memory_of_shared(plan, options, engine).check(engine, "mirrors that targets share")?;
+        // Compute the commands of all shapes
         let truth = truth_covariance(self.system(), watch)?;
         let (unit, before) = (unit(&truth), pupil.stroke_errors(&truth.view(), engine)?);
         drop(truth);
@@ -183,6 +188,7 @@ pub(crate) type OwnedSum<'s> = Vec<(usize, CowArray<'s, f64, Ix2>)>;
 
 // Choose directions for shapes
 impl Correction {
+    // Kinds of shared mirrors
     /// Whether each target has a mirror of its own.
     fn is_own(&self) -> bool {
         self.mode() == CorrectionMode::Moao
@@ -214,6 +220,7 @@ impl Correction {
         gaps.min_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(k, _)| k)
     }
 
+    // Directions whose own error is wanted
     /// The directions whose own errors are wanted, and are not known from shapes for them alone.
     pub(crate) fn own_sums(
         &self,
@@ -225,6 +232,7 @@ impl Correction {
         if options.own { all.collect() } else { Vec::new() }
     }
 
+    // Projectors of the chosen directions
     /// What slopes of the chosen directions add to strokes, for each shape.
     pub(crate) fn sums<'a>(
         &'a self,
@@ -251,6 +259,7 @@ impl Correction {
 }
 
 // Second moments of a shape
+// Command with its second moments
 /// A command, and the covariances of its strokes, (a, a), m².
 struct MirrorMoments {
     command: StrokeCommand,
@@ -266,6 +275,7 @@ impl<'a> SharedMirrors<'a> {
         (commands, own): (Vec<StrokeCommand>, Vec<usize>),
         to: (&Engine, &dyn Watch),
     ) -> Result<Self, Error> {
+        // Find the moments of the noise
         let system = self.correction.system();
         let order = SlopeOrder::new(&system.valid_lenslets());
         let noise = SlopeNoise::new(system.guide_stars(), &order);
@@ -278,6 +288,7 @@ impl<'a> SharedMirrors<'a> {
         if self.options.by_cause {
             self.add_low(&mut moments, to)?;
         }
+        // Evaluate the directions' own errors
         let to: (&Engine, &dyn Watch) = (to.0, &CancelOnly(to.1));
         let alone = moments.split_off(shapes.len());
         let errors =
@@ -315,7 +326,7 @@ impl<'a> SharedMirrors<'a> {
 
 // What is left towards one target
 impl SharedMirrors<'_> {
-    /// What is left towards a target.
+    /// Residual strokes towards a target.
     ///
     /// # Errors
     /// `Invalid` where there is no such target; as for [`Correction::shared`].
@@ -326,7 +337,8 @@ impl SharedMirrors<'_> {
         Ok(ResidualStrokes { parts, shape })
     }
 
-    /// What a shape leaves where it is for, (b, b), m², of the first of the parts; the weighted mean over its directions, each behind a mirror of its own, if
+    // Own error and strokes seen by a target
+    /// Residual C_vv of a shape in the directions that it is for, (b, b), m², of the first of the parts; the weighted mean over its directions, each behind a mirror of its own, if
     /// that is [wanted](SharedOptions::own).
     pub fn own_error(&self, shape: usize) -> Option<&Array2<f64>> {
         self.shapes.get(shape)?.own.as_ref()
@@ -365,6 +377,7 @@ impl SharedMirrors<'_> {
         let between = of_low.with_truth(t..t + 1, watch)?;
         let with = times(matrices[0], &times_transpose(&between, matrices[1]));
         let folded = &command.variance - low - noise;
+        // Tomography, noise and aliasing of strokes
         let causes = [
             left(before, &with, projection, low),
             through(projection, noise) * gain,
@@ -375,7 +388,7 @@ impl SharedMirrors<'_> {
 }
 
 // Own error of a shape
-/// M S Mᵗ.
+/// M V Mᵗ.
 fn through(projection: Option<&Array2<f64>>, made: &Array2<f64>) -> Array2<f64> {
     projection.map_or_else(
         || made.clone(),
@@ -383,6 +396,7 @@ fn through(projection: Option<&Array2<f64>>, made: &Array2<f64>) -> Array2<f64> 
     )
 }
 
+// Strokes left by commanded mirrors
 /// Eq. [left in strokes](https://lenslet.github.io/lenslet/many-targets.html#eq-left-in-strokes).
 fn left(
     before: &Array2<f64>,
@@ -400,6 +414,7 @@ fn left(
 
 impl SharedMirrors<'_> {
     // Mean error of the own directions
+    // Own error by a command alone
     /// The first part of the error of a target behind a mirror of its own, by the command for it alone.
     fn own(
         &self,

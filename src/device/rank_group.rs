@@ -156,6 +156,7 @@ impl RankGroup {
             let (gpu, known, identifier) =
                 (gpu.clone(), members.get(k).cloned(), identifier.clone());
             let (to, work, is_stopped) = (to.clone(), Arc::clone(work), Arc::clone(&is_stopped));
+            // Join the group and compute on one device
             let part = move || {
                 let relay = Relay { to: to.clone(), reports: k == 0, is_stopped };
                 let done = in_libraries(|| {
@@ -218,6 +219,7 @@ impl<R> Shift<R> {
         let (mut ended, mut failure) = (vec![false; count], None::<(Instant, Error)>);
         while ended.contains(&false) {
             let wrong = match self.events.recv_timeout(Duration::from_millis(50)) {
+                // Pass on what the threads report
                 Ok(Event::Stage(name)) => {
                     watch.stage(&name, "");
                     continue;
@@ -284,7 +286,6 @@ impl<R> Shift<R> {
         self.members.iter().for_each(abort);
     }
 }
-
 /// The error of a thread that ended without a result.
 fn panicked() -> Error {
     Error::Failed { what: "a rank".into(), reason: "its thread has panicked".into() }

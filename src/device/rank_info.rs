@@ -71,6 +71,7 @@ impl RankInfo {
         let Some([rank, ranks]) = numbers([rank, ranks], started, meet.as_deref())? else {
             return Ok(None);
         };
+        // Refuse numbers of ranks that do not fit
         if ranks > MOST_RANKS {
             return Err(Invalid::new("ranks", ranks, format!("at most {MOST_RANKS} processes")));
         }
@@ -136,7 +137,6 @@ fn rendezvous_place(
     let starter = ranks;
     Ok(env::temp_dir().join(format!("lenslet-rendezvous-{starter}")).display().to_string())
 }
-
 /// The first of a list of nodes in Slurm's notation: `gpu[07-09,12],login1` begins with `gpu07`.
 fn first_node(list: &str) -> String {
     let first = list.split(',').next().unwrap_or(list);

@@ -105,6 +105,7 @@ impl Rendezvous {
             let news = Arc::clone(&news);
             start("listen", move || news.listen(&name, line)).map_err(failed)?;
         }
+        // Send a heartbeat each second
         let beating = Arc::downgrade(&news);
         let beat = move || {
             while let Some(news) = beating.upgrade() {
@@ -179,7 +180,6 @@ impl Drop for Rendezvous {
         }
     }
 }
-
 /// The name of this process among the ranks.
 fn name(rank_info: &RankInfo) -> String {
     format!("rank {} ({}, process {})", rank_info.rank, host(), process::id())
@@ -203,6 +203,7 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()
 
 // Listen to one connection
 impl PeerStatus {
+    // Send a line on all connections
     /// Sends a line on all connections; the listening threads detect those that are broken.
     fn say(&self, text: &str) {
         let longest = LONGEST_LINE - 1;
@@ -249,6 +250,7 @@ fn read_bytes(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).filter_map(digit).collect()
 }
 
+// Rank 0 of a rendezvous
 // Wait for all ranks
 /// Listens as rank 0, and returns the connections to all other ranks when they are complete.
 fn wait_for_all(
@@ -264,6 +266,7 @@ fn wait_for_all(
         serve(rank_info, (&secret, options.handshake), &mut candidates, &mut met)?;
         accept(&listeners, options.handshake, &mut candidates);
         if Instant::now() >= until {
+            // Report the ranks that are missing
             let missing = (1..rank_info.ranks).filter(|rank| met[rank - 1].is_none());
             let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
             let at = listeners.iter().filter_map(|listener| listener.local_addr().ok());
@@ -302,7 +305,6 @@ struct AdmittedRank {
     line: LineReader,
     numbers: [String; 2],
 }
-
 /// The first word of rank 0.
 const GREETING: &str = concat!("lenslet-", env!("CARGO_PKG_VERSION"));
 
@@ -377,6 +379,7 @@ fn admit(
         let accepted = admitted.answer(secret, "accepted");
         return Ok(accepted.ok().map(|()| (known, admitted))); // a rank whose connection broke may connect again
     }
+    // Reject a rank that does not fit
     let reason = format!(
         "{} came as rank {} of {}, where {} are to meet, each once",
         admitted.name,
@@ -387,7 +390,6 @@ fn admit(
     let _ = admitted.answer(secret, &format!("refused {reason}")); // it may have gone
     Err(failed(rank_info, reason))
 }
-
 impl AdmittedRank {
     /// Sends an answer with its code.
     fn answer(&self, secret: &Secret, text: &str) -> io::Result<()> {
@@ -406,6 +408,7 @@ fn listen(
 ) -> Result<(Vec<TcpListener>, Secret), Error> {
     let given =
         options.secret.as_deref().map(secret_of).transpose().map_err(|e| failed(rank_info, e))?;
+    // Listen at each address of a host
     let bind = |addresses: &[SocketAddr]| -> io::Result<Vec<TcpListener>> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         let mut listeners = Vec::new();
@@ -440,7 +443,6 @@ fn host_and_port(meet: &str) -> Option<(&str, u16)> {
     let (host, port) = meet.rsplit_once(':')?;
     Some((host, port.parse().ok()?)).filter(|_| !host.is_empty() && !host.contains('/'))
 }
-
 /// The secret from a text of the user.
 fn secret_of(text: &str) -> io::Result<Secret> {
     let empty = || io::Error::other(format!("{SECRET_VARIABLE} is empty: give it a secret text"));
@@ -501,6 +503,7 @@ fn write_rendezvous(
     given.map_or_else(|| secret_of(&text), Ok)
 }
 
+// Other ranks of a rendezvous
 // Connect to rank 0
 /// The connection to rank 0, when all ranks have connected.
 fn look_for_first(
@@ -582,6 +585,7 @@ fn join(
     let [rank, ranks] = [rank_info.rank, rank_info.ranks].map(|number| number.to_string());
     let code = secret.code(&[GREETING, "join", challenge, &number, &rank, &ranks, &name])?;
     writeln!(line.stream(), "join {rank} {ranks} {number} {code} {name}")?;
+    // Verify an answer of rank 0
     let answer = |text: String| {
         let (code, text) = text.split_once(' ').ok_or_else(stranger)?;
         match secret.verify(&["answer", challenge, &number, text], code) {
@@ -599,7 +603,6 @@ fn join(
         None => Err(stranger()),
     }
 }
-
 /// The error of a rank 0 that closes the connection after the code.
 fn no_answer(error: &io::Error) -> io::Error {
     let reason = format!("{error}, as when the secrets differ: see {SECRET_VARIABLE}");

@@ -1,4 +1,4 @@
-// Tangled from book/src/operators-in-blocks.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/covariance-block-operators.md: edit there, or here and run cargo tangle stitch.
 //! Covariances in blocks as operators, and a preconditioner for them.
 
 pub(crate) mod gpu;
@@ -114,6 +114,7 @@ pub(crate) fn unstructured_with_lattices(rectangles: &CrossBlocks) -> Array2<f64
     let [lattices, unstructured] = lattice_and_unstructured_places(sets)
         .map(|places| places.iter().map(Range::len).sum::<usize>());
     let mut matrix = Array2::zeros((unstructured, lattices));
+    // Columns where stars begin
     let starts = |stars: &[Range<usize>]| {
         let mut end = 0;
         let start = |place: &Range<usize>| {
@@ -210,7 +211,7 @@ pub(crate) fn unstructured_with_noise(rectangles: &CrossBlocks, noise: &SlopeNoi
 }
 
 // Projected complement of the unstructured slopes
-/// E of Eq. [projected complement](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-projected-complement), (unstructured, unstructured), rad⁶, of the strip `between` and the matrix `small` of the unstructured slopes with noise.
+/// E of Eq. [projected complement](https://lenslet.github.io/lenslet/covariance-block-operators.html#eq-projected-complement), (unstructured, unstructured), rad⁶, of the strip `between` and the matrix `small` of the unstructured slopes with noise.
 pub(crate) fn projected_complement(
     measured: &MeasuredCovariance,
     rectangles: &CrossBlocks,
@@ -270,6 +271,7 @@ pub(crate) struct MeasuredCovariance<'a> {
 }
 
 impl MeasuredCovariance<'_> {
+    // Operator and preconditioner of slopes
     /// Θ, and the preconditioner of Θ + C_n if the solver is `preconditioned`.
     ///
     /// # Errors

@@ -53,6 +53,7 @@ pub fn interpolation_error(
 }
 
 // An interpolated entry of all layers
+// Stencils of all the layers
 /// The stencils of all layers.
 fn stencils_of(problem: &WavefrontProblem, kind: Interpolation) -> Vec<Stencils<f64>> {
     let points = problem.grid().points;
@@ -105,6 +106,7 @@ impl SampledErrors {
         if !interpolates {
             return None;
         }
+        // Exact minus interpolated rows
         let (stencils, pairs) = (stencils_of(problem, kind), Exact::new(problem));
         let count = (2 * ALL_PAIRS / order.len()).clamp(POINTS[0], POINTS[1]);
         let rows = (0..count).into_par_iter().map(|k| {
@@ -124,6 +126,7 @@ impl SampledErrors {
         Array2::from_shape_vec((count, order.len()), rows).ok().map(Self)
     }
 
+    // Root mean square of sampled errors
     /// Root mean square of the error of an estimate with these coefficients, m for coefficients in rad⁻¹.
     pub(crate) fn rms(&self, coefficients: &[f64]) -> f64 {
         let errors = self.0.dot(&ArrayView1::from(coefficients));
@@ -131,6 +134,7 @@ impl SampledErrors {
     }
 }
 
+// Point on a spiral of equal areas
 /// Point `k` of a spiral of `count` points over the circle within a grid of so many points, \[row, column\].
 fn spiral(k: usize, count: usize, points: usize) -> [usize; 2] {
     let golden = std::f64::consts::PI * (3.0 - 5f64.sqrt());

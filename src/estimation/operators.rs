@@ -1,4 +1,4 @@
-// Tangled from book/src/toeplitz-products.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/covariance-operators.md: edit there, or here and run cargo tangle stitch.
 //! Toeplitz operators made of the covariance of slopes.
 
 pub(crate) mod gpu;

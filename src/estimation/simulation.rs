@@ -31,7 +31,7 @@ use std::f64::consts::PI;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Sampling {
-    /// P/r: one over the step where slopes get their variance, in units of the widest distance at a layer.
+    /// P_max/r: one over the step where slopes get their variance, in units of the widest distance at a layer.
     pub period: f64,
     /// ε: step over frequency where the step grows with the frequency.
     pub growth: f64,
@@ -274,6 +274,7 @@ impl Screen {
     }
 
     // Generate a realisation of the layer
+    // Normal numbers of a layer
     /// The normal numbers of the layer's coefficients, (2n, 2n).
     fn normal(&self, seed: u64) -> Array2<f64> {
         let mut random = StdRng::seed_from_u64(seed);
@@ -304,7 +305,7 @@ impl Screen {
     }
 
     // Carry the layer with the wind
-    /// The normal numbers a time later, s; Eq. [turned waves](https://lenslet.github.io/lenslet/simulation.html#eq-turned-waves).
+    /// The normal numbers a time later, s; Eq. [turned waves](https://lenslet.github.io/lenslet/evolving-turbulence.html#eq-turned-waves).
     fn blown(&self, normal: &Array2<f64>, time: f64) -> Array2<f64> {
         let (n, mut turned) = (self.at.len(), normal.clone());
         for (along, speed) in [Axis(1), Axis(0)].into_iter().zip(self.velocity) {
@@ -493,6 +494,7 @@ pub struct Simulation {
     points: usize,
 }
 
+// One realisation of turbulence
 /// One turbulence realisation: its slopes and wavefronts.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -531,6 +533,7 @@ impl Simulation {
     }
 
     // Generate realisations from a seed
+    // Realisation of a seed
     /// The first frame of a seed: the same for the same seed, whatever the number of threads.
     ///
     /// ```
@@ -555,6 +558,7 @@ impl Simulation {
         Realisation { slopes, wavefronts }
     }
 
+    // Evolving turbulence of a seed
     /// The evolving turbulence of a seed; at the time 0, that of [`realisation`](Self::realisation).
     ///
     /// ```
@@ -609,6 +613,7 @@ pub struct EvolvingTurbulence<'a> {
 }
 
 impl EvolvingTurbulence<'_> {
+    // Evaluate slopes at a time
     /// The slopes at a time \[s\] in the order of [`SlopeOrder`], without noise, rad. Times should be apart by no more than the simulation
     /// [lasts](SimulationOptions::lasting).
     pub fn slopes(&self, time: f64) -> Vec<f64> {
@@ -627,6 +632,7 @@ impl EvolvingTurbulence<'_> {
         slopes
     }
 
+    // Evaluate wavefronts at a time
     /// The true wavefronts of the targets at a time \[s\], (T, M, M), m; axis 1 is y.
     pub fn wavefronts(&self, time: f64) -> Array3<f64> {
         let Simulation { screens, points, .. } = self.simulation;
@@ -738,6 +744,7 @@ impl SimulationOptions {
     }
 }
 
+// Simulated slopes and wavefronts of frames
 /// Simulated slopes and wavefronts of all frames.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -801,6 +808,7 @@ impl SimulationPlan {
         let turned = self.system.guide_stars().iter().filter(is_turned).count() as u64;
         let rows =
             lenslets + 2 * self.system.targets().len() * wavefront_points(&self.system).len();
+        // Numbers of a layer by frequencies
         let numbers = |&n: &usize| {
             let frequencies = if n < MOST { n as u64 } else { 1 << 28 };
             [

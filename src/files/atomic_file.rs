@@ -82,7 +82,6 @@ pub struct AtomicFolder {
     name: PathBuf,
     accept: Accept,
 }
-
 impl AtomicFolder {
     /// Creates a temporary folder beside the folder `name`; an older one of that name must be `accept`ed.
     ///

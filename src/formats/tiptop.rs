@@ -1,4 +1,4 @@
-// Tangled from book/src/tiptop-files.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/tiptop-import.md: edit there, or here and run cargo tangle stitch.
 //! Systems of TIPTOP's parameter files as system files.
 
 // Imports of systems of TIPTOP
@@ -56,6 +56,7 @@ pub enum KeyStatus {
 
 // Import a file of TIPTOP
 impl Imported {
+    // Example of an import
     /// Imports the text of a parameter file of TIPTOP; `name` stands for the file in errors and comments.
     ///
     /// # Errors
@@ -120,13 +121,13 @@ impl TelescopeSection {
 }
 
 // Airmass and layers
-/// How much longer the way through the air is than at the zenith.
+/// Ratio of the path through the air to that at the zenith.
 fn airmass(zenith_angle: f64) -> f64 {
     1.0 / (zenith_angle * DEGREE).cos()
 }
 
 // Air of a section
-/// The air along the line of sight, and in words the value at the zenith from which its Fried parameter is computed; Eq. [oblique air](https://lenslet.github.io/lenslet/tiptop-files.html#eq-oblique-air).
+/// The air along the line of sight, and in words the value at the zenith from which its Fried parameter is computed; Eq. [oblique air](https://lenslet.github.io/lenslet/tiptop-import.html#eq-oblique-air).
 fn read_air(section: &Section, airmass: f64) -> Result<(Atmosphere, String), BadLine> {
     let wavelength = section.optional("Wavelength", METRES)?.unwrap_or(500e-9);
     let seeing: Option<f64> = section.optional("Seeing", "an angle in arcsec")?;
@@ -234,7 +235,8 @@ enum TiptopLight {
     Detected(Detected),
 }
 
-/// What a sensor detects: the keys of `[guide_star.sensor]`.
+// Light that a sensor of TIPTOP detects
+/// Detection of a sensor: the keys of `[guide_star.sensor]`.
 struct Detected {
     photons: f64,
     /// Frames in a second, where the loop has another rate.
@@ -285,6 +287,7 @@ impl TiptopStars {
         if low {
             all.extend(of_low.read("sources_LO", "sensor_LO", (None, [false; 2]), notes)?);
         }
+        // Read sensors for focus
         match file.section("sensor_Focus") {
             Some(_) if blind_to[1] => {
                 let of_focus = Order { order: "Focus", ..of_low };
@@ -303,6 +306,7 @@ impl TiptopStars {
 }
 
 // Read the stars of a section
+// Pair of sections about stars
 /// A pair of sections about stars, and what else their light depends on.
 #[derive(Clone, Copy)]
 struct Order<'a> {
@@ -340,6 +344,7 @@ impl Order<'_> {
             }
         }
         let mut stars = Vec::new();
+        // Describe each star of a section
         for (k, (light, [zenith, azimuth])) in lights.into_iter().zip(directions).enumerate() {
             let kind = if height.is_some() { "laser" } else { "star" };
             let about = format!("{kind} {k} of [{}], [{}]", section.name, sensor.name);
@@ -370,6 +375,7 @@ impl Order<'_> {
         }
         let each = (lenslets.len(), "star");
         let wavelength = self.wavelength()?;
+        // Photons and variances of each star
         let photons: Option<Vec<f64>> =
             for_each(sensor, "NumberPhotons", each, "photons in a frame")?;
         let noiseless = sensor.optional("noNoise", "True or False")?.unwrap_or(false);
@@ -388,6 +394,7 @@ impl Order<'_> {
         let mut lights = Vec::new();
         for (k, &across) in lenslets.iter().enumerate() {
             let side = self.side(across);
+            // Noise or light of one star
             lights.push(match (&photons, given[k]) {
                 (_, Some(variance)) if self.order == "HO" => {
                     sensor.check("NoiseVariance", not_negative("", variance))?;
@@ -434,6 +441,7 @@ impl Order<'_> {
         (k, each): (usize, (usize, &str)),
         notes: &mut Notes,
     ) -> Result<Detected, BadLine> {
+        // Numbers that are not negative
         let number = |key: &str, what: &str| -> Result<Option<f64>, BadLine> {
             let number = sensor.optional::<f64>(key, what)?;
             number.map_or(Ok(0.0), |number| sensor.check(key, not_negative("", number)))?;
@@ -442,6 +450,7 @@ impl Order<'_> {
         let pixel = for_each::<f64>(sensor, "PixelScale", each, "an angle in mas")?;
         let pixel = pixel.ok_or_else(|| sensor.missing("PixelScale", "an angle in mas"))?[k];
         sensor.check("PixelScale", positive("", pixel))?;
+        // Excess noise and background
         let excess = number("ExcessNoiseFactor", "a factor of the variance")?.unwrap_or(1.0);
         let dark = number("Dark", "electrons in a second")?.unwrap_or(0.0);
         let sky = number("SkyBackground", "electrons in a second")?.unwrap_or(0.0);
@@ -558,13 +567,14 @@ impl Order<'_> {
         self.order != "HO" && across <= 2
     }
 
-    /// The side of lenslets of which so many are across \[m\], Eq. [inscribed lenslets](https://lenslet.github.io/lenslet/tiptop-files.html#eq-inscribed-lenslets).
+    /// The side of lenslets of which so many are across \[m\], Eq. [inscribed lenslets](https://lenslet.github.io/lenslet/tiptop-stars.html#eq-inscribed-lenslets).
     fn side(self, across: usize) -> f64 {
         let share = if self.is_coarse(across) { 0.5f64.sqrt() } else { 1.0 };
         let width = self.view.pupil.diameter() * share;
         width / across as f64
     }
 
+    // Lit share of the best lenslet
     /// The lit share of that lenslet of an array over the pupil that has most light.
     fn most_lit(self, across: usize) -> f64 {
         let pupil = &self.view.pupil;
@@ -586,7 +596,7 @@ impl Order<'_> {
 }
 
 // Directions and mirrors of TIPTOP
-/// Where mirrors are aimed at.
+/// Directions for images and mirrors, the mode, and the mirrors.
 struct Aims {
     mode: &'static str,
     /// Zenith distance, azimuth and, where the mode has them, weight.
@@ -609,6 +619,7 @@ impl Aims {
             section.check("OptimizationWeight", not_negative("", *weight))?;
         }
         let layers = section.optional::<usize>("NumberReconstructedLayers", "a whole number")?;
+        // Choose the mode of an import
         let mode = match (mirrors.len(), stars, aims.len(), layers) {
             (1, 1, ..) => "scao",
             (1, _, 1, Some(2..) | None) => "ltao",
@@ -623,6 +634,7 @@ impl Aims {
             "scao" | "ltao" => (alone(of_science), Vec::new()),
             _ => with_weights(of_science, &aims, &weights),
         };
+        // Note directions that a mode ignores
         match mode {
             "scao" => notes.unused(section, &AIMS, "the mirror is for the one guide star"),
             "ltao" => notes.unused(section, &AIMS[2..], "a single direction needs no weight"),
@@ -715,6 +727,7 @@ fn with_weights(science: Vec<[f64; 2]>, aims: &[[f64; 2]], weights: &[f64]) -> (
 }
 
 // Loop and image of TIPTOP
+// Values of loop and image
 /// Loop and image.
 struct LoopAndImage {
     /// Rate, gain and delay.
@@ -1049,6 +1062,7 @@ fn nanometres(x: f64) -> String {
 /// Keys, with those to which they are converted, or after a minus the reason why they are not used.
 type KeyStatuses = &'static [(&'static [&'static str], &'static str)];
 
+// Tables of documented keys
 // Status of keys about the telescope
 const TELESCOPE: KeyStatuses = &[
     (&["TelescopeDiameter"], "telescope.diameter"),
@@ -1304,6 +1318,7 @@ fn note(file: &ParameterFile, notes: &mut Notes) {
 }
 
 // Static aberrations in nanometres
+// Names of Zernike modes
 /// Names of the first Zernike modes from tip on, in Noll's order.
 const MODES: [&str; 10] = [
     "tip",
@@ -1325,6 +1340,7 @@ fn note_static(telescope: &Section, notes: &mut Notes) -> Result<(), BadLine> {
     let amplitudes = telescope.optional::<Vec<f64>>(key, expected)?.unwrap_or_default();
     let rms = amplitudes.iter().map(|amplitude| amplitude * amplitude).sum::<f64>().sqrt();
     if rms > 0.0 {
+        // List the static aberrations
         let of_mode = |(k, amplitude): (usize, &f64)| {
             let name =
                 MODES.get(k).map_or_else(|| format!("mode {}", k + 2), |name| (*name).into());
@@ -1339,6 +1355,7 @@ fn note_static(telescope: &Section, notes: &mut Notes) -> Result<(), BadLine> {
         notes.unused(telescope, &[key], &reason);
         notes.warn(telescope, key, &reason);
     }
+    // Note files of static aberrations
     for key in ["PathStaticOn", "PathStaticOff"] {
         let path = telescope.optional::<String>(key, "the name of a file, in quotes")?;
         if path.is_some_and(|path| !path.is_empty()) {

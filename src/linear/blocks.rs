@@ -44,6 +44,7 @@ impl<T: Real> Blocks<T> {
         (rows, columns): (usize, usize),
         blocks: Vec<OperatorBlock<T>>,
     ) -> Result<Self, Invalid> {
+        // Check each block and its places
         for (k, block) in blocks.iter().enumerate() {
             let own = shape(block.operator.as_ref(), block.transposed);
             let sides =
@@ -179,6 +180,7 @@ impl<T: Real> Strip<T> {
             self.values.par_chunks(Self::BAND * self.columns).zip(y.par_chunks_mut(Self::BAND));
         bands.zip(parts.par_chunks_mut(self.columns)).enumerate().for_each(
             |(band, ((values, y), parts))| {
+                // Add and multiply one band
                 let length = y.len();
                 let columns = || values.chunks_exact(length);
                 for (column, &factor) in columns().zip(factors) {

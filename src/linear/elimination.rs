@@ -1,4 +1,4 @@
-// Tangled from book/src/operators-in-blocks.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/elimination.md: edit there, or here and run cargo tangle stitch.
 //! A preconditioner that eliminates a few of many unknowns.
 
 pub(crate) mod gpu;
@@ -14,8 +14,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 // Elimination of some unknowns
-/// A preconditioner for a symmetric matrix that eliminates a few of its unknowns, Eq. [eliminated](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-eliminated), and corrects the preconditioner of those
-/// retained by Eq. [low rank correction](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-low-rank-correction).
+/// A preconditioner for a symmetric matrix that eliminates a few of its unknowns, Eq. [eliminated](https://lenslet.github.io/lenslet/elimination.html#eq-eliminated), and corrects the preconditioner of those
+/// retained by Eq. [low rank correction](https://lenslet.github.io/lenslet/elimination.html#eq-low-rank-correction).
 pub struct Elimination<T> {
     /// Places of the retained unknowns in a vector, and of the eliminated ones.
     retained: Vec<Range<usize>>,
@@ -29,14 +29,14 @@ pub struct Elimination<T> {
     root: Dense<T>,
 }
 
-/// σ of Eq. [low rank correction](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-low-rank-correction).
+/// σ of Eq. [low rank correction](https://lenslet.github.io/lenslet/elimination.html#eq-low-rank-correction).
 const WEIGHT: f64 = 8.0;
 
 impl<T: Real> Elimination<T> {
     // Make the elimination
     /// The preconditioner made of `inverse`, P, an approximate inverse of the retained block; `between`, Bᵀ, (eliminated, retained), of
     /// which six digits are kept; `small`, D, the positive definite block of the eliminated unknowns; and the places of both in a vector,
-    /// \[retained, eliminated\]. `projected` is the projected Schur complement, (eliminated, eliminated), E of Eq. [low rank correction](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-low-rank-correction).
+    /// \[retained, eliminated\]. `projected` is the projected Schur complement, (eliminated, eliminated), E of Eq. [low rank correction](https://lenslet.github.io/lenslet/elimination.html#eq-low-rank-correction).
     ///
     /// # Errors
     /// `Invalid` where shapes do not fit; `Failed` where the small block or the projected complement is not finite.
@@ -60,6 +60,7 @@ impl<T: Real> Elimination<T> {
     }
 }
 
+// Refuse blocks off their places
 /// Refuses blocks that do not fit their places.
 fn check(
     between: (usize, usize),
@@ -98,6 +99,7 @@ pub(crate) fn root_of_inverse(matrix: ArrayView2<f64>) -> Result<Array2<f64>, Er
     }
 }
 
+// Inverse and weighted root
 /// The inverse of such a matrix.
 pub(crate) fn invert(matrix: ArrayView2<f64>) -> Result<Array2<f64>, Error> {
     let root = root_of_inverse(matrix)?;

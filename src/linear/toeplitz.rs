@@ -505,7 +505,7 @@ fn into_lanes<T: Real>(values: impl Iterator<Item = Complex<T>>, lanes: &mut [La
 
 // Transform a kernel on one sublattice
 impl BlockShape {
-    /// Where T_r\[k\] of Eq. [polyphase](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-polyphase), periodic in k, is found in a kernel.
+    /// Where T_h\[k\] of Eq. [polyphase](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-polyphase), periodic in k, is found in a kernel.
     pub(crate) fn lag(&self, k: usize, residue: usize, length: usize) -> Option<usize> {
         let last = (self.points - 1).checked_sub(residue)?;
         if k <= last / self.step {

@@ -1,5 +1,5 @@
 // Tangled from book/src/bandwidth.md: edit there, or here and run cargo tangle stitch.
-//! What is said of the loop that steers a mirror: its rate, its delay, and its gain.
+//! Control loop of a mirror: its rate, its delay, and its gain.
 
 use crate::error::{Invalid, accept, positive};
 use crate::model::atmosphere::Atmosphere;
@@ -20,6 +20,7 @@ pub enum LoopKind {
 
 // Numbers of a loop
 /// The loop that steers a mirror: the table `[loop]` of a system file.
+// Example of a control loop
 ///
 /// ```
 /// use lenslet::model::{ControlLoop, LoopKind};
@@ -136,6 +137,7 @@ impl ControlLoop {
     // Gain of a loop for noise
     /// What the variance of a noise that is new in each frame is multiplied by on its way to the strokes, Eq. [noise gain](https://lenslet.github.io/lenslet/bandwidth.html#eq-noise-gain): 1 in an open loop, and
     /// infinite in a closed one that is not stable.
+    // Example of a noise gain
     ///
     /// ```
     /// use lenslet::model::{ControlLoop, LoopKind};

@@ -1,5 +1,5 @@
 // Tangled from book/src/mirrors.md: edit there, or here and run cargo tangle stitch.
-//! What is said of a deformable mirror: its actuators, where it is, and what of it is used.
+//! Design of a deformable mirror: its actuators, its altitude, and the shapes that are used.
 
 use crate::error::{Invalid, accept, length};
 use crate::plausible::{ALTITUDE, PITCH};
@@ -7,7 +7,7 @@ use ndarray::{Array3, ArrayView2, ArrayView3};
 use std::sync::Arc;
 
 // Design of a mirror
-/// How far apart the actuators of a mirror are.
+/// Spacing of the actuators of a mirror.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -43,9 +43,9 @@ pub enum ActuatorLayout {
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MirrorDesign {
-    /// How far apart the actuators are.
+    /// Spacing of the actuators.
     pub spacing: Spacing,
-    /// How they stand.
+    /// Layout of the actuators.
     pub layout: ActuatorLayout,
     /// Altitude that the mirror is conjugate to \[m\].
     pub altitude: f64,
@@ -80,6 +80,7 @@ impl MirrorDesign {
 
 // Influence functions that were measured
 /// Images of the influence functions of a mirror, each with its actuator in the middle.
+// Example of measured influence functions
 ///
 /// ```
 /// use lenslet::model::MeasuredInfluence;

@@ -201,7 +201,6 @@ fn curves(
         _ => vec![],
     }
 }
-
 /// The number of pairs in a row, a divisor of `pairs`, for which rows and columns of maps differ least.
 fn pairs_in_a_row(pairs: usize, components: usize) -> usize {
     let divisors = (1..=pairs).filter(|k| pairs.is_multiple_of(*k));

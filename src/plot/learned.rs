@@ -119,7 +119,6 @@ fn near_the_line(start: &System, pair: &MapPair) -> Vec<(f64, [usize; 2])> {
     near.sort_by(|((one, _), _), ((other, _), _)| one.total_cmp(other));
     near.into_iter().map(|((along, _), lag)| (along, lag)).collect()
 }
-
 /// What the maps say along that line.
 fn cut(learned: &Learned, start: &System, pair: &MapPair) -> Figure {
     let maps = &learned.maps;
@@ -145,7 +144,6 @@ fn cut(learned: &Learned, start: &System, pair: &MapPair) -> Figure {
         )
         .line("fitted", line.iter().map(|&(along, lag)| (along, fitted[lag])))
 }
-
 /// The map of a pair, xx + yy; NaN where no lenslets have the lag.
 fn trace(pair: &MapPair, all: ArrayView1<f64>) -> Array2<f64> {
     let element = |(j, i): (usize, usize)| {

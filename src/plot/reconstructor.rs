@@ -82,6 +82,7 @@ impl<'a> MatrixBlocks<'a> {
         Ok(Self { title, scale, shape: [m, n], shown, largest, starts })
     }
 
+    // Largest entries of a matrix by parts
     /// The entries of the largest magnitude in so many parts of rows and columns.
     fn reduce(matrix: &ArrayView2<f64>, parts: [usize; 2]) -> Array2<f64> {
         let (m, n) = matrix.dim();
@@ -221,7 +222,6 @@ pub fn plot_spectrum(
     values.iter().try_for_each(|value| finite("eigenvalue", *value).map(drop))?;
     spectrum(values, kept, filter).title(title).render(format)
 }
-
 /// Decades below the smallest kept eigenvalue that a picture shows at most.
 const DECADES: i32 = 3;
 

@@ -11,6 +11,7 @@ use std::{f64::consts::PI, fmt};
 // Variance of a structure function
 impl TelescopeTransfer {
     /// The variance \[m²\] over the pupil, without piston, of a wavefront with a structure function \[m²\], Eq. [variance of structure](https://lenslet.github.io/lenslet/error-budget.html#eq-variance-of-structure).
+    // Example of a variance over the pupil
     ///
     /// # Errors
     /// `Invalid` where the structure function has another shape or is not finite.
@@ -33,6 +34,7 @@ impl TelescopeTransfer {
 
 // Errors that are given
 impl TelescopeTransfer {
+    // Structure function of a jitter
     /// The structure function \[m²\] of a jitter of the image, rms along each axis \[rad\]; Eq. [given errors](https://lenslet.github.io/lenslet/error-budget.html#eq-given-errors).
     ///
     /// # Errors
@@ -50,6 +52,7 @@ impl TelescopeTransfer {
         let (variance, power) =
             (not_negative("extra", rms)?.powi(2), finite("exponent", exponent)?);
         let across = (self.reach + 1) as f64;
+        // Power law on a plane
         let plane = Plane::around(4 * (self.reach + 1));
         let n = plane.points();
         let mut spectrum = Array2::zeros((n / 2 + 1, n));
@@ -91,6 +94,7 @@ impl BudgetTerm {
 
 // Terms that add up
 /// An error budget: terms whose variances add, with the covariance of those that are not independent as a signed term.
+// Example of a budget
 ///
 /// ```
 /// use lenslet::psf::Budget;
@@ -123,6 +127,7 @@ impl Budget {
         Ok(self)
     }
 
+    // Signed term of a budget
     /// Adds a term by its signed variance \[m²\], which is negative for a covariance of other terms that reduces their sum.
     ///
     /// # Errors
@@ -133,6 +138,7 @@ impl Budget {
         Ok(self)
     }
 
+    // Budget of structure functions
     /// The budget of structure functions \[m²\] with their names, seen by a telescope.
     ///
     /// # Errors
@@ -146,6 +152,7 @@ impl Budget {
         })
     }
 
+    // Terms and total of a budget
     /// The terms, in the order in which they came.
     pub fn terms(&self) -> &[BudgetTerm] {
         &self.0

@@ -50,7 +50,7 @@ impl StrokeCovariance<'_> {
 }
 
 // Camera on any device
-/// How images are made on a device.
+/// Camera on a device.
 trait DeviceCamera {
     /// Begins with what all wavefronts have in common.
     fn begin(&mut self) -> Result<(), Error>;
@@ -66,7 +66,8 @@ trait DeviceCamera {
     fn quarters(&mut self) -> Result<Vec<(Quarter, Frame)>, Error>;
 }
 
-/// What a device must know of them.
+// Inputs of a camera on a device
+/// Inputs of a camera on a device.
 struct ExposureInputs<'p> {
     telescope: &'p TelescopeTransfer,
     /// The structure function that all wavefronts have in common, m².
@@ -78,14 +79,16 @@ struct ExposureInputs<'p> {
     pixels: usize,
 }
 
-/// How the structure function of a mirror's errors is found.
+// Source of structure functions
+/// Source of the structure function of a mirror's errors.
 enum StructureFunctionSource<'a> {
     Exact(Box<MeanStructure<'a>>),
     Stationary(Box<Stationary>),
 }
 
 // Exposures of a mirror
-/// What a camera sees of a star through a mirror with errors of its strokes, for one covariance of them after the other.
+/// Long exposures of a star through a mirror with errors of its strokes, for one covariance of them after the other.
+// Example of exposures of strokes
 ///
 /// On an engine with devices, the first of them computes.
 ///
@@ -118,6 +121,7 @@ pub struct Exposures<'a> {
 
 // Make ready to expose strokes
 impl<'a> Exposures<'a> {
+    // Exposures of one mirror
     /// Exposures of a mirror's errors through an `aperture` of this `diameter` \[m\], on twice as many displacements as it has squares.
     ///
     /// # Errors
@@ -174,6 +178,7 @@ impl<'a> Exposures<'a> {
             telescope.alone(wavelength)?.point_spread(pixel, image.pixels)
         });
         let perfect = perfect.collect::<Result<Vec<_>, Invalid>>()?;
+        // Camera of the engine's device
         let there = {
             let (telescope, common, structure) = (&telescope, &common, structure.as_ref());
             let posed = ExposureInputs {
@@ -191,6 +196,7 @@ impl<'a> Exposures<'a> {
 
 // Expose errors of strokes
 impl Exposures<'_> {
+    // Exposures of one covariance
     /// The exposures of a covariance C_vv of `strokes` \[m²\], (a, a), one for each wavelength.
     ///
     /// # Errors
@@ -238,6 +244,7 @@ impl Exposures<'_> {
     }
 
     // Expose by a device
+    // Add strokes on a device
     /// Adds errors of strokes to what the device exposes.
     fn add_on_device(&mut self, strokes: &StrokeCovariance) -> Result<(), Error> {
         if let Some(StructureFunctionSource::Stationary(_)) = self.structure {
@@ -303,6 +310,7 @@ impl Exposures<'_> {
     }
 }
 
+// Middle of a perfect image
 /// The image of a perfect wavefront, or its middle.
 fn of_perfect(perfect: &PointSpread, whole: bool) -> PointSpread {
     match whole {
@@ -327,6 +335,7 @@ impl Exposures<'_> {
         self.expose_on_host(&(structure + &self.common), whole)
     }
 
+    // Expose a structure function on cores
     /// The exposures of a structure function by cores.
     fn expose_on_host(&self, structure: &Array2<f64>, whole: bool) -> Result<Vec<Exposure>, Error> {
         let pixels = if whole { self.image.pixels } else { 1 };
@@ -340,6 +349,7 @@ impl Exposures<'_> {
 
 // Images of strokes and nothing else
 impl Exposures<'_> {
+    // Images of one covariance
     /// The images of a covariance C_vv of `strokes` \[m²\], (a, a), one for each wavelength, and nothing that is read from them.
     ///
     /// # Errors
@@ -353,6 +363,7 @@ impl Exposures<'_> {
         &mut self,
         strokes: &StrokeCovariance,
     ) -> Result<Vec<PointSpread>, Error> {
+        // Images of strokes by cores
         if self.there.is_none() {
             let whole = &self.common + &self.structure(strokes)?;
             let transfers = self.telescope.through(&whole, &self.image.wavelengths)?;

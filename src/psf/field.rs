@@ -15,6 +15,7 @@ use crate::units::ARCSEC;
 
 // Square of directions
 /// A square of directions around the axis: the table `[field]` of a system file.
+// Example of a field
 ///
 /// ```
 /// use lenslet::{psf::Field, units::ARCSEC};
@@ -37,6 +38,7 @@ pub struct Field {
 const MOST: f64 = 200.0;
 
 impl Field {
+    // Refuse fields without directions
     /// Refuses a side or a step that is not positive, a step beyond the side, and more than 200 directions along a side.
     ///
     /// # Errors
@@ -49,6 +51,7 @@ impl Field {
         accept(good, "step", self.step, expected).map(drop)
     }
 
+    // Angles along a side of the field
     /// Directions along a side.
     pub fn across(&self) -> usize {
         (self.size / self.step * (1.0 + 1e-9)) as usize + 1
@@ -60,6 +63,7 @@ impl Field {
         (0..self.across()).map(|k| (k as f64 - middle) * self.step).collect()
     }
 
+    // Directions of a field by rows
     /// All directions by rows, x fastest.
     ///
     /// # Errors

@@ -55,6 +55,7 @@ pub struct LoopSimulation {
 }
 
 // Plan of simulated loops
+// Options of simulated loops
 /// Options of simulated loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -106,6 +107,7 @@ pub struct LoopSimulationPlan {
 
 // Prepare the plan of simulated loops
 impl LoopSimulationPlan {
+    // Documentation of simulated loops
     /// Plans the loop of a system with the mirrors, the delay and the wavelengths of `options`. Other options of an image are not used, nor is a
     /// field.
     ///
@@ -116,11 +118,13 @@ impl LoopSimulationPlan {
         options: &PsfOptions,
         loops: LoopSimulationOptions,
     ) -> Result<Self, Error> {
+        // Check the numbers of simulated loops
         let LoopSimulationOptions { realisations, squares_per_lenslet } = loops;
         let expected = "at least 2 realisations, whose scatter tells the standard error";
         accept(realisations > 1, "check", realisations, expected)?;
         options.image.check()?;
         options.control.as_ref().map_or(Ok(()), ControlLoop::check)?;
+        // Reconstruct with a matrix
         let correction = Correction::new(system, &options.correction)?;
         let reconstructor = options.reconstructor.errors_only(false).keep(true);
         let reconstructor = ReconstructorPlan::new(correction.system(), reconstructor)?;
@@ -143,6 +147,7 @@ impl LoopSimulationPlan {
         let control = options.control.unwrap_or(AT_ONCE);
         let lasting = SimulationOptions::default().lasting(control.lasting());
         let turbulence = SimulationPlan::new(&with_truths, lasting)?;
+        // Time of all realisations
         // As many frames as the loop takes to settle, each sampled at two times
         let frames = SimulationOptions::default().frames(realisations);
         let frames = SimulationPlan::new(system, frames)?.describe(&Engine::default())?.seconds();
@@ -161,6 +166,7 @@ impl LoopSimulationPlan {
         })
     }
 
+    // Stage of the realisations
     /// Stage of the realisations.
     fn stage(&self) -> Stage {
         Stage { name: LOOPS, seconds: self.seconds }
@@ -172,6 +178,7 @@ impl Plan for LoopSimulationPlan {
     /// Residual wavefront error and Strehl ratios of each target.
     type Output = Vec<Simulated>;
 
+    // Describe simulated loops
     /// Rejects a GPU, and single precision.
     fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
         engine.require_cpu("a simulated loop")?;
@@ -223,6 +230,7 @@ impl Plan for LoopSimulationPlan {
 
 // Prepare a simulated loop
 impl LoopSimulation {
+    // Loop without a plan
     /// The loop of a system with the mirrors, the delay and the wavelengths of `options`, with so many squares of the pupil's grid to each
     /// lenslet.
     ///
@@ -238,6 +246,7 @@ impl LoopSimulation {
     /// # Errors
     /// As for the plans of the reconstructor and of the simulation; `Cancelled` where the watcher wants to stop.
     pub fn of(plan: &LoopSimulationPlan, watch: &dyn Watch) -> Result<Self, Error> {
+        // Reconstruct and command a loop
         let LoopSimulationPlan { system, options, correction, aperture, step, .. } = plan;
         let engine = Engine::default();
         plan.check(&engine)?;
@@ -271,6 +280,7 @@ impl LoopSimulation {
         let sums = best.sum_axis(Axis(1)).insert_axis(Axis(1));
         let by_eye = &best - &(sums * &share);
         Ok(Self {
+            // Matrices of a prepared loop
             simulation,
             control,
             commands,
@@ -290,6 +300,7 @@ impl LoopSimulation {
         })
     }
 
+    // Pupil of a simulated loop
     /// The pupil on its grid.
     pub fn aperture(&self) -> &Aperture {
         &self.aperture
@@ -318,6 +329,7 @@ impl LoopSimulation {
             let slopes = &frame.slopes + &noise;
             let own = self.commands.iter().map(|k| k.dot(&slopes.slice(s![..k.ncols()])));
             let best = (0..self.targets).flat_map(|t| self.best(&frame, t));
+            // Command the loops of stars and ideal ones
             for (strokes, command) in loops.iter_mut().zip(own.chain(best)) {
                 strokes.follow(&command, false);
             }
@@ -348,6 +360,7 @@ impl LoopSimulation {
         }
     }
 
+    // Best strokes of a target
     /// Best strokes for a target without delay, by its truth sensor and by the direct fit.
     fn best(&self, frame: &TurbulenceFrame, t: usize) -> [Array1<f64>; 2] {
         let m = self.by_slopes.ncols();
@@ -363,6 +376,7 @@ pub const REALISATIONS: &str = "realisations";
 
 // Strokes of a loop in time
 impl ControlLoop {
+    // Frames until a loop has settled
     /// Exposures after which a closed loop has forgotten how it began, to a hundredth.
     fn settling(&self) -> usize {
         if self.kind == LoopKind::Open {
@@ -402,6 +416,7 @@ impl<'a> StrokeHistory<'a> {
         Self { control, rows: Vec::new() }
     }
 
+    // Follow one command of the loop
     /// Takes what is wanted after an exposure. A loop that is at rest had nothing before, another one the same.
     fn follow(&mut self, command: &Array1<f64>, at_rest: bool) {
         let ControlLoop { kind, gain, delay, .. } = *self.control;
@@ -430,6 +445,7 @@ impl<'a> StrokeHistory<'a> {
 /// Times, in units of a frame, at which exposures and holds are sampled: the nodes of Gauss's rule.
 const NODES: [f64; 2] = [0.211_324_865_405_187_1, 0.788_675_134_594_812_9];
 
+// Turbulence at one time
 /// Slopes, rad, and the wavefronts of the targets at the lit points, m, at one time of a turbulence realisation.
 struct TurbulenceFrame {
     slopes: Array1<f64>,
@@ -440,6 +456,7 @@ fn added(sum: Option<Array1<f64>>, next: Array1<f64>) -> Option<Array1<f64>> {
     Some(sum.map_or_else(|| next.clone(), |sum| sum + &next))
 }
 
+// Residual of one simulated loop
 /// Residual wavefront of a loop in one turbulence realisation, averaged over a hold.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -482,6 +499,7 @@ impl LoopSimulation {
             for (t, (products, spectra)) in sums.iter_mut().enumerate() {
                 let front = &frame.fronts[t];
                 let made = self.shapes[t].dot(own[t.min(own.len() - 1)]);
+                // Split the residual by both fits
                 for (k, at_once) in self.best(&frame, t).iter().enumerate() {
                     let [at_once, in_time] =
                         [at_once, best[2 * t + k]].map(|v| self.pupil_shapes.dot(v));
@@ -543,6 +561,7 @@ impl LoopSimulation {
         Zip::from(&even).and(&odd).map_collect(|even, odd| even.norm_sqr() + odd.norm_sqr())
     }
 
+    // Average the sums of a realisation
     /// Averages of the sums over all times of a realisation.
     fn average_frame(
         &self,
@@ -570,6 +589,7 @@ impl LoopSimulation {
 }
 
 // Check a budget by simulation
+// Simulated errors with their uncertainties
 /// Residual wavefront error and Strehl ratios of a target in simulated loops: means over realisations, with their standard errors.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -624,6 +644,7 @@ impl LoopSimulation {
         Ok((0..self.targets).map(of_target).collect())
     }
 
+    // Error and Strehl ratios of a residual
     /// The variance of a residual \[m²\], and the Strehl ratio at each wavelength.
     fn numbers(&self, frame: &LoopFrame) -> Vec<f64> {
         let strehl = |transfer: &OpticalTransfer| {

@@ -8,8 +8,9 @@ use crate::psf::transforms::Plane;
 use ndarray::{Array2, Zip};
 use std::f64::consts::PI;
 
+// Pupil of a telescope on squares
 // Pupil on a grid
-/// What is made of the squares that the edge of a pupil crosses.
+/// Treatment of the squares that the edge of a pupil crosses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Edges {
@@ -21,6 +22,7 @@ pub enum Edges {
 }
 
 // Lay a pupil on a grid
+// Light of a pupil on squares
 /// A pupil on a grid of squares.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -33,6 +35,7 @@ pub struct Aperture {
 crate::serial::deserialize_by!(Aperture::from_light(light: Array2<f64>, step: f64)?);
 
 impl Aperture {
+    // Example of a pupil on squares
     /// A pupil on `samples` × `samples` squares of side `step` \[m\] around its axis, with the vanes of a spider.
     ///
     /// # Errors
@@ -53,6 +56,7 @@ impl Aperture {
         step: f64,
         edges: Edges,
     ) -> Result<Self, Invalid> {
+        // Refuse grids that do not hold the pupil
         check_samples(samples)?;
         let across = samples as f64 * length("step", step)?;
         let expected = format!("{samples} of them as wide as the pupil, {} m", pupil.diameter());
@@ -127,6 +131,7 @@ pub struct Vane {
 }
 
 impl Vane {
+    // Check the numbers of a vane
     pub(crate) fn check(&self) -> Result<(), Invalid> {
         positive("width", self.width)?;
         finite("angle", self.angle)?;
@@ -276,7 +281,7 @@ pub struct TelescopeTransfer {
 }
 
 impl TelescopeTransfer {
-    /// That of a telescope without end: 1 everywhere, for images that turbulence alone makes.
+    /// Transfer function of an unlimited telescope: 1 everywhere, for images that turbulence alone makes.
     ///
     /// # Errors
     /// `Invalid` where there are no or too many displacements, or the step is no length.
@@ -329,7 +334,7 @@ impl TelescopeTransfer {
         OpticalTransfer::of(self, values, length("wavelength", wavelength)?)
     }
 
-    /// What it passes on by itself at a `wavelength` \[m\].
+    /// Optical transfer function of the telescope alone at a `wavelength` \[m\].
     ///
     /// # Errors
     /// `Invalid` where that is no wavelength.
@@ -373,7 +378,8 @@ pub struct OpticalTransfer {
 
 // Pass through a wavefront
 impl TelescopeTransfer {
-    /// What passes through telescope and wavefront at each of the `wavelengths` \[m\], for a structure function \[m²\] of the
+    // Example of a wavefront behind a telescope
+    /// Optical transfer functions of telescope and wavefront at each of the `wavelengths` \[m\], for a structure function \[m²\] of the
     /// wavefront on the same grid; Eq. [optical transfer](https://lenslet.github.io/lenslet/optical-transfer.html#eq-optical-transfer).
     ///
     /// # Errors
@@ -427,6 +433,7 @@ impl TelescopeTransfer {
 
 // Further factors of a transfer
 impl OpticalTransfer {
+    // Transfer function with a telescope's grid
     fn of(
         telescope: &TelescopeTransfer,
         values: Array2<f64>,
@@ -469,6 +476,7 @@ impl OpticalTransfer {
     }
 }
 
+// Displacement of a grid element
 /// The displacement \[m\] of element `[j, i]` on a grid of so many points.
 fn displacement(points: usize, step: f64, [j, i]: [usize; 2]) -> [f64; 2] {
     [i, j].map(|k| (k as f64 - (points / 2) as f64) * step)
@@ -653,6 +661,8 @@ mod tests {
         assert!(telescope.alone(-1e-6).is_err());
         assert!(TelescopeTransfer::unlimited(0, 0.1).is_err());
     }
+
+    // Read pupils written as images
     #[test]
     #[cfg(feature = "files")]
     fn pupils_come_from_files() {

@@ -314,6 +314,7 @@ impl CameraOptions {
 }
 
 // Expose for all wavelengths
+// Exposure with its width and boxes
 /// An image, with its width and ensquared energies.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -330,6 +331,7 @@ pub struct Exposure {
 }
 
 impl CameraOptions {
+    // Example of a camera's exposure
     /// The images of a star through a telescope of this `diameter` \[m\] and a wavefront with this structure function \[m²\], to which jitter and
     /// the extra error are added; one for each wavelength.
     ///
@@ -358,6 +360,7 @@ impl CameraOptions {
         if self.extra > 0.0 {
             whole += &telescope.extra(self.extra, EXPONENT)?;
         }
+        // Image at one wavelength
         let each = |otf: crate::psf::OpticalTransfer| {
             let pixel = self.pixel_at(otf.wavelength(), length("diameter", diameter)?);
             Ok(Exposure {

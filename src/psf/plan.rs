@@ -117,6 +117,7 @@ impl PsfOptions {
 /// Plan of the point-spread functions towards a system's targets.
 #[derive(Debug, Clone)]
 pub struct PsfPlan {
+    // Fields of the PSF plan
     options: PsfOptions,
     correction: Correction,
     reconstruction: ReconstructorPlan,
@@ -141,7 +142,7 @@ pub struct PsfPlan {
 const PER_PITCH: f64 = 6.0;
 const ACROSS: f64 = 128.0;
 
-/// How many squares the pupil is wide.
+/// Squares across the pupil.
 fn samples(diameter: f64, pitch: f64, image: &CameraOptions) -> usize {
     let shortest = image.wavelengths.iter().copied().fold(f64::INFINITY, f64::min);
     let field = image.pixels as f64 * image.pixel_at(shortest, diameter);
@@ -227,7 +228,7 @@ fn choose_terms(options: &PsfOptions, correction: &Correction) -> (Vec<ErrorTerm
 }
 
 // Decide whether terms are independent
-/// What in the options makes terms independent, if something does.
+/// The option that makes terms independent, if there is one.
 fn why_independent(
     terms: &[ErrorTerm],
     options: &PsfOptions,
@@ -246,6 +247,7 @@ fn why_independent(
     (!average).then(|| "covariance.slope_model = \"edge-midpoint\"".into())
 }
 
+// Compare one covariance with the memory
 /// Says so where one covariance of all terms does not fit into memory.
 fn beyond_memory(correction: &Correction) -> Option<String> {
     let (needed, available) = (ResidualWavefronts::bytes(correction), available_memory()?);
@@ -259,13 +261,14 @@ fn beyond_memory(correction: &Correction) -> Option<String> {
 }
 
 // Gain of a system's loop for noise
-/// What the variance of noise is multiplied by in the loop, if there is one and it counts.
+/// Noise gain of the loop, if there is one and it counts.
 fn noise_gain(options: &PsfOptions) -> f64 {
     options.control.as_ref().map_or(1.0, ControlLoop::noise_gain)
 }
 
 impl PsfPlan {
     // Plan the images of a system
+    // Documentation of the PSF plan
     /// The plan for the images of all targets of a `system`.
     ///
     /// # Errors
@@ -299,11 +302,13 @@ impl PsfPlan {
             "another method with \"aliasing\" among image.terms, which is told from matrices";
         accept(good, "reconstructor.method", options.reconstructor.method.name(), expected)?;
         let diameter = pupil.diameter();
+        // Choose one pixel for all wavelengths
         options.image.check_diffraction(diameter)?;
         if options.image.wavelengths.len() > 1 {
             let shortest = options.image.wavelengths.iter().copied().fold(f64::INFINITY, f64::min);
             options.image.pixel = Some(options.image.pixel_at(shortest, diameter));
         }
+        // Plan the reconstruction for the images
         let (system, targets) = (&with_field(system, &mut options)?, system.targets().len());
         let correction = Correction::new(system, &options.correction)?;
         let (terms, independent) = choose_terms(&options, &correction);
@@ -330,6 +335,7 @@ impl PsfPlan {
         let reconstructor =
             options.reconstructor.errors_only(alone && !whole && !apart).keep(needed);
         let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
+        // Fit the grid to the camera
         let pitch = correction.pupil_mirror().fitting_pitch();
         options
             .control
@@ -353,6 +359,7 @@ impl PsfPlan {
         })
     }
 
+    // Decide whether errors of slopes suffice
     /// Whether errors of slopes are all that is needed of the reconstruction, of so many targets.
     fn is_plain(options: &CorrectionOptions, targets: usize) -> bool {
         let alone = options.mode == CorrectionMode::Ltao && targets == 1;
@@ -360,6 +367,7 @@ impl PsfPlan {
         own && options.mirrors.iter().all(|m| m.altitude == 0.0)
     }
 
+    // Questions about the error terms
     /// Whether this term enters.
     fn has(&self, term: ErrorTerm) -> bool {
         self.terms.contains(&term)
@@ -376,7 +384,7 @@ impl PsfPlan {
         &self.correction
     }
 
-    /// How slopes are reconstructed.
+    /// Plan of the reconstruction.
     pub fn reconstruction(&self) -> &ReconstructorPlan {
         &self.reconstruction
     }
@@ -403,6 +411,7 @@ impl PsfPlan {
 }
 
 // Describe the PSF plan
+// Rates and stages of the images
 /// The stages in which a mirror's shapes are made ready, and in which images are made of errors.
 const MIRROR: &str = "mirror";
 const IMAGES: &str = "images";
@@ -416,12 +425,13 @@ const EIGENVECTORS_ON_DEVICE: f64 = 1e-11;
 const MODE: f64 = 3.5e-9;
 
 impl PsfPlan {
-    /// What the plan will do.
+    /// Description of what the plan will do.
     fn description(&self, engine: &Engine) -> Description {
         let mut plan = self.reconstruction.description(engine);
         if !self.has(ErrorTerm::Tomography) && self.independent.is_some() {
             plan.stages.clear(); // nothing is reconstructed
         }
+        // List the arrays of images
         let (targets, image) = (self.correction.targets(), &self.options.image);
         plan.what = format!("images of {}, and {}", count(targets, "target"), plan.what);
         let waves = image.wavelengths.len();
@@ -429,6 +439,7 @@ impl PsfPlan {
         if let Some(across) = self.options.field.as_ref().map(Field::across) {
             plan.arrays.push(("field_strehl".into(), vec![waves, across, across]));
         }
+        // Memory of reconstruction and mirrors
         if self.reconstruction.errors_only() {
             plan.memory = self.reconstruction.memory_of_each(engine);
         }
@@ -446,6 +457,7 @@ impl PsfPlan {
             plan.stages.push(Stage::shared(LOOP, &work, &Engine::default()));
         }
         plan.memory.devices.iter_mut().take(1).for_each(|bytes| *bytes += self.bytes_on_device());
+        // Describe covariances of low turbulence
         if self.has(ErrorTerm::Aliasing) && self.independent.is_some() {
             let (system, pitch) = self.square();
             let work = [(CostKind::Integrals, low_seconds(system, pitch))];
@@ -523,6 +535,7 @@ impl PsfPlan {
         camera + if self.has(ErrorTerm::Tomography) { strokes } else { 0 }
     }
 
+    // Width of the grid of displacements
     /// Displacements along an axis.
     fn points(&self) -> usize {
         2 * self.aperture.light().nrows()
@@ -530,6 +543,7 @@ impl PsfPlan {
 }
 
 // Results of the PSF plan
+// Image and budget of a target
 /// The images of a target, with its error budget.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -542,6 +556,7 @@ pub struct TargetImage {
 }
 
 impl PsfResult {
+    // Map a value over a field
     /// Map of a value over the directions of a field, (n, n), axis 0 along y.
     ///
     /// # Panics
@@ -610,6 +625,7 @@ impl PsfResult {
     }
 }
 
+// Stack maps behind each other
 /// Maps behind each other.
 fn stacked(maps: &[Array2<f64>]) -> Array3<f64> {
     let (rows, columns) = maps.first().map_or((0, 0), Array2::dim);
@@ -644,6 +660,7 @@ struct TargetErrors<'a> {
 impl Plan for PsfPlan {
     type Output = PsfResult;
 
+    // Check and describe the images
     /// Rejects single precision on the CPU.
     fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
         Ok(engine.require_double_on_cpu("point-spread functions")?)
@@ -693,6 +710,7 @@ impl PsfPlan {
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Vec<TargetImage>, Error> {
+        // Prepare the residuals of all targets
         let control = self.options.control.as_ref();
         let apart = self.has(ErrorTerm::Anisoplanatism);
         let options =
@@ -706,6 +724,7 @@ impl PsfPlan {
         for t in 0..count {
             check(watch)?;
             self.begin_target(t, watch);
+            // Expose the residual of one target
             let residual = residuals.of(t, telescope, &CancelOnly(watch))?;
             let whole = t < self.targets || self.whole_field;
             let mut exposures = made.of_structure(&residual.structure, whole)?;
@@ -745,6 +764,7 @@ impl PsfPlan {
         let actuators = self.has(ErrorTerm::Tomography).then_some(actuators);
         let mut made = self.exposures(actuators, (telescope, &common), engine)?;
         let mut there = None;
+        // Expose the terms of one target
         let mut expose = |errors: TargetErrors| {
             check(watch)?;
             self.begin_target(targets.len(), watch);
@@ -799,6 +819,7 @@ impl PsfPlan {
         if self.has(ErrorTerm::Aliasing) {
             return self.each_by_cause((engine, watch), &mut alone);
         }
+        // Project errors of slopes onto the mirror
         if self.reconstruction.errors_only() {
             let projector = correction.pupil(engine)?;
             let mut projected = |_: usize, errors: ArrayView2<f64>| {
@@ -810,6 +831,7 @@ impl PsfPlan {
         let mut whole = |strokes: Array2<f64>| {
             alone(vec![("tomography", StrokeCovariance::OnHost(Cow::Owned(strokes)))])
         };
+        // Add the gain to the noise
         if !Self::is_plain(&self.options.correction, correction.system().targets().len()) {
             let left = correction.of(&reconstruction, engine)?;
             let parts = left.stroke_errors.outer_iter().zip(left.noise_errors.outer_iter());
@@ -852,12 +874,14 @@ impl PsfPlan {
         (engine, watch): (&Engine, &dyn Watch),
         sink: &mut dyn FnMut(OwnErrors) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        // Take the matrices of a reconstruction
         let reconstruction = self.reconstruction.run(engine, watch)?;
         let (Some(rows), Some(kept)) = (reconstruction.reconstructor, reconstruction.covariances)
         else {
             let expected = "a reconstruction with its matrices";
             return Err(Invalid::new("reconstruction", "without a matrix", expected).into());
         };
+        // Commands if mirrors are shared
         let correction = &self.correction;
         let commands =
             match Self::is_plain(&self.options.correction, correction.system().targets().len()) {
@@ -875,6 +899,7 @@ impl PsfPlan {
                 false => correction.made(&commands, t),
             };
             let parts = split.of(&made, t)?;
+            // Strokes of each cause
             let parts = [parts.tomography, parts.noise, parts.aliasing].into_iter().zip(scales);
             let strokes = CAUSES.into_iter().zip(parts).map(|(cause, (part, scale))| {
                 let strokes = scale * projector.stroke_errors(&part.view(), engine)?;
@@ -885,6 +910,7 @@ impl PsfPlan {
         Ok(())
     }
 
+    // System and pitch of low turbulence
     /// The system that is reconstructed, and the pitch of the square of frequencies that its mirrors correct, m.
     fn square(&self) -> (&System, f64) {
         (self.correction.system(), self.correction.pupil_mirror().fitting_pitch())
@@ -925,6 +951,7 @@ impl PsfPlan {
         summed(&structures, telescope)
     }
 
+    // Structure functions of given errors
     /// Errors that are given, by their structure functions, m².
     fn given(
         &self,
@@ -940,6 +967,7 @@ impl PsfPlan {
         Ok(structures)
     }
 
+    // Exposures with a common structure function
     /// Exposures of structure functions that are added to the common one of all targets.
     fn exposures<'a>(
         &'a self,

@@ -37,6 +37,7 @@ impl Quarter {
         }
     }
 
+    // Sums over a quarter
     /// Both sums for `count` directions from 0 in steps of `pixel` \[rad\] along either axis.
     fn sums(&self, count: usize, pixel: f64) -> [Array2<f64>; 2] {
         let waves = |wave| waves([count, self.even.nrows()], pixel / self.field, wave);
@@ -48,6 +49,7 @@ impl Quarter {
     }
 }
 
+// Waves of displacements in directions
 /// A wave of the displacements of a quarter in so many directions, whose pixel is this share of the field; (directions, displacements).
 pub(super) fn waves(shape: [usize; 2], pixel: f64, wave: fn(f64) -> f64) -> Array2<f64> {
     Array2::from_shape_fn(shape, |(k, j)| wave(2.0 * PI * pixel * (k * j) as f64))
@@ -79,13 +81,14 @@ pub struct PointSpread {
     pub wavelength: f64,
     /// The Strehl ratio.
     pub strehl: f64,
-    /// What a value is multiplied by to get the share of the star's light on that pixel.
+    /// Factor from a value to the share of the star's light on that pixel.
     pub share: f64,
 }
 
 // Transform to the sky
 impl OpticalTransfer {
     /// The image of a star on `pixels` × `pixels` pixels of side `pixel` \[rad\], Eq. [point spread](https://lenslet.github.io/lenslet/point-spread.html#eq-point-spread).
+    // Errors and example of an image
     ///
     /// # Errors
     /// `Invalid` where there are no or too many pixels, their side is not positive, or they reach beyond the field λ/ℓ
@@ -218,6 +221,7 @@ impl OpticalTransfer {
     }
 }
 
+// Lengths on the sky in fields
 impl Quarter {
     /// A length on the sky in units of the field, not more than `most` of it.
     fn in_fields(&self, name: &str, length: f64, most: f64) -> Result<f64, Invalid> {
@@ -227,6 +231,7 @@ impl Quarter {
     }
 }
 
+// Full widths at half maximum
 // Width of an image
 /// The ellipse at half the maximum of an image.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -247,6 +252,7 @@ impl Width {
         (self.major * self.minor).sqrt()
     }
 
+    // Ellipse through equally spaced radii
     /// The ellipse through radii \[rad\] at equally spaced angles over half a turn, from 0; Eq. [half maximum](https://lenslet.github.io/lenslet/point-spread.html#eq-half-maximum).
     fn through(radii: &[f64]) -> Self {
         let count = radii.len() as f64;
@@ -269,6 +275,7 @@ impl Width {
 const STEPS: usize = 24;
 const DIRECTIONS: usize = 64;
 
+// Width of an optical transfer
 impl OpticalTransfer {
     /// The full widths of the image at half its maximum, Eq. [half maximum](https://lenslet.github.io/lenslet/point-spread.html#eq-half-maximum).
     ///
@@ -356,6 +363,7 @@ fn six_around(x: f64) -> (isize, [f64; 6]) {
 }
 
 // Rings of an image
+// Values of a ring
 /// A ring of an image around the star, one pixel wide.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -367,7 +375,7 @@ pub struct Ring {
     pub mean: f64,
     /// Standard deviation of their values, in the same unit.
     pub deviation: f64,
-    /// How many they are.
+    /// Number of its pixels.
     pub pixels: usize,
 }
 
@@ -376,6 +384,7 @@ impl PointSpread {
     pub fn rings(&self) -> Vec<Ring> {
         let middle = self.pixels() / 2;
         let count = self.pixels() - middle;
+        // Add pixels to their rings
         let mut sums = vec![[0.0; 4]; count];
         for ((j, i), value) in self.values.indexed_iter() {
             let radius = (j as f64 - middle as f64).hypot(i as f64 - middle as f64);

@@ -54,6 +54,7 @@ pub(crate) fn sample_step(diameter: f64, pitch: f64) -> f64 {
 }
 
 // Points of a pupil on a grid
+// Points of a pupil with their light
 /// Points of a pupil on a grid around its axis.
 struct Points {
     telescope: TelescopeTransfer,
@@ -76,6 +77,7 @@ impl Points {
         let step = pupil.diameter() / samples as f64;
         let aperture = sampled_aperture(image, pupil, samples, step)?;
         let (telescope, plane) = (aperture.transfer(2 * samples)?, Plane::around(2 * samples - 1));
+        // Light at the points of a pupil
         let bright = aperture.light().indexed_iter().filter(|(_, light)| **light > 0.0);
         let (lit, light): (Vec<_>, Vec<f64>) = bright.map(|((j, i), x)| ([j, i], *x)).unzip();
         let squares: f64 = light.iter().sum();
@@ -91,7 +93,7 @@ impl Points {
     }
 
     // Places and maps of points
-    /// Where the lit points are, m.
+    /// Positions of the lit points, m.
     fn positions(&self) -> Vec<[f64; 2]> {
         self.lit.iter().map(|[j, i]| [*i, *j].map(|k| self.grid.coordinate(k, self.step))).collect()
     }
@@ -146,7 +148,8 @@ pub(crate) fn shapes_towards(
     shapes
 }
 
-/// What a mirror in the pupil makes of slopes of coarse turbulence.
+// Fit of a mirror to coarse turbulence
+/// Fit of a mirror in the pupil to slopes of coarse turbulence.
 struct Fit {
     /// Its shapes at the points, without piston, (P, b).
     shapes: Array2<f64>,
@@ -160,6 +163,7 @@ struct Fit {
     fitting: f64,
 }
 
+// Compute the fit of a mirror
 impl Fit {
     fn new(
         correction: &Correction,
@@ -183,6 +187,7 @@ impl Fit {
 }
 
 // Strokes of a command in the loop
+// Command with the moments of its strokes
 /// A command with the covariances of its strokes, (a, a), m².
 struct CommandMoments {
     /// K, (a, n).
@@ -240,7 +245,8 @@ fn moments_of(
 }
 
 // Residual wavefronts of all targets
-/// What is asked of residual wavefronts.
+// What residual wavefronts depend on
+/// Options of residual wavefronts.
 pub(crate) struct ResidualOptions<'a> {
     pub(crate) image: &'a CameraOptions,
     pub(crate) control: Option<&'a ControlLoop>,
@@ -250,6 +256,7 @@ pub(crate) struct ResidualOptions<'a> {
     pub(crate) apart: bool,
 }
 
+// Command for some directions
 /// A command of the mirrors, for some directions.
 struct CommandShape {
     /// Numbers of the directions that it is for, with weights.
@@ -291,17 +298,20 @@ impl<'a> ResidualWavefronts<'a> {
     ) -> Result<Self, Error> {
         let (system, pitch) = (correction.system(), correction.pupil_mirror().fitting_pitch());
         let points = Points::across(system, options.image, pitch)?;
+        // Weights of exposures in the loop
         let finest = system.sensors().iter().map(|sensor| sensor.side()).fold(pitch, f64::min);
         let weights = options.control.map_or_else(LoopWeights::at_once, |control| {
             LoopWeights::new(control, system.atmosphere(), MOST_MOTION * finest)
         });
         let (engine, watch) = to;
         correction.pupil(engine)?;
+        // Announce the steps of the covariances
         let step = |number: usize| {
             watch.stage(LOOP, "");
             watch.part("step", number, STEPS);
             WithinStage(watch)
         };
+        // Tabulate turbulence and fit the mirror
         let low = LowTurbulence::new(system, pitch, &step(0))?;
         let fit = Fit::new(correction, (&points, &low), (engine, &step(1)))?;
         let reach = 0.5_f64.sqrt() * points.step * points.grid.points as f64;
@@ -320,6 +330,7 @@ impl<'a> ResidualWavefronts<'a> {
         to: (&Engine, &dyn Watch),
     ) -> Result<Self, Error> {
         let (correction, mirrors, own) = (self.correction, *mirrors, *apart);
+        // Sums of shapes and of single directions
         let asked = SharedOptions::default().own(own).mirrors(mirrors);
         let onto = correction.pupil(to.0)?.inverse().view();
         let truth = unit(&truth_covariance(correction.system(), to.1)?);
@@ -378,6 +389,7 @@ impl<'a> ResidualWavefronts<'a> {
 const MOST_MOTION: f64 = 0.2;
 
 // Residual wavefront of one target
+// Residual with its variances by cause
 /// The residual wavefront towards a target.
 pub(crate) struct Residual {
     /// D_ψ of Eq. [residual structure](https://lenslet.github.io/lenslet/residual-wavefront.html#eq-residual-structure) on the displacements of the camera, m².
@@ -390,6 +402,7 @@ pub(crate) struct Residual {
 const COVARIANCE: &str = "covariance";
 
 impl ResidualWavefronts<'_> {
+    // Compute the residual of one target
     /// The residual wavefront of a target, for a camera with the displacements of `telescope`.
     ///
     /// # Errors
@@ -405,6 +418,7 @@ impl ResidualWavefronts<'_> {
         let shape = &self.shapes[self.correction.nearest(t, directions)];
         let target = &system.targets()[t];
         let moments = &shape.moments;
+        // Structure function behind the nearest command
         let with_strokes = self.with_strokes(target, &moments.rows, watch)?;
         let shapes = points.flattened(shapes_towards(
             self.correction.mirrors(),
@@ -446,6 +460,7 @@ impl ResidualWavefronts<'_> {
         watch: &dyn Watch,
     ) -> Result<Vec<(&'static str, f64)>, Error> {
         let CommandShape { chosen, moments, own } = shape;
+        // Tomographic variance behind a command
         let for_it = chosen.len() == 1 && chosen[0].0 == t && self.correction.is_in_pupil();
         let tomography = match own.filter(|_| for_it) {
             Some(own) => own,
@@ -455,6 +470,7 @@ impl ResidualWavefronts<'_> {
         let [aliasing, noise, late] = [&moments.fine, &moments.noise, &moments.late].map(made);
         let alone = tomography + aliasing + noise + late + self.fit.fitting;
         let here = own.unwrap_or(tomography);
+        // List the variances by cause
         let mut terms = vec![("tomography", here)];
         terms.extend(own.map(|own| (ErrorTerm::Anisoplanatism.name(), tomography - own)));
         terms.extend([("noise", noise), ("aliasing", aliasing)]);
@@ -530,6 +546,7 @@ impl Points {
             sum
         });
         spectrum -= &correlations.reduce(nothing, |one, other| one + other);
+        // Divide sums over pairs by their number
         let reach = self.telescope.reach;
         let sums = self.plane.correlation(&spectrum, reach, self.telescope.points());
         let mut structure = Array2::zeros(sums.dim());
@@ -547,6 +564,7 @@ impl Points {
 }
 
 // Memory of residual wavefronts
+// Interpolate a map by cubics
 /// A map between its points, by the polynomial of third degree through four of them along each axis; 0 beyond its rim.
 fn cubic(map: &Array2<f64>, [y, x]: [f64; 2]) -> f64 {
     let along = |x: f64| {

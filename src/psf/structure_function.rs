@@ -85,6 +85,7 @@ fn distinct(values: &[f64], tolerance: f64) -> (Vec<f64>, Vec<usize>) {
     (distinct, places)
 }
 
+// Separations along one axis
 /// Along one axis: the coordinates of the separations, and for each pair of actuators' coordinates which one is theirs.
 struct SeparationAxis {
     separations: Vec<f64>,
@@ -110,6 +111,7 @@ type Harmonic = fn(f64) -> f64;
 impl Actuators<'_> {
     /// The structure function \[m²\] of the wavefront on the displacements of a telescope, (n, n), as if the `strokes` (C_vv, m²) depended on the
     /// separation of two actuators alone; Eq. [stationary structure](https://lenslet.github.io/lenslet/structure-function.html#eq-stationary-structure). It is 0 where the telescope's transfer is.
+    // Errors and example of stationary strokes
     ///
     /// # Errors
     /// `Invalid` where the covariance is not that of these actuators or not finite, or they stand without any regularity.
@@ -137,6 +139,7 @@ impl Actuators<'_> {
 }
 
 // Stationary structure functions of a mirror
+// Constants of stationary structure functions
 /// Structure functions of one mirror behind one telescope, as if strokes were stationary.
 pub(crate) struct Stationary {
     separations: Separations,
@@ -150,7 +153,7 @@ pub(crate) struct Stationary {
 }
 
 impl Stationary {
-    /// What actuators and a telescope give.
+    /// Constants for these actuators and a telescope.
     ///
     /// # Errors
     /// `Invalid` where actuators have no place, or stand without any regularity.
@@ -204,9 +207,11 @@ impl Separations {
             SeparationAxis::of(&along, actuators.pitch)
         });
         let [y, x] = axes.each_ref().map(|along| along.separations.len());
+        // Refuse irregular grids of actuators
         let expected = "a regular grid of actuators, where pairs have separations in common";
         let count = actuators.positions.len();
         accept(y * x <= 64 * count + 1024, "positions", "irregular", expected)?;
+        // Count the pairs of each separation
         let mut separations = Self { axes, counts: Array2::zeros((y, x)), cell: 0.0 };
         for (k, l) in (0..count * count).map(|pair| (pair / count, pair % count)) {
             let place = separations.between(k, l);
@@ -281,6 +286,7 @@ impl Actuators<'_> {
     }
 }
 
+// Mean structure function over the pupil
 // Sums of modes on a device
 /// Sums over modes of covariances of strokes, on a device.
 #[cfg(feature = "factorise")]
@@ -291,6 +297,7 @@ pub(super) trait DeviceModes {
 }
 
 // Mean structure function by modes
+// Mirror and pupil of mean structure functions
 /// The mean structure functions of one mirror on one pupil, for any covariance of its strokes.
 #[cfg(feature = "factorise")]
 pub(crate) struct MeanStructure<'a> {
@@ -323,6 +330,7 @@ impl<'a> MeanStructure<'a> {
     /// The structure function \[m²\] for the covariance C_vv of the `strokes` \[m²\]; as [`Actuators::mean`].
     pub(crate) fn of(&self, strokes: &Array2<f64>) -> Result<Array2<f64>, Error> {
         self.actuators.check(strokes)?;
+        // Correlate the variance and the modes
         let (plane, light) = (&self.plane, self.aperture.light());
         let [variance, mut products] = self.sums(strokes)?;
         let variance = plane.spectrum(&(variance * light).view());
@@ -364,7 +372,7 @@ impl<'a> MeanStructure<'a> {
 #[cfg(feature = "factorise")]
 impl Actuators<'_> {
     /// The mean over the pupil of the structure function \[m²\] of the wavefront on `points` × `points` displacements, for the covariance C_vv of
-    /// the `strokes` \[m²\]; Eq. [modal structure](https://lenslet.github.io/lenslet/structure-function.html#eq-modal-structure). It is 0 where the telescope's transfer is.
+    /// the `strokes` \[m²\]; Eq. [modal structure](https://lenslet.github.io/lenslet/pupil-structure.html#eq-modal-structure). It is 0 where the telescope's transfer is.
     ///
     /// # Errors
     /// `Invalid` where the covariance is not that of these actuators, not finite or not symmetric, or for a grid that does not hold the
@@ -401,6 +409,7 @@ impl Felt {
         let squares: Vec<_> = lit.map(|((j, i), light)| ([j, i], *light)).collect();
         let middle = 0.5 * (aperture.light().nrows() as f64 - 1.0);
         let reach = actuators.reach();
+        // Find what one square feels
         let felt_at = |([j, i], _): &([usize; 2], f64)| {
             let [x, y] = [*i, *j].map(|k| (k as f64 - middle) * aperture.step());
             let offsets = actuators.positions.iter().map(|[u, v]| [x - u, y - v]).enumerate();
@@ -412,6 +421,7 @@ impl Felt {
         Self { squares, near, side: aperture.light().nrows() }
     }
 
+    // Add rows that a square feels
     /// Adds to `sum` the parts of the rows of all actuators, each as much as square `k` feels it.
     fn add(&self, k: usize, rows: &ArrayView2<f64>, mut sum: ArrayViewMut1<f64>) {
         self.near[k].iter().for_each(|(l, height)| sum.scaled_add(*height, &rows.row(*l)));
@@ -434,7 +444,7 @@ impl Actuators<'_> {
 }
 
 // Root of a covariance of strokes
-/// A matrix R with R Rᵗ = C_vv, (actuators, modes).
+/// A matrix B with B Bᵗ = C_vv, (actuators, modes).
 #[cfg(feature = "factorise")]
 fn root(strokes: &Array2<f64>) -> Result<Array2<f64>, Error> {
     let largest = strokes.diag().fold(0.0, |most: f64, value| most.max(*value));
@@ -469,6 +479,7 @@ impl Modes<'_> {
         self.roots.ncols()
     }
 
+    // Modes of a batch on lit squares
     /// The modes from `first` on, (squares, modes), m.
     fn batch(&self, first: usize) -> Array2<f64> {
         let last = (first + BATCH).min(self.count());
@@ -506,7 +517,7 @@ fn sums_of_modes<'p>(plane: &'p Plane, modes: &Modes, batch: &Array2<f64>) -> [A
 #[cfg(feature = "factorise")]
 impl Actuators<'_> {
     /// The optical transfer functions at the `wavelengths` \[m\] for the covariance C_vv of the `strokes` \[m²\], pair of points by pair of points;
-    /// Eq. [transfer by pairs](https://lenslet.github.io/lenslet/structure-function.html#eq-transfer-by-pairs). The time grows with the square of the number of lit squares.
+    /// Eq. [transfer by pairs](https://lenslet.github.io/lenslet/pupil-structure.html#eq-transfer-by-pairs). The time grows with the square of the number of lit squares.
     ///
     /// # Errors
     /// `Invalid` as for [`mean`](Self::mean), or for more than 50 000 lit squares.
@@ -518,12 +529,14 @@ impl Actuators<'_> {
         wavelengths: &[f64],
     ) -> Result<Vec<OpticalTransfer>, Error> {
         self.check(strokes)?;
+        // Refuse too many lit squares
         let telescope = aperture.transfer(points)?;
         let felt = Felt::of(self, aperture);
         let expected = "at most 50000 lit squares for a sum over their pairs";
         accept(felt.squares.len() <= 50_000, "samples", felt.squares.len(), expected)?;
         let pairs = SquarePairs::of(felt, strokes, points);
         let mut transfers = Vec::with_capacity(wavelengths.len());
+        // Transfer function at each wavelength
         for &wavelength in wavelengths {
             let phase = 2.0 * PI / length("wavelength", wavelength)?;
             let mut values = pairs.transfer(phase * phase) / aperture.light().sum();
@@ -535,7 +548,7 @@ impl Actuators<'_> {
 }
 
 // Sum over pairs of squares
-/// What a sum over pairs of lit squares stands on.
+/// Lit squares, strokes and variances for a sum over pairs of squares.
 #[cfg(feature = "factorise")]
 struct SquarePairs<'a> {
     felt: Felt,
@@ -555,6 +568,7 @@ impl<'a> SquarePairs<'a> {
         pairs
     }
 
+    // Covariances between lit squares
     /// Covariances of square `k` with all strokes.
     fn with_strokes(&self, k: usize) -> Array1<f64> {
         let mut sum = Array1::zeros(self.strokes.nrows());

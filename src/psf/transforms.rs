@@ -11,6 +11,7 @@ use rustfft::Fft;
 use std::sync::Arc;
 
 // Plans for a plane
+// Plans of a plane along both axes
 /// How n × n points are transformed.
 pub(crate) struct Plane {
     n: usize,
@@ -35,6 +36,7 @@ impl Plane {
         Self { n, along_x, back_along_x, along_y, back_along_y }
     }
 
+    // Extent of a plane and its spectrum
     /// Points across.
     pub(crate) fn points(&self) -> usize {
         self.n
@@ -51,6 +53,7 @@ impl Plane {
     /// The transform of a map of at most n × n points, (n/2 + 1, n), at \[f_x, f_y\]; the map starts at 0.
     pub(crate) fn spectrum(&self, map: &ArrayView2<f64>) -> Array2<Complex<f64>> {
         let (n, half) = (self.n, self.half());
+        // Transform the rows of a whole map
         let mut rows = vec![Complex::default(); map.nrows() * half];
         rows.par_chunks_mut(half).enumerate().for_each_init(
             || (vec![0.0; n], self.along_x.make_scratch_vec()),
@@ -61,6 +64,7 @@ impl Plane {
                 debug_assert!(done.is_ok());
             },
         );
+        // Transform strips of columns
         let mut columns = vec![Complex::default(); half * n];
         columns.par_chunks_mut(STRIP * n).enumerate().for_each_init(
             || vec![Complex::default(); self.along_y.get_inplace_scratch_len()],
@@ -95,6 +99,7 @@ impl Plane {
         map
     }
 
+    // Transform a real spectrum back
     /// The map of a real spectrum on the whole plane, (n, n), with its point 0 at \[n/2, n/2\].
     fn whole(&self, power: &Array2<f64>) -> Array2<f64> {
         let (n, half) = (self.n, self.half());
@@ -158,6 +163,7 @@ pub(crate) struct Powers<'p> {
 
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 impl<'p> Powers<'p> {
+    // Prepare a sum of powers
     /// Nothing yet.
     pub(crate) fn on(plane: &'p Plane) -> Self {
         let along_y = vec![Complex::default(); plane.along_y.get_inplace_scratch_len()];
@@ -176,12 +182,14 @@ impl<'p> Powers<'p> {
         let (n, half) = (self.plane.n, self.plane.half());
         let [scratch_x, scratch_y] = &mut self.scratch;
         self.rows.resize(map.nrows() * half, Complex::default());
+        // Transform the rows of a map
         for (values, row) in map.outer_iter().zip(self.rows.chunks_mut(half)) {
             self.line.fill(0.0);
             self.line.iter_mut().zip(values).for_each(|(to, from)| *to = *from);
             let done = self.plane.along_x.process_with_scratch(&mut self.line, row, scratch_x);
             debug_assert!(done.is_ok());
         }
+        // Add the powers of transformed columns
         let sums = self.sum.as_slice_mut().unwrap_or_default().chunks_mut(STRIP * n);
         for (k, sums) in sums.enumerate() {
             let strip = &mut self.strip[..sums.len()];

@@ -12,6 +12,7 @@ use crate::tomography::reconstructor::error_covariance;
 use ndarray::{Array2, s};
 
 // Error that noise makes
+// Example of an error by noise
 /// R C_n Rᵗ, (m, m), rad²: the noise part of Eq. [three causes](https://lenslet.github.io/lenslet/aliasing.html#eq-three-causes) for a reconstructor R, (m, n), of slopes with this noise.
 ///
 /// # Panics
@@ -49,15 +50,15 @@ pub fn noise_error(reconstructor: &Array2<f64>, noise: &SlopeNoise) -> Array2<f6
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ErrorParts {
-    /// What measurements do not tell of the turbulence that a mirror can follow.
+    /// Error of the estimate of the turbulence that a mirror can follow, without noise and aliasing.
     pub tomography: Array2<f64>,
     /// Noise of the measurements.
     pub noise: Array2<f64>,
-    /// Finer turbulence that sensors fold into the measurements.
+    /// Aliasing of finer turbulence in the measurements.
     pub aliasing: Array2<f64>,
 }
 
-/// What tells the causes of an error apart.
+/// Split of a reconstructor's error by its causes: the low covariances, the aliasing covariance and the noise.
 #[derive(Debug, Clone)]
 pub struct ErrorSplit {
     low: CovarianceMatrices,

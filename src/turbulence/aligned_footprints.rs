@@ -45,6 +45,7 @@ impl TabulatedPhase {
     }
 
     // Look up the tabulated phase
+    // Whether tables of the phase serve
     /// Whether the tables serve footprints of at least `side`, out to the distance `reach`; metres.
     pub(crate) fn serves(&self, outer_scale: f64, side: f64, reach: f64) -> bool {
         let least = (1e-7 * side.min(outer_scale)).powi(2);
@@ -84,6 +85,7 @@ pub(crate) const NEAR: f64 = 2.5;
 pub(crate) const REACH: [(usize, f64); 6] =
     [(4, 12.0), (5, 6.8), (6, 5.1), (8, 3.6), (10, 2.8), (12, 0.0)];
 
+// Average over two sides with its tables
 /// The average of the covariance of phase gradients over two footprints on a layer, for r0 = 1 m.
 pub(crate) struct FootprintAverage {
     phase: Arc<TabulatedPhase>,
@@ -125,6 +127,7 @@ impl FootprintAverage {
         &self.rules[last.min(enough + spare)]
     }
 
+    // Sum a product of rules
     fn by_rule(&self, Rule { nodes, weights }: &Rule, x: f64, y: f64) -> [f64; 3] {
         let mut sum = [0.0; 3];
         for (v, weight_v) in nodes.iter().zip(weights) {
@@ -232,6 +235,7 @@ const INNER: usize = 4;
 /// Length of the panels beyond, as a share of the distance from the outermost corners.
 const GROWTH: f64 = 0.4;
 
+// Panels and their table
 /// Where panels end along either axis, from 0 on; metres.
 pub(crate) struct PanelGrid(Vec<f64>);
 
@@ -250,6 +254,7 @@ struct PanelCoordinate {
     sign: f64,
 }
 
+// Steps of panels and tables
 impl PanelGrid {
     // Place panels along an axis
     /// Where panels end, in metres, for footprints of a half width whose displacements reach so far along either axis.
@@ -264,6 +269,7 @@ impl PanelGrid {
         Self(ends)
     }
 
+    // Place a coordinate on its panel
     /// Panels along an axis.
     fn panels(&self) -> usize {
         self.0.len() - 1
@@ -342,7 +348,7 @@ impl DistantTable {
     }
 
     // Fill the table of corners
-    /// G, for footprints of some pairs of sides that share a table, metres; nothing where their corners do not serve.
+    /// Φ, for footprints of some pairs of sides that share a table, metres; nothing where their corners do not serve.
     pub(crate) fn of_corners(phase: &TabulatedPhase, sides: &[[f64; 2]]) -> Option<Self> {
         let (side, wide) = extremes(sides)?;
         let grid = PanelGrid::of_corners(side.min(phase.outer_scale), (NEAR + 1.0) * wide);
@@ -353,6 +359,7 @@ impl DistantTable {
         Some(Self::through(grid, values.collect()))
     }
 
+    // Read the table where lines cross
     /// Table of the function multiplied by `share`.
     fn times(&self, share: f64) -> Self {
         let scaled = self.coefficients.iter().map(|powers| powers.map(|value| share * value));
@@ -419,6 +426,7 @@ impl DistantTable {
         }
     }
 
+    // Read a line at a place
     /// xx, xy and yy at a place on such a line.
     #[inline(always)]
     fn on_line(line: &[[f64; 4]], PanelCoordinate { panel, z, sign }: PanelCoordinate) -> [f64; 4] {
@@ -485,12 +493,12 @@ fn extremes(sides: &[[f64; 2]]) -> Option<(f64, f64)> {
 }
 
 // Corners of nearby footprints
-/// The corner functions of [corner functions](https://lenslet.github.io/lenslet/parallel-footprints.html#eq-corner-functions) where lines parallel to the axes cross.
+/// The corner functions of [corner functions](https://lenslet.github.io/lenslet/footprint-corners.html#eq-corner-functions) where lines parallel to the axes cross.
 struct CornerFunctions {
     /// Coordinates of the lines, ascending; metres.
     x: Vec<f64>,
     y: Vec<f64>,
-    /// G over D1² D2² by line of y, then of x: xx, xy, yy, and 0; rad² m⁻².
+    /// Φ over D1² D2² by line of y, then of x: xx, xy, yy, and 0; rad² m⁻².
     sums: Vec<[f64; 4]>,
     /// How far from a crossing the four lines of a trapezium may lie, and still be there; metres.
     slack: f64,
@@ -508,6 +516,7 @@ impl CornerFunctions {
             lines
         };
         let (x, y) = (sorted(x), sorted(y));
+        // Sum corners over all lines
         let sums = match &average.corners {
             Some(table) => table.crossings([&x, &y]),
             None => {
@@ -526,7 +535,7 @@ impl CornerFunctions {
     }
 
     // Integrate from crossing to crossing
-    /// G where lines cross, by line of y, then of x, for footprints of a `side` or longer, and a constant that makes S vanish at a
+    /// Φ where lines cross, by line of y, then of x, for footprints of a `side` or longer, and a constant that makes S vanish at a
     /// distance `wide`; metres.
     fn integrate(
         phase: &TabulatedPhase,
@@ -591,7 +600,7 @@ pub(crate) fn corners_serve(sides: [f64; 2]) -> bool {
     let [wide, flat] = half_sum_and_difference(sides);
     flat < SLENDER * wide
 }
-/// The sum of [sixteen corners](https://lenslet.github.io/lenslet/parallel-footprints.html#eq-sixteen-corners) along one axis.
+/// The sum of [sixteen corners](https://lenslet.github.io/lenslet/footprint-corners.html#eq-sixteen-corners) along one axis.
 #[inline(always)]
 fn four([a, b, c, d]: [[f64; 4]; 4]) -> [f64; 4] {
     std::array::from_fn(|k| (a[k] - b[k]) - (c[k] - d[k]))
@@ -609,6 +618,7 @@ pub(crate) struct FootprintPair<'a> {
     pub(crate) second: [Vec<f64>; 2],
 }
 
+// Band of rows at work
 /// A view of a band of the first sensor's rows, and the row of pairs that is at work.
 struct RowBand<'a> {
     view: &'a FootprintPair<'a>,

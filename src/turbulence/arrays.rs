@@ -26,6 +26,7 @@ impl Covariances {
         if let Some(wavefront) = &self.wavefront_slope {
             add_wavefront(&mut arrays, wavefront);
         }
+        // Add the wavefronts among themselves
         if let Some(values) = &self.wavefront_wavefront {
             let about = "covariance of the wavefronts of target t and target u";
             let variable = arrays.add_result("wavefront_wavefront", values.view()).unit("m2");
@@ -188,6 +189,7 @@ fn describe_misaligned(arrays: &mut DataSet, sensors: &[Sensor]) {
 }
 
 // Slopes one by one in a table
+// One slope and its lenslet
 /// A slope of a vector: its star, axis and lenslet, and where that lies in the pupil, metres.
 struct Slope {
     star: usize,

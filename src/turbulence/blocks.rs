@@ -10,6 +10,7 @@ use std::ops::Range;
 /// Largest number of slopes in the unstructured group.
 const MOST_UNSTRUCTURED: usize = 256;
 
+// The documentation of lattice groups
 /// Lattice groups of a system's sensors: one for each lattice with many slopes, then an unstructured one of all others, if there are any.
 ///
 /// ```

@@ -1,4 +1,4 @@
-// Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/covariance-cost.md: edit there, or here and run cargo tangle stitch.
 //! How long dense covariances of slopes take, sensor by sensor.
 
 use crate::device::{CostKind, engine::Engine};
@@ -24,6 +24,7 @@ struct Rates {
     points: f64,
 }
 
+// Rates of a thread and a device
 /// Seconds of one thread for two sensors of a lattice and a layer, and for each of their lags.
 pub(crate) const VIEW: f64 = 0.4e-3;
 pub(crate) const VIEW_LAG: f64 = 14e-9;
@@ -138,6 +139,7 @@ pub(crate) fn time_of_slopes(
     };
     let none = [(CostKind::Integrals, 0.0), (CostKind::Memory, 0.0)];
     let (mut total, mut largest) = (none, none);
+    // Add the rows of each sensor
     for rows in pairs.chunk_by(|[first, _], [next, _]| first.number == next.number) {
         let of_rows = rows.iter().map(of_pair).fold(none, add);
         let bands = rows[0][0].sensor.array.lenslets().div_ceil(BAND) as f64;

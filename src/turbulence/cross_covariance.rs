@@ -122,6 +122,7 @@ impl Footprints {
     }
 }
 
+// Coordinates along two axes
 /// The coordinates of a point along two axes.
 fn own_coordinates(axes: [[f64; 2]; 2], [x, y]: [f64; 2]) -> [f64; 2] {
     axes.map(|axis| axis[0] * x + axis[1] * y)
@@ -281,6 +282,7 @@ impl<'a> StarPairBlock<'a> {
         Self::turned(layers.iter(), [p, q], turn)
     }
 
+    // Block of two rotated sensors
     /// The block of two sensors that are turned against each other.
     fn turned(
         layers: impl Iterator<Item = &'a SensorLayer>,
@@ -330,6 +332,7 @@ impl<'a> StarPairBlock<'a> {
         [[xx, xy], [xy, yy]]
     }
 
+    // Covariance of two rotated lenslets
     /// The covariance of lenslets of two stars that are rotated against each other: rows are components of the first, columns of the second; rad².
     fn of_turned(
         layers: &[(f64, TurnedAverage, [&Footprints; 2])],
@@ -365,6 +368,7 @@ impl<'a> StarPairBlock<'a> {
                 pairs().for_each(|(at, pair)| put(at, Self::of_turned(layers, turn, pair)));
             }
             Self::Parallel(views, turn) => {
+                // Fill from rows of aligned footprints
                 let swapped = turn.quarters % 2 == 1;
                 let order = |&[row, column]: &[usize; 2]| {
                     if swapped { [column, row] } else { [row, column] }
@@ -514,6 +518,7 @@ fn any_slopes(
     slopes: [Slopes; 2],
     (kept, watch): (Option<&PhaseTables>, &dyn Watch),
 ) -> Result<Array2<f64>, Error> {
+    // Prepare groups, layers and requests
     let groups = Groups::new(sensors);
     let both = |members: &[usize]| slopes.iter().all(|side| members.iter().any(|&k| side.holds(k)));
     let worthy = groups.members().filter(|members| both(members));
@@ -552,6 +557,7 @@ fn shares(groups: &Groups) -> impl Fn([usize; 2]) -> bool {
     |[p, q]| groups.place(p).0 == groups.place(q).0
 }
 
+// Request averages of all pairs
 /// What pairs of parallel sensors that are not `shared` want of each layer.
 fn average_requests<'a>(
     shared: &dyn Fn([usize; 2]) -> bool,
@@ -640,6 +646,7 @@ impl Sharing {
     }
 }
 
+// Group and fill tables of corners
 /// The tables of corners of all averages that want a table.
 fn tables_of_corners(
     layers: &[SensorLayer],
@@ -658,6 +665,7 @@ fn tables_of_corners(
             None => shared.push(Sharing { outer_scale, most: sum(request), sides: vec![sides] }),
         }
     }
+    // Fill a shared table of corners
     let prepare = |_: &(), sharing: Sharing| {
         let mut phases = layers.iter().map(|layer| &layer.phase);
         let phase = phases.find(|phase| phase.outer_scale == sharing.outer_scale);
@@ -689,6 +697,7 @@ fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     whole.map(AverageRequest::numbers).sum()
 }
 
+// Lenslets of a sensor in slopes
 impl Slopes<'_> {
     fn holds(&self, sensor: usize) -> bool {
         (self.first..self.first + self.sensors).contains(&sensor)
@@ -744,6 +753,7 @@ pub(crate) fn fill_slopes<B: Send + Sync>(
         }
         Ok(firsts.len())
     };
+    // Report the progress of rows
     let (total, mut done) = ((0..rows.sensors).map(|p| rows.count(p)).sum(), 0);
     let count = |_, lenslets| {
         done += lenslets;
@@ -779,6 +789,7 @@ fn pairs_of_sensors<B: Send>(
     Ok(blocks)
 }
 
+// Rows of both slopes of lenslets
 /// A sensor of the rows, the rows of both slopes of some of its lenslets, and which lenslets these are.
 type Rows<'a> = (usize, &'a mut [f64], &'a mut [f64], &'a [[usize; 2]]);
 
@@ -836,6 +847,7 @@ fn check_memory(what: impl Fn() -> String, numbers: u64) -> Result<(), Error> {
     refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), what)
 }
 
+// Rectangular covariance with kept tables
 /// Slope covariance of two groups of sensors, rad², with tables of the phase that are kept for other covariances.
 #[cfg(feature = "factorise")]
 pub(crate) fn slope_cross_covariance_with_tables(
@@ -893,6 +905,7 @@ fn add_star(
     let (lines, panels) = (star.lines(point), phase.panels(star.side));
     let n = lines[0].len();
     let mut edges = vec![f64::NAN; 2 * n * n];
+    // Integrate an edge once
     let mut edge = |axis: usize, line: usize, cell: usize| {
         let known = &mut edges[(axis * n + line) * n + cell];
         if known.is_nan() {
@@ -925,6 +938,7 @@ fn add_row(
     let across: Vec<f64> = lines.iter().flat_map(|[x, _]| x.iter().copied()).collect();
     let sums = table.crossings([&across, y]);
     for (p, (slopes, [x, _])) in slopes.iter_mut().zip(&lines).enumerate() {
+        // Add differences of crossings
         let at = |j: usize, i: usize| sums[j * across.len() + p * n + i];
         let along_y = |j: usize, i: usize| y[j + 1] * at(j + 1, i)[0] - y[j] * at(j, i)[0];
         let along_x = |j: usize, i: usize| x[i + 1] * at(j, i + 1)[2] - x[i] * at(j, i)[2];
@@ -944,6 +958,7 @@ fn tables_of_edges(
     points: usize,
 ) -> Vec<Option<Arc<DistantTable>>> {
     let mut tables: Vec<(f64, Option<Arc<DistantTable>>)> = Vec::new();
+    // Table of edges for one scale
     let table = |outer_scale: f64| {
         let sharing = || layers.iter().filter(|layer| layer.phase.outer_scale == outer_scale);
         let stars =
@@ -971,7 +986,7 @@ fn tables_of_edges(
 
 // Wavefront slope covariance of any stars
 // The documentation of the wavefront covariance
-/// The covariance ⟨w s⟩ of the wavefronts of `targets` with the slopes of any guide stars, m rad; Eq. [wavefront slope dense](https://lenslet.github.io/lenslet/dense-covariance.html#eq-wavefront-slope-dense).
+/// The covariance ⟨w s⟩ of the wavefronts of `targets` with the slopes of any guide stars, m rad; Eq. [wavefront slope dense](https://lenslet.github.io/lenslet/dense-wavefront.html#eq-wavefront-slope-dense).
 ///
 /// Rows are wavefront points: target by target, and in each the points of the grid by rows, x fastest. The grid's step is
 /// `pitch` / oversampling, `pitch` in metres. Columns are slopes in the order of [`SlopeOrder`], for the lenslets of `valid`.
@@ -1023,6 +1038,7 @@ pub(crate) struct Motion {
     pub(crate) weight: f64,
 }
 
+// Displace the footprints of a layer
 impl SensorLayer {
     /// The layer with displaced footprints of all sensors from the number `first` on.
     fn moved(&self, motion: &Motion, first: usize) -> Self {
@@ -1045,6 +1061,7 @@ fn farthest(motions: &[Motion]) -> f64 {
     motions.iter().flat_map(|motion| motion.by).fold(0.0, |far: f64, x| far.max(x.abs()))
 }
 
+// Weighted sum of displaced layers
 /// [`wavefront_slope`] as a weighted sum over layers with displaced footprints.
 pub(crate) fn wavefront_slope_moving(
     (atmosphere, motions): (&Atmosphere, &[Motion]),
@@ -1166,6 +1183,7 @@ enum MovingBlock<'a> {
 }
 
 impl<'a> MovingBlock<'a> {
+    // Choose the block in motion
     fn new(
         sensors: &[Sensor],
         (layers, averages): (&'a [(usize, SensorLayer)], &'a [Vec<FootprintAverage>]),
@@ -1213,6 +1231,7 @@ impl<'a> MovingBlock<'a> {
         Self::Lattice(values, across)
     }
 
+    // Fill rows from a moving block
     fn fill(&self, lenslets: [&[[usize; 2]]; 2], rows: &mut [[&mut [f64]; 4]]) {
         match self {
             Self::Pairs(block) => block.fill(lenslets, rows),
@@ -1238,7 +1257,7 @@ mod tests {
     use crate::turbulence::aligned_footprints::tests::{TEN, brute_force, exact_slopes};
 
     // Exact wavefront by brute force
-    /// c of Eq. [point average](https://lenslet.github.io/lenslet/dense-covariance.html#eq-point-average) of a side at (x, y).
+    /// c of Eq. [point average](https://lenslet.github.io/lenslet/dense-wavefront.html#eq-point-average) of a side at (x, y).
     fn exact_wavefront(phase: &VonKarman, side: f64, at: [f64; 2]) -> [f64; 2] {
         let f = |x: f64, y: f64| [x, y].map(|r| -r * phase.slope_over_distance(x * x + y * y));
         let footprint = at.map(|centre| [centre - 0.5 * side, centre + 0.5 * side]);

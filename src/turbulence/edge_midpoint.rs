@@ -37,6 +37,7 @@ impl HalfStructure {
         Self { outer_scale, least, table }
     }
 
+    // Half structure at a displacement
     /// S in rad² at the displacement (x, y) in metres.
     #[inline(always)]
     fn at(&self, x: f64, y: f64) -> f64 {
@@ -84,6 +85,7 @@ impl SensorLattice {
         Self { half, corner: footprint.centre, steps, lenslets }
     }
 
+    // Centre and ends of a footprint
     /// The centre of the footprint in a row and a column, which may lie beyond the array.
     #[inline(always)]
     fn centre(&self, [row, column]: [f64; 2]) -> [f64; 2] {
@@ -98,6 +100,7 @@ impl SensorLattice {
         [[[x - half, y], [x + half, y]], [[x, y - half], [x, y + half]]]
     }
 
+    // Farthest end of any footprint
     /// How far from the axis its ends are, at most.
     fn extent(&self) -> f64 {
         let last = self.lenslets as f64 - 1.0;
@@ -123,6 +126,7 @@ struct MidpointLayer {
     views: Vec<SensorLattice>,
 }
 
+// Place all sensors on layers
 /// All layers with turbulence, as the sensors see them.
 fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<MidpointLayer> {
     let wavefront = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
@@ -167,6 +171,7 @@ pub(crate) struct Displacements {
 }
 
 impl Displacements {
+    // Tabulate covariances by displacement
     /// Those of sensors with so many lenslets across, if some layers `share_lattices`.
     pub(crate) fn new(
         [lenslets, others]: [usize; 2],
@@ -274,6 +279,7 @@ impl EdgeMidpoints {
         let mut edges = Self { points: Vec::new(), of: Vec::with_capacity(lenslets.len()) };
         let (is_straight, mut last) = (view.is_straight(), vec![None; view.lenslets]);
         for (k, &[row, column]) in lenslets.iter().enumerate() {
+            // Find midpoints that are known
             let neighbour = |of: Option<usize>, at: [usize; 2]| {
                 of.filter(|&of| {
                     is_straight
@@ -290,6 +296,7 @@ impl EdgeMidpoints {
         edges
     }
 
+    // Add a lenslet with its midpoints
     /// Adds a lenslet with the midpoints of its edges, of which some may be known.
     fn add(&mut self, known: [Option<usize>; 4], points: [[f64; 2]; 4]) {
         let mut of = [0; 4];
@@ -327,6 +334,7 @@ fn see_edges(
 }
 
 // Slope covariance between midpoints of edges
+// The documentation of midpoint covariance
 /// The covariance matrix of the slopes of any sensors by the formula of four points, [midpoint covariance](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-midpoint-covariance), in the order of
 /// [`SlopeOrder`](crate::model::SlopeOrder), rad².
 ///

@@ -182,6 +182,7 @@ impl EdgeLattice {
 }
 
 // Covariances from the edge lattice
+// The documentation of gradient covariances
 /// Covariances of footprint-averaged phase gradients for r0 = 1 m at the lags `first` + (i, j) `side` (metres).
 ///
 /// Components xx, xy, yy on axis 0, then y and x: (3, ny, nx), rad² m⁻². Exact to some 1e-13 of the variance near the

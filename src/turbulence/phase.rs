@@ -155,7 +155,7 @@ impl VonKarman {
     }
 
     // Evaluate the slope over distance
-    /// p(t) = S'(r)/r in rad² m⁻² at t = r² > 0 in m²; Eq. [hessian](https://lenslet.github.io/lenslet/phase.html#eq-hessian) makes the covariance of phase gradients from it.
+    /// S₁(t) = S'(r)/r in rad² m⁻² at t = r² > 0 in m²; Eq. [hessian](https://lenslet.github.io/lenslet/phase.html#eq-hessian) makes the covariance of phase gradients from it.
     pub fn slope_over_distance(&self, t: f64) -> f64 {
         if self.outer_scale.is_infinite() {
             return 5.0 / 3.0 * self.scale * t.powf(-1.0 / 6.0);
@@ -185,7 +185,7 @@ impl VonKarman {
 }
 
 // Hessian of half the structure function
-/// ∂²S/∂x², ∂²S/∂x∂y and ∂²S/∂y² at the displacement (x, y) in metres, from p and dp/dt at t = x² + y²; Eq. [hessian](https://lenslet.github.io/lenslet/phase.html#eq-hessian).
+/// ∂²S/∂x², ∂²S/∂x∂y and ∂²S/∂y² at the displacement (x, y) in metres, from S₁ and dS₁/dt at t = x² + y²; Eq. [hessian](https://lenslet.github.io/lenslet/phase.html#eq-hessian).
 ///
 /// This is the covariance of two phase gradients for r0 = 1 m, rad² m⁻².
 #[inline(always)]

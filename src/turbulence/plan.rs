@@ -295,6 +295,7 @@ pub struct WavefrontCovariancePlan {
     chosen: Option<Chosen>,
 }
 
+// Steps of the wavefront plan
 impl WavefrontCovariancePlan {
     // Plan the wavefront covariance
     /// Plans the covariance of a problem by the direct method.
@@ -376,6 +377,7 @@ impl WavefrontCovariancePlan {
         Stage::new(WAVEFRONT, &[self.work()], engine)
     }
 
+    // Work of the wavefront covariance
     /// Seconds of one thread.
     fn work(&self) -> (CostKind, f64) {
         let pairs = (self.problem.targets() * self.problem.stars()) as f64;
@@ -463,6 +465,7 @@ pub enum Form {
     Dense,
 }
 
+// Results of a covariance plan
 /// All covariances that a system asks for.
 #[derive(Debug, Clone)]
 pub struct Covariances {
@@ -508,6 +511,7 @@ pub enum GroupWavefrontSlopes {
     Dense(Array4<f64>),
 }
 
+// Variance of the first slope
 impl SlopeSlope {
     /// Variance of the x slope of the first valid lenslet of the first star, rad².
     pub fn variance(&self) -> f64 {
@@ -525,6 +529,7 @@ impl SlopeSlope {
 }
 
 // Plan of all covariances
+// The documentation of a covariance plan
 /// How all covariances of a system will be computed.
 ///
 /// ```
@@ -575,6 +580,7 @@ pub(crate) struct BlocksPlan {
     points: usize,
 }
 
+// Options of a covariance plan
 /// How covariances are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -617,6 +623,7 @@ impl CovariancePlan {
     /// [`WavefrontProblem::new`], where the spectral method shall give a dense form or blocks, where its sampling does not suit, and
     /// where slopes between midpoints of edges are wanted by that method, with wavefronts or in blocks.
     pub fn new(system: &System, options: CovarianceOptions) -> Result<Self, Error> {
+        // Refuse wavefronts and spectra of midpoints
         let grid = system.wavefront_grid().ok().filter(|_| !options.slopes_only);
         grid.map_or(Ok(()), |_| system.expect_average(NO_WAVEFRONT))?;
         if let Method::Spectral(_) = options.method {
@@ -632,6 +639,7 @@ impl CovariancePlan {
         if options.form != Form::Toeplitz && toeplitz().is_err() {
             system.expect_slopes()?;
         }
+        // Choose the form of a covariance
         let as_given = "as asked for".to_string();
         let (posed, reason) = match options.form {
             Form::Toeplitz => (toeplitz()?, as_given),
@@ -651,6 +659,7 @@ impl CovariancePlan {
                 Err(other) => return Err(other),
             },
         };
+        // Refuse spectra in other forms
         if let (PosedProblems::Dense | PosedProblems::Blocks(_), Method::Spectral(_)) =
             (&posed, options.method)
         {
@@ -836,6 +845,7 @@ impl CovariancePlan {
                 stages.extend(self.grid.map(|_| Stage::new(WAVEFRONT, &wavefront, engine)));
             }
             PosedProblems::Dense => {
+                // Stages of the dense form
                 let sensors = sensors_of(&self.system);
                 let slopes = time_of_slopes(SLOPES, &self.system, &among(&sensors), engine);
                 stages.extend(Stage::start(engine));
@@ -844,6 +854,7 @@ impl CovariancePlan {
                 stages.extend(self.grid.map(|_| Stage::new(WAVEFRONT, &wavefront, &cores)));
             }
         }
+        // Stage of wavefronts among themselves
         if let Some(problem) = &self.wavefronts {
             let lags = (problem.targets() * 2 * problem.grid().points).pow(2) as f64;
             let work = ENTRY_OF_WAVEFRONTS * lags * problem.layers().len() as f64;
@@ -1029,6 +1040,7 @@ pub(crate) fn dense_slopes(
     Ok(matrix)
 }
 
+// Cross covariance on an engine
 /// The covariances of the slopes of some sensors with those of others, averaged over lenslets, on an engine, (m, n), rad².
 ///
 /// # Errors
@@ -1048,6 +1060,7 @@ pub(crate) fn slope_cross_covariance(
     CovariancePlan::cross_covariance_on(atmosphere, [first, second], gradient, engine, watch)
 }
 
+// Dense wavefronts with slopes
 /// The wavefront–slope covariance matrix of a system, whatever its stars, (T M², n), m rad.
 ///
 /// # Errors

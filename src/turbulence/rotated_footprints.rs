@@ -55,7 +55,7 @@ pub(crate) struct TurnedSquares {
     pub(crate) sin: f64,
 }
 
-/// |sin δ| up to which edges count as nearly parallel.
+/// |sin β| up to which edges count as nearly parallel.
 pub(crate) const THIN: f64 = 1e-3;
 
 impl TurnedSquares {
@@ -121,6 +121,7 @@ impl TurnedSquares {
         [across, along]: [f64; 2],
         sin: f64,
     ) -> f64 {
+        // Overlap of two edges in their strip
         let ([one, two], cos) = (self.sides.map(|side| 0.5 * side), self.cos);
         let (wide, flat) = (one + cos * two, (one - cos * two).abs());
         let overlap = |z: f64| [((z - one) / cos).max(-two), ((z + one) / cos).min(two)];

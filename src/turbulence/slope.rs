@@ -79,6 +79,7 @@ pub(crate) fn check_outer_scales(air: &Atmosphere, sensors: &[Sensor]) -> Result
 
 impl SlopeProblem {
     // Pose the problem for common heights
+    // Pose the problem at rest
     /// Poses the problem for one lenslet array at rest, looked at from several sources.
     ///
     /// # Errors

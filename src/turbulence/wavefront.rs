@@ -54,6 +54,7 @@ pub struct WavefrontProblem {
 
 impl WavefrontProblem {
     // Pose the wavefront problem
+    // Pose the wavefront problem at rest
     /// Poses the problem for `targets` and guide `stars` that one lenslet array at rest looks at.
     ///
     /// # Errors

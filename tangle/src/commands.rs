@@ -143,7 +143,7 @@ fn edits(book: &Book, tangled: &Tangled) -> Result<(BTreeMap<String, String>, Ve
         let disc = match tree::occupant(&book.root, path)? {
             Occupant::File(disc) => disc,
             Occupant::Nothing => {
-                refuse("the file is not there: run cargo tangle");
+                refuse("the file does not exist: run cargo tangle");
                 continue;
             }
             _ => {

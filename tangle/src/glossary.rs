@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use crate::chapter::Chapter;
+use crate::plain::plain;
 use crate::text::slug;
 use crate::volume::Book;
 
@@ -82,19 +83,6 @@ fn entry(chapter: &Chapter, line: usize) -> Option<Term> {
         range,
         position: text.position(start),
     })
-}
-
-/// A definition without its markup: links keep their words.
-fn plain(markdown: &str) -> String {
-    let mut result = String::new();
-    let mut rest = markdown;
-    while let Some((before, after)) = rest.split_once("](") {
-        result.push_str(before);
-        rest = after.split_once(')').map_or("", |(_, after)| after);
-    }
-    result.push_str(rest);
-    result.retain(|c| !matches!(c, '*' | '`' | '$' | '[' | '\\'));
-    result
 }
 
 /// The first use of a term in a part of the book.

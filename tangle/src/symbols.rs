@@ -102,7 +102,7 @@ fn rows_of(index: usize, chapter: &Chapter) -> Vec<Row> {
 }
 
 /// The cells of a row, as ranges of the text that `start` is the place of the line in.
-fn cells(line: &str, start: usize) -> Vec<Range<usize>> {
+pub(crate) fn cells(line: &str, start: usize) -> Vec<Range<usize>> {
     let mut bars = Vec::new();
     let mut escaped = false;
     for (at, c) in line.char_indices() {
@@ -314,7 +314,8 @@ pub fn order(letter: &str) -> (usize, usize, bool, String) {
     }
 }
 
-const GREEK: [&str; 24] = [
+/// The Greek letters in TeX, in alphabetical order.
+pub(crate) const GREEK: [&str; 24] = [
     "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa",
     "lambda", "mu", "nu", "xi", "omicron", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi",
     "psi", "omega",

@@ -12,7 +12,9 @@ use std::sync::atomic::AtomicUsize;
 use tangle::Book;
 use tangle::book::pdf::Sheet;
 use tangle::book::progress::Progress;
-use tangle::book::{BookError, build, finish, math_findings, search, serve::Site};
+use tangle::book::{
+    BookError, build, finish, keys, math_findings, names, options, search, serve::Site,
+};
 use tempfile::TempDir;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -138,7 +140,7 @@ fn page(folder: &TempDir, name: &str) -> Outcome<String> {
 
 /// The page of all chapters, as it is printed, with these page numbers in its table of contents.
 fn sheet(folder: &TempDir, pages: &[(&str, usize)]) -> Outcome<String> {
-    let sheet = Sheet::new(folder.path(), false, &Progress::start())?;
+    let sheet = Sheet::new(folder.path(), false, true, &Progress::start())?;
     let pages = pages.iter().map(|&(anchor, page)| (anchor.to_string(), page)).collect();
     Ok(sheet.html(&pages))
 }
@@ -195,7 +197,7 @@ fn chunks_are_named_and_linked() -> Outcome {
 fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
     let folder = single(
         "# Bad\n\n```rust file=src/x.rs\n// <<tests of the lens>>\n```\n\n\
-         ```rust #tests of the lens fold\n/// Costs `$a` & more.\npub fn aardvark() {}\n\n\
+         ```rust #tests of the lens fold\n/// Costs `$a` & more.\npub fn aard_vark() {}\n\n\
          pub fn next() {}\n```\n\n```rust #tests of the lens\nlast();\n```\n",
     )?;
     build(folder.path(), true)?;
@@ -207,7 +209,7 @@ fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
              <summary class=\"chunk-name\"><span>⟨tests of the lens⟩ ≡</span>",
             "continued <a href=\"#chunk-tests-of-the-lens.2\">below</a>",
             "folded: <code>src/x.rs</code>, lines 3 to 6</span></summary>",
-            "/// Costs `$a` &amp; more.\npub fn aardvark() {}\n\npub fn next() {}\n</code></pre>",
+            "/// Costs `$a` &amp; more.\npub fn aard_vark() {}\n\npub fn next() {}\n</code></pre>",
             "Used in ⟨<a href=\"#file-src-x-rs\"><code>src/x.rs</code></a>⟩</div>",
             "<div class=\"chunk\" id=\"chunk-tests-of-the-lens.2\">",
             "href=\"#chunk-tests-of-the-lens\" title=\"defined in Bad\">",
@@ -216,20 +218,56 @@ fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
     assert_eq!(bad.matches("<details").count(), 1);
     contains(
         &page(&folder, "identifier-index.html")?,
-        &["<code>aardvark</code>", "href=\"bad.html#chunk-tests-of-the-lens\""],
+        &["<code>aard_vark</code>", "href=\"bad.html#chunk-tests-of-the-lens\""],
     );
     contains(&page(&folder, "chunk-index.html")?, &["\"bad.html#chunk-tests-of-the-lens\""]);
-    // Code is found by the index of identifiers; it would make that of the search several times as large.
+    // The search finds public items by their names; all code would make its index several times as large.
     let index = fs::read_to_string(folder.path().join("book/build/searchindex.js"))?;
-    assert!(index.contains("bad.html#bad") && !index.contains("aardvark"));
+    assert!(index.contains("bad.html#bad") && !index.contains("Costs"));
+    let index = search::parse(&index).ok_or("an index")?;
+    let place = &index["named"]["names"]["aard_vark"][0];
+    let place = &index["named"]["places"][usize::try_from(place.as_u64().ok_or("no place")?)?];
+    assert_eq!(place[0], "bad.html#chunk-tests-of-the-lens");
     let whole = fs::read_to_string(folder.path().join("book/build/bad.html"))?;
     // Folds are opened by the switch first, then by the address and by words that are sought.
     let scripts: Vec<&str> = whole.split("<script src=\"theme/").skip(1).collect();
     let names: Vec<&str> = scripts.iter().filter_map(|rest| rest.split('"').next()).collect();
-    assert_eq!(names, ["expansions.js", "code-switch.js", "folds.js", "sidebar.js"]);
+    assert_eq!(names, ["comments.js", "expansions.js", "code-switch.js", "folds.js", "sidebar.js"]);
     for name in names {
         assert!(folder.path().join("book/build/theme").join(name).is_file(), "{name}");
     }
+    Ok(())
+}
+
+#[test]
+fn long_comments_of_open_code_show_their_first_sentence() -> Outcome {
+    let folder = single(
+        "# Bad\n\n```rust file=src/x.rs\n// <<a lens of glass>>\n```\n\n\
+         ```rust #a lens of glass\nimpl Lens {\n    /// Focal length.\n    ///\n    /// Rest & more.\n    /// Last.\n    \
+         pub fn focus() {}\n}\n```\n\n\
+         ```rust #a lens of glass fold\n/// One.\n/// Two.\n/// Three.\n/// Four.\npub fn next() {}\n```\n",
+    )?;
+    build(folder.path(), true)?;
+    let bad = page(&folder, "bad.html")?;
+    contains(
+        &bad,
+        &[
+            "impl Lens {\n    /// Focal length.<button type=\"button\" class=\"comment-more\" aria-expanded=\"false\" \
+             aria-label=\"the rest of this comment\"></button>\n\
+             <span class=\"comment-rest\" hidden=\"until-found\">    ///\n    /// Rest &amp; more.\n    /// Last.\n</span>    \
+             pub fn focus() {}\n}\n</code>",
+            "/// One.\n/// Two.\n/// Three.\n/// Four.\npub fn next() {}\n</code>",
+        ],
+    );
+    assert_eq!(bad.matches("comment-rest").count(), 1);
+    // On paper the whole text is shown.
+    contains(&sheet(&folder, &[])?, &["    /// Rest &amp; more.\n    /// Last.\n</span>"]);
+    let style = fs::read_to_string(repository().join("book/theme/lenslet.css"))?;
+    let print = style.split("@media print").nth(1).ok_or("no rules for paper")?;
+    contains(
+        print,
+        &[".comment-rest { content-visibility: visible !important; }", ".comment-more"],
+    );
     Ok(())
 }
 
@@ -417,7 +455,9 @@ fn the_page_to_be_printed_has_contents_and_nothing_that_paper_does_not_show() ->
         &printed,
         &[
             "<main><nav class=\"contents\"><h1>Contents</h1>\n<p><a href=\"#chapter-0\">Bad</a><span></span></p>\n\
-             <p class=\"part\">Part &amp; more</p>\n<p><a href=\"#chapter-1\">1 Other</a><span>12</span></p>\n</nav>",
+             <p class=\"part\">Part &amp; more</p>\n<p><a href=\"#chapter-1\">1 Other</a><span>12</span></p>\n\
+             <p><a href=\"#chapter-3\">Index of symbols</a><span></span></p>\n",
+            "<p><a href=\"#chapter-5\">Index of chunks</a><span></span></p>\n</nav>",
             "<a id=\"chapter-0\"></a>",
             "<a id=\"chapter-1\"></a>",
             "⟨tests of the lens⟩ ≡",
@@ -425,7 +465,7 @@ fn the_page_to_be_printed_has_contents_and_nothing_that_paper_does_not_show() ->
             "<span class=\"katex-html\"",
         ],
     );
-    for part in ["<script", "hidden_on_paper", "katex-mathml", "Index of", "<mdbook-sidebar"] {
+    for part in ["<script", "hidden_on_paper", "katex-mathml", "<mdbook-sidebar"] {
         assert!(!printed.contains(part), "{part}");
     }
     // The book to be read has no such page.
@@ -433,6 +473,67 @@ fn the_page_to_be_printed_has_contents_and_nothing_that_paper_does_not_show() ->
     assert!(!folder.path().join("book/build/print.html").exists());
     let whole = fs::read_to_string(folder.path().join("book/build/bad.html"))?;
     assert!(whole.contains("hidden_on_paper") && !whole.contains("print.html"));
+    Ok(())
+}
+
+#[test]
+fn the_pdf_has_indices_and_appendices_where_they_are_asked_for() -> Outcome {
+    let folder = book(&[
+        (
+            "one.md",
+            "# One\n\n| symbol | meaning | unit |\n|---|---|---|\n| $a$ | first | m |\n\n\
+                    See [Two](two.md) and $\\eqref{eq:two}$.\n\n\
+                    ```rust file=src/one.rs\n// <<a thing of two>>\n// <<a thing of one>>\n```\n\n\
+                    ```rust #a thing of one\npub fn first() {}\n```\n",
+        ),
+        (
+            "two.md",
+            "# Two\n\n| symbol | meaning | unit |\n|---|---|---|\n| $b$ | second | m |\n\n\
+                    $$ b \\label{eq:two} $$\n\n\
+                    ```rust #a thing of two\npub fn second() {}\n```\n",
+        ),
+        (
+            "SUMMARY.md",
+            "# Book\n\n# I One\n\n- [One](one.md)\n\n# Appendix A Two\n\n- [Two](two.md)\n\n[End](end.md)\n",
+        ),
+        ("end.md", "# End\n\nText.\n"),
+    ])?;
+    let sheet = |appendices: bool| -> Outcome<String> {
+        let sheet = Sheet::new(folder.path(), false, appendices, &Progress::start())?;
+        Ok(sheet.html(&[("chunk-a-thing-of-one".to_string(), 7)].into()))
+    };
+    let both = [
+        "<p><a href=\"#chapter-0\">1 One</a><span></span></p>\n",
+        "<p><a href=\"#chapter-2\">End</a><span></span></p>\n\
+         <p><a href=\"#chapter-4\">Index of symbols</a><span></span></p>\n\
+         <p><a href=\"#chapter-5\">Index of identifiers</a><span></span></p>\n\
+         <p><a href=\"#chapter-6\">Index of chunks</a><span></span></p>\n",
+        "<a id=\"chapter-4\"></a>",
+        "<code>first</code> <span class=\"kind\">fn</span> ⟨<a class=\"index-link\" href=\"#chunk-a-thing-of-one\">\
+         a thing of one</a><span class=\"on-page\">7</span>⟩",
+        ">first</td>",
+    ];
+    let appendix = [
+        "<p class=\"part\">Appendix A Two</p>\n<p><a href=\"#chapter-1\">2 Two</a>",
+        "<code>second</code>",
+        "href=\"#chunk-a-thing-of-two\"",
+        "href=\"#eq-two\"",
+        ">second</td>",
+    ];
+    let (without, with) = (sheet(false)?, sheet(true)?);
+    contains(&without, &both);
+    contains(&with, &[&both[..], &appendix[..]].concat());
+    for part in appendix {
+        assert!(!without.contains(part), "{part}");
+    }
+    let note = "The appendices are left out";
+    assert!(without.contains(note) && !with.contains(note));
+    contains(&without, &["See <a>Two</a>", "<a class=\"equation-link\">(2.1)</a>"]);
+    contains(
+        &without,
+        &["<a class=\"chunk-reference\" title=\"defined in Two\">⟨a thing of two⟩</a>"],
+    );
+    assert!(!without.contains("Appendix A"));
     Ok(())
 }
 
@@ -460,7 +561,7 @@ fn indices_list_items_and_chunks() -> Outcome {
         &items,
         &[
             "<code>focus</code> <span class=\"kind\">fn</span> \
-             ⟨<a href=\"optics.html#chunk-focus-for-a-lens\">focus for a lens</a>⟩",
+             ⟨<a class=\"index-link\" href=\"optics.html#chunk-focus-for-a-lens\">focus for a lens</a>⟩",
             "<code>Wave::colour</code> <span class=\"kind\">method</span>",
             "<code>waves</code> <span class=\"kind\">kernel</span>",
         ],
@@ -479,6 +580,7 @@ fn symbols_are_gathered_with_their_formulas() -> Outcome {
     let table = "\n| symbol | meaning | unit | in the code |\n|---|---|---|---|\n\
                  | $\\lambda$ | wavelength, $\\eqref{eq:wave}$ | m | |\n\
                  | $A_0, b$ | [amplitude](#waves) and phase | m, rad | `amplitude` |\n\
+                 | $A_1$ | a letter between | | |\n| $x, y$ | a position | m | |\n\
                  | stand | where `it` stands | | `Stand` |\n";
     fs::write(folder.path().join("book/src/waves.md"), format!("{WAVES}{table}"))?;
     build(folder.path(), true)?;
@@ -487,16 +589,26 @@ fn symbols_are_gathered_with_their_formulas() -> Outcome {
         &symbols,
         &[
             "<h2 id=\"latin-letters\">",
-            "<a href=\"waves.html#waves\">amplitude</a> and phase</td><td>m, rad</td><td></td>\
-             <td><code>amplitude</code></td>\
-             <td><a href=\"waves.html#the-size-of-lambda\">Waves</a></td>",
+            "<a href=\"waves.html#waves\">amplitude</a> and phase</td><td data-label=\"unit\">m, rad</td>\
+             <td data-label=\"shape\"></td><td data-label=\"in the code\"><code>amplitude</code></td>\
+             <td data-label=\"chapter\"><a class=\"index-link\" href=\"waves.html#symbol-a-0-b\">Waves</a></td>",
             "<h2 id=\"greek-letters\">",
             "href=\"waves.html#eq-wave\">(2.2)</a>",
-            "<td>stand</td><td>where <code>it</code> stands</td>",
+            "<table class=\"stacked\">",
+            ">stand</td><td data-label=\"meaning\">where <code>it</code> stands</td>",
         ],
     );
-    // The row of two letters stands at both.
-    assert_eq!(symbols.matches("<span class=\"katex\">").count(), 3);
+    let waves = page(&folder, "waves.html")?;
+    contains(
+        &waves,
+        &[
+            "<tr><td data-label=\"symbol\"><span id=\"symbol-lambda\"></span>",
+            "<span id=\"symbol-stand\">",
+        ],
+    );
+    // A row of two letters stands at both, unless they follow each other.
+    assert_eq!(symbols.matches("<span class=\"katex\">").count(), 5);
+    assert_eq!(symbols.matches("a position").count(), 1);
     assert!(symbols.find("latin-letters") < symbols.find("greek-letters"));
     Ok(())
 }
@@ -653,6 +765,69 @@ fn this_book() -> Outcome<TempDir> {
     Ok(folder)
 }
 
+/// Looks up names of symbols, keys and options as the page does, in the part of the index that is theirs.
+fn names_lead_to_their_places(folder: &TempDir, named: &serde_json::Value) -> Outcome {
+    let places = named["places"].as_array().ok_or("no places")?;
+    let addresses = |name: &str| -> Vec<&str> {
+        let spellings = [name, &name.to_lowercase(), &names::folded(name)];
+        let found = spellings.map(|name| &named["names"][name]);
+        let found = found.into_iter().flat_map(|found| found.as_array().into_iter().flatten());
+        found.filter_map(|place| places[place.as_u64()? as usize][0].as_str()).collect()
+    };
+    for (name, address) in [
+        ("outer scale", "atmosphere.html#symbol-l-0"),
+        ("Outer scale", "atmosphere.html#symbol-l-0"),
+        ("L0", "atmosphere.html#symbol-l-0"),
+        ("l_0", "atmosphere.html#symbol-l-0"),
+        ("r0", "atmosphere.html#symbol-r-0"),
+        ("Fried parameter", "atmosphere.html#symbol-r-0"),
+        ("D_phi", "phase.html#symbol-d-phi"),
+        ("outer_scale", "system-keys.html#key-atmosphere.outer_scale"),
+        ("layers.outer_scale", "system-keys.html#key-atmosphere.layers.outer_scale"),
+        ("guide_star", "system-keys.html#"),
+        ("fried_parameter", "atmosphere.html#symbol-r-0"),
+        ("Atmosphere", "atmosphere.html#chunk-"),
+        ("4d stem", "glossary.html#term-4d-stem"),
+    ] {
+        let found = addresses(name);
+        assert!(found.first().is_some_and(|first| first.starts_with(address)), "{name}: {found:?}");
+    }
+    let book = Book::load(folder.path())?;
+    let keys = keys::keys(&book);
+    assert!(keys.len() > 150, "{} keys", keys.len());
+    for key in keys {
+        let page = book.chapters[key.chapter].file.replace(".md", ".html");
+        let address = match key.row {
+            Some(_) => format!("{page}#key-{}", key.path),
+            None => continue,
+        };
+        assert_eq!(addresses(&key.path).first(), Some(&address.as_str()), "{}", key.path);
+        let last = key.path.rsplit('.').next().unwrap_or_default();
+        assert!(addresses(last).iter().any(|found| found.contains("#key-")), "{last}");
+    }
+    let words = options::command_words(&tangle::expand::tangle(&book));
+    assert!(words.iter().any(|word| word.name == "--errors-only"));
+    for word in words.iter().filter(|word| word.command.is_some()) {
+        let name = format!("{} {}", word.command.as_deref().unwrap_or_default(), word.name);
+        assert!(
+            addresses(&name)[0].contains("-command.html#chunk-")
+                || addresses(&name)[0].starts_with("commands.html#chunk-"),
+            "{name}"
+        );
+    }
+    // Every place is there.
+    let mut pages = std::collections::BTreeMap::new();
+    for place in places {
+        let address = place[0].as_str().unwrap_or_default();
+        let (file, anchor) = address.split_once('#').ok_or("no anchor")?;
+        if !pages.contains_key(file) {
+            pages.insert(file, page(folder, file)?);
+        }
+        assert!(pages[file].contains(&format!("id=\"{anchor}\"")), "{address}");
+    }
+    Ok(())
+}
+
 #[test]
 fn the_search_finds_terms_of_the_field() -> Outcome {
     let folder = this_book()?;
@@ -676,6 +851,7 @@ fn the_search_finds_terms_of_the_field() -> Outcome {
         assert!(found, "{term} in {page}");
     }
     assert!(!script.contains("pub(crate) fn"), "code is in the index");
+    names_lead_to_their_places(&folder, &index["named"])?;
     // The pages load the index with the search box, not by themselves.
     let page = fs::read_to_string(folder.path().join("book/build/atmosphere.html"))?;
     assert!(!page.contains("src=\"searchindex.js\""));

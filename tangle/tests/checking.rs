@@ -48,7 +48,7 @@ fn drift_is_found_at_the_line_of_its_chunk() {
             "book/src/one.md:1:1: src/old.rs has no root any more: run cargo tangle",
             "book/src/one.md:9:1: src/lib.rs:5 differs from the book: run cargo tangle, or \
              cargo tangle stitch",
-            "book/src/one.md:11:1: src/other.rs is not there: run cargo tangle",
+            "book/src/one.md:11:1: src/other.rs does not exist: run cargo tangle",
         ]
     );
 }
@@ -91,9 +91,9 @@ fn long_chunks_are_warned_of_and_then_refused_by_all_their_lines() {
     assert_eq!(
         findings(&[("one.md", &one)]),
         [
-            "book/src/one.md:28:1: warning: src/n26.rs has 26 lines: past 25 it wants splitting",
-            "book/src/one.md:56:1: warning: src/n60.rs has 60 lines: past 25 it wants splitting",
-            "book/src/one.md:118:1: src/n61.rs has 61 lines: 60 is the most",
+            "book/src/one.md:28:1: warning: src/n26.rs shows 26 lines: above 25, divide it or fold what a reader skips",
+            "book/src/one.md:56:1: warning: src/n60.rs shows 60 lines: above 25, divide it or fold what a reader skips",
+            "book/src/one.md:118:1: src/n61.rs has 61 lines, and 60 is the most: divide it",
         ]
     );
     let part = |info: &str, lines: usize| format!("```rust #{info}\n{}```\n", "x\n".repeat(lines));
@@ -107,7 +107,27 @@ fn long_chunks_are_warned_of_and_then_refused_by_all_their_lines() {
     let three = part("do it in parts", 21);
     assert_eq!(
         findings(&[("one.md", &one), ("two.md", &two), ("three.md", &three)]),
-        ["book/src/one.md:5:1: chunk <<do it in parts>> has 61 lines in 3 blocks: 60 is the most"]
+        [
+            "book/src/one.md:5:1: chunk <<do it in parts>> has 61 lines in 3 blocks, and 60 is the most: divide it"
+        ]
+    );
+}
+
+#[test]
+fn only_lines_that_a_reader_sees_are_warned_of() {
+    let comment = "/// One.\n/// Two.\n/// Three.\n/// Four.\n";
+    let part = |info: &str, lines: usize| {
+        format!("```rust #{info}\n{comment}{}```\n", "x\n".repeat(lines))
+    };
+    let root = "```rust file=src/a.rs\n// <<do it openly here>>\n// <<do it in secret>>\n```\n";
+    let one = [root, &part("do it in secret fold", 40), &part("do it openly here", 24)].concat();
+    assert_eq!(findings(&[("one.md", &one)]), [""; 0]);
+    let two = [root, &part("do it in secret", 24), &part("do it openly here", 25)].concat();
+    assert_eq!(
+        findings(&[("one.md", &two)]),
+        [
+            "book/src/one.md:35:1: warning: chunk <<do it openly here>> shows 26 lines: above 25, divide it or fold what a reader skips"
+        ]
     );
 }
 
@@ -140,7 +160,7 @@ fn names_that_say_nothing_are_warned_of() {
         [
             "book/src/one.md:6:1: warning: chunk <<sum>> has 1 words in its name, not 3 to 9",
             "book/src/one.md:8:1: warning: \"helpers\" in the chunk's name \
-             <<some small helpers>> says nothing",
+             <<some small helpers>> describes no code",
             "book/src/one.md:12:1: chunk <<of two minds>> continues in cuda, but is rust at \
              book/src/one.md:10",
         ]
@@ -248,8 +268,8 @@ fn headings_go_down_by_one_level_and_images_speak() {
         "## One\n\n#### A\n\n# B\n\n![](two.md) and\n![ ](two.md)\n<img src=\"two.md\">\n\n{ROOT}"
     );
     let expected = [
-        "book/src/one.md:1:1: a heading of level 2 where level 1 comes next",
-        "book/src/one.md:3:1: a heading of level 4 where level 3 comes next",
+        "book/src/one.md:1:1: a heading of level 2 where level 1 is the deepest allowed",
+        "book/src/one.md:3:1: a heading of level 4 where level 3 is the deepest allowed",
         "book/src/one.md:7:1: two.md has no alternative text: ![what it shows](…)",
         "book/src/one.md:8:1: two.md has no alternative text: ![what it shows](…)",
         "book/src/one.md:9:1: two.md has no alternative text: ![what it shows](…)",
@@ -402,7 +422,7 @@ fn modules_of_one_chapter_do_not_stand_on_each_other() {
                ```rust file=src/d.rs\nuse crate::a::A;\nfn f() { crate::b::c::g() }\n```\n";
     assert_eq!(
         findings(&[("one.md", one)]),
-        ["book/src/one.md:2:1: modules in a circle: a → b → d → a"]
+        ["book/src/one.md:2:1: modules import each other: a → b → d → a"]
     );
 }
 

@@ -7,11 +7,12 @@ mod common;
 use common::Repository;
 
 const SUMMARY: &str = "# Book\n\n[Before](before.md)\n\n# I Air\n\n- [One](one.md)\n- [Two](two.md)\n\n\
-                       # II Light\n\n- [Three](three.md)\n\n# III Tools\n\n- [Four](four.md)\n";
+                       # II Light\n\n- [Three](three.md)\n\n# Appendix A Tools\n\n- [Four](four.md)\n\n\
+                       # Appendix B\n\n- [Five](five.md)\n";
 
 const DRAWING: &str = "![a wave](wave.svg)\n\n";
 
-/// What `check --prose` prints of a book with these chapters; the last part has an early equation.
+/// What `check --prose` prints of a book with these chapters; the appendices have early equations.
 fn prose(one: &str, two: &str, three: &str) -> String {
     let repository = Repository::new(&[
         ("before.md", "# Before\n\n$$ a $$\n"),
@@ -19,6 +20,7 @@ fn prose(one: &str, two: &str, three: &str) -> String {
         ("two.md", two),
         ("three.md", three),
         ("four.md", "# Four\n\n$$ a $$\n"),
+        ("five.md", "# Five\n\n$$ a $$\n"),
         ("wave.svg", ""),
     ]);
     repository.write("book/src/SUMMARY.md", SUMMARY);
@@ -59,9 +61,28 @@ fn a_book_that_follows_the_rules_is_only_measured() {
          (outside the parts)         1      0     0       0       -        -\n\
          I Air                       2     15    34      43      17       30  book/src/one.md:9\n\
          II Light                    1      0     0       0       -        -\n\
-         III Tools                   1      0     0       0       -        -\n\
-         whole book                  5     15    34      43      17       30  book/src/one.md:9\n"
+         Appendix A Tools            1      0     0       0       -        -\n\
+         Appendix B                  1      0     0       0       -        -\n\
+         whole book                  6     15    34      43      17       30  book/src/one.md:9\n"
     );
+}
+
+#[test]
+fn lines_of_comments_that_the_page_hides_are_folded() {
+    let comment = "/// One.\n/// Two.\n///\n/// Four.\n";
+    let one = format!(
+        "# One\n\nWords.\n\n```rust #a first thing\n{comment}{}```\n\n\
+         Words.\n\n```rust #a second thing\n{}\nx\n```\n",
+        "x\n".repeat(29),
+        comment.trim_start_matches("/// One.\n"),
+    );
+    let answer = prose(&one, "# Two\n", "# Three\n");
+    for line in [
+        "open chunks above 30 lines: 0\n",
+        "I Air                       2      2    35       3    17.5       30  book/src/one.md:5\n",
+    ] {
+        assert!(answer.contains(line), "{line}{answer}");
+    }
 }
 
 #[test]
@@ -104,7 +125,8 @@ fn what_only_new_prose_corrects_is_counted_most_first() {
          (outside the parts)         1      0     0       0       -        -\n\
          I Air                       2      3    66       0      31       33  book/src/two.md:88\n\
          II Light                    1      3     4       0       1        1  book/src/three.md:5\n\
-         III Tools                   1      0     0       0       -        -\n\
-         whole book                  5      6    70       0       1       33  book/src/two.md:88\n"
+         Appendix A Tools            1      0     0       0       -        -\n\
+         Appendix B                  1      0     0       0       -        -\n\
+         whole book                  6      6    70       0       1       33  book/src/two.md:88\n"
     );
 }

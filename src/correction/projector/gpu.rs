@@ -46,6 +46,7 @@ impl Projector {
     }
 
     // Errors of strokes by a device
+    // Errors of strokes copied back
     /// C_vv of C_ee by a device, as [`stroke_errors`](Self::stroke_errors).
     pub(super) fn errors_on_device(
         &self,

@@ -1,4 +1,4 @@
-// Tangled from book/src/blocks-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/covariance-blocks-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Covariances in blocks as operators on a device.
 
 // Imports of blocks of covariances on a device
@@ -54,12 +54,14 @@ impl<T: Real> SlopesInBlocksGpu<T> {
         tuning: Tuning,
     ) -> Result<Self, Error> {
         let (sets, vectors) = (&rectangles.sets, tuning.transforms.vectors.unwrap_or(1));
+        // Products of the lattices on a device
         let lattice = |(set, group): (usize, &Group)| {
             let at: Vec<usize> = sets.places(set).into_iter().flatten().collect();
             let parts = Parts::slopes(group.covariance, group.valid)?;
             ToeplitzProduct::new(&ProductMatrix::new(gpu, &parts, true, Some(&at)), tuning)
         };
         let lattices = groups.iter().enumerate().map(lattice).collect::<Result<_, Error>>()?;
+        // Matrix of the unstructured slopes
         let unstructured =
             sets.unstructured().zip(rectangles.unstructured.as_ref()).map(|(set, matrix)| {
                 // Add the noise of the unstructured slopes
@@ -68,6 +70,7 @@ impl<T: Real> SlopesInBlocksGpu<T> {
                 matrix.diag_mut().iter_mut().zip(noise).for_each(|(value, noise)| *value += noise);
                 WideMatrix::new(gpu, matrix.view(), [&places, &places], vectors)
             });
+        // Place the cross blocks
         let between = |([first, second], rectangle): ([usize; 2], &_)| {
             let (matrix, transposed) = wide(rectangle);
             let [one, other] = [sets.places(first), sets.places(second)];
@@ -141,6 +144,7 @@ pub(crate) fn eliminated_on<T: Real>(
     if rectangles.unstructured.is_none() {
         return Ok(circulant);
     }
+    // Eliminate with the projected complement
     let (between, small) = (
         unstructured_with_lattices(rectangles),
         unstructured_with_noise(rectangles, measured.noise),
@@ -155,6 +159,7 @@ pub(crate) fn eliminated_on<T: Real>(
     )?))
 }
 
+// Places of the slopes of stars
 /// Where the slopes of each star stand in the vector of all.
 fn places_of_stars(sets: &LatticeGroups) -> Vec<Range<usize>> {
     let mut places: Vec<_> = sets.all().flat_map(|set| sets.places(set)).collect();
@@ -176,6 +181,7 @@ pub(crate) fn systems_on<T: Real>(
     let transforms = Choices { vectors: Some(systems), ..Choices::default() };
     let tuning = Tuning { direct: Some(false), transforms };
     let MeasuredCovariance { groups, valid, noise, removed, .. } = *measured;
+    // Systems with cross blocks
     if let Some(rectangles) = measured.rectangles {
         let variances = &noise.variances;
         let slopes = SlopesInBlocksGpu::new(gpu, groups, rectangles, variances, tuning)?;
@@ -200,6 +206,7 @@ pub(crate) fn is_diagonal(noise: &SlopeNoise) -> bool {
     !noise.is_correlated() && noise.common.is_empty()
 }
 
+// Add noise off the diagonal
 /// An operator with the noise that is not on its diagonal, if there is any.
 pub(crate) fn with_noise<T: Real>(
     operator: Arc<dyn DeviceOperator<T>>,
@@ -219,6 +226,7 @@ pub(crate) fn with_noise<T: Real>(
     Ok(operator)
 }
 
+// Remove modes on a device
 /// An operator of so many rows without the modes that are removed, if there are any.
 pub(crate) fn without<T: Real>(
     operator: Arc<dyn DeviceOperator<T>>,

@@ -22,6 +22,7 @@ pub(crate) struct CirculantGpu<T> {
 
 impl<T: Real> CirculantGpu<T> {
     // Make the preconditioner on a device
+    // Preconditioner for all slopes
     /// The preconditioner of [`Circulant::new`](crate::estimation::circulant::Circulant::new), on a device.
     ///
     /// # Errors

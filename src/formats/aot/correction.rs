@@ -28,6 +28,7 @@ impl<'a> Telemetry<'a> {
         commands: &'a [Array2<f64>],
         control: Option<&ControlLoop>,
     ) -> Result<(), Invalid> {
+        // Mode and mirrors of a correction
         let name = CorrectionMode::NAMES.iter().find(|(_, known)| *known == mode);
         self.set_mode(name.map_or("", |(name, _)| name));
         let order = SlopeOrder::new(&correction.system().valid_lenslets());
@@ -37,6 +38,7 @@ impl<'a> Telemetry<'a> {
         let count = if each { correction.targets() } else { designs.len() };
         for k in 0..count {
             let mirror = &designs[k.min(designs.len() - 1)];
+            // Add one mirror and its loops
             let name = format!("MIRROR {k}");
             self.add_mirror(&name, mirror);
             // Take the strokes of a mirror
@@ -89,6 +91,7 @@ impl<'a> Telemetry<'a> {
             let (name, image) = (format!("LOOP {k} {q}"), format!("LOOP {k} {q} {column}"));
             let row = self.row("AOT_LOOPS", &name);
             row.text("TYPE", "Control Loop").row("COMMANDED_UID", corrector);
+            // State of a loop in telemetry
             if let Some(control) = control {
                 let closed = control.kind == LoopKind::Closed;
                 row.text("STATUS", if closed { "Closed" } else { "Open" });

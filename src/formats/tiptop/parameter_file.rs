@@ -35,6 +35,7 @@ pub struct Section {
     pub entries: Vec<ParameterEntry>,
 }
 
+// Comment of a file
 /// A comment: its line, and its text without the sign that begins it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comment {
@@ -66,6 +67,7 @@ impl ParameterFile {
         let mut file = Self { name: name.into(), sections: Vec::new(), comments: Vec::new() };
         let mut draft = None;
         for (line, raw) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+            // Comment and content of a line
             let (line, content) = (line + 1, raw.trim());
             let indent = raw.len() - raw.trim_start().len();
             file.comments
@@ -223,7 +225,7 @@ impl Literal {
 }
 
 // Rest of a text
-/// What is still to be read.
+/// Text that is still to be read.
 struct UnreadText<'t>(&'t str);
 
 impl<'t> UnreadText<'t> {

@@ -123,6 +123,7 @@ impl<T: Real> WideMatrix<T> {
         self.gpu.launch(&self.kernels.sum_parts, shape, arguments)
     }
 
+    // Put the sums at their rows
     /// Puts A x at the rows of y, or adds it unless it is to `begin`.
     pub(crate) fn add_rows(&self, begin: bool, [x, y]: [&Buffer<T>; 2]) -> Result<(), Error> {
         self.sum(x)?;
@@ -215,6 +216,7 @@ impl<T: Real> SideBySideGpu<T> {
                     [&places, from_ref(&(0..rows))],
                     1,
                 )?),
+                // Embed an operator of the device
                 Given::Operator(operator) => {
                     let (own, expected) =
                         ((operator.rows(), operator.columns()), (rows, count(&places)));
@@ -300,6 +302,7 @@ impl<T: Real> DeviceOperator<T> for SideBySideGpu<T> {
         Ok(())
     }
 
+    // Transpose operators side by side
     fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         check_lengths(x, y, (self.shape.1, self.shape.0))?;
         for term in &self.terms {
@@ -327,6 +330,7 @@ pub(crate) struct RowsAtPlaces<T> {
 
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 impl<T: Real> RowsAtPlaces<T> {
+    // Upload a table of rows
     /// The rows of `table`, and zeros beyond the last for as many more as there are vectors.
     ///
     /// # Errors
@@ -348,6 +352,7 @@ impl<T: Real> RowsAtPlaces<T> {
         Ok(Self { gpu: gpu.clone(), table, places, kernels })
     }
 
+    // Put rows of a table
     /// Puts the rows from `first` on, one into each of so many vectors that stand one behind the other in y.
     pub(crate) fn put(&self, first: usize, vectors: usize, y: &Buffer<T>) -> Result<(), Error> {
         let count = self.places.len();

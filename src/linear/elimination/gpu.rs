@@ -1,4 +1,4 @@
-// Tangled from book/src/blocks-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/elimination-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Elimination of a few of many unknowns, on a device.
 
 // Imports of the elimination on a device
@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 // Elimination on a device
+// What the elimination keeps on a device
 /// The preconditioner of [`Elimination`](crate::linear::elimination::Elimination), on a device.
 pub(crate) struct EliminationGpu<T> {
     /// P, which reads and writes the retained unknowns in vectors of all.
@@ -44,6 +45,7 @@ impl<T: Real> EliminationGpu<T> {
         [retained, eliminated]: [Vec<Range<usize>>; 2],
         vectors: usize,
     ) -> Result<Self, Error> {
+        // Refuse what cannot be eliminated
         check(between.dim(), [small.dim(), projected.dim()], [&retained, &eliminated])?;
         accept(
             small.nrows() <= MOST,
@@ -51,6 +53,7 @@ impl<T: Real> EliminationGpu<T> {
             small.nrows(),
             &format!("at most {MOST}"),
         )?;
+        // Upload matrices of the elimination
         let gpu = inverse.gpu();
         let upload = |matrix: ArrayView2<f64>| {
             gpu.upload(&matrix.iter().map(|&value| T::of(value)).collect::<Vec<_>>())

@@ -28,6 +28,7 @@ impl<T: Real> DeviceCamera for ExposuresGpu<T> {
         self.camera.begin()
     }
 
+    // Add strokes from either memory
     fn add_strokes(&mut self, strokes: &StrokeCovariance) -> Result<(), Error> {
         let Some(stationary) = &self.stationary else { return Ok(()) };
         match strokes {
@@ -87,6 +88,7 @@ impl Brought {
         Ok(Self { there, pieces: [gpu.pinned(length)?, gpu.pinned(length)?], length })
     }
 
+    // Send a covariance piece by piece
     /// Queues the rows of a covariance.
     fn bring(&mut self, gpu: &Gpu, strokes: &Array2<f64>) -> Result<(), Error> {
         let strokes = strokes.as_standard_layout();

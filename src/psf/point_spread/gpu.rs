@@ -18,6 +18,7 @@ const SOURCE: KernelSource = KernelSource {
     headers: &[REAL, BLOCK_SUM],
 };
 
+// Kernels of a camera on a device
 kernels! {
     /// Kernels of a camera.
     struct CameraKernels in SOURCE {
@@ -99,6 +100,7 @@ impl<T: Real> CameraGpu<T> {
         let waves: Vec<T> =
             frames.iter().flat_map(|frame| waves_of(frame, [count, side])).collect();
         Ok(Self {
+            // Buffers of a camera on a device
             gpu: gpu.clone(),
             kernels: CameraKernels::load(gpu, &[])?,
             telescope: of(telescope.values())?,
@@ -150,6 +152,7 @@ impl<T: Real> CameraGpu<T> {
         self.gpu.copy_within(&self.common, &self.total)
     }
 
+    // Add a structure function on the device
     /// Queues: the wavefront has an error with this structure function too, (2, side, side), m².
     pub(crate) fn add(&self, structure: &Buffer<T>) -> Result<(), Error> {
         let arguments = AddStructure {
@@ -190,6 +193,7 @@ impl<T: Real> CameraGpu<T> {
         self.gpu.launch(&self.kernels.pass_light, shape, arguments)
     }
 
+    // Multiply fringes along both axes
     /// Queues W Z Wᵗ for both parts of all wavelengths.
     fn sum(&self) -> Result<(), Error> {
         let (side, count, whole) = (self.side, self.count, [T::one(), T::zero()]);
@@ -221,6 +225,7 @@ impl<T: Real> CameraGpu<T> {
         Ok(self.frames.iter().zip(&sums).map(image).collect())
     }
 
+    // Quarters from the device
     /// Quarters of the optical transfer functions, and the frames of their images.
     ///
     /// # Errors

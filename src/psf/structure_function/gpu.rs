@@ -60,7 +60,8 @@ impl Felt {
 const ROOM: usize = 1 << 31;
 const MOST: usize = 256;
 
-/// What a device needs to sum modes of one mirror on one pupil.
+// Buffers of mirror modes on a device
+/// Buffers and kernels that sum modes of one mirror on one pupil.
 struct MirrorModesGpu<T> {
     gpu: Gpu,
     kernels: MirrorModeKernels<T>,
@@ -132,6 +133,7 @@ impl<T: Real> MirrorModesGpu<T> {
         let (n, modes) = (self.points, roots.len() / self.actuators);
         for first in (0..modes).step_by(self.batch) {
             let here = (modes - first).min(self.batch);
+            // Arguments of the modes of a batch
             let arguments = LayModes {
                 maps: self.maps.view(..),
                 variances: variances.view(..),
@@ -201,6 +203,7 @@ fn roots_on_device<T: Real>(
 }
 
 // Stationary strokes on a device
+// Kernels of stationary strokes
 const STATIONARY: KernelSource = KernelSource {
     name: "stationary.cu",
     text: include_str!("../../../kernels/psf/stationary.cu"),
@@ -222,6 +225,7 @@ kernels! {
 }
 
 /// Structure functions of one mirror as if strokes were stationary, on a device.
+// Buffers of stationary strokes
 pub(crate) struct StationaryGpu<T> {
     gpu: Gpu,
     kernels: StationaryKernels<T>,
@@ -261,6 +265,7 @@ impl<T: Real> StationaryGpu<T> {
         let weights: Vec<T> = here.weights.t().iter().map(|weight| T::of(scale * weight)).collect();
         let [along_y, along_x] = waves_on_device(here);
         Ok(Self {
+            // Upload the constants of stationary strokes
             gpu: gpu.clone(),
             kernels: StationaryKernels::load(gpu, &[])?,
             pairs: gpu.upload(&pairs)?,
@@ -298,6 +303,7 @@ impl<T: Real> StationaryGpu<T> {
         self.gpu.multiply_matrices(factors, [y, x, 2 * half], &self.once, [T::one(), T::zero()])?;
         let factors = [(self.waves[1].view(..), false), (self.once.view(..), false)];
         self.gpu.multiply_matrices(factors, [n, 2 * y, half], &self.sums, [T::one(), T::zero()])?;
+        // Weigh the frequencies of the means
         let arguments = WeighFrequencies {
             spectrum: self.spectrum.view(..),
             sums: self.sums.view(..),
@@ -307,6 +313,7 @@ impl<T: Real> StationaryGpu<T> {
         let shape = Shape::over(n * half, 256, [1, 1]);
         self.gpu.launch(&self.kernels.weigh_frequencies, shape, arguments)?;
         self.gpu.transform(&self.fft, &self.spectrum, &self.covariance)?;
+        // Lay out the structure function
         let (structure, covariance) = (structure.view(..), self.covariance.view(..));
         let arguments = LayStructure { structure, covariance, side: self.side, n };
         let shape = Shape::over(self.side, 128, [self.side, 1]);

@@ -17,12 +17,12 @@ use crate::watch::{StageParts, Watch, check};
 use ndarray::{Array1, Array2, ArrayView2};
 
 // Command of some strokes
-/// What strokes are for measurements.
+/// Command matrix of strokes, with their covariance.
 #[derive(Debug, Clone)]
 pub(crate) struct StrokeCommand {
     /// K of Eq. [weights first](https://lenslet.github.io/lenslet/many-targets.html#eq-weights-first), (a, n).
     pub(crate) rows: Array2<f64>,
-    /// S of Eq. [variance of strokes](https://lenslet.github.io/lenslet/many-targets.html#eq-variance-of-strokes), (a, a).
+    /// V of Eq. [variance of strokes](https://lenslet.github.io/lenslet/many-targets.html#eq-variance-of-strokes), (a, a).
     pub(crate) variance: Array2<f64>,
 }
 
@@ -30,6 +30,7 @@ pub(crate) struct StrokeCommand {
 pub(crate) type StrokeSum<'s> = Vec<(usize, ArrayView2<'s, f64>)>;
 
 impl ReconstructorPlan {
+    // Sum projected covariances over targets
     /// The sum of P C_tm over targets, (a, n), of which the covariances of one are there at a time.
     fn weighed(
         &self,
@@ -49,6 +50,7 @@ impl ReconstructorPlan {
         Ok(all.unwrap_or_else(|| Array2::zeros((0, self.measurements))))
     }
 
+    // Covariances of one target with measurements
     /// C_tm of one target, (m, n), rad².
     fn with_truth(
         &self,
@@ -62,6 +64,7 @@ impl ReconstructorPlan {
 }
 
 // Solve for commands one after the other
+// Watch one of several commands
 /// Watches the stages of one of several commands.
 fn command_part(number: usize, count: usize, whole: &dyn Watch) -> StageParts<'_> {
     StageParts { whole, what: "command", number, count }

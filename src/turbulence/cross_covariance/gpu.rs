@@ -175,6 +175,7 @@ impl AlignedPairLayer {
         let ([a, b], [c, d]) = (turn.apply([1.0, 0.0]), turn.apply([0.0, 1.0]));
         let across = [p, q].map(|k| layer.footprints[k].centres[0].len());
         let around = across[1].min((2.0 * near / layer.sides([p, q])[1]) as usize + 3);
+        // Number the tables of a pair
         let (mut ends, mut coefficients, mut at) = ([0; 2], [0; 2], start);
         for (k, [of_ends, of_coefficients]) in tables.into_iter().enumerate() {
             (ends[k], coefficients[k]) = (at as i32, (at + of_ends.len()) as i32);
@@ -213,6 +214,7 @@ enum BlockSource {
     Averaged(Averaged),
 }
 
+// Block by tables of footprints
 /// Layer pairs of two sensors with parallel footprints, by tables, and the centres of their lenslets.
 struct Tabled {
     views: Vec<AlignedPairLayer>,
@@ -242,6 +244,7 @@ impl Tabled {
     }
 }
 
+// Block by averages of footprints
 /// Layer pairs of two sensors, with the nodes of their rules and the centres of their lenslets.
 struct Averaged {
     views: Vec<SensorPairLayer>,
@@ -289,6 +292,7 @@ struct PosedBlocks<'a> {
     blocks: Vec<SensorPairBlock<'a>>,
 }
 
+// Pose the blocks of a matrix
 impl<'a> PosedBlocks<'a> {
     /// Poses the covariances of sensors, those of the rows first.
     fn new(
@@ -297,6 +301,7 @@ impl<'a> PosedBlocks<'a> {
         [rows, columns]: [Slopes<'a>; 2],
         watch: &dyn Watch,
     ) -> Result<Self, Error> {
+        // Request averages and pose groups
         let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0, None);
         let (mut shared, groups) = (Vec::new(), Groups::new(sensors));
         let views = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
@@ -347,6 +352,7 @@ struct CrossCovarianceTables<T> {
     shared: Vec<Option<SlopePlan<T>>>,
 }
 
+// Prepare a device for blocks
 impl<T: Real> CrossCovarianceTables<T> {
     fn on(gpu: &Gpu, posed: &PosedBlocks) -> Result<Self, Error> {
         let rules = [10, 4].map(gauss_legendre);
@@ -392,6 +398,7 @@ impl<T: Real> CrossCovarianceTables<T> {
         let first: Vec<i32> = rows.as_flattened().iter().map(|&k| k as i32).collect();
         let (first, second) = (gpu.upload(&first)?, gpu.upload(columns.as_flattened())?);
         let columns = columns.len();
+        // Choose the kernel of a block
         let averaged = match &block.source {
             BlockSource::Averaged(averaged) => averaged,
             BlockSource::Tabled(tabled) => {
@@ -549,6 +556,7 @@ impl<T: Real> CrossCovarianceTables<T> {
     }
 }
 
+// Upload the tables of averages
 /// The tables of all averages on a device, one after the other.
 fn upload_tables(gpu: &Gpu, averages: &[Vec<FootprintAverage>]) -> Result<Buffer<f64>, Error> {
     let parts = || averages.iter().flatten().flat_map(parts);
@@ -636,6 +644,7 @@ fn any_slopes<T: Real>(
 }
 
 // Dense covariances for the public
+// The documentation of dense covariance on devices
 /// [`cross_covariance::slope_covariance`](super::slope_covariance) on graphics processors, in the precision `T`, rad².
 ///
 /// Within 1e-11 of the largest entry of what the processor computes in double precision (1e-10 for sensors turned against each other
@@ -733,6 +742,7 @@ fn add_on_device<T: Real>(
     };
     fill_on_device(posed.slopes, (deal, matrix), &fill, watch)
 }
+// Block of a pair as a function
 /// First lenslets of a block, by row and column, and the [`places`] of those second ones that are wanted.
 pub(crate) type Lenslets<'a> = (&'a [[usize; 2]], &'a [[i32; 4]]);
 

@@ -28,6 +28,7 @@ struct Pair {
 }
 
 // Covariance of turned sensors by lags
+// The documentation of turned covariances
 /// The covariances of the lenslets of two sensors that are turned against each other, each by its own `[j, i]`; `lag` numbers the groups
 /// of pairs that are displaced nearly alike. Exact to 1e-9 of the slope variance, or some 1e-9 at a tenth of a degree. Slopes are
 /// those of a polynomial, for fits.
@@ -135,6 +136,7 @@ impl LagPatch {
         let sides = kernel.average.squares.sides;
         let least = 0.02 * sides[0].min(sides[1]);
         let (mut middle, mut half) = ([0.0; 2], [0.0; 2]);
+        // Middle and extent of some pairs
         for axis in [0, 1] {
             let ends =
                 pairs.iter().fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], pair| {
@@ -146,6 +148,7 @@ impl LagPatch {
         let needed = Self::needed(&kernel.average.squares, middle, half);
         let worthy = needed.filter(|[nx, ny]| nx * ny <= pairs.len().max(9));
         let wide = half.map(|half| half / sides[0].min(sides[1]));
+        // Nodes that serve slopes alone
         let for_slopes = wide.map(|wide| {
             if wide < 0.05 {
                 3

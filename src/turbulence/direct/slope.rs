@@ -63,6 +63,7 @@ pub fn pair_covariances(
     })
 }
 
+// Sum over layers of one pair
 /// Slope covariance of one pair of sources, whichever, rad².
 #[cfg(feature = "factorise")]
 pub(crate) fn pair_alone(problem: &SlopeProblem, pair: (usize, usize)) -> PairCovariance {

@@ -19,7 +19,7 @@ use std::sync::LazyLock;
 // Phase at a point or averaged
 /// The phase with which a gradient is compared, for r0 = 1 m: at a point, or averaged over a disc.
 pub(crate) enum Reference {
-    /// At a point; with a table of p(t) for gradients.
+    /// At a point; with a table of S₁(t) for gradients.
     Point { phase: Box<VonKarman>, slope_over_distance: RadialTable },
     /// Averaged over a disc.
     Disc { outer_scale: f64, average: DiscAverage },
@@ -113,6 +113,7 @@ pub fn covariance(problem: &WavefrontProblem, watch: &dyn Watch) -> Result<Wavef
     })
 }
 
+// Covariance of target and star
 /// The covariance of one target and one star on a lattice, (2, K, K), m rad. A lattice is a single layer, or the only lattice is all
 /// of them: the k-th begins with layer k, and so do its references.
 fn field_of(

@@ -27,6 +27,7 @@ pub(crate) const MIDPOINT: KernelSource = KernelSource {
     headers: &[REAL, RADIAL_TABLE, PLACES],
 };
 
+// Kernels of four points
 kernels! {
     /// Kernels of the formula of four points.
     struct MidpointKernels in MIDPOINT {
@@ -117,6 +118,7 @@ impl<'a, T: Real> MidpointTables<'a, T> {
         Ok(Self { gpu, sensors, layers, segments, starts, kernels })
     }
 
+    // Queue a block of four points
     /// Queues the block of two sensors, by their numbers among all, over `unit`; the other arguments are those of [`fill_on_device`].
     fn fill(
         &self,
@@ -182,6 +184,7 @@ pub(crate) fn slopes_on_device<T: Real>(
     })
 }
 
+// Add four points to a matrix
 /// Adds the covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, to a matrix on a device: the columns
 /// of a rank in a block-cyclic layout.
 ///
@@ -196,6 +199,7 @@ pub(crate) fn add_cross_covariance<T: Real>(
     rectangle(atmosphere, sets, |all, slopes| add_on_device(atmosphere, (all, slopes), to, watch))
 }
 
+// Make the blocks of all pairs
 fn add_on_device<T: Real>(
     atmosphere: &Atmosphere,
     (sensors, slopes): (&[Sensor], [Slopes; 2]),
@@ -225,12 +229,14 @@ pub(crate) fn slope_covariance<T: Real>(
     gpus: &[Gpu],
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
+    // Divide the columns into pieces
     let n = SlopeOrder::new(valid).len();
     let pieces = (n * n).div_ceil(PIECE).max(gpus.len());
     let deals =
         (0..pieces).map(|k| BlockCyclic::new(n, [k, pieces])).filter(|deal| deal.count() > 0);
     let deals: Vec<BlockCyclic> = deals.collect();
     let mut matrix = Array2::zeros((n, n));
+    // Compute and store a piece
     let make = |gpu: &Gpu, deal: &BlockCyclic| {
         slopes_on_device::<T>(atmosphere, (sensors, valid), (gpu, 1.0, deal), watch)?.read()
     };

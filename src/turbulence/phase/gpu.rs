@@ -65,7 +65,7 @@ fn short(ends: [f64; 2], f: &dyn Fn(f64) -> f64) -> Vec<f64> {
 // Universal tables on a device
 /// The universal tables in the memory of a device.
 pub struct PhaseTablesGpu<T> {
-    /// p̂, for gradients, in the precision of the computation.
+    /// Ŝ₁, for gradients, in the precision of the computation.
     pub(crate) slope_over_distance: Buffer<T>,
     /// Ŝ, in double precision.
     pub(crate) half_structure: Buffer<f64>,

@@ -1,4 +1,4 @@
-// Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/block-covariances.md: edit there, or here and run cargo tangle stitch.
 //! Plans of covariances in blocks.
 
 // Imports of plans in blocks
@@ -78,6 +78,7 @@ impl BlocksPlan {
         stages
     }
 
+    // Work and time in blocks
     /// Seconds of one thread for slopes of lattices, and for wavefronts and slopes.
     pub(super) fn work(&self) -> [Vec<(CostKind, f64)>; 2] {
         let slopes = self.slopes.iter().map(SlopeCovariancePlan::work).collect();
@@ -134,6 +135,7 @@ impl BlocksPlan {
         arrays
     }
     // Compute the rectangles of slopes
+    // Watch one part of the slopes
     /// Watches one of the parts in which slopes are computed: the lattices, and at last what has none.
     pub(crate) fn part<'a>(&self, number: usize, whole: &'a dyn Watch) -> StageParts<'a> {
         StageParts { whole, what: "set of stars", number, count: self.slopes.len() + 1 }
@@ -153,12 +155,14 @@ impl BlocksPlan {
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
         let (air, gradient) = (system.atmosphere(), system.cone_gradient());
         let of = |set| (self.sets.pick(set, &sensors), self.sets.pick(set, &valid));
+        // Unstructured slopes among themselves
         let unstructured = self.sets.unstructured().map(|set| {
             let (sensors, valid) = of(set);
             let matrix =
                 cross_covariance::slope_covariance(air, &sensors, &valid, gradient, watch)?;
             check_finite(&unstructured_name(set), &matrix).map(|()| matrix)
         });
+        // Slopes of two lattice groups
         let between = |pair: [usize; 2]| {
             let [first, second] = pair.map(of);
             let sets = [(&*first.0, &*first.1), (&*second.0, &*second.1)];
@@ -191,6 +195,7 @@ impl BlocksPlan {
                 let covariance = plan.compute(engine, watch)?;
                 return Ok(GroupWavefrontSlopes::Toeplitz(plan.problem.clone(), covariance));
             }
+            // Dense wavefronts of a group
             watch.stage(WAVEFRONT, PIECES);
             let grid = system.wavefront_grid()?;
             let wavefronts = (system.targets(), grid, system.wavefront_pitch());

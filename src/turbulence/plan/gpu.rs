@@ -1,4 +1,4 @@
-// Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/covariance-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Plans of covariances on graphics processors.
 
 // Imports of plans on devices
@@ -111,6 +111,7 @@ impl CovariancePlan {
         vec![bytes; engine.devices().len()]
     }
 
+    // Slope matrix on several devices
     /// The slope covariance matrix of a system on the devices of an engine, (n, n), rad².
     pub(super) fn dense_slopes_on(
         system: &System,

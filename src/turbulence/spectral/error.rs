@@ -72,6 +72,7 @@ fn truncation(layer: &ProjectedLayer, oversampling: usize) -> f64 {
 }
 
 // Gradients far from each other
+// Far distance and range of sides
 /// The distance in metres beyond which copies are not looked up, for footprints of at most `side` metres.
 pub(crate) fn farthest(outer_scale: f64, side: f64) -> f64 {
     (8.0 * outer_scale).min(1e9 * side.max(1.0))
@@ -82,7 +83,7 @@ pub(crate) fn range_of(sides: impl Iterator<Item = f64>) -> [f64; 2] {
     sides.fold([f64::INFINITY, 0.0], |[least, most], side| [least.min(side), most.max(side)])
 }
 
-/// Second derivatives of S, half the structure function, away from the origin, from a table of p(t), t = r².
+/// Second derivatives of S, half the structure function, away from the origin, from a table of S₁(t), t = r².
 struct FarGradients {
     near: f64,
     far: f64,
@@ -99,7 +100,7 @@ impl FarGradients {
     }
 
     // Look up the far Hessian
-    /// p(t) and dp/dt.
+    /// S₁(t) and dS₁/dt.
     fn slope(&self, t: f64) -> (f64, f64) {
         if t < self.far { self.table.value_and_slope(t.max(self.near)) } else { (0.0, 0.0) }
     }

@@ -1,4 +1,4 @@
-// Tangled from book/src/spectral-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/spectral-plan-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Covariances from the power spectrum on graphics processors: fold, transform, gather.
 
 // Imports of spectra on the GPU
@@ -22,6 +22,7 @@ const SPECTRAL: KernelSource = KernelSource {
     headers: &[REAL],
 };
 
+// Kernels of the spectral method
 kernels! {
     /// Kernels of the spectral method.
     struct SpectralKernels in SPECTRAL {

@@ -50,6 +50,7 @@ pub fn covariance(
     Ok(WavefrontSlope::of_lattices(lattices))
 }
 
+// Refuse transforms shorter than lags
 /// Refuses a folded transform that is shorter than the lags of a lattice.
 pub(crate) fn check(
     problem: &WavefrontProblem,
@@ -286,7 +287,7 @@ fn disc_transfer(cycles: f64) -> f64 {
 
 // Error of the wavefront's sampling
 // What truncation takes from the wavefront
-/// The largest error that the end of the spectrum makes in one layer, Eq. [largest wavefront truncation](https://lenslet.github.io/lenslet/wavefront-spectral.html#eq-largest-wavefront-truncation); m rad.
+/// The largest error that the end of the spectrum makes in one layer, Eq. [largest wavefront truncation](https://lenslet.github.io/lenslet/wavefront-spectral-error.html#eq-largest-wavefront-truncation); m rad.
 fn truncation(layer: &WavefrontLayer, samples_per_side: usize) -> f64 {
     let edge = 0.5 * samples_per_side as f64;
     let z = 2.0 * PI * layer.disc * edge / layer.side;
@@ -347,7 +348,7 @@ impl Falls {
     }
 
     // Sum the copies for the wavefront
-    /// E of Eq. [wavefront copies](https://lenslet.github.io/lenslet/wavefront-spectral.html#eq-wavefront-copies) for unit strength at the displacement `r`, rad² m⁻¹.
+    /// E of Eq. [wavefront copies](https://lenslet.github.io/lenslet/wavefront-spectral-error.html#eq-wavefront-copies) for unit strength at the displacement `r`, rad² m⁻¹.
     fn copies(&self, period: f64, r: [f64; 2], rule: &Rule) -> [f64; 2] {
         const COPIES: i32 = 2;
         let flux = self.around(r, (f64::from(COPIES) + 0.5) * period, rule);

@@ -1,11 +1,14 @@
 //! Names of places in the pages.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::keys;
 use crate::block::{Block, BlockKind};
 use crate::chapter::Chapter;
 use crate::expand::Tangled;
 pub use crate::pages::{equation_anchor, escape, link};
+use crate::plain::typed;
+use crate::symbols;
 use crate::text::slug;
 use crate::volume::{BlockId, Book};
 
@@ -58,6 +61,53 @@ impl ChunkAnchors {
     /// The address of a chunk, as seen from the chapter file `from`.
     pub fn link(&self, book: &Book, from: &str, id: BlockId) -> String {
         link(from, &book.chapters[id.chapter].file, self.of(id))
+    }
+}
+
+/// The anchors of the rows of tables that the search and the index of symbols lead to.
+#[derive(Debug, Clone, Default)]
+pub struct RowAnchors(BTreeMap<(usize, usize), RowAnchor>);
+
+/// The anchor of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowAnchor {
+    /// Where its first cell begins in the chapter.
+    pub start: usize,
+    /// The anchor.
+    pub id: String,
+}
+
+impl RowAnchors {
+    /// Gives each symbol and each key its anchor: `symbol-l-0` for the first row of its chapter that begins with $L_0$, `symbol-l-0_2` for
+    /// the second, `key-atmosphere.outer_scale`.
+    pub fn new(book: &Book) -> RowAnchors {
+        let symbols = symbols::rows(book).into_iter().map(|row| {
+            let name = slug(&typed(&row.text(book, &row.symbol).replace('$', " ")));
+            ((row.chapter, row.line), row.symbol.start, format!("symbol-{name}"))
+        });
+        let keys = keys::keys(book).into_iter().filter_map(|key| {
+            let start = key.row?.name.start;
+            Some(((key.chapter, key.line), start, format!("key-{}", key.path)))
+        });
+        let mut anchors = BTreeMap::new();
+        let mut taken: HashMap<(usize, String), usize> = HashMap::new();
+        for (place, start, stem) in symbols.chain(keys) {
+            let count = taken.entry((place.0, stem.clone())).or_default();
+            *count += 1;
+            let id = if *count == 1 { stem } else { format!("{stem}_{count}") };
+            anchors.insert(place, RowAnchor { start, id });
+        }
+        RowAnchors(anchors)
+    }
+
+    /// The anchor of the row in this line of a chapter; empty for other lines.
+    pub fn of(&self, chapter: usize, line: usize) -> &str {
+        self.0.get(&(chapter, line)).map_or("", |anchor| anchor.id.as_str())
+    }
+
+    /// All anchors of a chapter.
+    pub fn of_chapter(&self, chapter: usize) -> impl Iterator<Item = &RowAnchor> {
+        self.0.range((chapter, 0)..(chapter + 1, 0)).map(|(_, anchor)| anchor)
     }
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use super::error::{self, BookError};
 use super::progress::Progress;
 use super::render::Layout;
-use super::{figures, finish, math, render, search, sidebar};
+use super::{figures, finish, math, names, render, search, sidebar};
 use crate::expand;
 use crate::finding::Finding;
 use crate::volume::Book;
@@ -28,9 +28,12 @@ pub struct Options {
     /// Leave the figures as they are
     #[arg(long)]
     pub keep_figures: bool,
-    /// Print all chapters into this PDF instead, by Chromium
+    /// Print the chapters and indices into this PDF instead, by Chromium, without the appendices
     #[arg(long, value_name = "FILE", conflicts_with_all = ["open", "serve"])]
     pub pdf: Option<PathBuf>,
+    /// Print the appendices, too (the parts of the book whose titles begin with "Appendix")
+    #[arg(long, requires = "pdf")]
+    pub appendices: bool,
 }
 
 /// What was rendered.
@@ -70,9 +73,11 @@ pub fn summary(report: &Report) -> String {
 pub fn build(root: &Path, draw: bool) -> Result<Report, BookError> {
     let progress = Progress::start();
     progress.step("reading the chapters");
-    let report = lay_out(root, draw, Book::load(root)?, Layout::Pages, &progress)?;
+    let book = Book::load(root)?;
+    let named = names::named(&book, &expand::tangle(&book));
+    let report = lay_out(root, draw, book, Layout::Pages, &progress)?;
     progress.step("compacting the search index");
-    search::compact(&report.folder)?;
+    search::compact(&report.folder, &named)?;
     sidebar::fold_parts(&report.folder)?;
     Ok(Report { time: progress.elapsed(), ..report })
 }

@@ -6,6 +6,7 @@ use super::anchors::{self, ChunkAnchors, Places, chunk_name, escape};
 use super::elsewhere;
 use crate::block::{BlockKind, Reference};
 use crate::chapter::Chapter;
+use crate::docs;
 use crate::volume::{BlockId, Book};
 
 /// The name that highlight.js knows a language by. `rust` goes by its other name, `rs`, because
@@ -19,6 +20,14 @@ pub fn highlighter(language: &str) -> &str {
         other => other,
     }
 }
+
+/// The button at the end of the first sentence of a long comment. Its sign is in the style sheet, so that
+/// nobody copies it.
+const MORE: &str = "<button type=\"button\" class=\"comment-more\" aria-expanded=\"false\" \
+                    aria-label=\"the rest of this comment\"></button>";
+/// What the rest of the comment stands between. The search of the browser opens it.
+const REST_START: &str = "<span class=\"comment-rest\" hidden=\"until-found\">";
+const REST_END: &str = "</span>";
 
 /// The HTML of all chunks of a book, by the indices of their chapters and blocks.
 ///
@@ -180,7 +189,11 @@ impl ChunkWriter<'_> {
     fn code(&self, from: &Chapter, id: BlockId) -> String {
         let (home, block) = self.book.block(id);
         let mut code = format!("<code class=\"language-{}\">", highlighter(&block.language));
+        let hidden = docs::hidden(home, block);
         for line in block.code.clone() {
+            if hidden.iter().any(|lines| lines.start == line) {
+                code.push_str(REST_START);
+            }
             let text = home.text.line(line);
             match block.reference(text) {
                 Some(reference) => code.push_str(&self.reference(from, &reference)),
@@ -190,7 +203,13 @@ impl ChunkWriter<'_> {
                     code.push_str(&line.replace("&quot;", "\"").replace("&#123;", "{"));
                 }
             }
+            if hidden.iter().any(|lines| lines.start == line + 1) {
+                code.push_str(MORE);
+            }
             code.push('\n');
+            if hidden.iter().any(|lines| lines.end == line + 1) {
+                code.push_str(REST_END);
+            }
         }
         code + "</code>"
     }

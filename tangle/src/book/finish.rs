@@ -1,4 +1,4 @@
-//! The last step: formulas and chunks into the pages, a compact search index, and a check of what the pages would fetch.
+//! The last step: tables for narrow screens, formulas and chunks into the pages, and a check of what the pages would fetch.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error::BookError;
 use super::marks::{CHUNK, ELSEWHERE, PLACE, PLACE_END, key};
 use super::render::Pages;
+use super::tables;
 use crate::error::Error;
 
 /// Puts the chunks and formulas into all pages, and rejects a page that fetches anything from elsewhere.
@@ -24,7 +25,7 @@ pub fn finish(pages: &Pages) -> Result<(), BookError> {
         let text = match extension {
             "html" => {
                 let in_one = path.file_name().is_some_and(|name| name == "print.html");
-                let finished = insert(&text, pages, in_one);
+                let finished = insert(&tables::prepare(&text), pages, in_one);
                 fs::write(&path, &finished).map_err(Error::write(&path))?;
                 finished
             }

@@ -16,6 +16,23 @@ pub const SYMBOLS: &str = "symbol-index.md";
 /// The file of the chunk index.
 pub const CHUNKS: &str = "chunk-index.md";
 
+/// Titles and files of the indices, in their order.
+pub const PAGES: [(&str, &str); 3] = [
+    ("Index of symbols", SYMBOLS),
+    ("Index of identifiers", IDENTIFIERS),
+    ("Index of chunks", CHUNKS),
+];
+
+/// The number of the bibliography where the chapters are numbered from 0.
+pub fn bibliography_place(book: &Book) -> usize {
+    book.chapters.len()
+}
+
+/// The number of one of these pages, after the bibliography.
+pub fn place(book: &Book, page: usize) -> usize {
+    bibliography_place(book) + 1 + page
+}
+
 /// A public item of the program.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Item {
@@ -120,11 +137,11 @@ fn word(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("")
 }
 
-/// The Markdown of the index of symbols, with marks for its formulas: the rows of all tables of
-/// symbols, letters first, then words; a row of several letters stands at each.
-pub fn symbol_page(writer: &PageWriter<'_>) -> String {
+/// The Markdown of the index of symbols, with marks for its formulas: the rows of the tables of
+/// symbols in the shown chapters, letters first, then words; a row of several letters stands at each.
+pub fn symbol_page(writer: &PageWriter<'_>, shown: impl Fn(usize) -> bool) -> String {
     let book = writer.book;
-    let named = |row: &Row| !row.text(book, &row.symbol).is_empty();
+    let named = |row: &Row| shown(row.chapter) && !row.text(book, &row.symbol).is_empty();
     let mut rows = Vec::new();
     for row in symbols::rows(book).into_iter().filter(named) {
         let letters = symbols::symbols(book, &row);
@@ -135,6 +152,8 @@ pub fn symbol_page(writer: &PageWriter<'_>) -> String {
         rows.extend(orders.into_iter().map(|order| (order, row.clone())));
     }
     rows.sort_by(|(one, a), (other, b)| (one, a.chapter, a.line).cmp(&(other, b.chapter, b.line)));
+    // A row of two letters that follow each other is shown once.
+    rows.dedup_by_key(|(_, row)| (row.chapter, row.line));
     let mut page = hide(
         "# Index of symbols\n\nWhat each chapter's table of symbols says, gathered: letters by the \
          alphabet, then words.\n",
@@ -166,26 +185,28 @@ pub fn symbol_page(writer: &PageWriter<'_>) -> String {
             let text = cell.map_or(String::new(), |cell| writer.excerpt(row.chapter, cell.clone()));
             page.push_str(&format!(" {} |", text.trim()));
         }
-        let anchor = chapter.headings.iter().rfind(|heading| heading.line < row.line);
-        let anchor = anchor.map_or("", |heading| heading.id.as_str());
+        let anchor = writer.rows.of(row.chapter, row.line);
         let address = anchors::link(SYMBOLS, &chapter.file, anchor);
         let title = escape(&chapter.title);
-        page.push_str(&hide(&format!(
-            " <a href=\"{}\">{title}</a> |\n",
-            address.trim_end_matches('#')
-        )));
+        let link = format!(" <a class=\"index-link\" href=\"{address}\">{title}</a> |\n");
+        page.push_str(&hide(&link));
     }
     page
 }
 
-/// The Markdown of the identifier index.
-pub fn identifier_page(book: &Book, tangled: &Tangled, anchors: &ChunkAnchors) -> String {
+/// The Markdown of the identifier index of the shown chapters.
+pub fn identifier_page(
+    book: &Book,
+    tangled: &Tangled,
+    anchors: &ChunkAnchors,
+    shown: impl Fn(usize) -> bool,
+) -> String {
     let mut page = String::from(
-        "# Index of identifiers\n\nEvery public item of the program, with the chunk that defines it \
+        "# Index of identifiers\n\nThe public items of the program, with the chunk that defines each \
          and the chapter that explains it.\n\n",
     );
     let mut letters: BTreeMap<char, Vec<Item>> = BTreeMap::new();
-    for item in items(tangled) {
+    for item in items(tangled).into_iter().filter(|item| shown(item.block.chapter)) {
         let letter = item.name.chars().next().map_or('_', |c| c.to_ascii_uppercase());
         letters.entry(letter).or_default().push(item);
     }
@@ -205,13 +226,13 @@ pub fn identifier_page(book: &Book, tangled: &Tangled, anchors: &ChunkAnchors) -
     page
 }
 
-/// The Markdown of the chunk index: files first, then chunks by name.
-pub fn chunk_page(book: &Book, anchors: &ChunkAnchors) -> String {
+/// The Markdown of the chunk index of the shown chapters: files first, then chunks by name.
+pub fn chunk_page(book: &Book, anchors: &ChunkAnchors, shown: impl Fn(usize) -> bool) -> String {
     let mut page = String::from(
-        "# Index of chunks\n\nFirst the files into which the chunks are tangled, then all named chunks, \
+        "# Index of chunks\n\nFirst the files into which the chunks are tangled, then the named chunks, \
          each with the places where it is defined and used.\n\n<ul class=\"index\">\n",
     );
-    for id in book.roots.values().flatten() {
+    for id in book.roots.values().flatten().filter(|id| shown(id.chapter)) {
         let (chunk, chapter) = (chunk_link(book, anchors, *id), chapter_link(book, anchors, *id));
         page.push_str(&format!("<li>{chunk} {chapter}</li>\n"));
     }
@@ -220,12 +241,14 @@ pub fn chunk_page(book: &Book, anchors: &ChunkAnchors) -> String {
     names.sort_by_key(|name| name.to_lowercase());
     for name in names {
         let chunk = &book.chunks[name];
-        let Some(&first) = chunk.parts.first() else { continue };
+        let Some(&first) = chunk.parts.first().filter(|id| shown(id.chapter)) else { continue };
         let mut homes: Vec<BlockId> = chunk.parts.clone();
+        homes.retain(|home| shown(home.chapter));
         homes.dedup_by_key(|id| id.chapter);
         let homes: Vec<String> =
             homes.iter().map(|&home| chapter_link(book, anchors, home)).collect();
         let mut users: Vec<BlockId> = chunk.uses.iter().map(|place| place.block).collect();
+        users.retain(|user| shown(user.chapter));
         users.dedup();
         let users: Vec<String> =
             users.iter().map(|&user| chunk_link(book, anchors, user)).collect();
@@ -243,7 +266,7 @@ pub fn chunk_page(book: &Book, anchors: &ChunkAnchors) -> String {
 fn chunk_link(book: &Book, anchors: &ChunkAnchors, id: BlockId) -> String {
     let (_, block) = book.block(id);
     let (name, link) = (chunk_name(block), anchors.link(book, IDENTIFIERS, id));
-    format!("⟨<a href=\"{link}\">{name}</a>⟩")
+    format!("⟨<a class=\"index-link\" href=\"{link}\">{name}</a>⟩")
 }
 
 fn chapter_link(book: &Book, anchors: &ChunkAnchors, id: BlockId) -> String {

@@ -10,9 +10,9 @@
 //!   its links ([`chunks`], [`page`]) and every page the code that its references expand to ([`elsewhere`]), every labelled equation its number, every part its map, every citation and every first use of a term its link ([`references`]), and the book its
 //!   indices ([`indices`]),
 //! - collects the formulas that mdbook-katex has set, in a preprocessor after it,
-//! - puts them and the chunks into the finished pages and looks for anything that would be fetched from elsewhere
+//! - prepares the [`tables`] for narrow screens, puts formulas and chunks into the finished pages and looks for anything that would be fetched from elsewhere
 //!   ([`finish`]),
-//! - makes the search index smaller ([`search`]) and gives the sidebar its parts ([`sidebar`]), and
+//! - makes the search index smaller ([`search`]), adds what the book names to it ([`names`]: symbols, [`keys`], [`options`] and public items), and gives the sidebar its parts ([`sidebar`]), and
 //! - shows the result in a browser ([`serve`]), or prints it ([`pdf`]).
 //!
 //! Between the preprocessors and the finished pages a formula is a comment, `<!--m:3.14-->`
@@ -29,8 +29,11 @@ pub mod error;
 pub mod figures;
 pub mod finish;
 pub mod indices;
+pub mod keys;
 pub mod marks;
 pub mod math;
+pub mod names;
+pub mod options;
 pub mod page;
 pub mod pdf;
 pub mod preprocess;
@@ -40,6 +43,7 @@ pub mod render;
 pub mod search;
 pub mod serve;
 pub mod sidebar;
+pub mod tables;
 
 pub use build::{Options, Report, build, summary};
 pub use error::BookError;
@@ -56,7 +60,7 @@ pub fn run(root: &Path, options: &Options) -> ExitCode {
         .with_writer(std::io::stderr)
         .try_init();
     let outcome = if let Some(file) = &options.pdf {
-        pdf::print(root, !options.keep_figures, file)
+        pdf::print(root, !options.keep_figures, options.appendices, file)
             .map(|pages| println!("{}: {pages} pages", file.display()))
     } else if options.serve {
         serve::serve(root, options)

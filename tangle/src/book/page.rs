@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::anchors::{self, escape};
+use super::anchors::{self, RowAnchors, escape};
 use super::chunks::highlighter;
 use super::marks::{chunk_placeholder, elsewhere_placeholder, formula, hide};
 use super::math::{Source, sole_reference};
@@ -25,6 +25,8 @@ enum Piece {
     Figure(Range<usize>, String, String),
     /// An explicit anchor at the end of a heading.
     Anchor(String),
+    /// The anchor of a row of a table, in its first cell.
+    Row(String),
     /// The map of the chapter's part.
     Map,
     /// A citation or a term, and the HTML in its place.
@@ -37,6 +39,8 @@ pub struct PageWriter<'a> {
     pub book: &'a Book,
     /// The maps of the parts, by the chapters that ask for them.
     pub maps: &'a BTreeMap<usize, String>,
+    /// The anchors of rows of tables.
+    pub rows: &'a RowAnchors,
     /// The citations and terms of the chapters.
     pub replaced: &'a Replaced,
 }
@@ -46,6 +50,8 @@ impl PageWriter<'_> {
     pub fn markdown(&self, index: usize) -> String {
         let chapter = &self.book.chapters[index];
         let mut pieces = pieces(chapter);
+        let rows = self.rows.of_chapter(index);
+        pieces.extend(rows.map(|row| (row.start..row.start, Piece::Row(row.id.clone()))));
         let written = self.replaced.get(&index).into_iter().flatten();
         pieces.extend(written.map(|(range, html)| (range.clone(), Piece::Written(html.clone()))));
         pieces.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
@@ -90,6 +96,7 @@ impl PageWriter<'_> {
                 }
                 Piece::Written(html) => result.push_str(&hide(html)),
                 Piece::Anchor(id) => result.push_str(&hide(&format!(" {{#{id}}}"))),
+                Piece::Row(id) => result.push_str(&hide(&format!(" <span id=\"{id}\"></span>"))),
                 Piece::Figure(caption, target, number) => {
                     let text = self.write(index, caption.clone(), pieces);
                     let alt = plain(source.get(caption.clone()).unwrap_or(""));

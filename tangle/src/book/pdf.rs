@@ -1,9 +1,11 @@
-//! `cargo book --pdf`: all chapters in one file for paper, printed by Chromium.
+//! `cargo book --pdf`: the chapters and indices in one file for paper, printed by Chromium. The appendices
+//! are left out unless they are asked for.
 //!
 //! Chromium numbers the pages, but a page of HTML cannot say on which of them a chapter starts. So it prints twice: first with
-//! a table of contents without numbers, whose links tell where they lead, then with them.
+//! a table of contents without numbers, whose links show where they lead, then with them. Where the numbers have moved a
+//! line to another page, it prints again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,8 +13,10 @@ use std::process::{Command, Stdio};
 use super::build::lay_out;
 use super::error::BookError;
 use super::finish::chapter_start_anchor;
+use super::indices;
 use super::progress::Progress;
 use super::render::Layout;
+use crate::chapter::Chapter;
 use crate::error::Error;
 use crate::pages::escape;
 use crate::volume::Book;
@@ -21,21 +25,43 @@ use crate::volume::Book;
 const BROWSERS: [&str; 4] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Prints the book of the repository at `root` into a PDF; with `draw`, the figures first. Returns how many pages it has.
+/// The book is printed until no page number changes, but not more often than this.
+const MOST_PRINTS: usize = 4;
+
+/// A blank as high as a digit in the place of a page that is not known yet, so that lines keep their height.
+const UNKNOWN: &str = "\u{2007}";
+
+/// What the table of contents says where appendices are left out.
+const LEFT_OUT: &str = "<p class=\"left-out\">The appendices are left out here: chunks and equations without a page are \
+                        in them.</p>\n";
+
+/// Prints the book of the repository at `root` into a PDF, with or without the appendices; with `draw`, the figures
+/// first. Returns how many pages it has.
 ///
 /// # Errors
 ///
 /// Those of [`build`](super::build()), [`BookError::NoBrowser`] and [`BookError::Printing`].
-pub fn print(root: &Path, draw: bool, file: &Path) -> Result<usize, BookError> {
+pub fn print(root: &Path, draw: bool, appendices: bool, file: &Path) -> Result<usize, BookError> {
     let browser = browser()?;
     let progress = Progress::start();
-    let sheet = Sheet::new(root, draw, &progress)?;
-    progress.step("printing, to find the pages of the chapters");
-    sheet.print(browser, &HashMap::new(), file)?;
-    let found = destinations(&fs::read(file).map_err(Error::read(file))?);
-    progress.step("printing");
-    sheet.print(browser, &found.pages, file)?;
-    Ok(found.count)
+    let sheet = Sheet::new(root, draw, appendices, &progress)?;
+    let mut known = Destinations::default();
+    for _ in 0..MOST_PRINTS {
+        let all = if known.count == 0 {
+            ", to find the pages of chapters, chunks and equations"
+        } else {
+            ""
+        };
+        progress.step(&format!("printing{all}"));
+        sheet.print(browser, &known.pages, file)?;
+        let found = destinations(&fs::read(file).map_err(Error::read(file))?);
+        let same = found == known;
+        known = found;
+        if same {
+            break;
+        }
+    }
+    Ok(known.count)
 }
 
 /// The first browser that is installed.
@@ -51,46 +77,49 @@ fn browser() -> Result<&'static str, BookError> {
     BROWSERS.iter().find(runs).copied().ok_or_else(|| BookError::NoBrowser(BROWSERS.join(", ")))
 }
 
-/// All chapters on one page, with a place for the table of contents.
+/// Chapters and indices on one page, with a place for the table of contents.
 pub struct Sheet {
     path: PathBuf,
     before: String,
     after: String,
-    chapters: Vec<Entry>,
+    contents: Vec<Entry>,
+    /// Whether the book has appendices that the page leaves out.
+    left_out: bool,
 }
 
 /// A line of the table of contents.
 struct Entry {
+    /// The number of the chapter in the whole book, from 0; the indices follow.
+    index: usize,
     part: Option<String>,
     number: Option<String>,
     title: String,
 }
 
 impl Sheet {
-    /// Renders the chapters of the repository at `root`; with `draw`, the figures first.
+    /// Renders the chapters of the repository at `root`, with or without the appendices; with `draw`, the
+    /// figures first.
     ///
     /// # Errors
     ///
     /// Those of [`build`](super::build()).
-    pub fn new(root: &Path, draw: bool, progress: &Progress) -> Result<Self, BookError> {
+    pub fn new(
+        root: &Path,
+        draw: bool,
+        appendices: bool,
+        progress: &Progress,
+    ) -> Result<Self, BookError> {
         progress.step("reading the chapters");
         let book = Book::load(root)?;
-        let chapters = book.chapters.iter().map(|chapter| Entry {
-            part: chapter.part.clone(),
-            number: chapter.number.clone(),
-            title: chapter.title.clone(),
-        });
-        let mut chapters: Vec<Entry> = chapters.collect();
-        if !book.bibliography.works.is_empty() {
-            chapters.push(Entry { part: None, number: None, title: "Bibliography".to_string() });
-        }
-        let report = lay_out(root, draw, book, Layout::Sheet, progress)?;
+        let contents = contents(&book, appendices);
+        let left_out = !appendices && book.chapters.iter().any(Chapter::in_appendix);
+        let report = lay_out(root, draw, book, Layout::Sheet { appendices }, progress)?;
         let path = report.folder.join("print.html");
         let page = fs::read_to_string(&path).map_err(Error::read(&path))?;
-        let page = for_paper(&page);
+        let page = without_lost_links(&for_paper(&page));
         let (before, after) = page.split_once("<main>").unwrap_or((&page, ""));
         let (before, after) = (format!("{before}<main>"), after.to_string());
-        Ok(Self { path, before, after, chapters })
+        Ok(Self { path, before, after, contents, left_out })
     }
 
     /// The page, with the numbers of the pages on which chapters start, and chunks and equations that it refers to stand.
@@ -102,20 +131,23 @@ impl Sheet {
     fn contents(&self, pages: &HashMap<String, usize>) -> String {
         let mut contents = String::from("<nav class=\"contents\"><h1>Contents</h1>\n");
         let mut part = &None;
-        for (index, entry) in self.chapters.iter().enumerate() {
+        for entry in &self.contents {
             if entry.part != *part {
                 if let Some(title) = &entry.part {
                     contents.push_str(&format!("<p class=\"part\">{}</p>\n", escape(title)));
                 }
                 part = &entry.part;
             }
-            let anchor = chapter_start_anchor(index);
+            let anchor = chapter_start_anchor(entry.index);
             let page = pages.get(&anchor).map_or(String::new(), usize::to_string);
             let number = entry.number.as_ref().map_or(String::new(), |number| format!("{number} "));
             contents.push_str(&format!(
                 "<p><a href=\"#{anchor}\">{number}{}</a><span>{page}</span></p>\n",
                 escape(&entry.title)
             ));
+        }
+        if self.left_out {
+            contents.push_str(LEFT_OUT);
         }
         contents + "</nav>\n"
     }
@@ -157,6 +189,59 @@ impl Sheet {
     }
 }
 
+/// The lines of the table of contents: chapters, bibliography and indices.
+fn contents(book: &Book, appendices: bool) -> Vec<Entry> {
+    let chapters = book.chapters.iter().enumerate();
+    let chapters = chapters.filter(|(_, chapter)| appendices || !chapter.in_appendix());
+    let chapters = chapters.map(|(index, chapter)| Entry {
+        index,
+        part: chapter.part.clone(),
+        number: chapter.number.clone(),
+        title: chapter.title.clone(),
+    });
+    let unnumbered = |index, title: &str| {
+        let title = title.to_string();
+        Entry { index, part: None, number: None, title }
+    };
+    let works = (!book.bibliography.works.is_empty())
+        .then(|| unnumbered(indices::bibliography_place(book), "Bibliography"));
+    let indices = indices::PAGES.iter().enumerate();
+    let indices = indices.map(|(at, (title, _))| unnumbered(indices::place(book, at), title));
+    chapters.chain(works).chain(indices).collect()
+}
+
+/// A page whose links lead to a place on it or have a scheme: others lose their address.
+fn without_lost_links(page: &str) -> String {
+    let attributes = page.split(" id=\"").skip(1);
+    let ids: HashSet<&str> = attributes.filter_map(|rest| rest.split('"').next()).collect();
+    let mut result = String::with_capacity(page.len());
+    let mut pieces = page.split("<a ");
+    result.push_str(pieces.next().unwrap_or(""));
+    for piece in pieces {
+        let (tag, after) = piece.split_once('>').unwrap_or((piece, ""));
+        let address = tag.split_once("href=\"").and_then(|(before, rest)| {
+            let (address, after) = rest.split_once('"')?;
+            Some((before, address, after))
+        });
+        let tag = match address {
+            Some((before, address, after)) if !leads_on(address, &ids) => {
+                format!("<a {}{}", before.trim_end(), after)
+            }
+            _ => format!("<a {tag}"),
+        };
+        result.push_str(&[tag.trim_end(), ">", after].concat());
+    }
+    result
+}
+
+/// Whether an address is one of these anchors or has a scheme.
+fn leads_on(address: &str, ids: &HashSet<&str>) -> bool {
+    match address.strip_prefix('#') {
+        Some(anchor) => ids.contains(anchor),
+        None => address.split(['/', '#']).next().is_some_and(|start| start.contains(':')),
+    }
+}
+
 /// The page without what paper does not show: scripts, the sidebar, formulas for those who listen, and folded code.
 fn for_paper(page: &str) -> String {
     let page = without(page, "<script", "</script>");
@@ -174,22 +259,24 @@ fn for_paper(page: &str) -> String {
     result
 }
 
-/// The chapters with a page number, or a place for it, after each link to a chunk or an equation.
+/// The chapters with a page number, or a place for it, after each link to a chunk, an equation or a work, and in the indices.
 fn with_pages(chapters: &str, pages: &HashMap<String, usize>) -> String {
     let mut result = String::with_capacity(chapters.len());
     let mut pieces = chapters.split("<a class=\"");
     result.push_str(pieces.next().unwrap_or(""));
     for piece in pieces {
         result.push_str("<a class=\"");
-        let is_reference =
-            ["chunk-reference\"", "equation-link\""].iter().any(|class| piece.starts_with(class));
-        let Some((link, after)) = piece.split_once("</a>").filter(|_| is_reference) else {
+        let classes = ["chunk-reference\"", "equation-link\"", "citation\"", "index-link\""];
+        let is_reference = classes.iter().any(|class| piece.starts_with(class));
+        let link = piece.split_once("</a>").filter(|_| is_reference).and_then(|(link, after)| {
+            let (_, address) = link.split_once("href=\"#")?;
+            Some((link, address.split('"').next()?, after))
+        });
+        let Some((link, anchor, after)) = link else {
             result.push_str(piece);
             continue;
         };
-        let anchor = link.split("href=\"#").nth(1).and_then(|rest| rest.split('"').next());
-        let page =
-            anchor.and_then(|anchor| pages.get(anchor)).map_or(String::new(), usize::to_string);
+        let page = pages.get(anchor).map_or(UNKNOWN.to_string(), usize::to_string);
         result.push_str(&format!("{link}</a><span class=\"on-page\">{page}</span>{after}"));
     }
     result
@@ -238,7 +325,7 @@ fn destinations(pdf: &[u8]) -> Destinations {
 
 #[cfg(test)]
 mod tests {
-    use super::{destinations, for_paper, with_pages};
+    use super::{destinations, for_paper, with_pages, without_lost_links};
 
     #[test]
     fn references_name_their_pages() {
@@ -248,13 +335,23 @@ mod tests {
         let chunk = |page| link("chunk-reference\" data-parts=\"a b", "a", page);
         let equation = |page| link("equation-link", "eq-x", page);
         let header = link("header", "a", "");
-        let page = format!("1{}2{}3{header}4", chunk(""), equation(""));
+        let lost = "<a class=\"chunk-reference\">x</a>";
+        let page = format!("1{}2{}3{header}4{lost}5", chunk(""), equation(""));
         let expected = format!(
-            "1{}2{}3{header}4",
+            "1{}2{}3{header}4{lost}5",
             chunk("<span class=\"on-page\">7</span>"),
-            equation("<span class=\"on-page\"></span>")
+            equation("<span class=\"on-page\">\u{2007}</span>")
         );
         assert_eq!(with_pages(&page, &[("a".to_string(), 7)].into()), expected);
+    }
+
+    #[test]
+    fn links_that_lead_off_the_page_lose_their_address() {
+        let page = "<p id=\"x\"><a href=\"#x\">1</a><a class=\"c\" href=\"#y\" title=\"t\">2</a><a href=\"https://h/i\">3</a>\
+                    <a href=\"b.html#x\">4</a><a href=\"figures/f.svg\"><img src=\"figures/f.svg\"></a><a id=\"z\"></a>";
+        let expected = page.replace(" href=\"#y\"", "").replace(" href=\"b.html#x\"", "");
+        let expected = expected.replace(" href=\"figures/f.svg\"", "");
+        assert_eq!(without_lost_links(page), expected);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use mdbook_preprocessor::book::{Book as Pages, BookItem, Chapter as Page};
 use mdbook_preprocessor::errors::{Error, Result};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 
-use super::anchors::{ChunkAnchors, Places};
+use super::anchors::{ChunkAnchors, Places, RowAnchors};
 use super::chunks::Chunks;
 use super::indices;
 use super::marks::{CLOSE, OPEN, elsewhere_placeholder, hide, key, placeholder, show};
@@ -30,8 +30,8 @@ pub struct Weave {
     pub book: Book,
     /// The program in it.
     pub tangled: Tangled,
-    /// Whether the indices are added.
-    pub indices: bool,
+    /// Whether the appendices are among the pages.
+    pub appendices: bool,
     /// Where the HTML of the chunks goes.
     pub chunks: Rc<RefCell<Chunks>>,
 }
@@ -47,8 +47,9 @@ impl Preprocessor for Weave {
         let places = Places::new(&self.tangled);
         let maps = map::maps(book, &self.tangled);
         *self.chunks.borrow_mut() = Chunks::new(book, &anchors, &places);
+        let rows = RowAnchors::new(book);
         let replaced = references::replaced(book);
-        let writer = PageWriter { book, maps: &maps, replaced: &replaced };
+        let writer = PageWriter { book, maps: &maps, rows: &rows, replaced: &replaced };
         let indices: HashMap<&str, usize> =
             book.chapters.iter().enumerate().map(|(i, c)| (c.file.as_str(), i)).collect();
         pages.for_each_chapter_mut(|page| {
@@ -58,23 +59,27 @@ impl Preprocessor for Weave {
                 None => hide(&page.content),
             };
         });
+        let shown = |chapter: usize| self.appendices || !book.chapters[chapter].in_appendix();
+        pages.items.retain(|item| match item {
+            BookItem::Chapter(page) => {
+                let file = page.source_path.as_deref().and_then(Path::to_str);
+                file.and_then(|file| indices.get(file)).is_none_or(|&index| shown(index))
+            }
+            // The page of all chapters shows neither.
+            BookItem::PartTitle(_) | BookItem::Separator => true,
+        });
         if let Some(page) = references::bibliography_page(book) {
             // Where all chapters are on one page, the table of contents leads to this place.
-            let start = elsewhere_placeholder(book.chapters.len());
+            let start = elsewhere_placeholder(indices::bibliography_place(book));
             let (text, file) = (hide(&format!("{start}\n\n{page}")), references::BIBLIOGRAPHY);
             pages.push_item(BookItem::Chapter(Page::new("Bibliography", text, file, Vec::new())));
         }
-        if !self.indices {
-            return Ok(pages);
-        }
         pages.push_item(BookItem::Separator);
-        let identifiers = indices::identifier_page(book, &self.tangled, &anchors);
-        let chunks = indices::chunk_page(book, &anchors);
-        for (title, file, text) in [
-            ("Index of symbols", indices::SYMBOLS, indices::symbol_page(&writer)),
-            ("Index of identifiers", indices::IDENTIFIERS, hide(&identifiers)),
-            ("Index of chunks", indices::CHUNKS, hide(&chunks)),
-        ] {
+        let identifiers = indices::identifier_page(book, &self.tangled, &anchors, shown);
+        let chunks = indices::chunk_page(book, &anchors, shown);
+        let texts = [indices::symbol_page(&writer, shown), hide(&identifiers), hide(&chunks)];
+        for (at, ((title, file), text)) in indices::PAGES.into_iter().zip(texts).enumerate() {
+            let text = format!("{}\n\n{text}", elsewhere_placeholder(indices::place(book, at)));
             pages.push_item(BookItem::Chapter(Page::new(title, text, file, Vec::new())));
         }
         Ok(pages)

@@ -19,8 +19,11 @@ use crate::volume::Book;
 pub enum Layout {
     /// A page for each chapter, and the indices, in the folder that `book/book.toml` names (`book/build`).
     Pages,
-    /// All chapters on one page, `print.html` in `target/book-on-paper`; without indices, which say nothing on paper.
-    Sheet,
+    /// Chapters and indices on one page, `print.html` in `target/book-on-paper`.
+    Sheet {
+        /// Whether it holds the appendices.
+        appendices: bool,
+    },
 }
 
 /// The pages, in which comments stand for chunks and formulas.
@@ -47,14 +50,14 @@ pub fn render(
     let formulas = Rc::new(RefCell::new(Formulas::default()));
     let chunks = Rc::new(RefCell::new(Chunks::default()));
     let mut pages = MDBook::load(root.join("book")).map_err(BookError::mdbook)?;
-    if layout == Layout::Sheet {
+    if let Layout::Sheet { .. } = layout {
         pages.config.build.build_dir = "../target/book-on-paper".into();
         pages.config.set("output.html.print.enable", true).map_err(BookError::mdbook)?;
         pages.config.set("output.html.search.enable", false).map_err(BookError::mdbook)?;
     }
-    let indices = layout == Layout::Pages;
+    let appendices = layout != Layout::Sheet { appendices: false };
     pages
-        .with_preprocessor(Weave { book, tangled, indices, chunks: Rc::clone(&chunks) })
+        .with_preprocessor(Weave { book, tangled, appendices, chunks: Rc::clone(&chunks) })
         .with_preprocessor(KatexProcessor)
         .with_preprocessor(Collect { formulas: Rc::clone(&formulas) });
     pages.build().map_err(BookError::mdbook)?;

@@ -1,7 +1,7 @@
-//! The search index, made smaller.
+//! The search index, made smaller, and with what the book [names](super::names) in front.
 //!
 //! mdbook writes the index of elasticlunr as one script, which its pages load when the search box is opened. Code is not in it, since [chunks](super::chunks)
-//! are put into the pages afterwards.
+//! are put into the pages afterwards. Our own script follows in the same file: there it has run before mdbook's reads the index.
 
 use std::fs;
 use std::path::Path;
@@ -9,18 +9,22 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::error::BookError;
+use super::names::{self, Named};
 use crate::error::Error;
 
 /// The script around the index.
 const BEFORE: &str = "window.search = Object.assign(window.search, JSON.parse('";
 const AFTER: &str = "'));";
+/// Looks up names before the full-text search.
+const NAMED_RESULTS: &str = include_str!("named_results.js");
 
-/// Writes the index of the book in `folder` with the frequencies of words to two decimals, which is enough to rank results.
+/// Writes the index of the book in `folder` with the frequencies of words to two decimals, which is enough to rank results, and with what the
+/// book names.
 ///
 /// # Errors
 ///
 /// [`BookError::Index`] for an index that is not as mdbook writes it; [`Error::Read`] and [`Error::Write`].
-pub fn compact(folder: &Path) -> Result<(), BookError> {
+pub fn compact(folder: &Path, named: &[Named]) -> Result<(), BookError> {
     let path = folder.join("searchindex.js");
     if !path.is_file() {
         return Ok(());
@@ -31,15 +35,16 @@ pub fn compact(folder: &Path) -> Result<(), BookError> {
         expected: "the form of mdbook 0.5".into(),
     })?;
     round(&mut index["index"]["index"]);
+    index["named"] = names::table(named);
     let text = index.to_string().replace('\\', "\\\\").replace('\'', "\\'");
-    let script = [BEFORE, &text, AFTER].concat();
+    let script = [BEFORE, &text, AFTER, "\n", NAMED_RESULTS].concat();
     fs::write(&path, script).map_err(Error::write(&path))?;
     Ok(())
 }
 
-/// The index in a script of mdbook's.
+/// The index in a script of mdbook's, whose first line it is.
 pub fn parse(script: &str) -> Option<Value> {
-    let text = script.trim().strip_prefix(BEFORE)?.strip_suffix(AFTER)?;
+    let text = script.trim().lines().next()?.strip_prefix(BEFORE)?.strip_suffix(AFTER)?;
     let mut json = String::with_capacity(text.len());
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {

@@ -1,62 +1,75 @@
-//! Chunks that nothing uses, that are too long, or whose names say too little.
+//! Chunks that nothing uses, that are too long, or whose names describe too little.
 
 use std::collections::BTreeSet;
 
-use crate::block::BlockKind;
+use crate::block::{Block, BlockKind};
+use crate::docs::shown_lines;
 use crate::expand::at_fence;
 use crate::finding::Finding;
 use crate::volume::{BlockId, Book};
 
-/// Past this many lines, those of all its blocks together, a chunk is refused.
+/// A chunk with more lines than this, those of all its blocks together, is an error. Folded blocks count
+/// as others do, since this limits the size of what a name stands for.
 pub const MOST_LINES: usize = 60;
 
-/// Past this many lines a chunk wants splitting.
-pub const MANY_LINES: usize = 25;
+/// A warning is given of an open block that shows more lines than this. Folded code and the hidden lines
+/// of comments do not count, since nobody reads them line by line.
+pub const MANY_OPEN_LINES: usize = 25;
 
-/// Names that say nothing.
+/// Words in names that describe no code.
 const EMPTY_WORDS: [&str; 5] = ["helper", "helpers", "header", "headers", "misc"];
 
 pub fn check(book: &Book) -> Vec<Finding> {
     let mut findings = unused(book);
     for id in book.blocks() {
         let (_, block) = book.block(id);
-        match &block.kind {
-            BlockKind::Plain => {}
-            BlockKind::Root(_) => findings.extend(length(book, &[id])),
+        let parts = match &block.kind {
+            BlockKind::Plain => continue,
+            BlockKind::Root(_) => vec![id],
             BlockKind::Named(name) => {
                 findings.extend(named(book, id, name));
-                if let (0, Some(chunk)) = (block.part, book.chunks.get(name)) {
-                    findings.extend(length(book, &chunk.parts));
-                }
+                let chunk = book.chunks.get(name).filter(|_| block.part == 0);
+                chunk.map_or(Vec::new(), |chunk| chunk.parts.clone())
             }
-        }
+        };
+        findings.extend(assembled_length(book, &parts));
+        findings.extend(open_length(book, id));
     }
     findings
 }
 
-/// A chunk of these blocks that is too long. A reference counts as one line. Folded blocks count
-/// like others: what is folded is to be read as well.
-fn length(book: &Book, blocks: &[BlockId]) -> Option<Finding> {
+/// A chunk of these blocks that is too long. A reference counts as one line.
+fn assembled_length(book: &Book, blocks: &[BlockId]) -> Option<Finding> {
     let (chapter, block) = book.block(*blocks.first()?);
     let lines: usize = blocks.iter().map(|&id| book.block(id).1.code.len()).sum();
-    let name = match (block.name(), block.root()) {
-        (Some(name), _) => format!("chunk <<{name}>>"),
-        (_, path) => path.unwrap_or_default().to_string(),
-    };
+    let name = called(block);
     let blocks = match blocks.len() {
         1 => String::new(),
         count => format!(" in {count} blocks"),
     };
-    let (path, at) = (&chapter.path, (block.fence_line, 1));
-    if lines > MOST_LINES {
-        let what = format!("{name} has {lines} lines{blocks}: {MOST_LINES} is the most");
-        Some(Finding::error(path, at, what))
-    } else if lines > MANY_LINES {
-        let what =
-            format!("{name} has {lines} lines{blocks}: past {MANY_LINES} it wants splitting");
-        Some(Finding::warning(path, at, what))
-    } else {
-        None
+    let what = format!("{name} has {lines} lines{blocks}, and {MOST_LINES} is the most: divide it");
+    (lines > MOST_LINES).then(|| Finding::error(&chapter.path, (block.fence_line, 1), what))
+}
+
+/// An open block that shows many lines, unless it is too long even for a folded one.
+fn open_length(book: &Book, id: BlockId) -> Option<Finding> {
+    let (chapter, block) = book.block(id);
+    let lines = shown_lines(chapter, block);
+    if block.folded || block.code.len() > MOST_LINES || lines <= MANY_OPEN_LINES {
+        return None;
+    }
+    let what = format!(
+        "{} shows {lines} lines: above {MANY_OPEN_LINES}, divide it or fold what a reader skips",
+        called(block)
+    );
+    Some(Finding::warning(&chapter.path, (block.fence_line, 1), what))
+}
+
+/// How a finding names a chunk or a file.
+fn called(block: &Block) -> String {
+    match (block.name(), block.root()) {
+        (Some(name), _) => format!("chunk <<{name}>>"),
+        (_, path) => path.unwrap_or_default().to_string(),
     }
 }
 
@@ -79,7 +92,7 @@ fn named(book: &Book, id: BlockId, name: &str) -> Option<Finding> {
     let words: Vec<&str> = name.split_whitespace().collect();
     let empty = words.iter().find(|word| EMPTY_WORDS.contains(&word.to_lowercase().as_str()));
     let what = match (words.len(), empty) {
-        (_, Some(word)) => format!("\"{word}\" in the chunk's name <<{name}>> says nothing"),
+        (_, Some(word)) => format!("\"{word}\" in the chunk's name <<{name}>> describes no code"),
         (3..=9, None) => return None,
         (count, None) => format!("chunk <<{name}>> has {count} words in its name, not 3 to 9"),
     };

@@ -15,7 +15,7 @@ pub fn check(book: &Book, tangled: &Tangled) -> Result<Vec<Finding>> {
         match tree::occupant(&book.root, path)? {
             Occupant::File(old) => drift.extend(differences(book, file, content, &old)),
             _ => {
-                let what = format!("{path} is not there: run cargo tangle");
+                let what = format!("{path} does not exist: run cargo tangle");
                 drift.push(at_fence(book, file.root, what));
             }
         }

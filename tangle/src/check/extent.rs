@@ -4,15 +4,17 @@ use std::fmt::Write as _;
 
 use crate::block::Block;
 use crate::chapter::Chapter;
+use crate::docs::shown_lines;
 use crate::volume::Book;
 
-/// The length of some chapters. Code is that of Rust and CUDA chunks; a chunk is one fenced block.
+/// The length of some chapters. Code is that of Rust and CUDA chunks; a chunk is one fenced block. Lines
+/// of comments that an open chunk hides are folded ones.
 #[derive(Default)]
 struct Extent {
     chapters: usize,
     words: usize,
     folded_lines: usize,
-    /// Lines of each open chunk, with its place.
+    /// Shown lines of each open chunk, with its place.
     open: Vec<(usize, String)>,
 }
 
@@ -23,12 +25,12 @@ impl Extent {
             extent.chapters += 1;
             extent.words += words(chapter).iter().sum::<usize>();
             for block in chapter.blocks.iter().filter(|block| is_code(block)) {
-                let lines = block.code.len();
                 if block.folded {
-                    extent.folded_lines += lines;
+                    extent.folded_lines += block.code.len();
                 } else {
-                    let place = format!("{}:{}", chapter.path, block.fence_line);
-                    extent.open.push((lines, place));
+                    let shown = shown_lines(chapter, block);
+                    extent.folded_lines += block.code.len() - shown;
+                    extent.open.push((shown, format!("{}:{}", chapter.path, block.fence_line)));
                 }
             }
         }

@@ -10,6 +10,7 @@ mod glossary;
 mod links;
 mod lists;
 mod modules;
+mod numbers;
 mod order;
 mod prose;
 mod reading;
@@ -46,6 +47,7 @@ fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     findings.extend(equations::check(book));
     findings.extend(links::check(book));
     findings.extend(order::check(book));
+    findings.extend(numbers::check(book));
     findings.extend(lists::check(book, tangled));
     findings.extend(reading::check(book));
     findings.extend(references::check(book));

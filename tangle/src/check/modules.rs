@@ -51,7 +51,7 @@ pub fn check(book: &Book, tangled: &Tangled) -> Vec<Finding> {
         let names: Vec<&str> = circle.iter().map(|&at| house.modules[at].name.as_str()).collect();
         let (first, next) = (&house.modules[circle[0]], names[1 % names.len()]);
         let line = first.imports.get(next).copied().unwrap_or(0);
-        let what = format!("modules in a circle: {} → {}", names.join(" → "), names[0]);
+        let what = format!("modules import each other: {} → {}", names.join(" → "), names[0]);
         findings.extend(at_import(book, first, line, what));
     }
     findings

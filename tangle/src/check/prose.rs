@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use crate::chapter::Chapter;
 use crate::check::extent::{is_code, part_of, parts, table, words};
 use crate::check::order;
+use crate::docs::shown_lines;
 use crate::volume::Book;
 
 /// Past this many lines an open chunk is counted.
@@ -29,9 +30,7 @@ impl Count {
 
 /// The counts of all rules by part and chapter, most first, and a table of the length of each part.
 pub fn report(book: &Book) -> String {
-    let last_part = book.chapters.iter().rev().find_map(|chapter| chapter.part.as_deref());
-    let narrative =
-        |chapter: &Chapter| chapter.part.is_some() && chapter.part.as_deref() != last_part;
+    let narrative = |chapter: &Chapter| chapter.part.is_some() && !chapter.in_appendix();
     let misnamed = order::check(book);
     let counts = [
         Count::new("open chunks without prose since the previous chunk", book, bare_chunks),
@@ -95,10 +94,10 @@ fn bare_chunks(chapter: &Chapter) -> Vec<usize> {
     bare
 }
 
-/// The lines of the open chunks that are too long. One of several blocks is judged by itself.
+/// The lines of the open chunks that show too many lines. One of several blocks is judged by itself.
 fn long_chunks(chapter: &Chapter) -> Vec<usize> {
     let open = chapter.blocks.iter().filter(|block| is_code(block) && !block.folded);
-    let long = open.filter(|block| block.code.len() > MOST_OPEN_LINES);
+    let long = open.filter(|block| shown_lines(chapter, block) > MOST_OPEN_LINES);
     long.map(|block| block.fence_line).collect()
 }
 

@@ -15,7 +15,7 @@ fn steps(chapter: &Chapter) -> Vec<Finding> {
     for heading in &chapter.headings {
         if heading.level > above + 1 {
             let what = format!(
-                "a heading of level {} where level {} comes next",
+                "a heading of level {} where level {} is the deepest allowed",
                 heading.level,
                 above + 1
             );

@@ -110,6 +110,7 @@ impl<T: Real> PlainSum<T> {
         self.gpu.launch_early(&kernels.convolve, *shape, arguments)
     }
 
+    // Bytes of a plain sum
     /// Bytes that it keeps on the device.
     pub(crate) fn bytes(&self) -> u64 {
         let places = self.places.from.bytes() + self.places.to.bytes();

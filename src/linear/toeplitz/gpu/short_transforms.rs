@@ -62,6 +62,7 @@ impl Radices {
         self.0.iter().product()
     }
 
+    // Radices named for the kernels
     /// The radices as the source of the kernels names them.
     pub(crate) fn sizes(self) -> [(&'static str, usize); 3] {
         [("R1", self.0[0]), ("R2", self.0[1]), ("R3", self.0[2])]

@@ -1,4 +1,4 @@
-// Tangled from book/src/transforms-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/transforms-plan-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Products with block Toeplitz matrices by Fourier transforms, on a device, in three passes.
 
 // Imports of passes on a device

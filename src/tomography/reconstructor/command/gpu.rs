@@ -1,4 +1,4 @@
-// Tangled from book/src/many-targets.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/stroke-commands-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Commands on a graphics processor.
 
 // Imports of commands on a device
@@ -62,6 +62,7 @@ impl ReconstructorPlan {
             let watch = &command_part(number, sums.len(), watch);
             let a = sum.first().map_or(0, |(_, part)| part.nrows());
             let rows = gpu.zeros::<T>(a * n)?;
+            // Add a target to the sum on a device
             for (t, part) in sum {
                 let (between, m) =
                     (self.between_on_device::<T>(*t, to, &here, watch)?, part.ncols());
@@ -75,6 +76,7 @@ impl ReconstructorPlan {
         sums.iter().enumerate().map(command).collect()
     }
 
+    // Covariances of one target on a device
     /// C_tm of one target over the unit, (m, n), without the modes that stars do not tell.
     fn between_on_device<T: Real>(
         &self,
@@ -102,11 +104,13 @@ impl<T: Real> FactorisedCovarianceGpu<T> {
         unit: f64,
     ) -> Result<StrokeCommand, Error> {
         let variance = gpu.zeros::<T>(a * a)?;
+        // Square the half of a solution
         let square = |half: &Buffer<T>| {
             let factors = [(half.view(..), false), (half.view(..), true)];
             let shape = [a, half.len() / a.max(1), a];
             gpu.multiply_matrices(factors, shape, &variance, [T::one(), T::zero()])
         };
+        // Solve in two halves on the device
         match self {
             Self::Cholesky(factor) => {
                 factor.halve(rows)?;

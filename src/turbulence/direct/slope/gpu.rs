@@ -46,7 +46,7 @@ kernels! {
     }
 }
 
-/// H from p, for kernels that include it.
+/// H from S₁, for kernels that include it.
 pub(crate) const HESSIAN: Header = Header {
     name: "turbulence/hessian.cuh",
     text: include_str!("../../../../kernels/turbulence/hessian.cuh"),
@@ -272,6 +272,7 @@ impl<T: Real> SlopePlan<T> {
 }
 
 // Share pairs between graphics processors
+// Share pairs in one precision
 /// Slope covariance of the pairs of [`SlopeProblem::pairs`], in that order, rad², on graphics processors in the precision `T`.
 ///
 /// # Errors
@@ -315,6 +316,7 @@ fn shared<T: Real>(
     cores: bool,
     watch: &dyn Watch,
 ) -> Result<Vec<PairCovariance>, Error> {
+    // Prepare devices and cores for pairs
     let pairs = problem.pairs();
     let prepare = |gpu| Ok(Resources::Device(gpu, Arc::new(PhaseTablesGpu::<T>::on(gpu)?)));
     let devices: Vec<_> = gpus.iter().map(prepare).collect::<Result<_, Error>>()?;

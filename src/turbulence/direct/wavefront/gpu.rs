@@ -519,6 +519,7 @@ pub fn covariance<T: Real>(
     watch: &dyn Watch,
 ) -> Result<WavefrontSlope, Error> {
     let (averages, pairs, gpus) = (Averages::new(problem), pairs(problem), engine.devices());
+    // Give tables to all workers
     let prepare = |gpu: &Gpu| {
         let tables = Arc::new(PhaseTablesGpu::on(gpu)?);
         WavefrontTables::<T>::new(gpu, &tables, problem, &averages)
