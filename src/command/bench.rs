@@ -1,4 +1,4 @@
-// Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/bench-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `bench`: run times, measured here.
 
 // Imports of the command bench

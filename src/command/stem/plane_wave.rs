@@ -1,4 +1,4 @@
-// Tangled from book/src/stem-command.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/hrtem-command.md: edit there, or here and run cargo tangle stitch.
 //! Images of a plane wave, by the command `stem`.
 
 // Imports of images by command
