@@ -68,6 +68,7 @@ impl MeasuredEngineArgs {
     }
 }
 
+// Arguments of the measurements
 // Arguments for timing products
 #[derive(Debug, Args)]
 struct ProductsArgs {
@@ -187,6 +188,7 @@ pub fn bench(command: &BenchCommand) -> Result<String, Error> {
     }
 }
 
+// Measurements of the bench
 // Measure products on the processor
 fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
     if args.device != Device::Cpu {
