@@ -1,4 +1,4 @@
-// Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/bench-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `bench`: run times, measured here.
 
 // Imports of the command bench
@@ -68,7 +68,7 @@ impl MeasuredEngineArgs {
     }
 }
 
-// Arguments of each measurement
+// Arguments of the measurements
 // Arguments for timing products
 #[derive(Debug, Args)]
 struct ProductsArgs {
@@ -188,6 +188,7 @@ pub fn bench(command: &BenchCommand) -> Result<String, Error> {
     }
 }
 
+// Measurements of the bench
 // Measure products on the processor
 fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
     if args.device != Device::Cpu {

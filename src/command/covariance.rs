@@ -1,4 +1,4 @@
-// Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/covariance-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `covariance`: from a system file to a file of covariances.
 
 // Imports of the command covariance

@@ -179,12 +179,14 @@ pub fn estimate(
     let (Some((output, format)), Some(slopes_file), false) =
         (args.output.as_ref().zip(format), &args.slopes, args.report.plan)
     else {
+        // Print the plan of the command
         let opened = Engine::open(args.engine.device, args.engine.precision)?;
         let opened = with_speed(opened, true)?;
         let plan = plan.fitted(&opened)?;
         let engine = suited(opened, &plan);
         return Ok(PlannedRun::new(&plan, &engine).text(args.report.json)?.into());
     };
+    // Read and check the slopes
     let stored = args.stored.format()?;
     let terminal = Terminal::new(args.report.quiet);
     terminal.reads(slopes_file);

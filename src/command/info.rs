@@ -1,4 +1,4 @@
-// Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/bench-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `info`: what this machine offers, and what a system or a sample asks for.
 
 use super::examples::{self, examples};

@@ -108,6 +108,7 @@ const SCAN: &[Known] = &[
     ),
 ];
 
+// Options about the detectors
 const DETECTOR: &[Known] = &[
     ("-d", "--detector-angle-step", 1, "an angle in mrad greater than 0"),
     (
@@ -150,6 +151,7 @@ fn known(name: &str) -> Option<&'static Known> {
 }
 
 impl GivenOptions {
+    // Divide a line into options
     fn read(line: &str) -> Result<Self, Invalid> {
         let mut words = words(line)?.into_iter().peekable();
         words.next_if(|word| Path::new(word).file_stem().is_some_and(|stem| stem == "prismatic"));
@@ -270,9 +272,9 @@ impl FromPrismatic {
     /// # Errors
     /// `Invalid` with the option that is unknown, stands twice or has no good value; those of the crystal's file and of the file of aberrations.
     pub fn read(line: &str) -> Result<Self, Error> {
-        // Tables of a line of Prismatic
         let given = GivenOptions::read(line)?;
         let mut own = Self::default();
+        // Write the tables of a line
         let (mut sample, specimen) = own.sample(&given)?;
         let setting = ScanSettings::new(&given, &specimen)?;
         sample += &setting.specimen_tilt();
@@ -321,6 +323,7 @@ impl FromPrismatic {
         self.notes.push(format!("{option}: {text}"));
     }
 
+    // Tables of a sample file from options
     // The specimen of a line
     /// The table `[sample]`, and the specimen.
     fn sample(&mut self, given: &GivenOptions) -> Result<(String, Specimen), Error> {
@@ -442,6 +445,7 @@ impl FromPrismatic {
         if setting.scans() {
             text += &format!("\nsemi_angle = {:?}\ntilt = {tilt:?}", setting.semi_angle);
         }
+        // Add the aberrations of a file
         if let Some(values) = given.values("-aber") {
             let (terms, note) = aberrations(Path::new(&values[0]))?;
             text += &format!("\naberrations = [{terms}]");
@@ -515,6 +519,7 @@ impl FromPrismatic {
         let (slices, thickness) = (setting.slicing.count(), setting.slicing.thickness());
         let refocused = given.switch("-mrf", false)?;
         if setting.algorithm != Algorithm::Prism {
+            // Thicknesses of multislice and images
             let first = (from / thickness).ceil() as usize;
             let every = every.filter(|every| *every > 0).unwrap_or(slices);
             let ends = (every..slices).step_by(every).filter(|end| *end >= first);
@@ -654,6 +659,7 @@ impl FromPrismatic {
         Ok(())
     }
 
+    // Device and machine of a line
     /// The device, and what is said of machines to no effect.
     fn machine(&mut self, given: &GivenOptions) -> Result<(), Invalid> {
         self.device = given.whole("-g", 0..=1000)?.map(|count| match count {
@@ -673,6 +679,7 @@ impl FromPrismatic {
 }
 
 // What several tables of a line need
+// Settings that several tables share
 /// What several tables need.
 struct ScanSettings {
     algorithm: Algorithm,
@@ -691,6 +698,7 @@ struct ScanSettings {
 
 impl ScanSettings {
     fn new(given: &GivenOptions, specimen: &Specimen) -> Result<Self, Invalid> {
+        // Algorithm of a line
         let algorithm = match given.values("-a").map(|values| &*values[0]) {
             None | Some("p" | "prism") => Algorithm::Prism,
             Some("m" | "multislice") => Algorithm::Multislice,
@@ -698,6 +706,7 @@ impl ScanSettings {
             Some(other) => return Err(refuse("-a", &[other.into()])),
         };
         let [x, y, z] = specimen.cell();
+        // Grid and slices of a line
         for name in ["-f", "-fx", "-fy"] {
             given.whole(name, 1..=1000)?;
         }
@@ -751,6 +760,7 @@ fn aberrations(path: &Path) -> Result<(String, Option<String>), Error> {
         let (file, value) = (path.display().to_string(), value.map(one_line));
         BadLine { file, line, key: "aberration".into(), value, expected: expected.into() }
     };
+    // Collect the lines of aberrations
     for (k, line) in text.lines().enumerate() {
         let comment = line.trim_start().starts_with('#');
         match aberration(line) {
@@ -781,6 +791,7 @@ fn aberrations(path: &Path) -> Result<(String, Option<String>), Error> {
     Ok((terms.join(", "), note))
 }
 
+// Aberration of a line
 /// The aberration of a line as a table of a sample file, if the line is one.
 fn aberration(line: &str) -> Option<String> {
     let words = line.split(',').flat_map(|part| {

@@ -1,4 +1,4 @@
-// Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/simulate-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `simulate`: from a system file to files of slopes and of true wavefronts.
 
 // Imports of the command simulate

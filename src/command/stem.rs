@@ -138,6 +138,7 @@ struct ScanRequest {
 impl ScanRequest {
     fn read(args: &StemArgs) -> Result<Self, Error> {
         let line = args.prismatic.as_deref().map(FromPrismatic::read).transpose()?;
+        // Sample file or text of the line
         let file = match (&args.sample, &line) {
             (Some(path), _) => SampleFile::from_file(path)?,
             (None, line) => {
@@ -145,10 +146,12 @@ impl ScanRequest {
                 SampleFile::from_toml(text, &args.name())?
             }
         };
+        // Require an output or a plan
         let named = line.as_ref().and_then(|line| line.output.clone());
         let output = args.output.clone().or(named);
         let done = output.is_some() || args.report.plan || args.write_sample.is_some();
         accept(done, "output", "nothing", "-o FILE here or in the line of Prismatic, or --plan")?;
+        // Join what both ask to save
         let besides = line.as_ref().map_or(&[][..], |line| &line.save);
         let besides = besides.iter().filter_map(|name| Extra::from_str(name, true).ok());
         let mut save = args.save.clone();
@@ -162,6 +165,7 @@ impl ScanRequest {
         Ok(Self { file, line, output, save, device })
     }
 
+    // Files that a scan reads
     /// Files that are read, and so must not be written.
     fn inputs<'a>(&'a self, args: &'a StemArgs) -> Vec<(&'static str, &'a Path)> {
         let aberrations = self.line.as_ref().and_then(|line| line.aberrations.as_deref());
@@ -223,6 +227,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     if file.method.algorithm == Algorithm::Hrtem {
         return plane_wave::image(&request.images(args, picture)?, file, engine, format);
     }
+    // Plan a scan and its additions
     let (plan, summary) = file.plan_with_summary()?;
     warn(&summary);
     let engine = with_speed(engine, args.report.plan)?;
@@ -252,6 +257,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         none.to_data_set::<f32>(&plan, &file.finishing(&plan))?.check(Format::Mrc, signal)?;
     }
     let (terminal, start) = (Terminal::new(args.report.quiet), Instant::now());
+    // Gather what a run needs
     let run = ScanJob {
         args,
         plan: &plan,
@@ -276,12 +282,14 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let picture_file = picture.map(|(path, _)| path);
     terminal.plan(job, [Some(output.as_path()), picture_file].into_iter().flatten())?;
 
+    // Compute or join the readings
     let (readings, resumed) = match is_new {
         true => run.compute(output, &terminal)?,
         false => (run.join()?, None),
     };
     check(&terminal)?;
     let comparison = run.compare(&readings, file.phonons.seed, &terminal)?;
+    // Write readings or images
     terminal.writes(output);
     match format {
         None => readings.write(output, run.fingerprint)?,
@@ -357,6 +365,7 @@ impl ScanRequest {
 }
 
 // Compute the readings of a run
+// What a run is made of
 /// What a run is made of.
 struct ScanJob<'a> {
     args: &'a StemArgs,
@@ -370,6 +379,7 @@ struct ScanJob<'a> {
     save: &'a [Extra],
 }
 
+// Name of a checkpoint
 /// What the name of a checkpoint ends in, behind that of the output.
 const CHECKPOINT: &str = ".checkpoint";
 
@@ -394,6 +404,7 @@ impl ScanJob<'_> {
         terminal: &Terminal,
     ) -> Result<(StemReadings, Option<[usize; 2]>), Error> {
         let watch: &dyn Watch = terminal;
+        // Places of the share
         let places = match self.args.share {
             Some([k, n]) => self.plan.share(k, n)?,
             None => 0..self.plan.places(),
@@ -409,6 +420,7 @@ impl ScanJob<'_> {
             done = readings.done;
             options = options.resume(readings);
         }
+        // Electrons that multislice keeps
         let resumed = Some(done).filter(|done| *done != [0, 0]);
         if resumed.is_some() {
             terminal.resumes();
@@ -460,6 +472,7 @@ impl ScanJob<'_> {
         self.args.compare.map(compare).transpose()
     }
 
+    // Write the readings with their picture
     /// Writes the readings as a data set, in the precision of the waves, and their picture, which appears only when the data set is in place.
     fn write(
         &self,
@@ -484,6 +497,7 @@ impl ScanJob<'_> {
         drawing.map(AtomicFile::publish).transpose().map(|_| ())
     }
 
+    // Readings and intermediates as a data set
     /// The readings and what was asked for besides, in the precision `T`.
     fn data_set<T: Real + Element>(
         &self,

@@ -1,4 +1,4 @@
-// Tangled from book/src/estimate-command.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/shared-options.md: edit there, or here and run cargo tangle stitch.
 //! Choices of the library that are named on the command line.
 
 // Imports of choices by name

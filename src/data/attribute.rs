@@ -1,4 +1,4 @@
-// Tangled from book/src/arrays.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/data-variables.md: edit there, or here and run cargo tangle stitch.
 //! Attributes: facts with a key, of a variable or of a whole data set.
 
 #[cfg(feature = "serde")]

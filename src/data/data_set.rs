@@ -1,4 +1,4 @@
-// Tangled from book/src/arrays.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/data-set-access.md: edit there, or here and run cargo tangle stitch.
 //! Data sets: variables and attributes of one result.
 
 // What data sets depend on

@@ -1,4 +1,4 @@
-// Tangled from book/src/arrays.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/data-variables.md: edit there, or here and run cargo tangle stitch.
 //! Tables: columns of integers and numbers, each with its name and its unit.
 
 // Columns of a table

@@ -1,4 +1,4 @@
-// Tangled from book/src/arrays.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/data-variables.md: edit there, or here and run cargo tangle stitch.
 //! Variables: arrays, texts and tables with names, dimensions and units.
 
 // What variables depend on

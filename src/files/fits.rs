@@ -1,4 +1,4 @@
-// Tangled from book/src/reading.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/fits-reading.md: edit there, or here and run cargo tangle stitch.
 //! The astronomers' format FITS: images with headers of cards, written and read.
 
 use super::npz::{Kind, Number};

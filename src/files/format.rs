@@ -1,4 +1,4 @@
-// Tangled from book/src/npz.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/array-formats.md: edit there, or here and run cargo tangle stitch.
 //! Formats of files of data sets.
 
 use crate::error::Invalid;

@@ -1,4 +1,4 @@
-// Tangled from book/src/zarr.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/hyperspy.md: edit there, or here and run cargo tangle stitch.
 //! The formats of HyperSpy: one tree of groups, in HDF5 or in Zarr.
 
 // Imports of HyperSpy's formats

@@ -1,4 +1,4 @@
-// Tangled from book/src/stem-command.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/hrtem-command.md: edit there, or here and run cargo tangle stitch.
 //! Images of a plane wave, by the command `stem`.
 
 // Imports of images by command
@@ -60,12 +60,14 @@ pub fn image(
     let plot = request.picture.map(|(path, _)| path);
     let taken = planned.run(&terminal, [Some(output), plot].into_iter().flatten())?;
     terminal.writes(output);
+    // Data set of the images
     let mut data = taken.to_data_set(&plan, request.waves, engine.precision())?;
     if request.potential {
         plan.keep_potential(&mut data, engine.precision())?;
     }
     check(&terminal)?;
     Provenance::new(&command_line(), &description.method, file.text()).note(&mut data);
+    // Draw and save the images
     let drawn = |(path, format)| {
         terminal.writes(path);
         let title = format!("{}, {} keV", short_name(&request.sample), file.beam.energy_kev);

@@ -1,4 +1,4 @@
-// Tangled from book/src/read-data-sets.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/read-fits-mrc.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from FITS.
 
 use super::elements::{ElementForm, PROVENANCE, bytes_of, table, wrong};

@@ -1,4 +1,4 @@
-// Tangled from book/src/read-data-sets.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/read-hdf5.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from HDF5, in the trees of EMD and of HyperSpy.
 
 use super::elements::{ElementForm, add_attributes, axis, bytes_of, wrong};

@@ -1,4 +1,4 @@
-// Tangled from book/src/read-data-sets.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/read-fits-mrc.md: edit there, or here and run cargo tangle stitch.
 //! Variables read from MRC.
 
 use super::elements::{ElementForm, wrong};

@@ -1,4 +1,4 @@
-// Tangled from book/src/read-data-sets.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/read-zarr.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from stores in Zarr.
 
 use super::elements::{ElementForm, add_attributes, axis, bytes_of, letters, whole, wrong};
