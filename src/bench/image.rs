@@ -1,4 +1,4 @@
-// Tangled from book/src/benchmarks.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/bench-images.md: edit there, or here and run cargo tangle stitch.
 //! Run times of images, stage by stage, by two structure functions.
 
 // Imports of timing images

@@ -1,4 +1,4 @@
-// Tangled from book/src/benchmarks.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/bench-reconstructors.md: edit there, or here and run cargo tangle stitch.
 //! Run times of reconstructors, stage by stage.
 
 // Imports of timing a reconstructor

@@ -1,4 +1,4 @@
-// Tangled from book/src/summaries.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/interrupts.md: edit there, or here and run cargo tangle stitch.
 //! How a user stops a command, and how a command warns the user.
 
 use crate::device::temporary;
