@@ -1,4 +1,4 @@
-// Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/covariance-maps.md: edit there, or here and run cargo tangle stitch.
 //! Pictures of covariances: maps over the displacement with one scale of colours, and cuts through their middle.
 
 // Imports of covariance maps
