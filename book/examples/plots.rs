@@ -1,4 +1,4 @@
-// Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/covariance-maps.md: edit there, or here and run cargo tangle stitch.
 //! Draws covariances of two systems of the book into the folder that is given.
 
 use lenslet::device::Engine;

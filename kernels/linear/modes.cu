@@ -1,4 +1,4 @@
-// Tangled from book/src/device-operators.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/modes-gpu.md: edit there, or here and run cargo tangle stitch.
 // Modes: vectors that are not zero over some rows that follow each other.
 
 #include "device/block_sum.cuh"

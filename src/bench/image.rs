@@ -1,4 +1,4 @@
-// Tangled from book/src/benchmarks.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/bench-images.md: edit there, or here and run cargo tangle stitch.
 //! Run times of images, stage by stage, by two structure functions.
 
 // Imports of timing images
@@ -139,7 +139,6 @@ pub fn time_exposures(
     let (strokes, cores) = (strokes(positions, pitch), Engine::default());
     let mut here = made(&cores)?;
     let processor = median(5, watch, || here.images(&strokes).map(drop))?;
-    // Time exposures on a device
     let device = match engine.devices().first() {
         Some(gpu) => {
             let mut exposures = made(engine)?;

@@ -1,4 +1,4 @@
-// Tangled from book/src/benchmarks.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/bench-reconstructors.md: edit there, or here and run cargo tangle stitch.
 //! Run times of reconstructors, stage by stage.
 
 // Imports of timing a reconstructor
@@ -123,6 +123,7 @@ pub fn time_reconstructor(
         planned,
     })
 }
+
 /// How long each stage lasts, to the beginning of the next one or to the end; the durations of a stage that comes twice are added.
 fn stages(begun: &[(String, Instant)], end: Instant) -> Vec<(String, f64)> {
     let ends = begun.iter().skip(1).map(|(_, next)| *next).chain([end]);

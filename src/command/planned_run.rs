@@ -1,4 +1,4 @@
-// Tangled from book/src/progress.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/planned-run.md: edit there, or here and run cargo tangle stitch.
 //! The course of a command with a plan: it is described, its memory is checked, and it runs in sight of a terminal.
 
 use super::progress::Terminal;

@@ -34,6 +34,7 @@ struct StagePart {
     number: usize,
     count: usize,
 }
+
 /// The progress of a whole job.
 #[derive(Debug, Default)]
 pub struct JobProgress {
@@ -59,7 +60,6 @@ pub struct JobProgress {
 
 // Share of a job
 impl JobProgress {
-    // Planned stages of a job
     /// Adds the planned stages, with their seconds.
     pub fn plan(&mut self, stages: impl IntoIterator<Item = (String, f64)>) {
         for (name, seconds) in stages {
@@ -133,7 +133,6 @@ impl JobProgress {
 
 // Report stages of a job
 impl JobProgress {
-    // Begin another stage of a job
     /// A stage begins, or goes on with another part.
     pub fn stage(&mut self, name: &str, pieces: &str, now: f64) {
         let k = self.number(name);
@@ -151,7 +150,6 @@ impl JobProgress {
         (self.present, self.counted, self.since) = (Some(k), None, now);
     }
 
-    // Begin a part of a stage
     /// A part of the present stage begins.
     pub fn part(&mut self, what: &str, number: usize, count: usize, now: f64) {
         let part = StagePart { what: what.into(), number, count: count.max(1) };

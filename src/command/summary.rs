@@ -88,6 +88,7 @@ fn chosen(plan: &CovariancePlan) -> [Option<&Chosen>; 2] {
     let of_slopes = plan.slopes().and_then(SlopeCovariancePlan::chosen);
     [of_slopes, plan.wavefront().and_then(WavefrontCovariancePlan::chosen)]
 }
+
 /// How a covariance is computed, in words, and the error bound of its entries; in single precision computes only a graphics
 /// processor.
 pub fn method_and_error(

@@ -1,4 +1,4 @@
-// Tangled from book/src/summaries.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/interrupts.md: edit there, or here and run cargo tangle stitch.
 //! How a user stops a command, and how a command warns the user.
 
 use crate::device::temporary;
@@ -65,6 +65,7 @@ fn end_in_time(signals: &[i32]) -> io::Result<()> {
 fn end_in_time(_signals: &[i32]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
+
 /// Waits for a signal, and then for another one or the end of the time; ends the process.
 #[cfg(unix)]
 fn end_after_signal(mut received: UnixStream) {

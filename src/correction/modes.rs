@@ -305,7 +305,7 @@ impl Correction {
 pub struct Corrected {
     /// K, (a, n), m a rad: strokes for measurements. With a mirror for each target, one matrix for each, else one for all; the strokes of all mirrors one after the other.
     pub commands: Vec<Array2<f64>>,
-    /// Covariance of the slopes that are left towards each target, (T, m, m), rad², Eq. [left by mirrors](https://lenslet.github.io/lenslet/correction-modes.html#eq-left-by-mirrors).
+    /// Covariance of the slopes that are left towards each target, (T, m, m), rad², Eq. [left by mirrors](https://lenslet.github.io/lenslet/shared-commands.html#eq-left-by-mirrors).
     pub slope_errors: Array3<f64>,
     /// C_vv: the same as strokes of a mirror in the pupil, (T, a, a), m².
     pub stroke_errors: Array3<f64>,

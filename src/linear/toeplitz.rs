@@ -49,7 +49,7 @@ pub struct BlockToeplitz<T> {
     outputs: LatticeSide,
     /// The blocks, (sublattices of outputs, inputs): index of the spectrum, and whether it is conjugate.
     terms: Array2<(usize, bool)>,
-    /// Spectra divided by L², (L/2 + 1, spectra, lanes along y).
+    /// Spectra divided by F², (F/2 + 1, spectra, lanes along y).
     spectra: Vec<Lanes<T>>,
     transforms: RowColumnTransforms<T>,
 }
@@ -123,7 +123,7 @@ impl<T: Real> BlockToeplitz<T> {
     }
 
     // Facts about the operator
-    /// Length L of the transforms, [transform length](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-transform-length).
+    /// Length F of the transforms, [transform length](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-transform-length).
     pub fn length(&self) -> usize {
         self.transforms.length
     }
@@ -423,7 +423,7 @@ impl<T: Real> RowColumnTransforms<T> {
     }
 
     // Sizes of spectra and scratch
-    /// Wave numbers along x, L/2 + 1.
+    /// Wave numbers along x, F/2 + 1.
     fn half(&self) -> usize {
         self.length / 2 + 1
     }
@@ -475,7 +475,7 @@ fn spectra<T: Real>(
 }
 
 // Transform all kernels on all sublattices
-/// The spectra of all kernels on all sublattices, divided by L², each by kx, then ky.
+/// The spectra of all kernels on all sublattices, divided by F², each by kx, then ky.
 pub(crate) fn fields(
     kernels: &[ArrayView2<f64>],
     shape: &BlockShape,
@@ -516,7 +516,7 @@ impl BlockShape {
     }
 
     // Transform the kernel along both axes
-    /// The spectrum of a kernel on the sublattice of two residues, divided by L²: by kx, then ky.
+    /// The spectrum of a kernel on the sublattice of two residues, divided by F²: by kx, then ky.
     fn spectrum(
         &self,
         kernel: &ArrayView2<f64>,

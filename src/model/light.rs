@@ -191,7 +191,7 @@ impl Light {
     }
 
     // Covariance of the light of a spot
-    /// Variance along any axis of the light of a round spot, as pixels tell it \[rad²\], [pixel spot](https://lenslet.github.io/lenslet/light.html#eq-pixel-spot).
+    /// Variance along any axis of the light of a round spot, as pixels tell it \[rad²\], [pixel spot](https://lenslet.github.io/lenslet/guide-star-spots.html#eq-pixel-spot).
     fn round_spot(&self, sensor: &Sensor, air: &Atmosphere) -> f64 {
         let diffraction = 0.885_893 * self.wavelength / sensor.side();
         let of_air = || air.seeing_at(self.wavelength).hypot(diffraction);
@@ -199,7 +199,7 @@ impl Light {
         (fwhm / FWHM).powi(2) + self.pixel * self.pixel / 12.0
     }
     /// Elements xx, xy and yy of the covariance of the light behind `lenslet` of a sensor, whose spots would be of the variance `round`
-    /// \[rad²\] without a streak, [spot covariance](https://lenslet.github.io/lenslet/light.html#eq-spot-covariance).
+    /// \[rad²\] without a streak, [spot covariance](https://lenslet.github.io/lenslet/guide-star-spots.html#eq-spot-covariance).
     fn spot_behind(&self, sensor: &Sensor, lenslet: [usize; 2], round: f64) -> Spot {
         let [x, y] = self.spot.map_or([0.0; 2], |spot| spot.streak(sensor, lenslet));
         [round + x * x, x * y, round + y * y]
@@ -276,7 +276,7 @@ pub struct LaserSpot {
 
 // Streak seen by a lenslet
 impl LaserSpot {
-    /// Root mean square of the streak that lenslet `[j, i]` of a sensor sees, along the axes of the sensor \[rad\], [streak](https://lenslet.github.io/lenslet/light.html#eq-streak).
+    /// Root mean square of the streak that lenslet `[j, i]` of a sensor sees, along the axes of the sensor \[rad\], [streak](https://lenslet.github.io/lenslet/guide-star-spots.html#eq-streak).
     ///
     /// ```
     /// use lenslet::model::{LaserSpot, LensletArray, Sensor, Source};

@@ -1,4 +1,4 @@
-// Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/covariance-maps.md: edit there, or here and run cargo tangle stitch.
 //! Pictures of covariances: maps over the displacement with one scale of colours, and cuts through their middle.
 
 // Imports of covariance maps
@@ -201,6 +201,7 @@ fn curves(
         _ => vec![],
     }
 }
+
 /// The number of pairs in a row, a divisor of `pairs`, for which rows and columns of maps differ least.
 fn pairs_in_a_row(pairs: usize, components: usize) -> usize {
     let divisors = (1..=pairs).filter(|k| pairs.is_multiple_of(*k));

@@ -410,7 +410,6 @@ impl Picture for Figure {
             let shown = points.iter().filter(|p| inside(p));
             let (line, disc) =
                 (colour(*hex).stroke_width(4), colour(*hex).filled().stroke_width(2));
-            // Bars of errors within a panel
             let bar = |p: &[f64; 4]| {
                 let end = |y| Some(self.y.place(y)).filter(|y| within(*y, &y_ends));
                 let (low, high) = (end(p[1] - p[2]), end(p[1] + p[2]));
@@ -504,6 +503,7 @@ fn clipped(points: &[(f64, f64)], panel: [&Range<f64>; 2]) -> Vec<Vec<(f64, f64)
     }
     parts
 }
+
 /// The visible part of one segment.
 fn segment([a, b]: [(f64, f64); 2], panel: [&Range<f64>; 2]) -> Option<[(f64, f64); 2]> {
     let step = [b.0 - a.0, b.1 - a.1];
@@ -547,6 +547,7 @@ pub(crate) const LIGHT: [u32; 9] =
 
 /// The colour of what is dark.
 pub(crate) const DARK: RGBColor = RGBColor(0xb0, 0xb0, 0xb0);
+
 /// Fills an area with the colours of levels from −1 to 1, given the shares of its width and of its height, upwards; NaN is dark.
 pub(crate) fn paint_levels<DB: DrawingBackend>(
     area: &Area<DB>,
@@ -566,6 +567,7 @@ pub(crate) fn paint<DB: DrawingBackend>(
     let colour = |level: f64| if level.is_nan() { DARK } else { colours.get_color(level) };
     paint_colours(area, |x, y| colour(level(x, y)))
 }
+
 /// Fills an area with the colours of a function of the shares of its width and of its height, upwards.
 pub(crate) fn paint_colours<DB: DrawingBackend>(
     area: &Area<DB>,
@@ -620,6 +622,7 @@ pub enum ColourScale {
     /// Like the logarithm of the magnitude above 1e-4 of the largest, the sign kept; Eq. [signed logarithm](https://lenslet.github.io/lenslet/plots.html#eq-signed-logarithm).
     Log,
 }
+
 impl ColourScale {
     /// The level, from −1 to 1, of a number given as a share of the largest; rising, odd, and NaN for NaN.
     pub fn level(self, share: f64) -> f64 {

@@ -451,7 +451,7 @@ impl ResidualWavefronts<'_> {
     }
 
     // Split the variance of a residual
-    /// The `whole` variance by its causes, Eq. [split](https://lenslet.github.io/lenslet/residual-wavefront.html#eq-split).
+    /// The `whole` variance by its causes, Eq. [split](https://lenslet.github.io/lenslet/residual-terms.html#eq-split).
     fn terms(
         &self,
         t: usize,

@@ -1,4 +1,4 @@
-// Tangled from book/src/optical-transfer.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/plane-transforms.md: edit there, or here and run cargo tangle stitch.
 //! Transforms of real maps on a plane, on all threads.
 
 // Imports of transforms of a plane

@@ -1,4 +1,4 @@
-// Tangled from book/src/device-operators.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/modes-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Modes on a device: what numbers of a vector have in common, and what is taken out of them.
 
 // Imports of modes on a device
@@ -154,7 +154,7 @@ impl<T: Real> DeviceOperator<T> for ModesGpu<T> {
 }
 
 // Operator with modes in common
-/// A symmetric operator A with modes u: A + Σ c u uᵗ by their weights, or without them, Eq. [blind on device](https://lenslet.github.io/lenslet/device-operators.html#eq-blind-on-device).
+/// A symmetric operator A with modes u: A + Σ c u uᵗ by their weights, or without them, Eq. [blind on device](https://lenslet.github.io/lenslet/modes-gpu.html#eq-blind-on-device).
 pub(crate) struct WithModesGpu<T> {
     operator: Arc<dyn DeviceOperator<T>>,
     modes: ModesGpu<T>,

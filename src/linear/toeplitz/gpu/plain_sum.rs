@@ -1,4 +1,4 @@
-// Tangled from book/src/plain-sum-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/plain-sum-plan-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Products with block Toeplitz matrices as plain sums, on a device.
 
 // Imports of plain sums

@@ -79,7 +79,7 @@ impl Radices {
         (transforms * self.threads_alone()).next_multiple_of(32).min(512)
     }
 
-    /// The roots of unity exp(−2πi k/L).
+    /// The roots of unity exp(−2πi k/F).
     pub(crate) fn roots<T: Real>(self) -> Vec<Complex<T>> {
         let angle = |k: usize| -2.0 * PI * k as f64 / self.length() as f64;
         let root = |k| Complex::new(T::of(angle(k).cos()), T::of(angle(k).sin()));

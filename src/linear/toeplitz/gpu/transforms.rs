@@ -269,7 +269,7 @@ impl Tiles {
 }
 
 // Interleave the spectra of tiles
-/// Half of the spectra of tiles, (L/2 + 1, tiles, 2, L, 2).
+/// Half of the spectra of tiles, (F/2 + 1, tiles, 2, F, 2).
 fn spectra<T: Real>(parts: &Parts, tiles: &Tiles, length: usize) -> Vec<Complex<T>> {
     let fields = fields(&parts.kernels, &parts.shape, length);
     let of_kx = 4 * tiles.different.len() * length;
