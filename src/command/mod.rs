@@ -1,6 +1,7 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
 //! Commands: `covariance`, `estimate`, `reconstruct`, `psf`, `learn`, `import`, `simulate`, `stem`, `info`, `keys`, `new`, `bench`.
 
+// Modules of the commands
 mod value_parsers;
 mod examples;
 mod planned_run;
@@ -96,6 +97,7 @@ pub fn run() -> ExitCode {
     let command = parse().command;
     watch::catch_signals();
     let said = start_threads(true).and_then(|()| match command {
+        // Run one of the commands
         Command::Covariance(args) => {
             of_file(&args.system, |read| covariance::covariance(&args, read).map(Outcome::from))
         }
