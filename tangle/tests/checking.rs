@@ -343,6 +343,35 @@ fn parts_import_from_appendices_what_imports_nothing_from_parts() {
     assert!(repository.check().iter().any(|finding| finding == expected));
 }
 
+#[test]
+fn exercises_and_answers_have_partners() {
+    let one = "# One\n\n## Further reading and exercises\n\n1. *Easy.* Why?\n2. Is it\n   3. or 4?\n\n```text\n9. no\n```\n\n## Later\n\n7. no\n";
+    let two = "# Two\n\n1. no\n\n## Exercises\n\n1. How?\n";
+    let answers = "# Answers\n\n1. no\n\n## [One](one.md)\n\n1. So.\n2. Yes.\n\n## [Two](two.md#two)\n\n1. Thus.\n";
+    let repository = Repository::new(&[
+        ("one.md", one),
+        ("two.md", two),
+        ("answers.md", answers),
+        ("z.md", ROOT),
+    ]);
+    let parts = "# Book\n\n# I\n\n- [One](one.md)\n- [Two](two.md)\n- [Z](z.md)\n\n# Appendix H Answers\n\n- [A](answers.md)\n";
+    repository.write("book/src/SUMMARY.md", parts);
+    repository.tangle();
+    assert_eq!(repository.check(), Vec::<String>::new());
+    repository.edit("book/src/answers.md", "2. Yes.\n", "");
+    repository.edit("book/src/answers.md", "1. Thus.", "1. Thus.\n2. And thus.");
+    repository.edit("book/src/two.md", "1. How?", "1. How?\n3. What?");
+    let expected = [
+        "book/src/answers.md:12:1: book/src/two.md has no exercise 2",
+        "book/src/one.md:6:1: exercise 2 has no answer: add it in the part of answers",
+        "book/src/two.md:8:1: exercise 3 has no answer: add it in the part of answers",
+    ];
+    assert_eq!(repository.check(), expected);
+    // A book without answers may have exercises.
+    repository.edit("book/src/SUMMARY.md", "Answers", "End");
+    assert_eq!(repository.check(), Vec::<String>::new());
+}
+
 /// A library of three rooms, `optics`, `waves` and `sky`, whose list of modules each chapter continues.
 const HOUSE: &str = "```rust file=src/lib.rs\nmod error;\npub mod optics;\npub mod waves;\npub mod sky;\n\
                      pub use sky::Star;\npub use error::Error;\n\

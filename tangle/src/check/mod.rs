@@ -4,6 +4,7 @@ mod brackets;
 mod chunks;
 mod drift;
 mod equations;
+mod exercises;
 mod extent;
 pub mod formula;
 mod glossary;
@@ -45,6 +46,7 @@ fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     let mut findings = chunks::check(book);
     findings.extend(brackets::check(book));
     findings.extend(equations::check(book));
+    findings.extend(exercises::check(book));
     findings.extend(links::check(book));
     findings.extend(order::check(book));
     findings.extend(numbers::check(book));
