@@ -532,7 +532,7 @@ impl StemPlan {
         prism: &Prism,
         stores: &[BeamStore<T>],
         watch: &dyn Watch,
-    ) -> Result<Option<Vec<(usize, Range<usize>)>>, Error> {
+    ) -> Result<Option<Vec<ComputedBeams>>, Error> {
         let queues: Vec<_> =
             followers.iter().enumerate().map(|(k, queue)| (k / QUEUES, queue)).collect();
         let (mut all, mut ranges) = (true, Vec::new());
@@ -600,6 +600,12 @@ impl StemPlan {
 }
 
 // Beams stored on a device
+/// Number of a device, and the beams that it has computed.
+type ComputedBeams = (usize, Range<usize>);
+
+/// Kernels that sum beams in windows, and the beams behind each end.
+type WindowsAndBeams<T> = (Arc<WindowsGpu<T>>, Arc<Vec<BeamsGpu<T>>>);
+
 /// Planes of all beams behind each end on a device, and the kernels that transform and sum them.
 struct BeamStore<T> {
     planes: Vec<Buffer<Complex<T>>>,
@@ -632,7 +638,7 @@ impl<T: Real> BeamStore<T> {
         plan: &StemPlan,
         gpu: &Gpu,
         prism: &Prism,
-    ) -> Result<(Arc<WindowsGpu<T>>, Arc<Vec<BeamsGpu<T>>>), Error> {
+    ) -> Result<WindowsAndBeams<T>, Error> {
         let (mut beams, count) = (Vec::new(), prism.beams());
         for planes in self.planes {
             self.back.back(gpu, &planes, count)?;
@@ -647,7 +653,7 @@ impl<T: Real> BeamStore<T> {
 /// Copies the beams that each device has computed, of so many pixels each, to all others.
 fn exchange<T: Real>(
     stores: &[BeamStore<T>],
-    ranges: &[(usize, Range<usize>)],
+    ranges: &[ComputedBeams],
     plane: usize,
 ) -> Result<(), Error> {
     if stores.len() == 1 {
