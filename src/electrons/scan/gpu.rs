@@ -599,13 +599,14 @@ impl StemPlan {
     }
 }
 
-// Beams stored on a device
+// Computed beams and their windows
 /// Number of a device, and the beams that it has computed.
 type ComputedBeams = (usize, Range<usize>);
 
 /// Kernels that sum beams in windows, and the beams behind each end.
 type WindowsAndBeams<T> = (Arc<WindowsGpu<T>>, Arc<Vec<BeamsGpu<T>>>);
 
+// Beams stored on a device
 /// Planes of all beams behind each end on a device, and the kernels that transform and sum them.
 struct BeamStore<T> {
     planes: Vec<Buffer<Complex<T>>>,
