@@ -126,6 +126,18 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     (best.0 > 0.66).then_some(best.1)
 }
 
+/// A name as clap writes it: `errors-only` for `errors_only`, `new-file` for `NewFile`.
+pub(crate) fn kebab(name: &str) -> String {
+    let mut result = String::with_capacity(name.len() + 2);
+    for c in name.chars() {
+        if c.is_uppercase() && !result.is_empty() {
+            result.push('-');
+        }
+        result.extend(c.to_lowercase());
+    }
+    result.replace('_', "-")
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Text, nearest, setting, setting_in, slug};

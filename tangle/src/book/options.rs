@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::expand::{File, Origin, Tangled};
+use crate::text::kebab;
 use crate::volume::BlockId;
 
 /// A command, or an option of one.
@@ -195,18 +196,6 @@ fn mentions(line: &str, name: &str) -> bool {
 
 fn word(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("")
-}
-
-/// A name as clap writes it: `errors-only` for `errors_only`, `new-file` for `NewFile`.
-fn kebab(name: &str) -> String {
-    let mut result = String::with_capacity(name.len() + 2);
-    for c in name.chars() {
-        if c.is_uppercase() && !result.is_empty() {
-            result.push('-');
-        }
-        result.extend(c.to_lowercase());
-    }
-    result.replace('_', "-")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::chapter::Chapter;
-use crate::check::links::resolve;
+use crate::check::links::chapter_of;
 use crate::finding::Finding;
 use crate::volume::Book;
 
@@ -76,6 +76,5 @@ fn number(line: &str) -> Option<usize> {
 /// The chapter that a line links to.
 fn linked(book: &Book, chapter: &Chapter, line: usize) -> Option<usize> {
     let link = chapter.links.iter().find(|link| link.position.0 == line && !link.image)?;
-    let file = resolve(&chapter.file, link.target.split('#').next()?)?;
-    book.chapter_at(&format!("book/src/{file}"))
+    chapter_of(book, chapter, &link.target)
 }

@@ -101,6 +101,12 @@ fn missing_file(book: &Book, path: &str, figures: &str) -> bool {
     !figures.split('"').any(named)
 }
 
+/// The index of the chapter that a link of another leads to, at whichever heading.
+pub fn chapter_of(book: &Book, from: &Chapter, target: &str) -> Option<usize> {
+    let file = target.split('#').next()?.replace("%20", " ");
+    book.chapter_at(&format!("book/src/{}", resolve(&from.file, &file)?))
+}
+
 /// `file` as seen from the folder of the chapter `from`, relative to `book/src`.
 pub fn resolve(from: &str, file: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();

@@ -9,7 +9,7 @@ use std::fs;
 
 use crate::expand::{File, Tangled};
 use crate::finding::Finding;
-use crate::text::setting_in;
+use crate::text::{kebab, setting_in};
 use crate::volume::Book;
 
 const INTRODUCTION: &str = "book/src/introduction.md";
@@ -98,23 +98,12 @@ fn variants(source: &str, name: &str) -> Option<Vec<String>> {
         }
         let variant: String = code.chars().take_while(|c| c.is_alphanumeric()).collect();
         if depth == 0 && variant.starts_with(char::is_uppercase) {
-            names.push(kebab_case(&variant));
+            names.push(kebab(&variant));
         }
         let count = |brackets: &[char]| code.matches(brackets).count();
         depth = (depth + count(&['(', '{', '['])).saturating_sub(count(&[')', '}', ']']));
     }
     None
-}
-
-fn kebab_case(name: &str) -> String {
-    let mut words = String::new();
-    for (at, letter) in name.char_indices() {
-        if letter.is_uppercase() && at > 0 {
-            words.push('-');
-        }
-        words.extend(letter.to_lowercase());
-    }
-    words
 }
 
 /// The keys of `[features]`, `default` left out: it names a set of the others.

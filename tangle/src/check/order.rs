@@ -1,6 +1,6 @@
 //! Links that call a chapter the next, previous, last or first one.
 
-use crate::check::links::resolve;
+use crate::check::links::chapter_of;
 use crate::finding::Finding;
 use crate::markdown::Link;
 use crate::volume::Book;
@@ -21,9 +21,7 @@ pub fn check(book: &Book) -> Vec<Finding> {
 /// What is wrong with a link of the chapter at `index`, if its text places a chapter where it is not.
 fn misnamed(book: &Book, index: usize, link: &Link) -> Option<String> {
     let word = order_word(&link.text)?;
-    let file = link.target.split('#').next()?.replace("%20", " ");
-    let path = format!("book/src/{}", resolve(&book.chapters[index].file, &file)?);
-    let target = book.chapter_at(&path)?;
+    let target = chapter_of(book, &book.chapters[index], &link.target)?;
     let previous = index.checked_sub(1);
     let meant: Vec<usize> = match word {
         "next" => vec![index + 1],
