@@ -466,14 +466,15 @@ impl StemPlan {
                 .map(|matrix| BeamsGpu::new(gpu, matrix, which.clone(), self.probes()));
             let (beams, windows) =
                 (Arc::new(beams.collect::<Result<Vec<_>, _>>()?), Arc::new(windows));
-            let share = |queue: Gpu| self.sums(queue, &windows, &beams, which.len());
             if whole {
-                for queue in [gpu.clone(), gpu.stream()?] {
-                    let queues = QUEUES * devices.len();
-                    workers.push(Box::new(self.windows_of(vec![share(queue)?], prism, queues)?));
-                }
+                workers.extend(self.windows_of_device(
+                    gpu,
+                    (windows, beams),
+                    prism,
+                    devices.len(),
+                )?);
             } else {
-                shares.push(share(gpu.clone())?);
+                shares.push(self.sums(gpu.clone(), &windows, &beams, which.len())?);
             }
         }
         if !shares.is_empty() {
@@ -512,12 +513,8 @@ impl StemPlan {
         // Windows over stored beams
         let mut workers: Vec<Box<dyn Waves + 'a>> = Vec::new();
         for (gpu, store) in devices.iter().zip(stores) {
-            let (windows, beams) = store.finish(self, gpu, prism)?;
-            for queue in [gpu.clone(), gpu.stream()?] {
-                let share = self.sums(queue, &windows, &beams, prism.beams())?;
-                let queues = QUEUES * devices.len();
-                workers.push(Box::new(self.windows_of(vec![share], prism, queues)?));
-            }
+            let windows = store.finish(self, gpu, prism)?;
+            workers.extend(self.windows_of_device(gpu, windows, prism, devices.len())?);
         }
         Ok(workers)
     }
@@ -596,6 +593,23 @@ impl StemPlan {
         let waves = self.probes().len() * self.options.ends.len();
         let readings = Mutex::new(Readings::new(queue, &detectors, waves, batch)?);
         Ok(DeviceWindows { plan: self, prism: prism.clone(), shares, readings, batch, queues })
+    }
+
+    // Workers of a device with all beams
+    /// The workers of a device that holds all beams, one for each of its queues, where so many devices sum.
+    fn windows_of_device<'a, T: Real>(
+        &'a self,
+        gpu: &Gpu,
+        (windows, beams): WindowsAndBeams<T>,
+        prism: &Prism,
+        devices: usize,
+    ) -> Result<Vec<Box<dyn Waves + 'a>>, Error> {
+        let mut workers: Vec<Box<dyn Waves + 'a>> = Vec::new();
+        for queue in [gpu.clone(), gpu.stream()?] {
+            let share = self.sums(queue, &windows, &beams, prism.beams())?;
+            workers.push(Box::new(self.windows_of(vec![share], prism, QUEUES * devices)?));
+        }
+        Ok(workers)
     }
 }
 
