@@ -96,11 +96,27 @@ pub struct Aberration {
 
 // Aberrations of a lens
 /// The aberrations of lenses; those of a perfect one by default.
+///
+/// ```
+/// use lenslet::electrons::{Aberrations, Beam, Probe};
+/// use std::f64::consts::PI;
+/// let (beam, c3) = (Beam::new(200.0)?, 1e7);
+/// let defocus = -(1.5 * c3 * beam.wavelength()).sqrt(); // of Scherzer, an underfocus
+/// assert!((defocus + 613.3).abs() < 0.1);
+/// let aberrations = Aberrations { defocus, c3, ..Default::default() };
+/// let phase = |mrad| aberrations.phase(beam.wavelength(), [beam.frequency(mrad), 0.0]);
+/// assert!((phase(7.83) / PI + 0.75).abs() < 1e-3); // its minimum
+/// assert!(phase(11.08).abs() < 0.02 && (beam.frequency(11.08) - 0.442).abs() < 1e-3);
+/// let probe = Probe { beam, semi_angle: 10.0, aberrations, tilt: [0.0; 2] };
+/// assert!((probe.diffraction_radius() - 1.53).abs() < 0.01);
+/// assert!((probe.extent().radius[0] - 3.87).abs() < 0.01);
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Aberrations {
-    /// Defocus C1 \[Å\]; a positive one acts as free space behind the lens.
+    /// Defocus C1 \[Å\]: positive is overfocus and acts as propagation over this distance; negative is underfocus.
     pub defocus: f64,
     /// Spherical aberration C3 \[Å\].
     pub c3: f64,
@@ -275,6 +291,26 @@ impl Aberrations {
 
 // A probe as it is asked for
 /// A convergent probe.
+///
+/// A negative defocus is an underfocus: the crossover is that far below the upper face.
+///
+/// ```
+/// use lenslet::electrons::{Aberrations, Beam, Multislice, Probe, WaveGrid};
+/// use lenslet::watch::unwatched;
+/// use ndarray::Array2;
+/// let (beam, grid) = (Beam::new(100.0)?, WaveGrid::new([64, 64], [16.0, 16.0])?);
+/// let probe = |defocus| {
+///     let aberrations = Aberrations { defocus, ..Default::default() };
+///     Probe { beam, semi_angle: 20.0, aberrations, tilt: [0.0; 2] }.wave(&grid)
+/// };
+/// let multislice = Multislice::<f64>::new(grid, &beam, 25.0)?;
+/// let vacuum = multislice.transmission(Array2::zeros((64, 64)).view())?;
+/// let mut waves = probe(-50.0)?.at(&[[4.0, 7.0]]);
+/// multislice.propagate(waves.view_mut(), &[vacuum.clone(), vacuum], &unwatched)?;
+/// let focused = probe(0.0)?.at::<f64>(&[[4.0, 7.0]]);
+/// assert!(waves.iter().zip(&focused).all(|(a, b)| (a - b).norm() < 1e-12));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -509,7 +545,7 @@ mod tests {
         assert!((lopsided().phase(wavelength, q) - round - others).abs() < 1e-12);
     }
 
-    // Check probes
+    // Check shapes and shifts of probes
     fn probe(tilt: [f64; 2]) -> Probe {
         Probe { beam: Beam::new(80.0).unwrap(), semi_angle: 15.0, aberrations: lopsided(), tilt }
     }
