@@ -115,6 +115,28 @@ impl<T: Real> Multislice<T> {
 
     /// Tilts the beam by `tilt` \[mrad\], x and y; waves are then in the frame of the beam, Eq. [tilted propagator](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-propagator).
     ///
+    /// ```
+    /// use lenslet::electrons::{Beam, Multislice, WaveGrid};
+    /// use lenslet::watch::unwatched;
+    /// use ndarray::{Array2, Array3};
+    /// use num_complex::Complex64;
+    /// use std::f64::consts::PI;
+    /// // A potential of a single wave of 0.4 V and a period of 1.2 Å, at the Bragg condition.
+    /// let (beam, grid) = (Beam::new(100.0)?, WaveGrid::new([16, 4], [1.2, 1.0])?);
+    /// let (rate, bragg) = (0.2 * beam.interaction(), 500.0 * beam.wavelength() / 1.2);
+    /// assert!((rate - 1.85e-4).abs() < 1e-6 && (bragg - 15.4).abs() < 0.1);
+    /// let multislice = Multislice::<f64>::new(grid, &beam, 10.0)?.tilted([bragg, 0.0])?;
+    /// let v = Array2::from_shape_fn((4, 16), |(_, i)| 4.0 * (PI * i as f64 / 8.0).cos());
+    /// let slices = vec![multislice.transmission(v.view())?; 425];
+    /// let mut wave = Array3::zeros((1, 2, 8));
+    /// wave[[0, 0, 0]] = Complex64::ONE;
+    /// for share in [0.5, 1.0, 0.5, 0.0] {
+    ///     multislice.propagate(wave.view_mut(), &slices, &unwatched)?; // by 4250 Å
+    ///     assert!((wave[[0, 0, 7]].norm_sqr() - share).abs() < 1e-2);
+    /// }
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` where the tilt is not finite.
     pub fn tilted(mut self, tilt: [f64; 2]) -> Result<Self, Invalid> {
