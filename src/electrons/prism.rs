@@ -44,6 +44,9 @@ impl Prism {
     /// assert_eq!(prism.beams(), 37);
     /// assert_eq!(Prism::new(grid, [4, 4], &probe, Some(2.5))?.beams(), 37);
     /// assert_eq!(prism.window().points(), [64, 64]);
+    /// for (f, beams) in [(1, 481), (2, 129)] {
+    ///     assert_eq!(Prism::new(grid, [f, f], &probe, None)?.beams(), beams);
+    /// }
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```
     pub fn new(
