@@ -80,6 +80,26 @@ impl HrtemOptics {
     // Image an exit wave
     /// The image (y, x), on all samples of the grid, of an exit wave (k_y, k_x), kept frequencies in their order; of mean 1 without a specimen.
     ///
+    /// ```
+    /// use lenslet::electrons::{Aberrations, Beam, HrtemOptics, WaveGrid};
+    /// use ndarray::Array2;
+    /// use num_complex::Complex64;
+    /// let (beam, grid) = (Beam::new(200.0)?, WaveGrid::new([64, 4], [16.0, 1.0])?);
+    /// let aberrations = Aberrations { defocus: -613.3, c3: 1e7, ..Default::default() };
+    /// let lens = HrtemOptics { aberrations, ..HrtemOptics::perfect(beam) };
+    /// // 1 + 0.1i cos 2πx/4
+    /// let mut exit = Array2::from_elem((2, 32), Complex64::ZERO);
+    /// exit[[0, 0]] = Complex64::ONE;
+    /// (exit[[0, 4]], exit[[0, 28]]) = (Complex64::new(0.0, 0.05), Complex64::new(0.0, 0.05));
+    /// let contrast = |lens: &HrtemOptics| {
+    ///     lens.image(&grid, exit.view()).map(|image| 0.5 * (image[[0, 0]] - image[[0, 8]]))
+    /// };
+    /// assert!((contrast(&lens)? / 0.2 + 0.886).abs() < 1e-3); // dark where the phase is large
+    /// let partial = HrtemOptics { focal_spread: 40.0, convergence: 0.3, ..lens };
+    /// assert!((contrast(&partial)? / 0.2 + 0.886 * 0.981 * 0.995).abs() < 1e-3);
+    /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`transfer`](Self::transfer); `Invalid` where the wave is of another grid.
     pub fn image<T: Real>(
