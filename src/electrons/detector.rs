@@ -160,7 +160,10 @@ impl PatternOptions {
 /// let probe = Probe { beam, semi_angle: 20.0, aberrations, tilt }.wave(&grid)?;
 /// let detectors = Detectors::new(grid, &beam, DetectorOptions::default())?;
 /// let read = detectors.read(probe.at::<f64>(&[[1.0, 2.0]]).outer_iter().next().unwrap());
-/// assert_eq!(detectors.rings(), 98); // 98.7 mrad
+/// assert!((beam.wavelength() - 0.0370).abs() < 1e-4);
+/// assert!((beam.angle(2.67) - 98.7).abs() < 0.2 && (beam.angle(5.0 / 12.0) - 15.4).abs() < 0.1);
+/// assert!((20.0 + beam.angle(0.5 / 12.0) - 21.5).abs() < 0.1); // the end of the soft edge
+/// assert_eq!(detectors.rings(), 98);
 /// assert!((read.rings[..22].iter().sum::<f64>() - 1.0).abs() < 1e-12);
 /// assert!(read.lost().abs() < 1e-12);
 /// # Ok::<(), lenslet::Invalid>(())

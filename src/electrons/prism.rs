@@ -42,6 +42,10 @@ impl Prism {
     /// let grid = WaveGrid::new([256, 256], [21.72, 21.72])?;
     /// let prism = Prism::new(grid, [4, 4], &probe, None)?;
     /// assert_eq!(prism.beams(), 37);
+    /// let cone = |side: f64| beam.frequency(20.0) * side; // in steps of 1/side
+    /// assert!((beam.frequency(20.0) - 0.540).abs() < 1e-3 && (cone(5.43) - 2.93).abs() < 0.01);
+    /// assert!((cone(21.72) - 11.74).abs() < 0.01 && (cone(21.72) + 0.5 - 12.24).abs() < 0.01);
+    /// assert!((cone(5.43) + 0.5 - 3.43).abs() < 0.01);
     /// assert_eq!(Prism::new(grid, [4, 4], &probe, Some(2.5))?.beams(), 37);
     /// assert_eq!(prism.window().points(), [64, 64]);
     /// for (f, beams) in [(1, 481), (2, 129)] {

@@ -533,6 +533,7 @@ impl StemPlan {
         keep: &mut dyn FnMut(&StemReadings) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.specimen.specimen();
+        // Choose followers and the maker of slices
         let followers = self.followers::<T>(engine, self.followed(readings.places.len())?)?;
         // Cores that follow no waves make the slices of the next configuration meanwhile.
         let ahead = followers.iter().all(|follower| follower.holds()) && self.keeps::<T>();

@@ -28,7 +28,7 @@ pub fn plane_wave<T: Real>(grid: &WaveGrid) -> Array3<Complex<T>> {
 pub struct HrtemOptics {
     /// The electrons.
     pub beam: Beam,
-    /// Aberrations of the lens; their defocus is that of the image.
+    /// Aberrations of the lens; their defocus is that of the image, positive for overfocus and negative for underfocus.
     pub aberrations: Aberrations,
     /// Semi-angle of the objective aperture \[mrad\], if there is one.
     pub aperture: Option<f64>,
@@ -87,6 +87,9 @@ impl HrtemOptics {
     /// let (beam, grid) = (Beam::new(200.0)?, WaveGrid::new([64, 4], [16.0, 1.0])?);
     /// let aberrations = Aberrations { defocus: -613.3, c3: 1e7, ..Default::default() };
     /// let lens = HrtemOptics { aberrations, ..HrtemOptics::perfect(beam) };
+    /// let phase = lens.aberrations.phase(beam.wavelength(), [0.25, 0.0]);
+    /// assert!((beam.wavelength() - 0.0251).abs() < 1e-4 && (beam.angle(0.25) - 6.27).abs() < 0.01);
+    /// assert!((phase + 2.05).abs() < 0.01);
     /// // 1 + 0.1i cos 2πx/4
     /// let mut exit = Array2::from_elem((2, 32), Complex64::ZERO);
     /// exit[[0, 0]] = Complex64::ONE;
