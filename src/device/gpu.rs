@@ -797,6 +797,7 @@ impl Gpu {
     }
 }
 
+// Library operations of a device
 // Operations of the maker's libraries
 /// A plan of Fourier transforms of numbers I into numbers O, for one queue.
 pub struct Fft<I, O = I> {
