@@ -59,7 +59,7 @@ impl Beam {
         1e10 * PLANCK / (2.0 * MASS * energy).sqrt() / (1.0 + energy / (2.0 * rest)).sqrt()
     }
 
-    /// The phase that a volt over an ångström adds \[rad/(V Å)\], Eq. [interaction constant](https://lenslet.github.io/lenslet/electron-beam.html#eq-interaction-constant).
+    /// The interaction constant: phase for each V Å of projected potential \[rad/(V Å)\], Eq. [interaction constant](https://lenslet.github.io/lenslet/electron-beam.html#eq-interaction-constant).
     pub fn interaction(&self) -> f64 {
         let (energy, rest) = (1e3 * self.energy_kev * CHARGE, MASS * LIGHT * LIGHT);
         let share = (rest + energy) / (2.0 * rest + energy);
@@ -223,7 +223,7 @@ impl Aberrations {
 }
 
 // A soft aperture
-/// What an aperture of radius `radius` \[1/Å\] lets through of the frequency `q` \[1/Å\] on a grid of cells `step` \[1/Å\],
+/// Transmission of an aperture of radius `radius` \[1/Å\] at the frequency `q` \[1/Å\] on a grid of cells `step` \[1/Å\],
 /// Eq. [soft aperture](https://lenslet.github.io/lenslet/electron-beam.html#eq-soft-aperture).
 pub(crate) fn aperture(radius: f64, q: [f64; 2], step: [f64; 2]) -> f64 {
     let length = q[0].hypot(q[1]);
@@ -235,7 +235,7 @@ pub(crate) fn aperture(radius: f64, q: [f64; 2], step: [f64; 2]) -> f64 {
 }
 
 // The geometric image of a point
-/// How far a lens spreads the image of a point, and the term that spreads it most.
+/// Geometric radius of the image of a point by a lens, and the term that contributes most.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GeometricExtent {
     /// The largest distance from the axis along x and y \[Å\], Eq. [geometric probe](https://lenslet.github.io/lenslet/electron-beam.html#eq-geometric-probe).
@@ -354,7 +354,7 @@ impl Probe {
     }
 
     // Transmission of the aperture by frequency
-    /// A frequency from the axis of the cone \[1/Å\], and what the aperture lets through of it.
+    /// The frequency relative to the axis of the cone \[1/Å\], and the transmission of the aperture there.
     pub(super) fn through(&self, grid: &WaveGrid, q: [f64; 2]) -> ([f64; 2], f64) {
         let q = [0, 1].map(|axis| q[axis] - self.beam.frequency(self.tilt[axis]));
         let step = grid.lengths().map(|length| 1.0 / length);
@@ -392,7 +392,7 @@ impl Probe {
     }
 
     // Refuse a phase that is not sampled
-    /// Refuses aberrations whose phase the grid does not sample, so that the [geometric probe](GeometricExtent) does not fit the cell.
+    /// Rejects aberrations whose phase the grid does not sample: the [geometric probe](GeometricExtent) does not fit into the cell.
     ///
     /// # Errors
     /// `Invalid`, with the term that is at fault.
@@ -434,7 +434,7 @@ pub(crate) fn kept_frequencies(grid: &WaveGrid) -> [Vec<f64>; 2] {
 }
 
 // A probe at its places
-/// The wave of a probe on a grid, which can be put anywhere.
+/// The wave of a probe on a grid, which can be shifted to any position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProbeWave {
     x: Vec<f64>,
@@ -449,7 +449,7 @@ impl ProbeWave {
     }
 
     // Probes at any positions
-    /// The waves of probes at `places` \[Å\], x before y: (place, k_y, k_x), Eq. [probe](https://lenslet.github.io/lenslet/electron-beam.html#eq-probe).
+    /// The waves of probes at the positions `places` \[Å\], x before y: (place, k_y, k_x), Eq. [probe](https://lenslet.github.io/lenslet/electron-beam.html#eq-probe).
     pub fn at<T: Real>(&self, places: &[[f64; 2]]) -> Array3<Complex<T>> {
         let (ny, nx) = self.wave.dim();
         let mut waves = Array3::zeros((places.len(), ny, nx));
@@ -459,7 +459,7 @@ impl ProbeWave {
         waves
     }
 
-    /// Writes the wave of the probe at one place \[Å\].
+    /// Writes the wave of the probe at one position \[Å\].
     pub fn put<T: Real>(&self, place: [f64; 2], mut wave: ArrayViewMut2<'_, Complex<T>>) {
         let ramp = |q: &Vec<f64>, r: f64| -> Vec<Complex64> {
             q.iter().map(|q| Complex64::cis(-2.0 * PI * q * r)).collect()

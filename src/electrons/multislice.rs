@@ -49,7 +49,7 @@ impl<T: Real> AxisTransforms<T> {
 }
 
 // A transmission made ready
-/// The transmission of a slice, ready for waves on one grid: (y, x), over the samples along x.
+/// The transmission of a slice for waves on one grid: (y, x), divided by the number of samples along x.
 ///
 /// A copy shares the numbers.
 #[derive(Clone)]
@@ -147,7 +147,7 @@ impl<T: Real> Multislice<T> {
         self.propagator = self.propagator();
         Ok(self)
     }
-    /// Tilts the specimen by `tilt` \[mrad\], x and y, in a straight beam, Eq. [tilted specimen](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-specimen).
+    /// Tilts the specimen by `tilt` \[mrad\], x and y, in an untilted beam, Eq. [tilted specimen](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-specimen).
     ///
     /// # Errors
     /// `Invalid` where the tilt is not below a right angle.
@@ -193,7 +193,7 @@ impl<T: Real> Multislice<T> {
     }
 
     // Follow waves through slices
-    /// Takes waves (wave, k_y, k_x), kept frequencies in their order, through slices, one after the other; all cores share the waves.
+    /// Propagates waves (wave, k_y, k_x), kept frequencies in their order, through slices one after the other; all cores share the waves.
     ///
     /// # Errors
     /// `Invalid` where waves or slices are of another grid; `Cancelled`.
@@ -222,7 +222,7 @@ impl<T: Real> Multislice<T> {
     }
 
     // Waves in a batch
-    /// How many of so many waves make a batch.
+    /// Number of waves in a batch, of a total.
     fn batch(&self, waves: usize) -> usize {
         let [nx, ny] = self.grid.points();
         let bytes = nx / 2 * ny * size_of::<Complex<T>>();
@@ -231,7 +231,7 @@ impl<T: Real> Multislice<T> {
     }
 
     // A batch goes through the slices
-    /// Takes a batch of waves (wave, k_y, k_x) through slices.
+    /// Propagates a batch of waves (wave, k_y, k_x) through slices.
     fn follow(&self, mut batch: ArrayViewMut3<'_, Complex<T>>, slices: &[Transmission<T>]) {
         let ny = self.grid.points()[1];
         let mut workspace = WaveWorkspace::new(self, batch.len_of(Axis(0)));
@@ -307,8 +307,8 @@ impl<T: Real> Multislice<T> {
     }
 
     // Follow waves through a whole specimen
-    /// Takes waves through slices whose potentials \[V Å\] are made as they are needed, slice 0 first; after as many slices as each of `ends` says, in rising order,
-    /// `sink` is shown the waves. Nothing follows the last of them.
+    /// Propagates waves through slices whose potentials \[V Å\] are computed on demand, slice 0 first. After the numbers of slices in `ends`, in increasing order,
+    /// the waves are passed to `sink`. Slices behind the last end are not computed.
     ///
     /// # Errors
     /// Those of `potential`, of [`transmission`](Self::transmission) and of [`propagate`](Self::propagate), and of `sink`; `Invalid` where `ends` do not rise.
@@ -333,7 +333,7 @@ impl<T: Real> Multislice<T> {
     }
 
     // Make slices in groups
-    /// Makes slices in groups that fit into memory, by all cores, and shows each group to `pass`.
+    /// Computes slices by all cores in groups that fit into memory, and passes each group to `pass`.
     ///
     /// # Errors
     /// Those of `potential`, of [`transmission`](Self::transmission) and of `pass`; `Cancelled`.

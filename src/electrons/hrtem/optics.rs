@@ -34,9 +34,9 @@ pub struct HrtemOptics {
     pub aperture: Option<f64>,
     /// Tilt of the beam against the axis of the lens \[mrad\], x and y.
     pub tilt: [f64; 2],
-    /// Spread of the focus, rms \[Å\].
+    /// Focal spread, rms \[Å\].
     pub focal_spread: f64,
-    /// Angle of the illumination along each axis, rms \[mrad\].
+    /// Convergence of the illumination along each axis, rms \[mrad\].
     pub convergence: f64,
 }
 
@@ -57,7 +57,7 @@ impl HrtemOptics {
     }
 
     // What a lens makes of frequencies
-    /// What the lens makes of each kept frequency (k_y, k_x) in the frame of the beam, Eq. [plane wave image](https://lenslet.github.io/lenslet/hrtem.html#eq-plane-wave-image).
+    /// Transfer function of the lens at each kept frequency (k_y, k_x) in the frame of the beam, Eq. [plane wave image](https://lenslet.github.io/lenslet/hrtem.html#eq-plane-wave-image).
     ///
     /// # Errors
     /// `Invalid` where an aperture is not positive, a spread or an angle is negative, or something is not finite.
@@ -126,7 +126,7 @@ impl HrtemOptics {
     }
 
     // Images at several foci
-    /// Images (focus, y, x) at several values of the defocus \[Å\], each in the place of that of the aberrations.
+    /// Images (focus, y, x) at several values of the defocus \[Å\], which replace that of the aberrations.
     ///
     /// # Errors
     /// As [`image`](Self::image).
@@ -146,7 +146,7 @@ impl HrtemOptics {
     }
 
     // An image of a varying focus
-    /// The image (y, x) of a wavering focus as the mean of images at `foci` values of it, an odd number of at least 9.
+    /// The image (y, x) with a fluctuating focus, as the mean of images at `foci` foci, an odd number of at least 9.
     ///
     /// # Errors
     /// As [`image`](Self::image), and `Invalid` for another number of foci.
@@ -183,7 +183,7 @@ impl HrtemOptics {
 }
 
 // Samples of images
-/// The samples on which images of a plane wave are kept.
+/// The samples of images of a plane wave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -239,7 +239,7 @@ impl HrtemOptics {
     }
 
     // Displacement of images by the lens
-    /// How far images of frequencies that the lens lets through are displaced at most \[Å\], x and y.
+    /// Delocalisation: largest displacement of the image of a transmitted frequency \[Å\], x and y.
     pub fn delocalisation(&self, grid: &WaveGrid) -> [f64; 2] {
         let lambda = self.beam.wavelength();
         let straight = self.tilt.map(|tilt| self.beam.frequency(tilt));
@@ -263,7 +263,7 @@ impl HrtemOptics {
     }
 
     // Damp a frequency by partial coherence
-    /// What partial coherence lets through of a frequency `q` \[1/Å\], given the gradients of the phase there and at the beam's own frequency.
+    /// Envelope of partial coherence at a frequency `q` \[1/Å\], given the gradients of the phase there and at the beam's own frequency.
     fn envelope(&self, q: [f64; 2], slope: [f64; 2], straight: [f64; 2], at_beam: [f64; 2]) -> f64 {
         let longer = square(q) - square(straight);
         let focus = PI * self.beam.wavelength() * self.focal_spread * longer;
