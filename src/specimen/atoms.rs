@@ -139,7 +139,7 @@ impl Specimen {
 
 // A specimen with other atoms
 impl Specimen {
-    /// The specimen of atoms that are known to make sense, brought home as by [`new`](Self::new).
+    /// The specimen of atoms that have been checked, brought into the cell as by [`new`](Self::new).
     pub(crate) fn checked(cell: [f64; 3], mut atoms: Vec<Atom>) -> Self {
         for atom in &mut atoms {
             wrap(cell, atom);
@@ -148,7 +148,7 @@ impl Specimen {
         Self { cell, atoms }
     }
 
-    /// This cell with other atoms, which are brought home across the beam and may stand above or below the cell.
+    /// This cell with other atoms, which are brought into it across the beam and may lie above or below it.
     pub(crate) fn with(&self, mut atoms: Vec<Atom>) -> Self {
         for atom in &mut atoms {
             wrap(self.cell, atom);

@@ -19,6 +19,7 @@ pub struct Slicing {
     count: usize,
 }
 
+// Read back a division into slices
 #[cfg(feature = "serde")]
 crate::serial::deserialize_by!(Slicing::new(height: f64, thickness: f64)?);
 
@@ -91,7 +92,7 @@ impl Slicing {
         accept(rising && inside, "ends", ends, &expected).map(|_| ())
     }
 
-    /// The atoms of each slice, by their places in the specimen's list and in its order; each atom stands in exactly one slice.
+    /// The atoms of each slice, by their indices in the specimen's list and in its order; each atom is in exactly one slice.
     pub fn atoms(&self, specimen: &Specimen) -> Vec<Vec<usize>> {
         let mut slices = vec![Vec::new(); self.count];
         for (k, atom) in specimen.atoms().iter().enumerate() {
