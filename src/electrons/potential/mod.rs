@@ -21,6 +21,21 @@ mod waves;
 
 // Models of a slice's potential
 /// How the potential of a slice is made out of atoms.
+///
+/// ```
+/// use lenslet::electrons::{Potential, PotentialModel, PotentialOptions, WaveGrid};
+/// use lenslet::specimen::{BeamDirection, Crystal, Slicing};
+/// # let silicon = "silicon\n5.43 5.43 5.43\n14 0 0 0 1 0\n14 2.715 2.715 0 1 0\n14 2.715 0 2.715 1 0\n14 0 2.715 2.715 1 0\n14 1.3575 1.3575 1.3575 1 0\n14 4.0725 4.0725 1.3575 1 0\n14 4.0725 1.3575 4.0725 1 0\n14 1.3575 4.0725 4.0725 1 0\n-1\n";
+/// let cell = Crystal::from_text(silicon, "silicon.xyz", None)?.specimen(BeamDirection::MinusZ, [1; 3])?;
+/// let (grid, slices) = (WaveGrid::new([64; 2], [5.43; 2])?, Slicing::new(5.43, 1.3575)?);
+/// let mean = |model| -> Result<f64, lenslet::Invalid> {
+///     let options = PotentialOptions::default().model(model);
+///     Ok(Potential::new(&cell, grid, slices, options)?.slices().sum() / (64.0 * 64.0 * 5.43))
+/// };
+/// assert!((mean(PotentialModel::Projected)? - 13.91).abs() < 0.01); // V
+/// assert!((mean(PotentialModel::Lookup)? - 13.69).abs() < 0.01);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
