@@ -18,7 +18,7 @@ use std::f64::consts::PI;
 use std::sync::{Arc, Mutex, OnceLock};
 
 // Cosines and sines of a place
-/// Adds the cosines of 2π k x/L and then the sines, for k from 0 up, `weight` times; x is `place` \[Å\] along `axis`.
+/// Adds the cosines of 2π k x/L and then the sines, for k from 0 up, times `weight`; x is `place` \[Å\] along `axis`.
 ///
 /// The sine of the highest frequency that the grid has is left out: there it holds only half of a wave, see Eq. [highest wave](https://lenslet.github.io/lenslet/potential-waves.html#eq-highest-wave).
 fn add_waves(grid: &WaveGrid, axis: usize, place: f64, weight: f64, mut row: ArrayViewMut1<f64>) {
@@ -68,7 +68,7 @@ impl StructureFactor {
 }
 
 // Atoms with equal coordinates
-/// Atoms with the same place along `axis`: that place, as bits, and the other place and the weight of each.
+/// Atoms with the same coordinate along `axis`: that coordinate, as bits, and the other coordinate and the weight of each.
 fn lines(sites: &[Site], axis: usize) -> BTreeMap<u64, Vec<(f64, f64)>> {
     let mut lines = BTreeMap::<u64, Vec<(f64, f64)>>::new();
     for site in sites {
@@ -79,7 +79,7 @@ fn lines(sites: &[Site], axis: usize) -> BTreeMap<u64, Vec<(f64, f64)>> {
 }
 
 // Spectrum of a potential
-/// What potentials become waves by: the grid, and plans of its transforms.
+/// The grid of potentials, and plans of its transforms.
 struct PotentialTransforms {
     grid: WaveGrid,
     along_y: Arc<dyn Fft<f64>>,
@@ -90,6 +90,7 @@ struct PotentialTransforms {
 type PotentialSpectrum = Array2<Complex<f64>>;
 
 impl PotentialTransforms {
+    // Plans and an empty spectrum
     fn new(grid: WaveGrid) -> Self {
         let [x, y] = grid.points();
         let along_y = f64::plan_complex_inverse(y);
@@ -207,7 +208,7 @@ fn add_flat(
 }
 
 // Flat atoms between pixels
-/// Potentials of atoms that are flat and lie where they are.
+/// Potentials of flat atoms at their exact positions.
 pub(super) struct Projected {
     waves: PotentialTransforms,
     forms: Vec<Array2<f64>>,
