@@ -346,7 +346,7 @@ struct CellBins<'a> {
     /// Bins along each side, and the share of a bin that the limit is.
     counts: [f64; 3],
     reach: [f64; 3],
-    /// Places in units of the sides, and the atoms of each bin.
+    /// Positions in units of the sides, and the atoms of each bin.
     places: Vec<[f64; 3]>,
     bins: HashMap<[i64; 3], Vec<usize>>,
 }
