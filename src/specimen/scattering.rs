@@ -275,7 +275,7 @@ impl Pole {
 static RULE: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(16));
 
 // Highest frequency beyond a height
-/// What has fallen to exp(−NEGLIGIBLE) of its height is left out.
+/// Terms that have fallen to exp(−NEGLIGIBLE) of their height are omitted.
 pub(crate) const NEGLIGIBLE: f64 = 32.0;
 
 impl ScatteringFactor {

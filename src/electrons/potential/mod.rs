@@ -52,12 +52,12 @@ pub enum PotentialModel {
 }
 
 // A potential that is made by the slice
-/// The potential of a specimen on the samples of a wave, made slice by slice as it is asked for.
+/// The potential of a specimen on the samples of a wave, computed slice by slice on request.
 pub struct Potential {
     grid: WaveGrid,
     slicing: Slicing,
     form: PotentialForm,
-    /// For each slice, the first that is like it.
+    /// For each slice, the first with the same atoms.
     alike: Vec<usize>,
 }
 
@@ -245,7 +245,7 @@ impl PotentialModel {
 
 // How long slices take
 impl PotentialModel {
-    /// How many waves pass a slice of a specimen while it is made, about, if all is done by one thread in single precision.
+    /// About how many waves propagate through a slice in the time in which it is computed, by one thread in single precision.
     pub(super) fn passes(self, atoms: usize, slicing: &Slicing, phonons: &Phonons) -> f64 {
         let atoms = atoms as f64 / slicing.count() as f64;
         let deep = match self {
@@ -297,7 +297,7 @@ impl Potential {
     }
 
     // All slices in parallel
-    /// The potential of all slices \[V Å\], (slice, y, x), made by all threads.
+    /// The potential of all slices \[V Å\], (slice, y, x), computed by all threads.
     pub fn slices(&self) -> Array3<f64> {
         let [x, y] = self.grid.points();
         let mut all = Array3::zeros((self.count(), y, x));

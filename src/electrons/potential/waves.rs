@@ -267,7 +267,7 @@ impl Radii {
         (0..pieces).map(piece).collect()
     }
 
-    /// Fills a row for an index along x, from index 0 along y, and says how much of it; the rest is beyond the table.
+    /// Fills a row for an index along x, from index 0 along y, and returns how many; the rest is beyond the table.
     fn fill(&self, table: &[[f64; COEFFICIENTS]], kx: usize, row: &mut [f64]) -> usize {
         let mut filled = 0;
         for (value, (piece, u)) in row.iter_mut().zip(self.places.row(kx)) {
@@ -282,17 +282,17 @@ impl Radii {
 
 // Deep atoms across slices
 // State of deep atoms
-/// Potentials of atoms as deep as they are.
+/// Potentials of atoms that extend along the beam.
 pub(super) struct Sliced {
     waves: PotentialTransforms,
     kinds: Vec<&'static ScatteringFactor>,
     forms: Vec<Array2<f64>>,
     radii: Radii,
-    /// From high to low; those of the same height stand together by their elements.
+    /// From high to low; those of the same height are grouped by element.
     sites: Vec<Site>,
     /// Heights of the cuts between slices \[Å\], and how many atoms lie above each.
     cuts: Vec<(f64, usize)>,
-    /// Flows through cuts that one of their two slices has asked for.
+    /// Flows through cuts that one of their two slices has requested.
     known: Mutex<BTreeMap<usize, Arc<OnceLock<PotentialSpectrum>>>>,
 }
 
@@ -334,7 +334,7 @@ impl Sliced {
     }
 
     // Places of flows
-    /// The place of the flow through a cut: the one that the slice on its other side has left, or a new one.
+    /// The entry of the flow through a cut: the one that the slice on its other side has created, or a new one.
     fn shared(&self, cut: usize) -> Arc<OnceLock<PotentialSpectrum>> {
         let mut known = lock(&self.known);
         known.remove(&cut).unwrap_or_else(|| {
@@ -455,7 +455,7 @@ const PLANE: usize = 4;
 /// Atoms of one element whose distances from a cut \[Å\] lie within an octave, the nearest first.
 type Octave = [(f64, Site)];
 
-/// Sorts atoms by element and octave; at most 128 atoms stand together, so that what is computed of them stays in the caches.
+/// Sorts atoms by element and octave, at most 128 atoms together, so that their intermediate results stay in the caches.
 fn octaves(atoms: &mut [(f64, Site)]) -> Vec<&Octave> {
     atoms.sort_by(|(a, one), (b, other)| one.kind.cmp(&other.kind).then(a.total_cmp(b)));
     let (mut octaves, mut rest) = (Vec::new(), &*atoms);
