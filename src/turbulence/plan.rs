@@ -106,6 +106,8 @@ fn given(sampling: SpectralSampling, error_estimate: f64, unit: &'static str) ->
 /// // 0.1622428 λ² d^(−1/3) r0^(−5/3) without the outer scale; L0 = 30 m takes 24 % of it away.
 /// let kolmogorov = 0.1622428 * 500e-9f64.powi(2) * 0.1f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
 /// assert!((covariance.variance() / kolmogorov - 0.761653).abs() < 1e-6);
+/// assert!((covariance.variance() - 1.5717277e-12).abs() < 1e-18);
+/// assert_eq!(covariance.values().len(), 6084);
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 #[derive(Debug, Clone)]
