@@ -947,4 +947,16 @@ pub(crate) mod tests {
         let difference = largest_difference(bare, tabulated) / variance;
         assert!(difference > 0.0 && difference < 1e-11, "{difference:e}");
     }
+
+    // Compute concentric footprints
+    #[test]
+    fn concentric_footprints_of_unequal_sides_are_nearly_one() {
+        let phase = Arc::new(TabulatedPhase::new(f64::INFINITY, 0.8, 3.0));
+        let [xx, xy, yy] = FootprintAverage::new(&phase, [1.0, 0.8]).at(0.0, 0.0);
+        assert!((xx - 6.5937456).abs() < 1e-6 && (yy - xx).abs() < 1e-9 && xy.abs() < 1e-9, "{xx}");
+        let variance = |side: f64| 0.1622428 * 4.0 * PI * PI * side.powf(-1.0 / 3.0);
+        let [one, two] = [variance(1.0), variance(0.8)];
+        assert!((one - 6.405).abs() < 1e-3 && (two - 6.900).abs() < 1e-3, "{one}, {two}");
+        assert!((xx / (one * two).sqrt() - 0.992).abs() < 1e-3);
+    }
 }

@@ -1552,6 +1552,25 @@ mod tests {
         }
     }
 
+    // Check a row of lenslets at altitude
+    /// A row of lenslets of a natural star and of a laser star, on the axis, through a layer at 16 km.
+    #[test]
+    fn cone_moves_the_maximum_of_a_row() {
+        let array = LensletArray::new(20, 0.5).unwrap();
+        let air = Atmosphere::new(0.18, 500e-9, vec![Layer::new(16e3, 1.0, 28.0)]).unwrap();
+        let valid = vec![Array2::from_shape_fn((20, 20), |(j, _)| j == 10); 2];
+        let star = |height| Sensor::at_rest(Source::new(0.0, 0.0, height).unwrap(), array);
+        let stars = [star(f64::INFINITY), star(90e3)];
+        let matrix =
+            slope_covariance(&air, &stars, &valid, ConeGradient::Pupil, &unwatched).unwrap();
+        let order = SlopeOrder::new(&valid);
+        for (lenslet, other, expected) in [(10, 10, 0.8476), (17, 17, 0.2241), (17, 19, 0.7589)] {
+            let first = order.index(0, 0, lenslet);
+            let ratio = matrix[[first, order.index(1, 0, other)]] / matrix[[first, first]];
+            assert!((ratio - expected).abs() < 1e-4, "{lenslet}, {other}: {ratio}");
+        }
+    }
+
     // Check the wavefront against brute force
     #[test]
     fn edges_of_a_footprint_are_exact_at_all_distances() {

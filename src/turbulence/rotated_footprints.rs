@@ -453,4 +453,16 @@ mod tests {
             assert!((x - cos).abs() < 1e-14 && (y - sin).abs() < 1e-14, "{angle}: {x}, {y}");
         }
     }
+
+    // Compute concentric squares at an angle
+    #[test]
+    fn concentric_squares_measure_nearly_one_gradient() {
+        let (sin, cos) = 30f64.to_radians().sin_cos();
+        let pair = TurnedSquares { sides: [0.5, 0.5], cos, sin };
+        let [[xx, xy], _] = Tables::new(f64::INFINITY).by_edges(f64::INFINITY, &pair, [0.0; 2]);
+        assert!((xx - 6.967631).abs() < 1e-6 && (xy + 4.022764).abs() < 1e-6, "{xx}, {xy}");
+        assert!((xx / cos - 8.046).abs() < 1e-3 && (xy / sin + 8.046).abs() < 1e-3);
+        let variance = 0.1622428 * 4.0 * std::f64::consts::PI.powi(2) * 0.5f64.powf(-1.0 / 3.0);
+        assert!((variance - 8.070).abs() < 1e-3 && (xx / cos / variance - 0.997).abs() < 1e-3);
+    }
 }
