@@ -354,6 +354,13 @@ fn see_edges(
 /// // 6.883877 / (2π)² λ² d^(−1/3) r0^(−5/3), where an average over the lenslet has 0.1622428.
 /// let variance = 0.1743707 * 500e-9f64.powi(2) * 0.5f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
 /// assert!((matrix[[0, 0]] / variance - 1.0).abs() < 1e-6 && matrix[[0, 1]] == 0.0);
+///
+/// // Of four lenslets, neighbours along the slope have 2^(2/3) − 1 of the variance, those across it 2^(5/6) − 1.
+/// let four = Sensor::at_rest(Source::star(0.0, 0.0)?, LensletArray::new(2, 0.5)?);
+/// let all = ndarray::Array2::from_elem((2, 2), true);
+/// let matrix = edge_midpoint::slope_covariance(&air, &[four], &[all], &unwatched)?;
+/// let correlation = |k: usize| matrix[[0, k]] / matrix[[0, 0]];
+/// assert!((correlation(1) - 0.5874).abs() < 1e-4 && (correlation(2) - 0.7818).abs() < 1e-4);
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 pub fn slope_covariance(
