@@ -1564,6 +1564,9 @@ mod tests {
         let matrix =
             slope_covariance(&air, &stars, &valid, ConeGradient::Pupil, &unwatched).unwrap();
         let order = SlopeOrder::new(&valid);
+        assert!(
+            (array.centre(19) - 4.75).abs() < 1e-12 && (3.75 * 90.0 / 74.0 - 4.56f64).abs() < 1e-2
+        );
         for (lenslet, other, expected) in [(10, 10, 0.8476), (17, 17, 0.2241), (17, 19, 0.7589)] {
             let first = order.index(0, 0, lenslet);
             let ratio = matrix[[first, order.index(1, 0, other)]] / matrix[[first, first]];

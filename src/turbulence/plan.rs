@@ -108,6 +108,9 @@ fn given(sampling: SpectralSampling, error_estimate: f64, unit: &'static str) ->
 /// assert!((covariance.variance() / kolmogorov - 0.761653).abs() < 1e-6);
 /// assert!((covariance.variance() - 1.5717277e-12).abs() < 1e-18);
 /// assert_eq!(covariance.values().len(), 6084);
+/// // The quadratic term of the structure function explains it.
+/// let quadratic = 3.0 * 0.0863143 / 0.1622428 * (0.1f64 / 30.0).powf(1.0 / 3.0);
+/// assert!((covariance.variance() / kolmogorov - (1.0 - quadratic)).abs() < 1e-4);
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -254,6 +257,7 @@ impl Plan for SlopeCovariancePlan {
     }
 }
 
+// Plan of the wavefront covariance
 // Describe a compressed covariance
 /// Description of a covariance in the Toeplitz form: its words and arrays, its sampling if it has one, its memory and its stage.
 fn compressed(
@@ -276,7 +280,6 @@ fn compressed(
     }
 }
 
-// Plan of the wavefront covariance
 /// How the covariance of wavefronts with slopes will be computed.
 ///
 /// ```
