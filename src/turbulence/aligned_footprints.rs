@@ -426,7 +426,7 @@ impl DistantTable {
         }
     }
 
-    // Read a line at a place
+    // Read a line at a position
     /// xx, xy and yy at a place on such a line.
     #[inline(always)]
     fn on_line(line: &[[f64; 4]], PanelCoordinate { panel, z, sign }: PanelCoordinate) -> [f64; 4] {
@@ -841,7 +841,7 @@ pub(crate) mod tests {
         }
     }
 
-    // Hold the trapezium rules against edge integrals
+    // Compare the trapezium rules with edge integrals
     #[test]
     fn trapezium_rules_are_exact_from_where_they_serve() {
         for (kappa, outer_scale) in [0.0, 0.5, 0.9, 0.99].into_iter().flat_map(|kappa| {
@@ -881,7 +881,7 @@ pub(crate) mod tests {
         }
     }
 
-    // Hold tables and corners against edge integrals
+    // Compare tables and corners with edge integrals
     #[test]
     fn tables_and_corners_are_exact_on_both_sides_of_each_seam() {
         for (outer_scale, pairs) in [

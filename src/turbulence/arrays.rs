@@ -69,7 +69,7 @@ fn add_matrix<'a>(arrays: &mut DataSet<'a>, name: &str, matrix: &'a Array2<f64>)
         .long_name(OF_SLOPES);
 }
 
-// Add what has no lattice
+// Add blocks without a lattice
 fn add_rectangles<'a>(arrays: &mut DataSet<'a>, rectangles: &'a CrossBlocks) {
     let sets = &rectangles.sets;
     for (set, matrix) in sets.unstructured().into_iter().zip(&rectangles.unstructured) {
@@ -168,7 +168,7 @@ pub(crate) fn describe_system(arrays: &mut DataSet, system: &System) {
     }
 }
 
-// Directions and places in arrays
+// Directions and positions in arrays
 /// The directions of sources, (sources, 2), rad.
 fn directions(sources: &[Source]) -> Array2<f64> {
     let component = |(k, axis): (usize, usize)| sources[k].direction()[axis];

@@ -29,7 +29,7 @@ use rayon::prelude::*;
 use std::f64::consts::PI;
 use std::sync::{Arc, Mutex};
 
-// Average over two turned footprints
+// Average over two rotated footprints
 /// Rings, with the distance in half widths from which they suffice, the farthest first; nearer than all, edges serve.
 const RINGS: [(usize, f64); 2] = [(2, 12.0), (3, 6.5)];
 
@@ -44,7 +44,7 @@ struct TurnedAverage {
 }
 
 impl TurnedAverage {
-    // Average over turned footprints at any distance
+    // Average over rotated footprints at any distance
     fn new(phase: &Arc<TabulatedPhase>, squares: TurnedSquares) -> Self {
         let half_width = 0.5 * (squares.sides[0] + squares.sides[1]);
         let rules = RINGS.map(|(rings, _)| squares.rings(rings));
@@ -70,7 +70,7 @@ impl TurnedAverage {
     }
 }
 
-// What a star sees of a layer
+// Footprints of a sensor on a layer
 /// The footprints of one sensor's lenslets on a layer.
 struct Footprints {
     /// D = γ m d, metres.
@@ -138,7 +138,7 @@ struct SensorLayer {
 }
 
 impl SensorLayer {
-    // What two sensors have on a layer
+    // Sides and strength for two sensors
     /// The sides of their footprints, metres.
     fn sides(&self, pair: [usize; 2]) -> [f64; 2] {
         pair.map(|k| self.footprints[k].side)
@@ -176,7 +176,7 @@ impl PhaseTables {
     }
 }
 
-// See all layers from all stars
+// Place all stars on all layers
 /// The footprints of all stars on each layer.
 fn place_footprints(
     atmosphere: &Atmosphere,
@@ -298,7 +298,7 @@ impl<'a> StarPairBlock<'a> {
         Self::Turned(turned.collect(), turn)
     }
 
-    // See a layer with parallel footprints
+    // Pair of aligned footprints on a layer
     /// A layer as two sensors with parallel footprints see it, given the layer's averages, of which one is theirs.
     fn view(
         (layer, averages): (&'a SensorLayer, &'a Vec<FootprintAverage>),
@@ -422,7 +422,7 @@ pub fn slope_covariance(
     square(atmosphere, (stars, valid), compute)
 }
 
-// Covariance between two sets of sensors
+// Covariance between two lists of sensors
 // The documentation of rectangular covariance
 /// The covariances of the slopes of the `first` sensors, as rows, with those of the `second`, as columns, rad²; each in the order of
 /// their own [`SlopeOrder`].
@@ -460,7 +460,7 @@ pub fn slope_cross_covariance(
     rectangle(atmosphere, [first, second], compute)
 }
 
-// Pose a square of slopes
+// Prepare a square of slopes
 /// The matrix of some sensors' slopes against themselves, of which `compute` fills the blocks from the diagonal on.
 pub(crate) fn square(
     atmosphere: &Atmosphere,
@@ -483,7 +483,7 @@ pub(crate) fn half_square<R>(
     compute(sensors, [slopes, slopes])
 }
 
-// Pose a rectangle of slopes
+// Prepare a rectangle of slopes
 /// The matrix of some sensors' slopes against those of others, which `compute` fills; all sensors are in one list.
 pub(crate) fn rectangle<R>(
     atmosphere: &Atmosphere,
@@ -572,7 +572,7 @@ fn average_requests<'a>(
     let of_layer = |(outer_scale, stars): (f64, &[Footprints])| {
         let mut requests: Vec<AverageRequest> = Vec::new();
         for &pair in &pairs {
-            // Want an average for two sensors
+            // Request an average for two sensors
             let [one, two] = pair.map(|k| &stars[k]);
             if Turn::by(two.rotation - one.rotation).sin != 0.0 {
                 continue;
@@ -724,7 +724,7 @@ pub(crate) fn fill_slopes<B: Send + Sync>(
     let n = columns.order.len();
     let blocks = pairs_of_sensors([rows, columns], block, watch)?;
     let mut values = vec![0.0; rows.order.len() * n];
-    // Hand out the rows of both slopes
+    // Distribute the rows of both slopes
     let (mut bands, mut rest): (Vec<Rows>, _) = (Vec::new(), values.as_mut_slice());
     for p in 0..rows.sensors {
         let (these, others) = rest.split_at_mut(2 * rows.count(p) * n);
@@ -1028,7 +1028,7 @@ pub fn wavefront_slope(
     )
 }
 
-// Wavefront slope covariance with moving stars
+// Wavefront slope covariance with displaced sensors
 /// A layer whose footprints are displaced, and the weight of its covariance in a sum.
 pub(crate) struct Motion {
     /// The number of the layer.
@@ -1079,7 +1079,7 @@ pub(crate) fn wavefront_slope_moving(
     let rows = targets.len() * grid.points * grid.points;
     let what = || format!("the covariance of {rows} wavefront points and {} slopes", order.len());
     check_memory(what, (rows as u64).saturating_mul(order.len() as u64))?;
-    // See the layers from targets and stars
+    // Place targets and stars on the layers
     let corner = grid.coordinate(grid.points - 1, pitch);
     let farthest = farthest(motions);
     let extent = |altitude: f64| {
@@ -1138,7 +1138,7 @@ pub(crate) fn wavefront_slope_moving(
     Ok(Array2::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length")))
 }
 
-// Covariances of slopes with moving stars
+// Covariances of slopes with displaced sensors
 /// [`slope_cross_covariance`] as a weighted sum over layers on which the footprints of the second sensors are displaced.
 pub(crate) fn moving_cross_covariance(
     (atmosphere, motions): (&Atmosphere, &[Motion]),
@@ -1174,7 +1174,7 @@ pub(crate) fn moving_cross_covariance(
     })
 }
 
-// Block of two sensors of which one moves
+// Block of two sensors with one displaced
 /// The covariance of the slopes of two sensors, of which the second is displaced in several ways.
 enum MovingBlock<'a> {
     /// Of sensors that share a lattice: xx, xy and yy by the displacement of lenslets in rows and columns, and lenslets across.
@@ -1183,7 +1183,7 @@ enum MovingBlock<'a> {
 }
 
 impl<'a> MovingBlock<'a> {
-    // Choose the block in motion
+    // Choose the block of displaced sensors
     fn new(
         sensors: &[Sensor],
         (layers, averages): (&'a [(usize, SensorLayer)], &'a [Vec<FootprintAverage>]),
@@ -1231,7 +1231,7 @@ impl<'a> MovingBlock<'a> {
         Self::Lattice(values, across)
     }
 
-    // Fill rows from a moving block
+    // Fill rows from a displaced block
     fn fill(&self, lenslets: [&[[usize; 2]]; 2], rows: &mut [[&mut [f64]; 4]]) {
         match self {
             Self::Pairs(block) => block.fill(lenslets, rows),
@@ -1426,7 +1426,7 @@ mod tests {
         assert!(matches!(vast, Error::Memory { .. }) && vast.exit_code() == 2, "{vast}");
     }
 
-    // Check turned sensors
+    // Check rotated sensors
     /// The lopsided system with sensors that are turned by some angles, shifted and magnified.
     fn turned(angles: [f64; 4]) -> (Atmosphere, Vec<Sensor>, Vec<Array2<bool>>) {
         let (air, mut stars, valid) = lopsided();
@@ -1445,7 +1445,7 @@ mod tests {
         slope_cross_covariance(air, first, second, ConeGradient::Pupil, &unwatched).unwrap()
     }
 
-    // Check the matrix of turned sensors
+    // Check the matrix of rotated sensors
     #[test]
     fn turned_sensors_have_a_covariance_matrix() {
         let system = turned([0.0, 3.0, 0.0, 90.4]);
@@ -1464,7 +1464,7 @@ mod tests {
             slope_cross_covariance(air, second, first, ConeGradient::Pupil, &unwatched).unwrap();
         let error = largest(&(&block - &other.t())) / matrix[[0, 0]];
         assert!(error < 1e-10 && error > 0.0, "{error:.1e}");
-        // Turn the whole system by an angle
+        // Rotate the whole system by an angle
         let (sin, cos) = 0.7f64.sin_cos();
         let turn = |[x, y]: [f64; 2]| [cos * x - sin * y, sin * x + cos * y];
         let all = stars.iter().map(|star| {
@@ -1501,7 +1501,7 @@ mod tests {
             .unwrap()
         };
         let (rest, quarter, more) = (covariance(0.0), covariance(90.0), covariance(90.0 + 6e-6));
-        // Compare with the turned array at rest
+        // Compare with the rotated array at rest
         for (j, i) in (0..36).map(|k| (k / 6, k % 6)) {
             // Row j of the turned array stands along y, from the right to the left.
             let (turned, still) = (6 * j + i, 6 * i + 5 - j);
@@ -1515,7 +1515,7 @@ mod tests {
         assert!(error < 1e-6 && error > 0.0, "{error:.1e}");
     }
 
-    // Check small lenslets that are turned
+    // Check small rotated lenslets
     #[test]
     fn small_lenslets_measure_turned_gradients() {
         let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(1e4, 1.0, 20.0)]).unwrap();

@@ -45,7 +45,7 @@ impl HalfStructure {
         self.table.value_and_slope(if t < self.least { self.least } else { t }).0
     }
 
-    // See a difference from a point
+    // Difference of the phase from a point
     /// χ of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends): both slopes of a lenslet as they are seen from a point, rad².
     #[inline(always)]
     fn seen_from(&self, [[left, right], [below, above]]: &Ends, [x, y]: [f64; 2]) -> [f64; 2] {
@@ -54,7 +54,7 @@ impl HalfStructure {
     }
 }
 
-// Differences of what is seen
+// Second differences of the structure function
 /// Midpoints of a footprint's edges, metres: behind and ahead along x, and along y.
 type Ends = [[[f64; 2]; 2]; 2];
 
@@ -64,7 +64,7 @@ fn differences([[left, right], [below, above]]: Ends) -> [f64; 4] {
     [left[0] - right[0], below[0] - above[0], left[1] - right[1], below[1] - above[1]]
 }
 
-// What a sensor sees between midpoints
+// Lattice of a sensor on a layer
 /// The lattice of a sensor's lenslets on a layer, metres.
 struct SensorLattice {
     /// Half the side of a footprint, e.
@@ -109,7 +109,7 @@ impl SensorLattice {
         far.into_iter().fold(0.0, f64::max) + self.half
     }
 
-    // Tell whether edges meet
+    // Test whether edges coincide
     /// Whether the lenslets stand along the axes of the pupil, so that the edges of neighbours are the same.
     fn is_straight(&self) -> bool {
         let side = 2.0 * self.half;
@@ -117,7 +117,7 @@ impl SensorLattice {
     }
 }
 
-// Layer that all sensors see
+// Layer with the lattices of all sensors
 /// A layer as all sensors see it.
 struct MidpointLayer {
     /// (λ/2π)² r0^(−5/3) f, m².
@@ -161,7 +161,7 @@ fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<MidpointLayer>
     midpoint_layers
 }
 
-// What a displacement decides
+// Covariances tabulated by displacement
 /// Covariances of the lenslets of two sensors on one lattice, xx, xy, yx and yy by their displacement in rows and columns.
 pub(crate) struct Displacements {
     /// None where no layer has such a lattice.
@@ -202,7 +202,7 @@ struct MidpointBlock<'a> {
 }
 
 impl<'a> MidpointBlock<'a> {
-    // Part layers by their lattices
+    // Divide layers by their lattices
     fn new(sensors: &[Sensor], layers: &'a [MidpointLayer], [p, q]: [usize; 2]) -> Self {
         let sides = sensors[p].side() * sensors[q].side();
         let terms = layers.iter().map(|layer| {
@@ -243,7 +243,7 @@ impl<'a> MidpointBlock<'a> {
                 let tile = start..others.len().min(start + TILE);
                 let second = EdgeMidpoints::new(two, &others[tile.clone()]);
                 see_edges(half_structure, [&first, &second], &mut edge_differences);
-                // Add what ends of edges see
+                // Add differences between ends of edges
                 let count = second.of.len();
                 for (&[left, right, below, above], rows) in first.of.iter().zip(&mut *rows) {
                     for (axis, behind, ahead) in [(0, left, right), (1, below, above)] {
@@ -279,7 +279,7 @@ impl EdgeMidpoints {
         let mut edges = Self { points: Vec::new(), of: Vec::with_capacity(lenslets.len()) };
         let (is_straight, mut last) = (view.is_straight(), vec![None; view.lenslets]);
         for (k, &[row, column]) in lenslets.iter().enumerate() {
-            // Find midpoints that are known
+            // Find the midpoints of neighbours
             let neighbour = |of: Option<usize>, at: [usize; 2]| {
                 of.filter(|&of| {
                     is_straight
@@ -308,7 +308,7 @@ impl EdgeMidpoints {
     }
 }
 
-// Look from edges to edges
+// Differences between edges of lenslets
 /// Lenslets of the second sensor that are looked at together.
 const TILE: usize = 256;
 
@@ -493,7 +493,7 @@ pub(crate) mod tests {
         all
     }
 
-    // Hold four points against end points
+    // Compare four points with end points
     #[test]
     fn four_points_are_the_covariance_of_differences() {
         let (air, sensors, valid) = lopsided();
@@ -509,7 +509,7 @@ pub(crate) mod tests {
         assert!(worst < 1e-13 && worst > 0.0, "{worst:.1e}");
     }
 
-    // Hold entries at long distances
+    // Check entries at long distances
     #[test]
     fn long_distances_lose_no_more_than_their_digits() {
         for (side, outer_scale) in [(0.5, 25.0), (0.2, 25.0), (0.5, f64::INFINITY)] {
@@ -532,7 +532,7 @@ pub(crate) mod tests {
         }
     }
 
-    // Hold entries to forty digits
+    // Compare entries with forty digits
     /// Side, outer scale and displacement in metres, and xx, xy and yy in units of the variance; by mpmath.
     const EXACT: &str = "
         0.1 25.0 0.25 -0.125 0.265926192292501263 0.100536673074143224 0.413186369004073654
@@ -599,7 +599,7 @@ pub(crate) mod tests {
         assert_eq!(across, matrix.slice(ndarray::s![..rows, rows..]));
     }
 
-    // Turn positions and no edges
+    // Rotate positions but not edges
     #[test]
     fn a_quarter_turn_moves_lenslets_and_keeps_their_slopes() {
         let (air, sensors, _) = lopsided();

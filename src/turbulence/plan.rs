@@ -146,7 +146,7 @@ impl SlopeCovariancePlan {
         Ok(Self { problem, chosen })
     }
 
-    // Tell what the slope plan holds
+    // Getters of the slope plan
     /// The problem that was posed.
     pub fn problem(&self) -> &SlopeProblem {
         &self.problem
@@ -177,7 +177,7 @@ impl SlopeCovariancePlan {
         Memory { host: field.saturating_mul(2 * fields), devices: self.on_devices(engine) }
     }
 
-    // Words about the slope plan
+    // Describe the slope plan
     /// What is computed, in words.
     fn what(&self) -> String {
         let (sources, lenslets) = (self.problem.sources(), self.problem.lenslets());
@@ -209,7 +209,7 @@ impl SlopeCovariancePlan {
         Stage::new(SLOPES, &[self.work()], engine)
     }
 
-    // Compute the slopes as planned
+    // Compute the slope covariance of a plan
     /// The slope covariance of all pairs of guide stars, rad², without the check of memory, which a larger plan has made.
     pub(crate) fn compute(
         &self,
@@ -327,7 +327,7 @@ impl WavefrontCovariancePlan {
         Ok(Self { problem, chosen })
     }
 
-    // Tell what the wavefront plan holds
+    // Getters of the wavefront plan
     /// The problem that was posed.
     pub fn problem(&self) -> &WavefrontProblem {
         &self.problem
@@ -361,7 +361,7 @@ impl WavefrontCovariancePlan {
         Memory { host: 2 * self.result_bytes(), devices: self.on_devices(engine) }
     }
 
-    // Words about the wavefront plan
+    // Describe the wavefront plan
     /// What is computed, in words.
     fn what(&self) -> String {
         let (targets, points) = (self.problem.targets(), self.problem.grid().points);
@@ -401,7 +401,7 @@ impl WavefrontCovariancePlan {
         }
     }
 
-    // Compute the wavefronts as planned
+    // Compute the wavefront covariance of a plan
     /// The wavefront–slope covariance of all targets and guide stars, m rad, without the check of memory, which a larger plan has made.
     pub(crate) fn compute(
         &self,
@@ -451,7 +451,7 @@ impl Plan for WavefrontCovariancePlan {
     }
 }
 
-// Everything that a system asks for
+// All forms of a system's covariances
 // All covariances of a system
 /// The form of a covariance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -675,7 +675,7 @@ impl CovariancePlan {
         Ok(Self { system: system.clone(), posed, grid, wavefronts, reason })
     }
 
-    // Tell what a plan holds
+    // Getters of a covariance plan
     /// The name of the form: `toeplitz`, `blocks` or `dense`.
     pub fn form(&self) -> &'static str {
         match self.posed {
@@ -949,7 +949,7 @@ impl Plan for CovariancePlan {
 }
 
 // Parts of the plan of covariances
-// Pose the problems of a plan
+// Make the problems of a plan
 /// Both problems with their methods.
 fn pose_toeplitz(system: &System, method: Method, wavefront: bool) -> Result<PosedProblems, Error> {
     let slopes = slope_problem(system)?;
@@ -1083,7 +1083,7 @@ pub(crate) fn dense_wavefront_slope(
     Ok(matrix)
 }
 
-// Refuse results that are no numbers
+// Reject results that are not finite
 /// Refuses a result with an entry that is NaN or infinite.
 ///
 /// # Errors
@@ -1107,7 +1107,7 @@ mod tests {
     use super::*;
     use crate::watch::unwatched;
 
-    // Refuse lenslet arrays that differ
+    // Reject lenslet arrays that differ
     #[test]
     fn lenslet_arrays_of_unequal_pitch_are_refused() {
         let system = System::from_file("book/systems/keck-lgs.toml").unwrap();
@@ -1123,7 +1123,7 @@ mod tests {
         );
     }
 
-    // Refuse what does not fit
+    // Reject results beyond the memory
     #[test]
     fn what_does_not_fit_is_refused_before_it_starts() {
         let system = System::from_file("book/systems/small.toml").unwrap();
@@ -1136,7 +1136,7 @@ mod tests {
         assert!(matches!(error, Error::Memory { .. }) && error.exit_code() == 2, "{error}");
     }
 
-    // Refuse entries that are no numbers
+    // Reject entries that are not finite
     #[test]
     fn no_result_holds_what_is_no_number() {
         let system = System::from_file("book/systems/keck-lgs.toml").unwrap();
@@ -1263,7 +1263,7 @@ mod tests {
         }
     }
 
-    // A system whose stars stand apart
+    // System of stars without a common lattice
     /// A natural star and a laser star on 3 × 3 lenslets, and a target between them.
     fn apart() -> System {
         use crate::model::{atmosphere::*, noise::GuideStar, source::Source};

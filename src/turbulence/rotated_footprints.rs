@@ -7,7 +7,7 @@ use crate::turbulence::edges::{EdgeIntegrals, EdgePanels};
 use std::f64::consts::FRAC_PI_2;
 use std::sync::LazyLock;
 
-// A turn by any angle
+// Rotation by any angle
 /// By how much a second frame of axes is turned against a first: quarter turns, and what is left of the angle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Turn {
@@ -23,7 +23,7 @@ pub(crate) struct Turn {
 const STRAIGHT: f64 = 1e-14;
 
 impl Turn {
-    // Turn vectors and slopes
+    // Rotate vectors and slopes
     /// The turn by an angle, rad, from x to y.
     pub(crate) fn by(angle: f64) -> Self {
         let quarters = (angle / FRAC_PI_2).round();
@@ -44,7 +44,7 @@ impl Turn {
     }
 }
 
-// Two squares turned against each other
+// Two squares rotated against each other
 /// Two squares; the second is turned against the first by an angle between −45° and 45°.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TurnedSquares {
@@ -59,7 +59,7 @@ pub(crate) struct TurnedSquares {
 pub(crate) const THIN: f64 = 1e-3;
 
 impl TurnedSquares {
-    // Covariance of turned squares by edges
+    // Covariance of rotated squares by edges
     /// c_ab for r0 = 1 m at the displacement `at` of the second centre, in metres along the axes of the first; rows are components of the
     /// first. `half_structure` and `half_mean` are S and M of squared distance.
     pub(crate) fn by_edges(
@@ -69,7 +69,7 @@ impl TurnedSquares {
         at: [f64; 2],
     ) -> [[f64; 2]; 2] {
         let ([one, two], cos, sin) = (self.sides, self.cos, self.sin);
-        // See the corners of either square
+        // Corners relative to the other square
         let of_second =
             corners(two).map(|[p, q]| [at[0] + cos * p - sin * q, at[1] + sin * p + cos * q]);
         let of_first = corners(one).map(|corner| {
@@ -363,7 +363,7 @@ mod tests {
         [0, 1].map(|a| [0, 1].map(|b| covariance(a, b)))
     }
 
-    // Compare turned footprints with brute force
+    // Compare rotated footprints with brute force
     #[test]
     fn turned_footprints_agree_with_brute_force() {
         let angles = [
@@ -398,7 +398,7 @@ mod tests {
         }
     }
 
-    // Hold the rings against the edges
+    // Compare the rings with the edges
     #[test]
     fn rings_are_exact_from_where_they_serve() {
         for (outer_scale, sides) in [f64::INFINITY, 40.0, 10.0, 1.0].into_iter().flat_map(|scale| {

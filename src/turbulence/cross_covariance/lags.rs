@@ -12,7 +12,7 @@ use crate::turbulence::slope::check_outer_scales;
 use ndarray::Array2;
 use std::f64::consts::PI;
 
-// Covariances that know their slopes
+// Covariances with their derivatives
 /// Covariances of the slopes of a sensor, by rows, with those of another, by columns, and how they change with the displacement.
 pub(crate) struct Displaced {
     /// rad²
@@ -27,7 +27,7 @@ struct Pair {
     by: [f64; 2],
 }
 
-// Covariance of turned sensors by lags
+// Covariance of rotated sensors by lags
 // The documentation of turned covariances
 /// The covariances of the lenslets of two sensors that are turned against each other, each by its own `[j, i]`; `lag` numbers the groups
 /// of pairs that are displaced nearly alike. Exact to 1e-9 of the slope variance, or some 1e-9 at a tenth of a degree. Slopes are
@@ -148,7 +148,7 @@ impl LagPatch {
         let needed = Self::needed(&kernel.average.squares, middle, half);
         let worthy = needed.filter(|[nx, ny]| nx * ny <= pairs.len().max(9));
         let wide = half.map(|half| half / sides[0].min(sides[1]));
-        // Nodes that serve slopes alone
+        // Nodes for derivatives alone
         let for_slopes = wide.map(|wide| {
             if wide < 0.05 {
                 3
