@@ -215,7 +215,7 @@ struct Places {
 };
 
 // Compute near pairs by themselves
-/// c of the pairs that are near, by layer, lenslet of the first sensor, and place in its square.
+/// c of the pairs that are near, by layer, lenslet of the first sensor, and position in its square.
 extern "C" __global__ void __launch_bounds__(64, 6) near_pairs(
     const LayerPair *views, const double *centres, const int *first, int across_first,
     int across_second, int around, const double *half_structures, const double *half_means, const double *rule,
@@ -397,7 +397,7 @@ extern "C" __global__ void __launch_bounds__(128) lay_lines(
 }
 
 // Polynomials of a panel at a position
-/// Adds xx, xy and yy of a panel at a place on it, times a sign.
+/// Adds xx, xy and yy of a panel at a position on it, times a sign.
 template <typename T>
 __device__ void add_panel(const T *panel, const PlaceOnPanel &place, double sign, double sum[3]) {
     const T z = (T)place.z;

@@ -142,7 +142,7 @@ fn add_lattices<'a>(
 }
 
 // Describe the system in arrays
-/// Adds what a system is made of: valid lenslets, pitches, directions, and how sensors are turned and shifted.
+/// Adds the description of a system: valid lenslets, pitches, directions, rotations and shifts of the sensors.
 pub(crate) fn describe_system(arrays: &mut DataSet, system: &System) {
     let stars = system.guide_stars();
     let lit = "lenslets that are lit";

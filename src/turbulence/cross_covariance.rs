@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex};
 /// Rings, with the distance in half widths from which they suffice, the farthest first; nearer than all, edges serve.
 const RINGS: [(usize, f64); 2] = [(2, 12.0), (3, 6.5)];
 
-/// The average of the covariance of phase gradients over two footprints turned against each other, for r0 = 1 m.
+/// The average of the covariance of phase gradients over two footprints rotated against each other, for r0 = 1 m.
 struct TurnedAverage {
     phase: Arc<TabulatedPhase>,
     squares: TurnedSquares,
@@ -77,7 +77,7 @@ struct Footprints {
     side: f64,
     /// g of Eq. [slope](https://lenslet.github.io/lenslet/slope-covariance.html#eq-slope).
     factor: f64,
-    /// The angle by which the sensor is turned, rad, and its axes.
+    /// The rotation of the sensor, rad, and its axes.
     rotation: f64,
     axes: [[f64; 2]; 2],
     /// Coordinates of the centres along these axes: along x by column, along y by row; metres.
@@ -149,7 +149,7 @@ impl SensorLayer {
         self.strength * self.footprints[p].factor * self.footprints[q].factor
     }
 
-    /// How sensor `q` is turned against sensor `p`.
+    /// Rotation of sensor `q` against sensor `p`.
     fn turn(&self, [p, q]: [usize; 2]) -> Turn {
         Turn::by(self.footprints[q].rotation - self.footprints[p].rotation)
     }
@@ -187,7 +187,7 @@ fn place_footprints(
     atmosphere.layers().iter().map(|layer| on(layer.altitude).collect()).collect()
 }
 
-/// All layers as the stars see them; `extent` says how far other points of interest lie from the axis at an altitude.
+/// All layers with the footprints of the stars; `extent` is the distance of other points of interest from the axis at an altitude.
 fn see_layers(
     atmosphere: &Atmosphere,
     stars: &[Sensor],
@@ -255,7 +255,7 @@ fn slope_order(
 enum StarPairBlock<'a> {
     /// Of two stars that share a lattice, by their numbers in the group.
     Shared(&'a SlopeCovariance, [usize; 2]),
-    /// Of two stars with parallel footprints, as each layer is seen; and the quarter turns of the second against the first.
+    /// Of two stars with aligned footprints, for each layer; and the quarter turns of the second against the first.
     Parallel(Vec<FootprintPair<'a>>, Turn),
     /// Of two others: each layer's strength (rad² per rad² m⁻²), its average, both stars' footprints on it. And how the second is
     /// turned against the first.
@@ -283,7 +283,7 @@ impl<'a> StarPairBlock<'a> {
     }
 
     // Block of two rotated sensors
-    /// The block of two sensors that are turned against each other.
+    /// The block of two sensors that are rotated against each other.
     fn turned(
         layers: impl Iterator<Item = &'a SensorLayer>,
         [p, q]: [usize; 2],
@@ -299,7 +299,7 @@ impl<'a> StarPairBlock<'a> {
     }
 
     // Pair of aligned footprints on a layer
-    /// A layer as two sensors with parallel footprints see it, given the layer's averages, of which one is theirs.
+    /// The aligned footprints of two sensors on a layer, given the layer's averages, one of which has their sides.
     fn view(
         (layer, averages): (&'a SensorLayer, &'a Vec<FootprintAverage>),
         [p, q]: [usize; 2],
@@ -504,9 +504,9 @@ pub(crate) fn rectangle<R>(
 #[derive(Clone, Copy)]
 pub(crate) struct Slopes<'a> {
     pub(crate) order: &'a SlopeOrder,
-    /// The number of their first sensor among all that a layer sees.
+    /// Index of their first sensor among all of a layer.
     pub(crate) first: usize,
-    /// How many sensors they are.
+    /// Number of these sensors.
     pub(crate) sensors: usize,
 }
 
@@ -544,7 +544,7 @@ fn any_slopes(
 }
 
 // Averages that all pairs of sensors share
-/// An average over two sides, which so many pairs of lenslets displaced by up to `reach` want; metres.
+/// An average over two sides, needed by a number of pairs of lenslets that are displaced by up to `reach`; metres.
 struct AverageRequest {
     outer_scale: f64,
     sides: [f64; 2],
@@ -558,7 +558,7 @@ fn shares(groups: &Groups) -> impl Fn([usize; 2]) -> bool {
 }
 
 // Request averages of all pairs
-/// What pairs of parallel sensors that are not `shared` want of each layer.
+/// Averages that pairs of aligned sensors need on each layer, if they are not `shared`.
 fn average_requests<'a>(
     shared: &dyn Fn([usize; 2]) -> bool,
     layers: impl Iterator<Item = (f64, &'a [Footprints])>,
@@ -601,13 +601,13 @@ impl AverageRequest {
         PanelGrid::worthy(self.sides, self.reach, self.pairs)
     }
 
-    /// How many numbers its table takes.
+    /// Number of values in its table.
     fn numbers(&self) -> u64 {
         self.grid().map_or(0, |grid| grid.numbers(self.sides, self.outer_scale))
     }
 }
 // Prepare averages with their tables
-/// The averages of each layer that are wanted of it.
+/// The averages that were requested for each layer.
 fn prepare_averages(
     layers: &[SensorLayer],
     requests: Vec<Vec<AverageRequest>>,
@@ -647,7 +647,7 @@ impl Sharing {
 }
 
 // Group and fill tables of corners
-/// The tables of corners of all averages that want a table.
+/// The tables of corners of all averages that have a table.
 fn tables_of_corners(
     layers: &[SensorLayer],
     requests: &[Vec<AverageRequest>],
@@ -683,7 +683,7 @@ impl AverageRequest {
     }
 }
 
-/// How many numbers all tables with corners for some sensors take, if all of their lenslets are valid.
+/// Number of values in all tables with corners for some sensors, if all of their lenslets are valid.
 fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     let all = |star: &Sensor| Array2::from_elem([star.array.lenslets(); 2], true);
     let valid: Vec<Array2<bool>> = sensors.iter().map(all).collect();
@@ -821,7 +821,7 @@ pub(crate) fn mirror(matrix: &mut Array2<f64>) {
 }
 
 // Check that the slope matrix fits
-/// How many numbers the Toeplitz forms of some groups take.
+/// Number of values in the Toeplitz forms of some groups.
 fn expanded<'a>(sensors: &[Sensor], groups: impl Iterator<Item = &'a [usize]>) -> u64 {
     let toeplitz = |group: &[usize]| {
         let lags = 2 * sensors[group[0]].array.lenslets() as u64 - 1;
@@ -832,7 +832,7 @@ fn expanded<'a>(sensors: &[Sensor], groups: impl Iterator<Item = &'a [usize]>) -
     groups.map(toeplitz).fold(0, u64::saturating_add)
 }
 
-/// Refuses a matrix that does not fit beside so many `other` numbers.
+/// Rejects a matrix that does not fit together with `other` numbers.
 pub(crate) fn check_slope_memory([rows, columns]: [Slopes; 2], other: u64) -> Result<(), Error> {
     let [m, n] = [rows, columns].map(|slopes| slopes.order.len() as u64);
     let what = || match rows.first == columns.first {
@@ -842,7 +842,7 @@ pub(crate) fn check_slope_memory([rows, columns]: [Slopes; 2], other: u64) -> Re
     check_memory(what, m.saturating_mul(n).saturating_add(other))
 }
 
-/// Refuses what needs more memory than there is for so many numbers, and 64 MiB for the rest.
+/// Rejects a computation that needs more memory than is available, with 64 MiB for the rest.
 fn check_memory(what: impl Fn() -> String, numbers: u64) -> Result<(), Error> {
     refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), what)
 }
@@ -1211,7 +1211,7 @@ impl<'a> MovingBlock<'a> {
     }
 
     // Covariances by displacements on a lattice
-    /// The block of sensors with so many lenslets across whose footprints share a lattice on each layer.
+    /// The block of sensors with `across` lenslets across whose footprints share a lattice on each layer.
     fn on_lattice(views: &[FootprintPair], across: usize) -> Self {
         let lags = 2 * across - 1;
         let first = |view: &FootprintPair| [0, 1].map(|axis| vec![view.first[axis][0]]);
@@ -1427,7 +1427,7 @@ mod tests {
     }
 
     // Check rotated sensors
-    /// The lopsided system with sensors that are turned by some angles, shifted and magnified.
+    /// The lopsided system with sensors that are rotated by some angles, shifted and magnified.
     fn turned(angles: [f64; 4]) -> (Atmosphere, Vec<Sensor>, Vec<Array2<bool>>) {
         let (air, mut stars, valid) = lopsided();
         for (star, angle) in stars.iter_mut().zip(angles) {

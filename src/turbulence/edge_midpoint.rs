@@ -46,7 +46,7 @@ impl HalfStructure {
     }
 
     // Difference of the phase from a point
-    /// χ of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends): both slopes of a lenslet as they are seen from a point, rad².
+    /// χ of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends): covariance of both phase differences of a lenslet with the phase at a point, rad².
     #[inline(always)]
     fn seen_from(&self, [[left, right], [below, above]]: &Ends, [x, y]: [f64; 2]) -> [f64; 2] {
         let value = |end: &[f64; 2]| self.at(end[0] - x, end[1] - y);
@@ -58,7 +58,7 @@ impl HalfStructure {
 /// Midpoints of a footprint's edges, metres: behind and ahead along x, and along y.
 type Ends = [[[f64; 2]; 2]; 2];
 
-/// J of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends), from what is seen from the ends of the second lenslet: xx, xy, yx and yy.
+/// J of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends), from χ at the ends of the second lenslet: xx, xy, yx and yy.
 #[inline(always)]
 fn differences([[left, right], [below, above]]: Ends) -> [f64; 4] {
     [left[0] - right[0], below[0] - above[0], left[1] - right[1], below[1] - above[1]]
@@ -110,7 +110,7 @@ impl SensorLattice {
     }
 
     // Test whether edges coincide
-    /// Whether the lenslets stand along the axes of the pupil, so that the edges of neighbours are the same.
+    /// Whether the lenslets are aligned with the axes of the pupil, so that neighbours share an edge.
     fn is_straight(&self) -> bool {
         let side = 2.0 * self.half;
         self.steps == [[side, 0.0], [0.0, side]]
@@ -118,7 +118,7 @@ impl SensorLattice {
 }
 
 // Layer with the lattices of all sensors
-/// A layer as all sensors see it.
+/// A layer with the lattices of all sensors.
 struct MidpointLayer {
     /// (λ/2π)² r0^(−5/3) f, m².
     strength: f64,
@@ -127,7 +127,7 @@ struct MidpointLayer {
 }
 
 // Place all sensors on layers
-/// All layers with turbulence, as the sensors see them.
+/// All layers with turbulence, with the lattices of the sensors.
 fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<MidpointLayer> {
     let wavefront = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
         * atmosphere.fried_parameter().powf(-5.0 / 3.0);
@@ -197,7 +197,7 @@ impl Displacements {
 struct MidpointBlock<'a> {
     /// Of layers where both share a lattice, rad².
     shared: Displacements,
-    /// Of the other layers: the strength, rad² per rad², half the structure function, and what both sensors see.
+    /// Of the other layers: the strength, rad² per rad², half the structure function, and the lattices of both sensors.
     apart: Vec<(f64, &'a HalfStructure, [&'a SensorLattice; 2])>,
 }
 
@@ -309,7 +309,7 @@ impl EdgeMidpoints {
 }
 
 // Differences between edges of lenslets
-/// Lenslets of the second sensor that are looked at together.
+/// Lenslets of the second sensor that are processed together.
 const TILE: usize = 256;
 
 /// From each midpoint of the first lenslets, the differences of S between the left and the right ends of all others, then between their

@@ -147,7 +147,7 @@ impl SlopeCovariancePlan {
     }
 
     // Getters of the slope plan
-    /// The problem that was posed.
+    /// The problem of this plan.
     pub fn problem(&self) -> &SlopeProblem {
         &self.problem
     }
@@ -328,7 +328,7 @@ impl WavefrontCovariancePlan {
     }
 
     // Getters of the wavefront plan
-    /// The problem that was posed.
+    /// The problem of this plan.
     pub fn problem(&self) -> &WavefrontProblem {
         &self.problem
     }
@@ -471,7 +471,7 @@ pub enum Form {
 }
 
 // Results of a covariance plan
-/// All covariances that a system asks for.
+/// All covariances of a system.
 #[derive(Debug, Clone)]
 pub struct Covariances {
     /// Of the slopes with themselves.
@@ -555,7 +555,7 @@ impl SlopeSlope {
 pub struct CovariancePlan {
     system: System,
     posed: PosedProblems,
-    /// The wavefront points, where a wavefront is wanted.
+    /// The wavefront points, if there is a wavefront.
     grid: Option<PhaseGrid>,
     /// Of the wavefronts with themselves, posed as if the targets were stars.
     wavefronts: Option<WavefrontProblem>,
@@ -586,7 +586,7 @@ pub(crate) struct BlocksPlan {
 }
 
 // Options of a covariance plan
-/// How covariances are wanted.
+/// Options of a covariance plan.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -1001,7 +1001,7 @@ pub(crate) fn lattice_name(problem: &WavefrontProblem, k: usize) -> String {
 }
 
 // Wavefronts by target and point
-/// Covariances with rows of wavefront points, by target and place: (T, M, M, n).
+/// Covariances with rows of wavefront points, by target and point: (T, M, M, n).
 fn by_points(matrix: Array2<f64>, targets: usize, points: usize) -> Array4<f64> {
     let shape = (targets, points, points, matrix.ncols());
     matrix.into_shape_with_order(shape).unwrap_or_else(|_| unreachable!("same length"))
@@ -1087,7 +1087,7 @@ pub(crate) fn dense_wavefront_slope(
 /// Refuses a result with an entry that is NaN or infinite.
 ///
 /// # Errors
-/// `NotFinite`, with its name and the place of the first such entry.
+/// `NotFinite`, with its name and the position of the first such entry.
 pub(crate) fn check_finite<D: Dimension>(result: &str, array: &Array<f64, D>) -> Result<(), Error> {
     let good = |chunk: &[f64]| chunk.iter().fold(true, |good, value| good & value.is_finite());
     if array.as_slice_memory_order().is_some_and(|values| values.par_chunks(1 << 14).all(good)) {

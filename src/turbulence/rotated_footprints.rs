@@ -1,5 +1,5 @@
 // Tangled from book/src/turned-footprints.md: edit there, or here and run cargo tangle stitch.
-//! Gradients averaged over two squares that are turned against each other: their covariance by edges, and rules for squares far apart.
+//! Gradients averaged over two squares that are rotated against each other: their covariance by edges, and rules for squares far apart.
 
 // Imports of rotated footprints
 use crate::numerics::quadrature::{Rule, gauss_even, gauss_legendre};
@@ -8,7 +8,7 @@ use std::f64::consts::FRAC_PI_2;
 use std::sync::LazyLock;
 
 // Rotation by any angle
-/// By how much a second frame of axes is turned against a first: quarter turns, and what is left of the angle.
+/// Rotation of a second frame of axes against a first: quarter turns, and the rest of the angle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Turn {
     /// Quarter turns, 0 to 3.
@@ -45,7 +45,7 @@ impl Turn {
 }
 
 // Two squares rotated against each other
-/// Two squares; the second is turned against the first by an angle between −45° and 45°.
+/// Two squares; the second is rotated against the first by an angle between −45° and 45°.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TurnedSquares {
     /// Sides, metres.

@@ -275,16 +275,16 @@ fn centres(layers: &[SensorLayer], sensors: [usize; 2]) -> Vec<f64> {
     let of = |layer: &SensorLayer| sensors.map(|k| layer.footprints[k].centres.concat()).concat();
     layers.iter().flat_map(of).collect()
 }
-/// The tables of an average as they stand one after the other on a device, if it has both.
+/// The tables of an average in their order on a device, if it has both.
 fn parts(average: &FootprintAverage) -> impl Iterator<Item = &[f64]> {
     average.tables().into_iter().flatten().flatten()
 }
 
 // Blocks to compute on devices
-/// The covariances of rows with columns, posed for devices.
+/// The covariances of rows with columns, prepared for devices.
 struct PosedBlocks<'a> {
     slopes: [Slopes<'a>; 2],
-    /// Groups of sensors that share a lattice, with the pairs that are wanted of each.
+    /// Groups of sensors that share a lattice, with the pairs of each that occur in the matrix.
     shared: Vec<(SlopeProblem, Vec<(usize, usize)>)>,
     /// What is tabulated on each layer of parallel footprints.
     averages: Vec<Vec<FootprintAverage>>,
@@ -348,7 +348,7 @@ struct CrossCovarianceTables<T> {
     /// Tables of parallel footprints.
     averages: Buffer<f64>,
     kernels: CrossKernels<T>,
-    /// The covariances of each group of which pairs are wanted.
+    /// The covariances of each group with pairs in the matrix.
     shared: Vec<Option<SlopePlan<T>>>,
 }
 
@@ -588,7 +588,7 @@ const NEAR_BYTES: usize = 64 << 20;
 /// Bytes that the lines of some rows take at most.
 const LINES_BYTES: usize = 64 << 20;
 
-/// Numbers of a panel of a line; it stands in the kernels, too.
+/// Numbers of a panel of a line; the kernels contain the same constant.
 const PANEL_OF_LINE: usize = 30;
 
 /// Rows of a piece with so many columns.

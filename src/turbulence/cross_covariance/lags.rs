@@ -1,5 +1,5 @@
 // Tangled from book/src/turned-lags.md: edit there, or here and run cargo tangle stitch.
-//! Covariances of sensors that are turned against each other, from few places for all pairs of a lag.
+//! Covariances of sensors that are rotated against each other, from few displacements for all pairs of a lag.
 
 // Imports of turned lags
 use super::{PhaseTables, SensorLayer, TurnedAverage, see_layers};
@@ -123,7 +123,7 @@ struct LagPatch {
     nodes: [usize; 2],
     /// Shares of Chebyshev's polynomials, those along x together: xx, xy, yx, yy.
     shares: Vec<[f64; 4]>,
-    /// Whether it may stand for the function itself, and not only for its slopes.
+    /// Whether it represents the function itself, and not only its derivatives.
     exact: bool,
 }
 
@@ -235,7 +235,7 @@ impl LagPatch {
 }
 
 // Polynomials of Chebyshev with slopes
-/// The first `n` of Chebyshev's polynomials at a place, and their derivatives.
+/// The first `n` Chebyshev polynomials at a position, and their derivatives.
 fn polynomials(z: f64, n: usize) -> [[f64; 2]; MOST] {
     let mut all = [[1.0, 0.0]; MOST];
     all[1] = [z, 1.0];
