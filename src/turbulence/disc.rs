@@ -132,7 +132,7 @@ impl DiscAverage {
     }
 }
 
-// Call a speck a point
+// Treat a small disc as a point
 /// The radius, or 0 where a disc is a point to a table of this reach; metres.
 fn or_point(phase: &VonKarman, radius: f64, reach: f64) -> f64 {
     if radius < 1e-21 * reach.min(phase.outer_scale()) { 0.0 } else { radius }
@@ -394,6 +394,28 @@ mod tests {
             let twice = DiscAverage::twice(&phase, radius, reach).half_structure(0.0) / unit;
             assert!((once - 6.0 / 11.0).abs() < 1e-14, "{once}");
             assert!((twice - pair).abs() < 1e-11, "R = {radius}: {twice} {pair}");
+        }
+    }
+
+    // Compare a field of an arcminute
+    #[test]
+    fn a_field_of_an_arcminute_agrees_with_the_worked_case() {
+        let radius = 1e4 * PI / (180.0 * 60.0);
+        for (outer_scale, loss, nanometres) in [(f64::INFINITY, 3.34, 145.4), (25.0, 2.90, 135.5)] {
+            let phase = VonKarman::new(outer_scale);
+            let once = DiscAverage::new(&phase, radius, 10.0).half_structure(0.0);
+            let twice = DiscAverage::twice(&phase, radius, 10.0).half_structure(0.0);
+            if outer_scale.is_infinite() {
+                assert!(
+                    (once - 11.13).abs() < 5e-3 && (twice - 19.43).abs() < 5e-3,
+                    "{once} {twice}"
+                );
+                let unit = (2.0 * once - twice) / radius.powf(5.0 / 3.0);
+                assert!((unit - 0.4771).abs() < 5e-5, "{unit}");
+            }
+            let variance = 0.05 * 0.15f64.powf(-5.0 / 3.0) * (2.0 * once - twice);
+            assert!((variance - loss).abs() < 5e-3, "{variance}");
+            assert!((variance.sqrt() * 500.0 / (2.0 * PI) - nanometres).abs() < 0.1, "{variance}");
         }
     }
 
