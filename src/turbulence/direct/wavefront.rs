@@ -495,6 +495,25 @@ mod tests {
             .unwrap()
     }
 
+    // Compare a point on an edge
+    #[test]
+    fn a_point_on_an_edge_agrees_with_the_worked_case() {
+        let layers = vec![Layer::new(0.0, 1.0, f64::INFINITY)];
+        let atmosphere = Atmosphere::new(1.0, 2e-6 * std::f64::consts::PI, layers).unwrap(); // σ' = 1e-12
+        let (array, grid) =
+            (LensletArray::new(1, 1.0).unwrap(), PhaseGrid::new(3, 2, 0.0).unwrap());
+        let star = [Source::star(0.0, 0.0).unwrap()];
+        let sources: (&[Source], &[Source]) = (&star, &star);
+        let problem =
+            WavefrontProblem::new(&atmosphere, &array, sources, grid, ConeGradient::Pupil).unwrap();
+        let on_edge =
+            covariance(&problem, &unwatched).unwrap().lattices()[0][[0, 0, 0, 1, 0]] * 1e12;
+        assert!((on_edge - 3.272).abs() < 1e-3, "{on_edge}");
+        let at_centre =
+            5.0 / 3.0 * crate::turbulence::kolmogorov_constant() * 0.5f64.powf(2.0 / 3.0);
+        assert!((at_centre - 3.614).abs() < 1e-3, "{at_centre}");
+    }
+
     // Hold the zones against plain edges
     #[test]
     fn all_zones_agree_with_edges() {
