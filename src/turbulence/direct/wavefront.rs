@@ -137,6 +137,7 @@ fn references(problem: &WavefrontProblem) -> Vec<Reference> {
 fn reference(problem: &WavefrontProblem, layer: &WavefrontLayer) -> Reference {
     Reference::new(layer.outer_scale, layer.disc, distances(problem, layer))
 }
+
 /// The nearest and the farthest distance in metres at which a layer's gradients are looked up.
 pub(crate) fn distances(problem: &WavefrontProblem, layer: &WavefrontLayer) -> [f64; 2] {
     let (targets, stars) = (0..problem.targets(), 0..problem.stars());
@@ -241,7 +242,6 @@ impl Lags {
         let (o, corners) = (self.oversampling, self.count + self.oversampling);
         let mut pieces = [Array2::zeros((corners, corners)), Array2::zeros((corners, corners))];
         for &(j, i) in near {
-            // Mark the pieces of a lag
             for side in [0, o] {
                 pieces[0].slice_mut(s![j..j + o, i + side]).fill(1.0);
                 pieces[1].slice_mut(s![j + side, i..i + o]).fill(1.0);
@@ -498,16 +498,9 @@ mod tests {
     // Compare a point on an edge
     #[test]
     fn a_point_on_an_edge_agrees_with_the_worked_case() {
-        let layers = vec![Layer::new(0.0, 1.0, f64::INFINITY)];
-        let atmosphere = Atmosphere::new(1.0, 2e-6 * std::f64::consts::PI, layers).unwrap(); // σ' = 1e-12
-        let (array, grid) =
-            (LensletArray::new(1, 1.0).unwrap(), PhaseGrid::new(3, 2, 0.0).unwrap());
-        let star = [Source::star(0.0, 0.0).unwrap()];
-        let sources: (&[Source], &[Source]) = (&star, &star);
-        let problem =
-            WavefrontProblem::new(&atmosphere, &array, sources, grid, ConeGradient::Pupil).unwrap();
-        let on_edge =
-            covariance(&problem, &unwatched).unwrap().lattices()[0][[0, 0, 0, 1, 0]] * 1e12;
+        let posed = problem((1, 1.0), (3, 2), f64::INFINITY, 0.0, [0.0; 2]);
+        let on_edge = covariance(&posed, &unwatched).unwrap().lattices()[0][[0, 0, 0, 1, 0]];
+        let on_edge = on_edge / posed.layers()[0].slope_strength;
         assert!((on_edge - 3.272).abs() < 1e-3, "{on_edge}");
         let at_centre =
             5.0 / 3.0 * crate::turbulence::kolmogorov_constant() * 0.5f64.powf(2.0 / 3.0);
