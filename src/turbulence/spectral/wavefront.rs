@@ -30,7 +30,7 @@ use std::{f64::consts::PI, sync::Arc};
 /// all lattices.
 ///
 /// # Errors
-/// `Invalid` where the folded transform is shorter than the lags of a lattice; `Cancelled` where the watcher wants to stop.
+/// `Invalid` where the folded transform is shorter than the lags of a lattice; `Cancelled` if `watch` requests a stop.
 pub fn covariance(
     problem: &WavefrontProblem,
     sampling: &SpectralSampling,
@@ -599,6 +599,25 @@ mod tests {
             }
         }
         sum
+    }
+
+    // Compare two lenslets and two points
+    #[test]
+    fn two_lenslets_and_two_points_agree_with_a_sum_by_hand() {
+        let atmosphere = Atmosphere::new(1.0, 2e-6 * PI, vec![Layer::new(0.0, 1.0, 1.0)]).unwrap();
+        let (array, grid) =
+            (LensletArray::new(2, 1.0).unwrap(), PhaseGrid::new(2, 1, 0.0).unwrap());
+        let star = [Source::star(0.0, 0.0).unwrap()];
+        let sources: (&[Source], &[Source]) = (&star, &star);
+        let problem =
+            WavefrontProblem::new(&atmosphere, &array, sources, grid, ConeGradient::Pupil).unwrap();
+        for (samples, oversampling, known) in [(6, 2, 0.00637), (12, 4, 0.00479), (30, 10, 0.00500)]
+        {
+            let sampling = SpectralSampling::new(samples, oversampling).unwrap();
+            let lags = covariance(&problem, &sampling, &unwatched).unwrap();
+            let left = lags.lattices()[0][[0, 0, 0, 1, 0]] * 1e12; // σ' = 1e-12
+            assert!((left - known).abs() < 1e-5, "{oversampling}: {left}");
+        }
     }
 
     // Hold folding to plain sums
