@@ -47,7 +47,7 @@ kernels! {
 /// result does not depend on how many devices share them.
 ///
 /// # Errors
-/// `Invalid` where the transform has fewer than 2N − 1 lags, or there is no device; `Cancelled` where the watcher wants to stop;
+/// `Invalid` where the transform has fewer than 2N − 1 lags, or there is no device; `Cancelled` if `watch` requests a stop;
 /// `Device` where CUDA fails.
 pub fn slope_pairs<T: Real>(
     problem: &SlopeProblem,
