@@ -401,17 +401,24 @@ mod tests {
     #[test]
     fn a_field_of_an_arcminute_agrees_with_the_worked_case() {
         let radius = 1e4 * PI / (180.0 * 60.0);
+        let (power, constant) = (radius.powf(5.0 / 3.0), kolmogorov_constant());
+        assert!((radius - 2.91).abs() < 5e-3 && (power - 5.93).abs() < 5e-3, "{radius} {power}");
         for (outer_scale, loss, nanometres) in [(f64::INFINITY, 3.34, 145.4), (25.0, 2.90, 135.5)] {
             let phase = VonKarman::new(outer_scale);
             let once = DiscAverage::new(&phase, radius, 10.0).half_structure(0.0);
             let twice = DiscAverage::twice(&phase, radius, 10.0).half_structure(0.0);
             if outer_scale.is_infinite() {
+                // Compare the averages of an arcminute
                 assert!(
                     (once - 11.13).abs() < 5e-3 && (twice - 19.43).abs() < 5e-3,
                     "{once} {twice}"
                 );
-                let unit = (2.0 * once - twice) / radius.powf(5.0 / 3.0);
-                assert!((unit - 0.4771).abs() < 5e-5, "{unit}");
+                assert!(
+                    (constant - 3.44).abs() < 5e-3
+                        && (twice / (constant * power) - 0.952).abs() < 5e-4
+                );
+                assert!((2.0 * once - twice - 2.83).abs() < 5e-3, "{once} {twice}");
+                assert!(((2.0 * once - twice) / power - 0.4771).abs() < 5e-5, "{once} {twice}");
             }
             let variance = 0.05 * 0.15f64.powf(-5.0 / 3.0) * (2.0 * once - twice);
             assert!((variance - loss).abs() < 5e-3, "{variance}");

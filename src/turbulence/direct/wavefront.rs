@@ -500,11 +500,11 @@ mod tests {
     fn a_point_on_an_edge_agrees_with_the_worked_case() {
         let posed = problem((1, 1.0), (3, 2), f64::INFINITY, 0.0, [0.0; 2]);
         let on_edge = covariance(&posed, &unwatched).unwrap().lattices()[0][[0, 0, 0, 1, 0]];
-        let on_edge = on_edge / posed.layers()[0].slope_strength;
-        assert!((on_edge - 3.272).abs() < 1e-3, "{on_edge}");
-        let at_centre =
-            5.0 / 3.0 * crate::turbulence::kolmogorov_constant() * 0.5f64.powf(2.0 / 3.0);
-        assert!((at_centre - 3.614).abs() < 1e-3, "{at_centre}");
+        let (constant, on_edge) =
+            (crate::turbulence::kolmogorov_constant(), on_edge / posed.layers()[0].slope_strength);
+        assert!((on_edge - 3.272).abs() < 1e-3 && (constant - 3.442).abs() < 1e-3, "{on_edge}");
+        assert!((on_edge / constant - (1.069 - 0.118)).abs() < 1e-3, "{on_edge}");
+        assert!((5.0 / 3.0 * constant * 0.5f64.powf(2.0 / 3.0) - 3.614).abs() < 1e-3);
     }
 
     // Hold the zones against plain edges

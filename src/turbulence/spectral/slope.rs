@@ -518,6 +518,22 @@ mod tests {
         let exact =
             &crate::turbulence::direct::slope::pair_covariances(&problem, &unwatched).unwrap();
         assert!((exact[0][[0, 1, 1]] * 1e12 - 0.06198).abs() < 1e-5, "{}", exact[0][[0, 1, 1]]);
+        // Add the samples of the table
+        let sample = |n: usize, m: usize| {
+            let [x, y] = [n, m].map(|n| n as f64 / 3.0);
+            x * x * (x * x + y * y + 1.0).powf(-11.0 / 6.0) * (sinc(x) * sinc(y)).powi(2)
+        };
+        let table = [[0.0626, 0.0360, 0.0058], [0.0387, 0.0231, 0.0041]];
+        let mut sum = 0.0;
+        for (n, m) in (0..2).flat_map(|n| (0..3).map(move |m| (n, m))) {
+            assert!((sample(n + 1, m) - table[n][m]).abs() < 6e-5, "{n} {m}: {}", sample(n + 1, m));
+            sum += if m == 0 { 2.0 } else { 4.0 } * sample(n + 1, m);
+        }
+        let constant = 4.0 * PI * PI * spectrum_constant() / 9.0;
+        assert!((sum - 0.478).abs() < 1e-3 && (constant - 0.1004).abs() < 1e-4, "{sum} {constant}");
+        assert!(
+            (sum * constant - 0.0480).abs() < 1e-4 && (0.5 * sum * constant - 0.0240).abs() < 1e-4
+        );
     }
 
     // Compare the folded with the original

@@ -618,6 +618,17 @@ mod tests {
             let left = lags.lattices()[0][[0, 0, 0, 1, 0]] * 1e12; // σ' = 1e-12
             assert!((left - known).abs() < 1e-5, "{oversampling}: {left}");
         }
+        let table = [[0.227, 0.158, 0.051, 0.644], [0.140, 0.101, 0.036, 0.414]];
+        for (n, row) in [1.0 / 3.0, 2.0 / 3.0].into_iter().zip(table) {
+            let of = |m: f64| {
+                let power = (n * n + m * m + 1.0).powf(-11.0 / 6.0);
+                n * power * sinc(n) * sinc(m)
+            };
+            let [zero, one, two] = [0.0, 1.0 / 3.0, 2.0 / 3.0].map(of);
+            for (value, known) in [zero, one, two, zero + 2.0 * (one + two)].into_iter().zip(row) {
+                assert!((value - known).abs() < 6e-4, "{value} {known}");
+            }
+        }
     }
 
     // Hold folding to plain sums
