@@ -165,6 +165,7 @@ impl Averages {
     }
 }
 
+// Plans of wavefronts on devices
 // Batches of wavefront layer pairs
 /// Bytes of the two lists at most, unless a single band of rows needs more.
 const SCRATCH: usize = 24 << 20;
