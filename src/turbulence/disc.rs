@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    // Meet the closed forms of Kolmogorov
+    // Compare with the closed forms of Kolmogorov
     #[test]
     fn kolmogorov_has_its_closed_forms() {
         let (phase, power) = (VonKarman::new(f64::INFINITY), 5.0 / 3.0);
@@ -489,7 +489,7 @@ mod tests {
         }
     }
 
-    // Hold the table against the circle
+    // Compare the table with the circle
     #[test]
     fn the_table_follows_the_circle() {
         for (outer_scale, radius, reach) in

@@ -507,7 +507,7 @@ mod tests {
         assert!((5.0 / 3.0 * constant * 0.5f64.powf(2.0 / 3.0) - 3.614).abs() < 1e-3);
     }
 
-    // Hold the zones against plain edges
+    // Compare the zones with plain edges
     #[test]
     fn all_zones_agree_with_edges() {
         let infinity = f64::INFINITY;

@@ -319,7 +319,7 @@ mod tests {
     use crate::turbulence::spectral::slope::pair_covariances;
     use crate::watch::unwatched;
 
-    // Pose a lopsided problem for spectra
+    // Pose an asymmetric problem for spectra
     fn problem(lenslets: usize, pitch: f64, outer_scales: [f64; 2], stars: usize) -> SlopeProblem {
         let layer = |altitude: f64, fraction: f64, outer_scale: f64| {
             let (wind_speed, wind_direction) = (0.0, 0.0);
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!((chosen.samples(), chosen.oversampling()), (5760, 12));
     }
 
-    // Meet the known numbers of errors
+    // Compare errors with known numbers
     #[test]
     fn errors_are_of_the_known_size() {
         let problem = problem(3, 0.1, [3.0, 2.0], 2);
@@ -372,7 +372,7 @@ mod tests {
         }
     }
 
-    // Sum the copies for ever
+    // Compare copies with lattice sums
     #[test]
     fn copies_are_summed_to_infinity() {
         let rule = gauss_legendre(12);

@@ -374,7 +374,7 @@ impl SpectrumTables {
     }
 }
 
-// Original algorithm as it stands
+// Original algorithm without folding
 // Covariance by the original algorithm
 /// One component of one pair by the original's algorithm, unfolded, Eq. [discrete covariance](https://lenslet.github.io/lenslet/spectral-method.html#eq-discrete-covariance); (2N − 1, 2N − 1), rad².
 ///
@@ -486,7 +486,7 @@ mod tests {
     use crate::model::source::{ConeGradient, Source};
     use crate::watch::unwatched;
 
-    // Pose a lopsided problem for spectra
+    // Pose an asymmetric problem for spectra
     fn problem(lenslets: usize, pitch: f64, outer_scales: [f64; 2], stars: usize) -> SlopeProblem {
         let layer = |altitude: f64, fraction: f64, outer_scale: f64| {
             let (wind_speed, wind_direction) = (0.0, 0.0);

@@ -235,7 +235,7 @@ impl CrossSpectrum {
         }
     }
 
-    // Set Nyquist's corner right
+    // Correct Nyquist's corner of wavefronts
     /// Replaces the mean over four corners by that over two, in the bin where they fold to.
     fn set_the_corner_right(&self, j: usize, fields: &mut [Complex64]) {
         let bin = self.half % self.folded;
@@ -631,7 +631,7 @@ mod tests {
         }
     }
 
-    // Hold folding to plain sums
+    // Compare folding with plain sums
     #[test]
     fn folding_changes_no_digit() {
         let targets = [Source::star(1e-4, 0.3).unwrap(), Source::star(0.0, 0.0).unwrap()];
@@ -662,7 +662,7 @@ mod tests {
         }
     }
 
-    // Average over directions by force
+    // Average over many targets
     #[test]
     fn a_disc_is_an_average_over_targets() {
         let (radius, centre) = (2e-5, [6e-5, -2e-5]);
@@ -698,7 +698,7 @@ mod tests {
         }
     }
 
-    // Sum the wavefront's copies for ever
+    // Compare the wavefront's copies with lattice sums
     #[test]
     fn copies_of_the_wavefront_are_summed_to_infinity() {
         let (rule, period) = (gauss_legendre(12), 40.0);
