@@ -135,7 +135,7 @@ impl ControlLoop {
     }
 
     // Gain of a loop for noise
-    /// What the variance of a noise that is new in each frame is multiplied by on its way to the strokes, Eq. [noise gain](https://lenslet.github.io/lenslet/bandwidth.html#eq-noise-gain): 1 in an open loop, and
+    /// Ratio of the noise variance of the strokes to that of a frame, for noise that is independent from frame to frame, Eq. [noise gain](https://lenslet.github.io/lenslet/bandwidth.html#eq-noise-gain): 1 in an open loop, and
     /// infinite in a closed one that is not stable.
     // Example of a noise gain
     ///
@@ -144,6 +144,28 @@ impl ControlLoop {
     /// let control = ControlLoop { kind: LoopKind::Closed, rate: 500.0, gain: 0.5, delay: 2.0 };
     /// assert!((control.noise_gain() - 0.6).abs() < 1e-15);
     /// assert_eq!(ControlLoop { kind: LoopKind::Open, ..control }.noise_gain(), 1.0);
+    /// ```
+    // Noise gain of a worked case
+    ///
+    /// The worked case of the chapter:
+    ///
+    /// ```
+    /// use lenslet::{correction::ServoLag, model::{Atmosphere, ControlLoop, Layer, LoopKind}};
+    /// let wind = Layer { wind_speed: 10.0, ..Layer::new(0.0, 1.0, 25.0) };
+    /// let air = Atmosphere::new(0.15, 500e-9, vec![wind])?;
+    /// let closed = ControlLoop { kind: LoopKind::Closed, rate: 500.0, gain: 0.5, delay: 2.0 };
+    /// let product = 0.75 * (1.0 - 4.0 / 9.0); // 0.4167
+    /// assert!((closed.noise_gain() - 0.25 / product).abs() < 1e-12);
+    /// let slow = (2.0 * std::f64::consts::PI * 5.0 / 250.0f64).powi(2);
+    /// assert!((slow - 0.0158).abs() < 5e-5 && (closed.rejection(5.0) - 0.0162).abs() < 5e-5);
+    /// assert!((closed.rejection(50.0) - 2.83).abs() < 0.005);
+    /// let nm = |control: ControlLoop| -> Result<f64, lenslet::Invalid> {
+    ///     Ok(1e9 * ServoLag::new(&air, &control, 0.5)?.variance()?.sqrt())
+    /// };
+    /// assert!((nm(closed)? - 36.3).abs() < 0.06);
+    /// assert!((nm(ControlLoop { kind: LoopKind::Open, ..closed })? - 36.1).abs() < 0.06);
+    /// assert!((nm(ControlLoop { rate: 1000.0, ..closed })? - 18.1).abs() < 0.06);
+    /// # Ok::<(), lenslet::Invalid>(())
     /// ```
     pub fn noise_gain(&self) -> f64 {
         match (self.kind, self.damping(self.gain)) {

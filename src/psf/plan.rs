@@ -1237,6 +1237,21 @@ mod tests {
     }
 
     // Anisoplanatism by an independent quadrature
+    #[test]
+    fn isoplanatic_angles_are_those_of_the_worked_case() {
+        let layers = vec![Layer::new(3e3, 0.7, 30.0), Layer::new(9e3, 0.3, 20.0)];
+        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        let mean = 0.7 * 3e3f64.powf(5.0 / 3.0) + 0.3 * 9e3f64.powf(5.0 / 3.0);
+        assert!((1e-6 * mean - 1.605).abs() < 1e-3 && (mean.powf(0.6) - 5288.0).abs() < 1.0);
+        let visible = air.isoplanatic_angle_at(500e-9);
+        assert!((1e6 * visible - 8.91).abs() < 0.01 && (visible / ARCSEC - 1.84).abs() < 0.005);
+        assert!((air.isoplanatic_angle_at(2.2e-6) / ARCSEC - 10.9).abs() < 0.05);
+        let radian = 500.0 / (2.0 * std::f64::consts::PI); // 79.58 nm
+        for (angle, variance, rms) in [(4.0, 3.65, 152.0), (25.0, 77.5, 700.0)] {
+            let found = (angle * ARCSEC / visible).powf(5.0 / 3.0);
+            assert!((found - variance).abs() < 0.06 && (found.sqrt() * radian - rms).abs() < 0.6);
+        }
+    }
     /// What a budget says of a term, m².
     fn term(target: &TargetImage, name: &str) -> f64 {
         of(&target.budget, name)
