@@ -18,6 +18,7 @@ pub(crate) enum Influence {
     Measured { images: MeasuredInfluence, mean: Array2<f64> },
 }
 
+// Influence functions of a design
 impl Influence {
     /// Those of a design, of this `pitch` \[m\], for so many actuators.
     pub(crate) fn new(
@@ -90,7 +91,7 @@ impl GaussianInfluence {
 }
 
 // Slopes of a gaussian
-/// Where κ x² is larger, an influence function is nothing.
+/// An influence function is negligible where κ x² is larger.
 const FAR: f64 = 45.0;
 
 impl GaussianInfluence {

@@ -20,6 +20,36 @@ use std::sync::OnceLock;
 
 // Choices of mirrors and targets
 /// Which mirrors correct which targets.
+// Modes of a worked case
+///
+/// The worked case of the chapter, in nm:
+///
+/// ```
+/// use lenslet::{correction::*, device::Engine, model::*, plan::Plan, psf::*};
+/// use lenslet::{tomography::ReconstructorOptions, watch::unwatched};
+/// let system = System::from_file("book/systems/small-moao.toml")?;
+/// let errors = |mode: CorrectionMode, weights: &[f64]| -> Result<Vec<f64>, lenslet::Error> {
+///     let image = CameraOptions::default().pixels(16).terms([ErrorTerm::Tomography]);
+///     let mirror = MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(9)) };
+///     let correction = CorrectionOptions::new(mode, vec![mirror]).weights(weights.to_vec());
+///     let options = PsfOptions::new(ReconstructorOptions::default(), correction, image);
+///     let found = PsfPlan::new(&system, options)?.run(&Engine::default(), &unwatched)?;
+///     Ok(found.targets.iter().map(|target| 1e9 * target.budget.total()).collect())
+/// };
+/// let (own, first) = (errors(CorrectionMode::Moao, &[])?, errors(CorrectionMode::Ltao, &[])?);
+/// assert!((own[0] - 118.1).abs() < 0.1 && (own[1] - 174.3).abs() < 0.1);
+/// let difference = (first[1].powi(2) - own[1].powi(2)).sqrt();
+/// assert!((first[1] - 384.0).abs() < 0.1 && (difference - 342.2).abs() < 0.1);
+/// for (weights, expected) in [([1.0, 1.0], [207.9, 244.2]), ([3.0, 1.0], [145.8, 310.2])] {
+///     let found = errors(CorrectionMode::Glao, &weights)?;
+///     for t in 0..2 {
+///         let off = difference * weights[1 - t] / (weights[0] + weights[1]); // 171.1, 85.5, 256.6
+///         assert!((found[t] - own[t].hypot(off)).abs() < 0.1);
+///         assert!((found[t] - expected[t]).abs() < 0.1);
+///     }
+/// }
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -55,7 +85,7 @@ impl CorrectionMode {
 }
 
 // Options of a correction
-/// Mirrors and what they are for: the tables `[correction]` and `[[mirror]]` of a system file, and the weights of its targets.
+/// Mirrors and the targets that they correct: the tables `[correction]` and `[[mirror]]` of a system file, and the weights of its targets.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -101,10 +131,10 @@ pub struct Correction {
     system: System,
     mode: CorrectionMode,
     mirrors: Vec<Mirror>,
-    /// Targets that find something, before those that were added.
+    /// Number of targets for which errors are reported; added directions come after them.
     targets: usize,
     weights: Vec<f64>,
-    /// A mirror in the pupil of the first design, and onto it, once that is wanted.
+    /// A mirror in the pupil of the first design, and the projector onto it, computed at its first use.
     pupil_mirror: Mirror,
     pupil: OnceLock<Projector>,
 }
@@ -168,7 +198,7 @@ impl Correction {
     }
 
     // Project onto the mirror in the pupil
-    /// The projector onto that mirror, which the engine makes when it is first asked for.
+    /// The projector onto the mirror in the pupil, computed by the engine at the first call.
     ///
     /// # Errors
     /// As for [`Projector::new`].

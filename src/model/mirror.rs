@@ -18,15 +18,15 @@ pub enum Spacing {
     Pitch(f64),
 }
 
-/// The order in which actuators stand.
+/// Layout of the actuators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ActuatorLayout {
-    /// In squares.
+    /// Square lattice.
     #[default]
     Square,
-    /// In equilateral triangles, with rows along x.
+    /// Equilateral triangles, with rows along x.
     Hexagonal,
 }
 
@@ -40,6 +40,24 @@ pub enum ActuatorLayout {
 /// let stiff = MirrorDesign { coupling: 1.0, ..design };
 /// assert_eq!(stiff.check().unwrap_err().quantity, "coupling");
 /// ```
+// Heights of a worked case
+///
+/// Heights and slopes of an influence function, the worked case of the chapter:
+///
+/// ```
+/// use lenslet::{correction::Mirror, model::*};
+/// let (array, axis) = (LensletArray::new(10, 0.5)?, Source::star(0.0, 0.0)?);
+/// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)])?;
+/// let star = GuideStar::at_rest(axis, array, 1e-14)?;
+/// let system = System::builder(air, array).guide_stars([star]).targets([axis]).build()?;
+/// let mirror = Mirror::new(&MirrorDesign::new(Spacing::Pitch(0.5)), &system)?;
+/// for (offset, height) in [([0.5, 0.0], 0.2), ([0.25, 0.0], 0.669), ([0.5, 0.5], 0.04)] {
+///     assert!((mirror.influence(offset) - height).abs() < 3e-4);
+/// }
+/// let largest = mirror.interaction(&system, &axis).fold(0.0, |most: f64, slope| most.max(*slope));
+/// assert!((largest - 1.036).abs() < 5e-4, "{largest}");
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MirrorDesign {
@@ -49,9 +67,9 @@ pub struct MirrorDesign {
     pub layout: ActuatorLayout,
     /// Altitude that the mirror is conjugate to \[m\].
     pub altitude: f64,
-    /// The share of its height that an influence function, a Gaussian, has at the next actuator.
+    /// Height of a Gaussian influence function at the next actuator, relative to its peak.
     pub coupling: f64,
-    /// Influence functions that were measured, in place of Gaussians; then the coupling is not used.
+    /// Measured influence functions instead of Gaussians; the coupling is then not used.
     pub influence: Option<MeasuredInfluence>,
     /// Radii between which actuators are kept, in units of that of the mirror's beam; or those of [`Mirror::new`](crate::correction::Mirror::new).
     pub kept: Option<[f64; 2]>,
@@ -70,7 +88,7 @@ crate::serial::deserialize_by!(MirrorDesign::new(spacing: Spacing) {
 });
 
 impl MirrorDesign {
-    /// A mirror in the pupil, its actuators in squares, with a coupling of 0.2 and a filter of 0.03.
+    /// A mirror in the pupil with a square lattice of actuators, a coupling of 0.2 and a filter of 0.03.
     pub fn new(spacing: Spacing) -> Self {
         let layout = ActuatorLayout::Square;
         let (influence, kept) = (None, None);

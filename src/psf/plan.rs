@@ -1360,6 +1360,26 @@ mod tests {
 
     // Plan a field of a large telescope
     #[test]
+    fn matrices_of_a_large_telescope_have_the_sizes_of_the_worked_case() {
+        let system = System::from_file("book/systems/harmoni-ltao.toml").unwrap();
+        let valid = system.valid_lenslets();
+        let lenslets: Vec<usize> =
+            valid.iter().map(|valid| valid.iter().filter(|valid| **valid).count()).collect();
+        assert_eq!((lenslets[0], lenslets[6]), (3972, 4));
+        let n = 2 * lenslets.iter().sum::<usize>();
+        let design = crate::model::MirrorDesign::new(Spacing::Actuators(75));
+        let mirror = crate::correction::Mirror::new(&design, &system).unwrap();
+        let (m, a) = mirror.interaction(&system, &system.targets()[0]).dim();
+        assert_eq!((n, m, a), (47_672, 7944, 4176));
+        let gigabytes = |rows: usize, columns: usize| 8e-9 * rows as f64 * columns as f64;
+        let close =
+            |found: f64, expected: f64| (found - expected).abs() < 0.006 * expected.max(1.0);
+        assert!(close(gigabytes(n, n), 18.2) && close(gigabytes(n, n) / 1.073_741_824, 16.9));
+        assert!(close(gigabytes(m, n), 3.03) && close(gigabytes(m, m), 0.50));
+        assert!(close(2.0 * (gigabytes(m, n) + gigabytes(m, m)), 7.07));
+        assert!(close(gigabytes(a, n), 1.59) && close(gigabytes(a, a), 0.14));
+    }
+    #[test]
     fn fields_of_large_telescopes_take_the_memory_of_one_direction() {
         let system = System::from_file("book/systems/harmoni-ltao.toml").unwrap();
         let host = |step: f64, terms: Vec<ErrorTerm>| {

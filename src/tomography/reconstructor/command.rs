@@ -31,7 +31,7 @@ pub(crate) type StrokeSum<'s> = Vec<(usize, ArrayView2<'s, f64>)>;
 
 impl ReconstructorPlan {
     // Sum projected covariances over targets
-    /// The sum of P C_tm over targets, (a, n), of which the covariances of one are there at a time.
+    /// The sum of P C_tm over targets, (a, n), with the covariances of one target in memory at a time.
     fn weighed(
         &self,
         sum: &StrokeSum,
