@@ -37,10 +37,14 @@ use std::f64::consts::{FRAC_PI_8, PI};
 /// {
 ///     assert!((rms(pitch, outer_scale)? - expected).abs() < 0.06);
 /// }
-/// let radian = 500.0 / (2.0 * std::f64::consts::PI); // 79.58 nm
+/// let (ratio, power) = (0.5 / 0.15, f64::powf(0.5 / 0.15, 5.0 / 3.0));
+/// assert!(f64::abs(ratio - 3.333) < 1e-3 && f64::abs(power - 7.438) < 1e-3);
+/// let radian = 500.0 / (2.0 * std::f64::consts::PI);
+/// assert!(f64::abs(radian - 79.58) < 5e-3);
 /// assert!(((rms(0.5, f64::INFINITY)? / radian).powi(2) - 1.720).abs() < 1e-3);
+/// assert!((rms(1.0, f64::INFINITY)? / rms(0.5, f64::INFINITY)? - 1.782).abs() < 1e-3);
 /// let strehl = |rms: f64| (-(2.0 * std::f64::consts::PI * rms / 1650.0).powi(2)).exp();
-/// assert!((strehl(rms(0.5, f64::INFINITY)?) - 0.854).abs() < 1e-3);
+/// assert!((strehl(rms(0.5, f64::INFINITY)?) - 0.854).abs() < 1e-3 && (strehl(104.4) - f64::exp(-0.158)).abs() < 1e-3);
 /// assert!((strehl(rms(1.0, f64::INFINITY)?) - 0.606).abs() < 1e-3);
 /// # Ok::<(), lenslet::Invalid>(())
 /// ```

@@ -1,5 +1,5 @@
 // Tangled from book/src/interaction-matrix.md: edit there, or here and run cargo tangle stitch.
-//! A deformable mirror: where its actuators are, what they do to a wavefront, and what a sensor sees of it.
+//! A deformable mirror in a system: positions of its actuators, heights, and interaction matrix.
 
 // Imports of mirrors
 use crate::correction::influence::Influence;
@@ -20,7 +20,7 @@ use ndarray::{Array2, Axis};
 use std::f64::consts::PI;
 
 // Mirror of a system
-/// A deformable mirror in a system: its actuators stand still on the pupil, or on what the pupils of all targets cover at its altitude.
+/// A deformable mirror in a system, with its actuators on the pupil or, at an altitude, on the meta-pupil of all targets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mirror {
     pitch: f64,
@@ -31,7 +31,7 @@ pub struct Mirror {
     influence: Influence,
 }
 
-/// More actuators than this are refused: a matrix of them would not fit anywhere.
+/// Largest number of actuators; the matrices of more would not fit into memory.
 const MOST_ACTUATORS: f64 = 1e6;
 
 impl Mirror {
@@ -165,7 +165,7 @@ impl ActuatorLayout {
 
 // Interaction matrix of a mirror
 impl Mirror {
-    /// J, (m, a), 1/m: the slopes, in rad for a stroke of a metre, that the truth sensor of a system sees of each actuator when it looks at a star. All x slopes, then all y
+    /// J, (m, a), 1/m: the slopes, in rad for a stroke of a metre, that the truth sensor of a system measures for each actuator in the direction of a star. All x slopes, then all y
     /// slopes, of the valid lenslets row by row; in the system's model of slopes.
     pub fn interaction(&self, system: &System, star: &Source) -> Array2<f64> {
         let (array, model) = (system.truth_sensor(), system.slope_model());

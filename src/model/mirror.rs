@@ -56,6 +56,8 @@ pub enum ActuatorLayout {
 /// }
 /// let largest = mirror.interaction(&system, &axis).fold(0.0, |most: f64, slope| most.max(*slope));
 /// assert!((largest - 1.036).abs() < 5e-4, "{largest}");
+/// assert!((-f64::ln(0.2) - 1.609).abs() < 1e-3 && (largest * 0.5 / 0.8 - 0.648).abs() < 1e-3);
+/// assert!((0.8 * mirror.influence([0.0, 0.25]) / 0.5 - 1.07).abs() < 1e-3); // edge midpoints
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
