@@ -329,6 +329,7 @@ pub fn low_covariances(
     })
 }
 
+// Further uses of low covariances
 // One low covariance at a time
 /// The tables of low turbulence, from which each of its covariances is looked up when it is wanted.
 pub(crate) struct LowTurbulence<'s> {

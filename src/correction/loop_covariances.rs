@@ -49,6 +49,7 @@ impl LoopWeights {
         let fastest = air.layers().iter().map(|layer| layer.wind_speed).fold(0.0, f64::max);
         let stride = (reach / (fastest * frame).max(1e-3 * reach)).max(1.0) as usize;
         let near = control.delay.ceil() as usize + NEAR;
+        // Smooth and gather weights with their times
         let timed = |weights: &[f64], first: f64| {
             let at = |(k, weight)| [(first + k as f64) * frame, weight];
             gathered(weights, near, stride).into_iter().map(at).collect()
@@ -124,6 +125,7 @@ impl ControlLoop {
     }
 }
 
+// Limits of the memory of a loop
 /// The share of its largest weight below which a loop has forgotten a frame, and the most frames that it may remember.
 const FORGOTTEN: f64 = 1e-4;
 const MOST_FRAMES: usize = 4000;

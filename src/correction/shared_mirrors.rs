@@ -163,6 +163,7 @@ impl Correction {
         let sums: Vec<StrokeSum> = sums.iter().map(viewed).chain(own.iter().map(alone)).collect();
         let commands = plan.commands(&sums, unit, (engine, watch))?;
         drop(sums);
+        // Shared mirrors before their shapes
         let mirrors = SharedMirrors {
             correction: self,
             plan,

@@ -86,6 +86,7 @@ impl ReconstructorPlan {
             return self.commands_on_device(sums, unit, (gpu, engine.precision()), watch);
         }
         let apart = self.factorised_on_host(engine, watch)?;
+        // Compute one command after another
         let command = |(number, sum)| {
             let watch = &command_part(number, sums.len(), watch);
             let rows = self.weighed(sum, engine, watch)?;
@@ -119,6 +120,7 @@ enum FactorisedCovariance {
     Eigen(Eigen, usize, Array1<f64>),
 }
 
+// Command by a factorised covariance
 impl FactorisedCovariance {
     /// The command of the sum of P C_tm, (a, n).
     fn command(&self, mut rows: Array2<f64>) -> StrokeCommand {
