@@ -109,6 +109,7 @@ impl ControlLoop {
         let (whole, rest) = (self.delay.floor() as usize, self.delay.fract());
         let (mut response, mut most, mut quiet) = (Vec::<f64>::new(), 0.0, 0);
         while quiet <= whole + 1 && response.len() < MOST_FRAMES {
+            // Weight of some frames ago
             let ago = |frames: usize| match response.len().checked_sub(frames) {
                 Some(k) => response[k],
                 None => 0.0,
