@@ -301,7 +301,7 @@ impl<'a> InBandBlock<'a> {
 ///
 /// # Errors
 /// `Invalid` where the pitch is no length, there is no target, or displacements are more than 2000 pitches; `Memory` where a matrix or its tables do not fit;
-/// `Cancelled` where the watcher wants to stop.
+/// `Cancelled` if the watcher cancels the computation.
 ///
 /// ```
 /// use lenslet::{correction::low_covariances, watch::unwatched, model::System, tomography::CovarianceMatrices};

@@ -1,5 +1,5 @@
 // Tangled from book/src/mirrors.md: edit there, or here and run cargo tangle stitch.
-//! Influence functions of actuators, and the slopes that lenslets see of them.
+//! Influence functions of actuators, and their slopes averaged over lenslets.
 
 use crate::error::{Invalid, accept};
 use crate::model::mirror::{MeasuredInfluence, MirrorDesign};

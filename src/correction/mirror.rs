@@ -41,7 +41,7 @@ impl Mirror {
     // Errors and example of a mirror
     ///
     /// # Errors
-    /// `Invalid`, by the name of the key, for a design that cannot be and for one that keeps no actuator, or more than a million.
+    /// `Invalid`, by the name of the key, for an invalid design and for one that keeps no actuator, or more than a million.
     ///
     /// ```
     /// use lenslet::{correction::Mirror, model::{MirrorDesign, Spacing, System}};

@@ -144,7 +144,7 @@ impl Correction {
     /// The correction of a system's targets.
     ///
     /// # Errors
-    /// `Invalid`, by the name of the key, for a system without targets, mirrors that cannot be, more or fewer of them than the mode has, weights that are
+    /// `Invalid`, by the name of the key, for a system without targets, invalid mirrors, more or fewer of them than the mode requires, weights that are
     /// negative, none greater than 0, or not one for each target.
     pub fn new(system: &System, options: &CorrectionOptions) -> Result<Self, Error> {
         let CorrectionOptions { mode, mirrors: designs, .. } = options;
@@ -295,7 +295,7 @@ impl CorrectionOptions {
 
 // Stack what targets see
 impl Correction {
-    /// J_t of all mirrors, (m, a), 1/m, as a target sees them.
+    /// J_t of all mirrors for a target, (m, a), 1/m.
     pub(crate) fn interaction(&self, target: &Source) -> Array2<f64> {
         let blocks: Vec<_> =
             self.mirrors.iter().map(|mirror| mirror.interaction(&self.system, target)).collect();

@@ -18,7 +18,7 @@ use std::f64::consts::PI;
 
 // Share of a wave that is left
 impl ControlLoop {
-    /// The share of the power of a wave of this temporal `frequency` \[Hz\] that is left, on average over time, Eq. [rejection](https://lenslet.github.io/lenslet/bandwidth.html#eq-rejection).
+    /// Fraction of the power of a wave of this temporal `frequency` \[Hz\] that remains in the residual, averaged over time, Eq. [rejection](https://lenslet.github.io/lenslet/bandwidth.html#eq-rejection).
     // Example of a rejected wave
     ///
     /// ```
@@ -140,7 +140,7 @@ impl ServoLag {
     /// The structure function \[m²\] on n × n displacements of this `step` \[m\]: element [j, i] is that of ((i − ⌊n/2⌋) s, (j − ⌊n/2⌋) s).
     ///
     /// # Errors
-    /// `Invalid` where n is zero, the step is no length, or n steps and the way of the wind are too many pitches.
+    /// `Invalid` where n is zero, the step is no length, or n steps and the distance that the wind covers are too many pitches.
     pub fn structure_function(&self, n: usize, step: f64) -> Result<Array2<f64>, Invalid> {
         self.band(n as f64 * 0.5 * step)?.structure_function(n, step, |f| self.left(f))
     }

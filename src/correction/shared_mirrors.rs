@@ -99,7 +99,7 @@ struct MirrorShape {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ResidualStrokes {
-    /// C_vv, (b, b), m², by the names of causes: `tomography` alone, or with `noise` and `aliasing` beside it.
+    /// C_vv, (b, b), m², by the names of causes: `tomography` alone, or `tomography`, `noise` and `aliasing`.
     pub parts: Vec<(&'static str, Array2<f64>)>,
     /// The number of the shape that is seen.
     pub shape: usize,

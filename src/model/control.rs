@@ -6,20 +6,20 @@ use crate::model::atmosphere::Atmosphere;
 use crate::plausible::RATE;
 
 // Loop that steers a mirror
-/// Whether sensors see the air, or what the mirror leaves of it.
+/// Whether sensors measure the whole turbulence or the residual behind the mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum LoopKind {
-    /// Sensors see the air, and strokes are what they measure.
+    /// Sensors measure the whole turbulence, and the measured strokes are applied.
     #[default]
     Open,
-    /// Sensors see what is left, and an integrator adds a share of it to the strokes.
+    /// Sensors measure the residual, and an integrator adds a fraction of it to the strokes.
     Closed,
 }
 
 // Numbers of a loop
-/// The loop that steers a mirror: the table `[loop]` of a system file.
+/// Control loop of a mirror: the table `[loop]` of a system file.
 // Example of a control loop
 ///
 /// ```
@@ -35,17 +35,17 @@ pub enum LoopKind {
 pub struct ControlLoop {
     /// Open or closed.
     pub kind: LoopKind,
-    /// Frames in a second \[Hz\].
+    /// Frame rate \[Hz\].
     pub rate: f64,
-    /// Share of what is left that each frame adds, in a closed loop.
+    /// Gain: fraction of the measured residual that each frame adds to the strokes, in a closed loop.
     pub gain: f64,
-    /// Frames from the start of an exposure to the start of the hold that it leads to; from 1 to 20.
+    /// Delay from the start of an exposure to the start of the hold that results from it, in frames; from 1 to 20.
     pub delay: f64,
 }
 
 // Check what is said of a loop
 impl ControlLoop {
-    /// Refuses a loop that cannot be, or is not stable.
+    /// Checks the loop and its stability.
     ///
     /// # Errors
     /// `Invalid`, by the name of the key: a rate that is not positive, a delay not from 1 to 20 frames, a gain for which strokes grow without end.
@@ -124,7 +124,7 @@ impl ControlLoop {
     }
 
     // Find the largest gain
-    /// The gain below which the loop, closed, is stable.
+    /// Largest stable gain of the closed loop.
     pub fn largest_gain(&self) -> f64 {
         let (mut low, mut high) = (0.0, 4.0);
         for _ in 0..60 {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Spacing {
-    /// So many actuators across the diameter of the pupil, the first and the last one at its rim.
+    /// Number of actuators across the diameter of the pupil, the first and the last one at its edge.
     Actuators(usize),
     /// A pitch \[m\], with an actuator on the axis.
     Pitch(f64),
@@ -31,7 +31,7 @@ pub enum ActuatorLayout {
 }
 
 // Description of a mirror
-/// A deformable mirror as it is described: a table `[[mirror]]` of a system file.
+/// Design of a deformable mirror: a table `[[mirror]]` of a system file.
 ///
 /// ```
 /// use lenslet::model::{MirrorDesign, Spacing};
@@ -67,15 +67,15 @@ pub struct MirrorDesign {
     pub spacing: Spacing,
     /// Layout of the actuators.
     pub layout: ActuatorLayout,
-    /// Altitude that the mirror is conjugate to \[m\].
+    /// Altitude to which the mirror is conjugate \[m\].
     pub altitude: f64,
     /// Height of a Gaussian influence function at the next actuator, relative to its peak.
     pub coupling: f64,
     /// Measured influence functions instead of Gaussians; the coupling is then not used.
     pub influence: Option<MeasuredInfluence>,
-    /// Radii between which actuators are kept, in units of that of the mirror's beam; or those of [`Mirror::new`](crate::correction::Mirror::new).
+    /// Inner and outer radius of the kept actuators, in units of the radius of the mirror's beam; by default those of [`Mirror::new`](crate::correction::Mirror::new).
     pub kept: Option<[f64; 2]>,
-    /// Singular values of the interaction matrix below this share of the largest are dropped.
+    /// Singular values of the interaction matrix below this fraction of the largest are dropped.
     pub filter: f64,
 }
 
@@ -204,7 +204,7 @@ fn middle(image: ArrayView2<f64>) -> f64 {
 
 // Check the design of a mirror
 impl MirrorDesign {
-    /// Refuses a mirror that cannot be.
+    /// Checks the design.
     ///
     /// # Errors
     /// `Invalid`, by the name of the key: fewer than 2 or more than 1001 actuators across, a pitch that is no length, an

@@ -146,7 +146,7 @@ impl ErrorSplit {
     }
 
     // Take a reconstructor through three causes
-    /// The parts of the error of target `t` by a reconstructor R of its slopes, (m, n), which gives nothing for modes that were removed.
+    /// The parts of the error of target `t` for a reconstructor R of its slopes, (m, n), whose response to removed modes is zero.
     ///
     /// # Errors
     /// `Invalid` where there is no such target, or the reconstructor is of other slopes.
