@@ -60,7 +60,7 @@ impl LoopWeights {
         Self { delays, lags, noise_gain: products[0] }
     }
 
-    // Decide whether nothing is late
+    // Test for a loop without delay
     /// Whether slopes are those of the time of the hold.
     pub(crate) fn is_at_once(&self) -> bool {
         self.delays.iter().all(|[time, _]| *time == 0.0)

@@ -35,7 +35,7 @@ pub struct Mirror {
 const MOST_ACTUATORS: f64 = 1e6;
 
 impl Mirror {
-    // Make a mirror of a design
+    // Construct a mirror from a design
     /// The mirror that a design is in a system. Where it does not say which actuators are kept, those of a mirror in the
     /// pupil are by Eq. [kept actuators](https://lenslet.github.io/lenslet/interaction-matrix.html#eq-kept-actuators), and those of other mirrors up to its outer radius. Without a telescope, the pupil is as wide as the lenslet array.
     // Errors and example of a mirror
@@ -85,7 +85,7 @@ impl Mirror {
         Ok(Self { pitch, layout, altitude, filter, positions, influence })
     }
 
-    // Tell the parts of a mirror
+    // Getters of a mirror
     /// Positions of the actuators \[m\], row by row: on the pupil, or at the altitude of the mirror as the pupil is seen from the axis.
     pub fn positions(&self) -> &[[f64; 2]] {
         &self.positions
@@ -140,7 +140,7 @@ fn field_radius(system: &System) -> f64 {
     system.targets().iter().map(away).fold(0.0, f64::max)
 }
 
-// Place actuators in their order
+// Order of actuators on a lattice
 impl ActuatorLayout {
     /// Actuators on the square of the pitch.
     fn points_per_square(self) -> f64 {
@@ -367,7 +367,7 @@ pub(crate) mod tests {
         }
     }
 
-    // Mirrors that cannot be are refused
+    // Invalid mirrors are rejected
     #[test]
     fn mirrors_that_cannot_be_are_refused() {
         let system = ten_across(SlopeModel::Average, &[]);

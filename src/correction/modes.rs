@@ -140,7 +140,7 @@ pub struct Correction {
 }
 
 impl Correction {
-    // Pose a correction
+    // Construct a correction of a system
     /// The correction of a system's targets.
     ///
     /// # Errors
@@ -293,7 +293,7 @@ impl CorrectionOptions {
     }
 }
 
-// Stack what targets see
+// Stack interaction matrices of targets
 impl Correction {
     /// J_t of all mirrors for a target, (m, a), 1/m.
     pub(crate) fn interaction(&self, target: &Source) -> Array2<f64> {
@@ -327,8 +327,8 @@ impl Correction {
     }
 }
 
-// Command mirrors and tell what is left
-// Commands with the errors they leave
+// Compute commands and residual errors
+// Commands with their residual errors
 /// Commands of mirrors, and residual errors behind them.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -364,7 +364,7 @@ impl Correction {
             format!("that of ({}, {slopes}) slopes, of the system of this correction", all.len());
         accept(good, "reconstruction", reconstructor.dim(), &expected)?;
         let commands = self.commands(reconstructor, engine)?;
-        // Tell what is left towards each target
+        // Compute the residual errors of each target
         let actuators = pupil.inverse().nrows();
         let mut slope_errors = Array3::zeros((self.targets, slopes, slopes));
         let mut stroke_errors = Array3::zeros((self.targets, actuators, actuators));
@@ -414,7 +414,7 @@ impl Correction {
         Ok(sum.into_iter().collect())
     }
 
-    // Slopes that commanded mirrors make
+    // Slopes formed by commanded mirrors
     /// Q_t, (m, n): the slopes of all mirrors towards target `t` for measurements, by these commands.
     pub(crate) fn made(&self, commands: &[Array2<f64>], t: usize) -> Array2<f64> {
         let command = commands.get(t).unwrap_or(&commands[0]);
@@ -711,7 +711,7 @@ mod tests {
         }
     }
 
-    // Corrections that cannot be are refused
+    // Invalid corrections are rejected
     #[test]
     fn corrections_that_cannot_be_are_refused() {
         let system = system(2e-14);

@@ -16,7 +16,7 @@ use ndarray::Array2;
 use num_complex::Complex64;
 use std::f64::consts::PI;
 
-// Share of a wave that is left
+// Residual fraction of a wave
 impl ControlLoop {
     /// Fraction of the power of a wave of this temporal `frequency` \[Hz\] that remains in the residual, averaged over time, Eq. [rejection](https://lenslet.github.io/lenslet/bandwidth.html#eq-rejection).
     // Example of a rejected wave
@@ -41,7 +41,7 @@ impl ControlLoop {
         left.norm_sqr() + 2.0 * short * (1.0 - left.re)
     }
 
-    // What an integrator leaves of a wave
+    // Residual of a wave behind an integrator
     /// 1 − U of Eq. [what is left](https://lenslet.github.io/lenslet/bandwidth.html#eq-what-is-left), for half the phase of a frame, and 1 − s.
     fn left_of_integrator(&self, turn: f64, short: f64) -> Complex64 {
         let (whole, rest) = (self.delay.floor(), self.delay.fract());
@@ -95,7 +95,7 @@ pub struct ServoLag {
 }
 
 impl ServoLag {
-    // Put layers under a loop
+    // Construct the servo lag of layers
     /// Servo-lag error of a loop that controls a mirror with actuators on a square grid of this `pitch` \[m\].
     ///
     /// # Errors

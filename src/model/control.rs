@@ -5,7 +5,7 @@ use crate::error::{Invalid, accept, positive};
 use crate::model::atmosphere::Atmosphere;
 use crate::plausible::RATE;
 
-// Loop that steers a mirror
+// Control loop of a mirror
 /// Whether sensors measure the whole turbulence or the residual behind the mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -43,7 +43,7 @@ pub struct ControlLoop {
     pub delay: f64,
 }
 
-// Check what is said of a loop
+// Check the parameters of a loop
 impl ControlLoop {
     /// Checks the loop and its stability.
     ///

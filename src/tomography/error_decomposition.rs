@@ -11,7 +11,7 @@ use crate::tomography::covariance_matrix::CovarianceMatrices;
 use crate::tomography::reconstructor::error_covariance;
 use ndarray::{Array2, s};
 
-// Error that noise makes
+// Error covariance due to noise
 // Example of an error by noise
 /// R C_n Rᵗ, (m, m), rad²: the noise part of Eq. [three causes](https://lenslet.github.io/lenslet/aliasing.html#eq-three-causes) for a reconstructor R, (m, n), of slopes with this noise.
 ///
@@ -145,7 +145,7 @@ impl ErrorSplit {
         Ok(Self { low, folded, noise })
     }
 
-    // Take a reconstructor through three causes
+    // Split the error of one target
     /// The parts of the error of target `t` for a reconstructor R of its slopes, (m, n), whose response to removed modes is zero.
     ///
     /// # Errors

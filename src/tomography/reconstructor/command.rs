@@ -96,7 +96,7 @@ impl ReconstructorPlan {
         sums.iter().enumerate().map(command).collect()
     }
 
-    // Refuse sums that cannot be
+    // Reject invalid sums of strokes
     fn check_sums(&self, sums: &[StrokeSum]) -> Result<(), Invalid> {
         let expected = "\"auto\", \"cholesky\" or \"eigen\" where targets share mirrors, as strokes are made of matrices";
         let good = self.method != Inversion::Iterative;
@@ -112,7 +112,7 @@ impl ReconstructorPlan {
     }
 }
 
-// Matrix of measurements taken apart
+// Factorised covariance of measurements
 /// C_mm taken apart by either method.
 enum FactorisedCovariance {
     Cholesky(Cholesky),
@@ -140,7 +140,7 @@ impl FactorisedCovariance {
     }
 }
 
-// Take measurements apart on cores
+// Factorise the measurements on processors
 impl ReconstructorPlan {
     /// C_mm with its noise, made and taken apart by processors.
     fn factorised_on_host(
