@@ -8,7 +8,7 @@ use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, Axis, Zip};
 
 // A model with residuals
-/// A model that can be fitted: what it misses, and how that changes.
+/// A model that can be fitted: its residuals and their derivatives.
 pub trait Residuals {
     /// The residuals at some parameters, each in units of its error.
     ///
@@ -130,6 +130,7 @@ impl LeastSquares {
         let gradient = jacobian.t().dot(residuals).insert_axis(Axis(0));
         let now = norm(residuals).powi(2);
         for _ in 0..30 {
+            // Predict the gain of a trial step
             let step = normal.solve(&gradient, *damping);
             let trial = self.within(at.iter().zip(&step).map(|(at, step)| at - step).collect());
             let moved: Array1<f64> = trial.iter().zip(at).map(|(trial, at)| trial - at).collect();
@@ -211,6 +212,7 @@ impl Normal {
         Ok(Self { free, parameters: held.len(), scales, eigen })
     }
 
+    // Directions that the data do not determine
     /// Directions along which the residuals hardly move: eigenvectors of $\mathcal N$ whose eigenvalues are below a share of the
     /// largest, by parameters, each in units of the step that it makes alone.
     pub fn blind(&self, share: f64) -> Vec<Vec<f64>> {
