@@ -141,6 +141,7 @@ impl LeastSquares {
             let left = model.residuals(&trial)?;
             let gained = now - norm(&left).powi(2);
             if gained > 0.0 {
+                // Lower the damping by trust
                 let trust = (gained / predicted.max(gained)).min(1.0);
                 *damping = (*damping * (1.0 - (2.0 * trust - 1.0).powi(3)).max(0.1)).max(1e-12);
                 return Ok(Some((trial, left)));

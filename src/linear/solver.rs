@@ -270,6 +270,7 @@ struct SolverState<'a, T: Real> {
     watch: &'a mut dyn FnMut(usize, f64) -> Result<(), Error>,
 }
 
+// Methods of a solution in progress
 impl<T: Real> SolverState<'_, T> {
     // Sweep until the residual is true
     fn sweep_until_it_is_true(&mut self, b: &[T], x: &mut [T]) -> Result<(), Error> {
