@@ -56,6 +56,7 @@ pub(crate) fn escaped_lines<T: Display + ?Sized>(text: &T) -> Escaped<'_, T> {
     Escaped { text, keeps_lines: true }
 }
 
+// Characters that terminals obey
 /// Whether a terminal does not print a character but obeys it: controls, line and paragraph separators, marks of direction, and
 /// characters without width.
 fn is_control(character: char) -> bool {
@@ -193,6 +194,7 @@ pub enum Error {
     /// A line of a system file is wrong.
     #[error(transparent)]
     SystemFile(Box<BadLine>),
+    // Covariances without a Toeplitz form
     /// The covariance of these guide stars has no Toeplitz form.
     #[error("no Toeplitz form: {}", escaped(.reason))]
     NotToeplitz {
@@ -325,6 +327,7 @@ impl From<BadLine> for Error {
     }
 }
 
+// Print numbers of bytes and things
 // Print a number of bytes
 /// A number of bytes in the largest fitting unit, from bytes to GiB.
 ///

@@ -144,6 +144,7 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+// Modules and tests of the crate
 // Modules of the crate
 pub mod error;
 pub mod units;

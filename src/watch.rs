@@ -116,6 +116,7 @@ impl Watch for WithinStage<'_> {
 // One of several equal computations
 /// Watches one of `count` equal computations: each of its stages is a part of a stage of all of them.
 pub struct StageParts<'a> {
+    // Fields of equal computations
     /// The watcher of all of them.
     pub whole: &'a dyn Watch,
     /// The name of one of them, such as `target`.

@@ -1,4 +1,4 @@
-// Tangled from book/src/kernel-emulator.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/kernel-language.md: edit there, or here and run cargo tangle stitch.
 // CUDA's mathematics for a C++ compiler.
 
 // Functions of the C library

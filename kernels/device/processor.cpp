@@ -251,15 +251,18 @@ struct Word {
 };
 static Word *words;
 
+// Order of two accesses
 static bool before(const Access &access, const Access &now) {
     bool same_warp = access.thread / warpSize == now.thread / warpSize;
     return access.block_syncs < now.block_syncs || access.thread == now.thread
         || (same_warp && access.warp_syncs < now.warp_syncs);
 }
+
 static void watch_shared(size_t offset, size_t bytes, bool writes) {
     Access now = {current, block_syncs, threads[current].warp_syncs};
     for (size_t k = offset / 4; 4 * k < offset + bytes; ++k) {
         Word &word = words[k];
+        // Watch over one word
         if (!before(word.written, now))
             fail("no barrier after another thread's write to shared memory");
         if (!writes) {

@@ -42,6 +42,7 @@ const SOLVED: (&str, CostKind) = ("reconstructor", CostKind::Products);
 const ITERATED: (&str, CostKind) = ("reconstructor", CostKind::Transforms);
 const READ: (&str, CostKind) = ("error", CostKind::Memory);
 
+// Make and scale a piece
 impl Piece {
     const fn new(
         method: Inversion,
@@ -86,6 +87,7 @@ impl Piece {
             let source = Source::new(zenith, azimuth, height)?;
             GuideStar::at_rest(source, array(lenslets)?, 2e-14)
         };
+        // Guide stars of a piece
         let mut stars = vec![
             star(1e-4, 0.3, f64::INFINITY, lenslets)?,
             star(1e-4, 2.4, f64::INFINITY, lenslets)?,

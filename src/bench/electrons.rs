@@ -226,6 +226,7 @@ fn least(
 }
 
 // Time intermediate results of a scan
+// Samples and slices of waves
 /// Waves of so many samples along either side, and through how many slices they go.
 #[derive(Debug, Clone, Copy)]
 struct WaveCost {

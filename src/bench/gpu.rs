@@ -304,6 +304,7 @@ impl Sheet {
             let dense = time_dense(gpu, &covariance, &everywhere, repeat)?;
             cases.push(Case { dense, ..case(name, original, [None, Some(0.5 * original)], time) });
         }
+        // Measure blocks of stars and the estimate
         let valid = system.valid_lenslets();
         let covariance =
             SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &unwatched)?;

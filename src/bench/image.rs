@@ -61,6 +61,7 @@ pub fn time_images(
     let (stationary, (exact, stages)) =
         (by(StructureFunctionModel::Stationary)?.0, by(StructureFunctionModel::Exact)?);
     let plan = PsfPlan::new(system, options.clone())?;
+    // Times and sizes of images
     Ok(ImageTimes {
         measurements: plan.reconstruction().measurements(),
         truth_slopes: plan.reconstruction().truth_slopes(),

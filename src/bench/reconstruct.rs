@@ -84,6 +84,7 @@ pub(super) fn time_stages(
     Ok((end - start, stages(&begun, end)))
 }
 
+// Take the median of several runs
 /// The time of all and of the stages of so many runs, of which the first one, which compiles kernels and fills caches, does not count: those
 /// of the run whose total is the median.
 pub(super) fn time_median(

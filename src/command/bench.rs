@@ -50,6 +50,7 @@ enum Bench {
 }
 
 // Arguments about the measured engine
+// Arguments about the measured engine
 /// Arguments about where times are measured.
 #[derive(Debug, Clone, Copy, Args)]
 struct MeasuredEngineArgs {

@@ -176,6 +176,7 @@ pub fn estimate(
                         guide stars at a finite height";
         return Err(Invalid::new("interpolation", interpolation.name(), expected).into());
     }
+    // Print the plan or go on
     let (Some((output, format)), Some(slopes_file), false) =
         (args.output.as_ref().zip(format), &args.slopes, args.report.plan)
     else {

@@ -43,6 +43,7 @@ pub fn info(args: &InfoArgs) -> Result<Outcome, Error> {
     })
 }
 
+// Print a description of the machine
 fn report(args: &InfoArgs, described: Option<DescribedFile>) -> Outcome {
     let cuda = probe();
     if args.json {

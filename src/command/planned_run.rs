@@ -20,6 +20,7 @@ pub struct PlannedRun<'a, P> {
     bytes: u64,
 }
 
+// Methods of a planned run
 impl<'a, P: Plan> PlannedRun<'a, P> {
     pub fn new(plan: &'a P, engine: &'a Engine) -> Self {
         Self { plan, engine, stages: Vec::new(), bytes: 0 }

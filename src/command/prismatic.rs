@@ -20,6 +20,7 @@ fn words(line: &str) -> Result<Vec<String>, Invalid> {
     let mut signs = line.chars();
     while let Some(sign) = signs.next() {
         let taken = match (quote, sign) {
+            // Open and close quotes
             (Some(open), _) if open == sign => {
                 quote = None;
                 None
@@ -32,6 +33,7 @@ fn words(line: &str) -> Result<Vec<String>, Invalid> {
                 words.extend(word.take());
                 continue;
             }
+            // Take the sign behind a backslash
             (None, '\\') => signs.next(),
             (Some('"'), '\\') if matches!(signs.clone().next(), Some('"' | '\\')) => signs.next(),
             _ => Some(sign),
@@ -540,6 +542,7 @@ impl FromPrismatic {
             self.note("-ns, -zs", "without effect, as multislice alone is read on the way");
         }
         let factor = setting.factor;
+        // Text of the method of PRISM
         let mut text = format!(
             "[method]\nalgorithm = \"prism\"\ninterpolation = {factor:?}\ninterpolation_check = \"warn\"\nmargin = 2.5"
         );
@@ -745,6 +748,7 @@ impl ScanSettings {
     }
 }
 
+// Name the option of an error
 /// Puts the name of an option on a complaint.
 fn of(option: &str) -> impl Fn(Invalid) -> Invalid {
     move |invalid| Invalid { quantity: format!("--prismatic {option}"), ..invalid }

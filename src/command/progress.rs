@@ -394,6 +394,7 @@ pub fn with_speed(engine: Engine, measured: bool) -> Result<Engine, Error> {
     let measured = calibration::measure(&engine, &terminal);
     drop(terminal);
     match measured.and_then(|measured| Ok(calibration::speed(&measured)?)) {
+        // Keep the measured speed
         Ok(speed) => {
             let unkept = |error| complain("warning", &kept.cannot_keep(error));
             kept.keep(&speed).unwrap_or_else(unkept);
@@ -491,7 +492,7 @@ mod tests {
         assert_eq!(job.text(60.0), "rows: 1 of 1000, 0 %");
     }
 
-    // Resumed jobs
+    // Progress of resumed jobs
     /// A job that is resumed has a share that took no time.
     #[test]
     fn resumed_jobs_start_at_their_share() {

@@ -119,6 +119,7 @@ fn read_share(text: &str) -> Result<[usize; 2], String> {
 }
 
 // What is asked of stem
+// Name of the sample
 impl StemArgs {
     /// The sample file, or what stands in its place.
     fn name(&self) -> String {
@@ -298,6 +299,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
             run.write(&readings, (output, format), picture, origin, &terminal)?;
         }
     }
+    // Remove the checkpoint of a scan
     if args.collect.is_empty() {
         StemReadings::remove(&checkpoint(output), &plan, run.fingerprint)?;
     }
@@ -308,6 +310,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     warnings.iter().for_each(|warning| complain("warning", warning));
     let summary =
         SampleSummary { warnings: [&summary.warnings[..], &warnings].concat(), ..summary.clone() };
+    // Summary of a scan
     let run = ScanJob { summary: &summary, ..run };
     let results = (&readings, comparison.as_ref(), resumed);
     Ok(run.summary(results, output, start.elapsed().as_secs_f64()))
@@ -403,6 +406,7 @@ impl ScanJob<'_> {
         output: &Path,
         terminal: &Terminal,
     ) -> Result<(StemReadings, Option<[usize; 2]>), Error> {
+        // Run a scan with checkpoints
         let watch: &dyn Watch = terminal;
         // Places of the share
         let places = match self.args.share {

@@ -36,6 +36,7 @@ pub struct Outcome {
     pub shortfall: Option<String>,
 }
 
+// Add warnings to an outcome
 impl Outcome {
     /// Adds warnings; a text in JSON gets a list of all of them.
     pub fn warned(mut self, warnings: Vec<String>) -> Self {
@@ -50,6 +51,7 @@ impl Outcome {
     }
 }
 
+// Outcome of a text alone
 impl From<String> for Outcome {
     fn from(text: String) -> Self {
         Self { text, ..Self::default() }

@@ -1,6 +1,7 @@
 // Tangled from book/src/interrupts.md: edit there, or here and run cargo tangle stitch.
 //! How a user stops a command, and how a command warns the user.
 
+// Imports of interrupts
 use crate::device::temporary;
 use crate::error::escaped_lines;
 #[cfg(unix)]
@@ -18,6 +19,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 // Stop at an interrupt
+// Flags of an interrupt
 static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Whether the process ends now, so that one more signal need not wait for it.

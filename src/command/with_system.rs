@@ -24,6 +24,7 @@ pub fn of_system(
 ) -> Result<Outcome, Error> {
     let known = file.as_ref().ok().cloned();
     let read = file.and_then(|file| file.system().map(|system| (system, file)));
+    // Check the pupil and gather warnings
     let warnings = match &read {
         Ok((_, file)) => {
             check_telescope(file)?;

@@ -62,6 +62,7 @@ macro_rules! element {
                 Some(array.view())
             }
 
+            // Copy an array of another type
             fn copy(array: &TypedArray) -> Option<ArrayD<Self>> {
                 match array {
                     TypedArray::$variant(array) => Some(array.to_owned()),

@@ -1,4 +1,4 @@
-// Tangled from book/src/meetings.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/authentication.md: edit there, or here and run cargo tangle stitch.
 //! The secret that the ranks of a rendezvous share, the codes that prove it, and lines of text with deadlines.
 
 // What authentication depends on
@@ -55,6 +55,7 @@ impl Secret {
     }
 }
 
+// Random texts of the system
 /// 256 random bits of the operating system, as hexadecimal digits: a challenge, or a new secret.
 pub(super) fn random_text() -> io::Result<String> {
     let mut bytes = [0; 32];
@@ -73,6 +74,7 @@ pub(super) fn read_private_file(path: &Path) -> io::Result<String> {
         return Err(io::Error::other("it is not a file"));
     }
     let file = fs::File::open(path)?;
+    // Refuse files of others
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
@@ -141,6 +143,7 @@ impl LineReader {
         }
     }
 
+    // Receive once from a connection
     /// Receives once; false where nothing comes now.
     fn receive(&mut self) -> io::Result<bool> {
         let mut part = [0; 1024];
@@ -177,6 +180,7 @@ impl LineReader {
         }
     }
 
+    // Poll a connection for a line
     /// The next line of a connection that does not wait, if a whole one has come.
     pub(super) fn poll(&mut self) -> io::Result<Option<String>> {
         loop {

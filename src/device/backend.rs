@@ -168,6 +168,7 @@ pub(crate) trait Collective: Send + Sync {
         found: [u64; 2],
         report: u64,
     ) -> Result<(), Error>;
+    // Sums and broadcasts of ranks
     /// Numbers, by their address and number, are added up over all ranks.
     fn sum(&self, stream: u64, double: bool, numbers: [u64; 2]) -> Result<(), Error>;
     /// Bytes, by their address and number, go from one rank to all.
@@ -216,6 +217,7 @@ pub(crate) enum Operation {
     Await { mark: u64 },
     /// The Fourier transforms of a plan; in place where both addresses are the same.
     Transform { plan: u64, from: u64, to: u64 },
+    // Products and factorisations as operations
     /// y = A x for a matrix by rows.
     MultiplyVector { double: bool, matrix: u64, shape: [usize; 2], x: u64, y: u64 },
     /// C ← α A B + β C for matrices by rows.
@@ -239,6 +241,7 @@ pub(crate) struct Symmetric {
     pub report: u64,
 }
 
+// Rows to be solved
 /// Rows, each of `order` numbers, and Cholesky's factor Lᵗ in the upper triangle of a matrix by rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Triangular {
@@ -348,6 +351,7 @@ impl StreamLock {
         }
     }
 
+    // Check the holder of a stream
     fn is_mine(&self) -> bool {
         let me = std::thread::current().id();
         lock(&self.holder).is_some_and(|(holder, _)| holder == me)

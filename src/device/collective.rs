@@ -74,6 +74,7 @@ impl BlockCyclic {
         (turn % ranks == rank).then_some(turn / ranks * block + within)
     }
 
+    // Write columns into a whole row
     /// Copies the rank's part of a row, times `unit`, to the columns of the row that it belongs to.
     pub(crate) fn put<T: Real>(&self, mut row: ArrayViewMut1<f64>, kept: &[T], unit: f64) {
         for (tile, kept) in self.tiles().zip(kept.chunks(self.block)) {

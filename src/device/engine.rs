@@ -1,4 +1,4 @@
-// Tangled from book/src/cuda-machine.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/engines.md: edit there, or here and run cargo tangle stitch.
 //! Where a computation runs.
 
 use super::calibration::Speed;

@@ -245,6 +245,7 @@ impl Gpu {
     }
 }
 
+// Memory of a graphics processor
 // Numbers in the device's memory
 /// Values in the memory of a device.
 pub struct Buffer<T> {
@@ -424,6 +425,7 @@ impl<'a, T: Pod> BufferView<'a, T> {
         let whole = self.len / piece.max(1);
         let buffers = (0..whole.min(2)).map(|_| self.gpu.pinned(piece));
         let mut pinned = buffers.collect::<Result<Vec<_>, _>>()?;
+        // Fetch one piece and take another
         // One piece is fetched while another is put.
         for k in 0..=whole {
             if k < whole {
@@ -485,6 +487,7 @@ impl<T: Pod> Pinned<T> {
     }
 }
 
+// Release pinned memory after its copies
 impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
         let pending = self.pending.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -794,6 +797,7 @@ impl Gpu {
     }
 }
 
+// Library operations of a device
 // Operations of the maker's libraries
 /// A plan of Fourier transforms of numbers I into numbers O, for one queue.
 pub struct Fft<I, O = I> {

@@ -1,4 +1,4 @@
-// Tangled from book/src/meetings.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/rank-groups.md: edit there, or here and run cargo tangle stitch.
 //! Rank groups: a thread for each device of this process, watched by the thread that started them.
 
 // Imports of a rank group
@@ -82,6 +82,7 @@ impl<R: Send> Watch for Relay<R> {
 
 // Steps of a rank group
 impl RankGroup {
+    // Ranks of a group
     /// Rank group of one of several processes.
     pub(crate) fn with_rank_info(rank_info: RankInfo) -> Self {
         Self { rank_info: Some(rank_info), ..Self::default() }
@@ -121,6 +122,7 @@ impl RankGroup {
     ) -> Result<Vec<R>, Error> {
         let rendezvous = self.rendezvous()?;
         let rendezvous = rendezvous.as_deref();
+        // Send the reason of a failure
         let failed = |error: Error| {
             let unheard = rendezvous.filter(|rendezvous| rendezvous.lost().is_none());
             unheard.into_iter().for_each(|rendezvous| rendezvous.give_up(&error.to_string()));
@@ -167,6 +169,7 @@ impl RankGroup {
                 });
                 let _ = to.send(Event::Done(k, done)); // as above
             };
+            // Start the thread of a device
             let started =
                 std::thread::Builder::new().name(format!("rank {}", first + k)).spawn(part);
             let failed = |error: std::io::Error| Error::Failed {
@@ -270,6 +273,7 @@ impl<R> Shift<R> {
                 break;
             }
         }
+        // Return results or the failure
         match failure {
             Some((_, error)) => Err(cause(error, rendezvous)),
             None => {
@@ -291,6 +295,7 @@ fn panicked() -> Error {
     Error::Failed { what: "a rank".into(), reason: "its thread has panicked".into() }
 }
 
+// Failures between ranks
 // Abort in a separate thread
 /// Aborts the collective operations of a rank in a separate thread. If there can be no such thread, the rank is abandoned after
 /// the time of grace.

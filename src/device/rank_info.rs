@@ -1,4 +1,4 @@
-// Tangled from book/src/meetings.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/rank-info.md: edit there, or here and run cargo tangle stitch.
 //! Rank of a process among several, and the address of their rendezvous.
 
 use crate::error::{Error, Invalid};
@@ -62,6 +62,7 @@ impl RankInfo {
             let started = number(names[0]).zip(number(names[1]));
             started.filter(|(_, ranks)| *ranks > 1).map(|rank_info| (*names, rank_info))
         };
+        // Take the numbers of a start program
         let started = STARTERS.iter().find_map(of);
         let by_hand = rank.is_some() || ranks.is_some();
         let started = started.filter(|_| !by_hand);

@@ -137,6 +137,7 @@ impl Peers for Rendezvous {
             self.news.say(&line);
             return Ok(bytes);
         }
+        // Wait for the bytes of rank 0
         let until = Instant::now() + PATIENCE;
         let mut announced = lock(&self.news.announced);
         loop {
@@ -280,6 +281,7 @@ fn wait_for_all(
         }
         thread::sleep(Duration::from_millis(5));
     }
+    // Welcome all ranks
     if addresses_of(&rank_info.meet).is_none() {
         let _ = fs::remove_file(&rank_info.meet); // all have read it
     }
@@ -339,6 +341,7 @@ fn serve(
         match candidate.line.poll() {
             Ok(Some(text)) => {
                 let admitted = admit(rank_info, secret, candidate, &text, met)?;
+                // Keep an admitted rank
                 if let Some((rank, admitted)) = admitted {
                     admitted
                         .line
@@ -526,6 +529,7 @@ fn look_for_first(
     Err(failed(rank_info, format!("rank 0 was not found within {waited} s: {reason}")))
 }
 
+// Final answer of rank 0
 /// The final answer of rank 0.
 enum Answer {
     Welcome(LineReader),
@@ -539,6 +543,7 @@ fn call_first(
     options: &RendezvousOptions,
     until: Instant,
 ) -> io::Result<Answer> {
+    // Find the secret and the addresses
     let given = options.secret.as_deref().map(secret_of).transpose()?;
     let (secret, addresses) = match addresses_of(&rank_info.meet) {
         Some(addresses) => {
@@ -576,6 +581,7 @@ fn join(
     stream.set_write_timeout(Some(time))?;
     let mut line = LineReader::new(stream);
     let soon = Instant::now() + time;
+    // Read the challenge of rank 0
     let stranger = || io::Error::other("what answers there is no rank 0 of this version");
     let greeting = line.next(soon)?;
     let challenge = greeting.split_once(' ').filter(|(first, _)| *first == GREETING);

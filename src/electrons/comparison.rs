@@ -117,6 +117,7 @@ impl StemPlan {
             (0..options.defoci.len()).flat_map(|d| options.ends.iter().map(move |e| (d, *e)));
         for (n, (defocus, end)) in series.enumerate() {
             let inside = (end < options.slicing.count()).then_some(end);
+            // Columns of one focus and plane
             let own = |all: ArrayView2<'_, f64>, layout: &ReadingLayout, columns: &Compared| {
                 let values = layout.values();
                 columns.of(all.slice(s![.., n * values..(n + 1) * values]), layout.total)

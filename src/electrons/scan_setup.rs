@@ -708,7 +708,7 @@ mod tests {
             assert_eq!(*shape, [&[2, 6, 3], &shapes[k % 4][..]].concat());
         }
         assert_eq!(found.len(), 8);
-        // Centres and errors of the data set of a scan
+        // Centres and errors of a scan as data
         let (centres, patterns) = (values(&data, "centre_of_mass"), values(&data, "four_d"));
         for place in [[0, 0], [1, 0], [4, 2]] {
             let mut sums = [0.0; 3];

@@ -165,6 +165,7 @@ fn exchange(draft: &Path, target: &Path) -> io::Result<()> {
     exchange_in_steps(draft, target)
 }
 
+// Exchange two names in steps
 /// Exchanges the names of two files or folders in three steps; if the second step fails, the first is undone.
 fn exchange_in_steps(draft: &Path, target: &Path) -> io::Result<()> {
     let mut third = draft.as_os_str().to_owned();
@@ -233,6 +234,7 @@ fn permissions_of(target: &Path) -> io::Result<Option<Permissions>> {
     Ok(Some(permissions))
 }
 
+// Whether a file is read-only
 /// Whether the owner may not write.
 fn is_protected(permissions: &Permissions) -> bool {
     #[cfg(unix)]

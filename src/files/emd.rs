@@ -162,6 +162,7 @@ impl DataSet<'_> {
         let original = file.group(&[], &facts)?;
         let original = file.group(&[("simulation_parameters", Link::Hard(original))], &[])?;
         let mut links = vec![("original", Link::Hard(original))];
+        // Groups of metadata of a file
         for name in ["calibration", "comments", "microscope", "sample", "user"] {
             let attributes = match name {
                 "calibration" => &steps.facts()[..],
@@ -180,6 +181,7 @@ impl DataSet<'_> {
 const ROOT: &str = "lenslet";
 
 impl Variable<'_> {
+    // Whether a variable is a cube
     fn is_cube(&self) -> bool {
         self.kinds() == [0, 2, 2] && self.dimensions.iter().all(|axis| axis.labels().is_empty())
     }
@@ -193,6 +195,7 @@ impl Variable<'_> {
         let (folder, name) = (folder(self).0, layout(self).0);
         let path = format!("/{SIMULATION}/data/{folder}/{}/{name}", group_name(self));
         let mut links = inside.to_vec();
+        // Coordinates of a variable in EMD
         for (k, (axis, &count)) in self.dimensions.iter().zip(self.shape()).enumerate() {
             let unit = spelt(&axis.unit, "").replace('Å', "A");
             links.push((format!("dim{k}"), axis.write_emd(count, &unit, file)?));
@@ -307,6 +310,7 @@ impl Steps {
         let scan = axes().filter(plain).find(|axis| axis.navigation && axis.unit == "Å");
         let scan = scan.or_else(|| axes().filter(plain).find(|axis| axis.unit == "Å"));
         let pattern = recorded().find(|axis| axis.unit == "1/Å").or_else(|| recorded().next());
+        // Units of py4DSTEM's pixels
         let size = |axis: Option<&Coordinate>| match axis.map(|axis| (axis.step(), &axis.unit[..]))
         {
             Some((scale, "1/nm")) => (0.1 * scale, "A^-1".into()),

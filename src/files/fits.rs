@@ -24,7 +24,7 @@ impl DataSet<'_> {
         file.flush()
     }
 
-    // Write headers and extensions of FITS
+    // Write attributes and extensions of FITS
     /// Adds the attributes to the cards of the first header.
     pub(crate) fn write_attributes(&self, cards: &mut Cards) {
         self.attributes.iter().for_each(|attribute| cards.attribute(attribute));
@@ -118,6 +118,7 @@ impl Cards {
         }
     }
 
+    // Text over several cards
     pub(crate) fn long_text(&mut self, key: &str, text: &str) {
         let (mut parts, mut length) = (vec![String::new()], 0);
         for c in text.chars() {
@@ -308,6 +309,7 @@ pub(crate) struct Image {
     compression: Option<String>,
 }
 
+// Name and description of an image
 impl Image {
     pub(super) fn is_called(&self, choice: &str) -> bool {
         choice.parse() == Ok(self.number) || choice.eq_ignore_ascii_case(&self.name)
@@ -345,7 +347,7 @@ pub(crate) fn read_keys(
         if length < BLOCK {
             return Err(cut_short("in a header"));
         }
-        // Refuse headers without an end
+        // Refuse cards without an end
         cards += BLOCK / 80;
         if cards > MOST_CARDS {
             let reason = format!("the header of unit {unit} has no END in {MOST_CARDS} cards");

@@ -15,6 +15,7 @@ pub enum Format {
     Npy,
     /// FITS, with an image for each array: `.fits`, `.fit`, `.fts`.
     Fits,
+    // Formats of microscopists
     /// HDF5, in the trees of EMD 1.0, which py4DSTEM reads, and of Prismatic: `.emd`, `.h5`, `.hdf5`.
     Hdf5,
     /// HDF5 as HyperSpy saves it: `.hspy`.

@@ -83,6 +83,7 @@ impl ObjectHeader {
         Ok(())
     }
 
+    // Finish an object with its checksum
     /// The header as it stands in the file.
     fn finish(self) -> io::Result<Vec<u8>> {
         let long = |_| io::Error::other("a group of HDF5 has too many entries");
@@ -129,7 +130,9 @@ fn layout_in_chunks(address: Address, chunk: &[usize], bytes: usize) -> Vec<u8> 
 const UNFILLED: [u8; 2] = [3, 0x0a];
 const UNFILLED_CHUNKS: [u8; 2] = [3, 0x09];
 
+// Numbers and texts of an array
 // Types of numbers and texts in HDF5
+// Kinds of values in HDF5
 /// What the values of an array or an attribute are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Type {
@@ -194,6 +197,7 @@ impl Type {
 }
 
 // Texts in a heap
+// Block of texts in HDF5
 /// A block of texts.
 struct Heap {
     address: u64,
@@ -332,6 +336,7 @@ impl<W: Write + Seek> Hdf5<W> {
         let mut header = ObjectHeader::default();
         header.message(1, &dataspace(shape))?;
         header.message(3, &described)?;
+        // Position and fill value of an array
         let (filled, placed) = match chunk {
             None => (UNFILLED, layout(address, bytes)),
             Some(chunk) => (UNFILLED_CHUNKS, layout_in_chunks(address, chunk, size as usize)),
@@ -383,6 +388,7 @@ impl<W: Write + Seek> Hdf5<W> {
 }
 
 // Write a group into HDF5
+// Links of a group
 /// What a name in a group stands for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Link<'n> {

@@ -137,6 +137,7 @@ impl Node<'_> {
 
 // Write a tree into HDF5
 impl DataSet<'_> {
+    // Write all variables for HyperSpy
     /// Writes all variables as HyperSpy does in `.hspy`.
     pub(super) fn write_hspy<W: Write + Seek>(&self, file: W) -> io::Result<()> {
         let mut file = Hdf5::begin(file)?;

@@ -37,6 +37,7 @@ impl<'s> Sections<'s> {
                 None => volumes.push((shape[k], &axes[k])),
             }
         }
+        // Count the sections of a stack
         let quantity = format!("sections of {}", variable.name);
         let counts = volumes.iter().map(|(count, _)| *count);
         let sections = counts.fold(sides[2].0, usize::saturating_mul);

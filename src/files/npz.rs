@@ -325,6 +325,7 @@ impl Variable<'_> {
     }
 }
 
+// Error of an archive
 /// What the operating system said, without the archive's own words around it.
 pub(super) fn zip_error(error: ZipError) -> io::Error {
     match error {
@@ -334,6 +335,7 @@ pub(super) fn zip_error(error: ZipError) -> io::Error {
 }
 
 // Swallow what follows an error
+// Fields of an error latch
 /// A writer that does nothing any more after its first error, and says that all is well.
 #[derive(Debug)]
 pub(super) struct ErrorLatch<W> {

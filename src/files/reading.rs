@@ -73,6 +73,7 @@ pub fn read_array2(path: &Path, unit: Unit) -> Result<Array2<f64>, Error> {
 
 // Arrays that are wanted and found
 // Array that is wanted of a file
+// Request of an array in a file
 /// What is wanted of a file.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadRequest<'a> {
@@ -197,6 +198,7 @@ impl ArrayHeader {
             if done == numbers.capacity() {
                 self.reserve(&mut numbers, count, path)?;
             }
+            // Report a file that is too short
             file.read_exact(bytes).map_err(|error| {
                 let source = match error.kind() {
                     ErrorKind::UnexpectedEof => {
@@ -262,7 +264,7 @@ fn find_npy(file: &mut impl Read, path: &Path) -> Result<ArrayHeader, Error> {
     Ok(ArrayHeader { shape: header.shape, columns_first, number, scale, blank, unit })
 }
 
-// Read the header of an npy file
+// Read the description of an npy file
 /// The bytes of a header, with the signature and the length before it.
 pub(super) fn npy_header(file: &mut impl Read) -> io::Result<Vec<u8>> {
     const LONGEST: usize = 10_000;
@@ -280,6 +282,7 @@ pub(super) fn npy_header(file: &mut impl Read) -> io::Result<Vec<u8>> {
     }
     header.resize(start + length, 0);
     file.read_exact(&mut header[start..])?;
+    // Bound the depth of brackets
     let depths = header[start..].iter().scan(0, |depth, byte| {
         *depth += i32::from(b"([{".contains(byte)) - i32::from(b")]}".contains(byte));
         Some(*depth)
@@ -751,7 +754,7 @@ mod tests {
         File::options().write(true).open(&path)?.set_len((1 << 40) + 128)?;
         let (is_memory, said) = refused();
         assert!(is_memory && said.contains(expected.1) && said.ends_with("available"), "{said}");
-        // Reject bombs and endless headers
+        // Reject bombs and endless descriptions
         let file = File::create(&path)?;
         let mut archive = zip::ZipWriter::new(file);
         archive.start_file("slopes.npy", zip::write::SimpleFileOptions::default())?;

@@ -35,6 +35,7 @@ impl Document {
             let entries = owned_entries(root.into_inner());
             return Ok(Self { entries, ..document });
         };
+        // Quote the line of an error
         let at = error.span().unwrap_or_default().start;
         let mut bad = document.bad(at, String::new(), None, String::new());
         let quoted = one_line(document.text.lines().nth(bad.line - 1).unwrap_or_default());
@@ -82,6 +83,7 @@ impl Document {
     }
 }
 
+// Compare two documents
 /// Documents are equal where they have one name and one text.
 impl PartialEq for Document {
     fn eq(&self, other: &Self) -> bool {
@@ -111,6 +113,7 @@ pub struct SpannedValue {
     value: ParsedValue,
 }
 
+// Values without positions
 /// A value without its position.
 #[derive(Debug, Clone)]
 enum ParsedValue {
@@ -125,6 +128,7 @@ enum ParsedValue {
 }
 
 // Own the values of a document
+// Own the entries of a table
 fn owned_entries(entries: DeTable) -> Entries {
     let owned = |(key, value): (Spanned<_>, _)| {
         let key_start = key.span().start;
@@ -276,6 +280,7 @@ pub(crate) fn without_depth(value: toml::Value) -> Option<toml::Value> {
     None
 }
 
+// Values inside of a value
 /// The values in a list or a table.
 fn inside(value: &toml::Value) -> Vec<&toml::Value> {
     match value {
@@ -358,6 +363,7 @@ impl<'d> Table<'d> {
         Err(self.document.bad(entry.key_start, self.path_of(key), value, expected))
     }
 
+    // Names and paths of keys
     /// The declaration of a key of this table.
     fn declaration(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.name == name)
@@ -414,6 +420,7 @@ impl<'d> Table<'d> {
     }
 }
 
+// Access to values and their types
 // Typed access to values
 impl<'d> Table<'d> {
     // Look up a declared key
@@ -443,6 +450,7 @@ impl<'d> Table<'d> {
         self.entry(key).map(decode).transpose()
     }
 
+    // Require the value of a key
     /// The value of `key`, which must be given; `expected` says what it should be.
     pub fn required<T: Decode<'d>>(&self, key: &str, expected: &str) -> Result<T, BadLine> {
         self.optional(key, expected)?.ok_or_else(|| self.missing(key, expected))

@@ -27,6 +27,7 @@ impl TypedArray<'_> {
         self.part_bytes() * (1 + usize::from(self.is_complex()))
     }
 
+    // NumPy's names of types
     /// What NumPy calls the type, least significant byte first.
     pub(super) fn descriptor(&self) -> String {
         match self {
@@ -120,6 +121,7 @@ impl Instrument {
 }
 
 // Names of variables in other programs
+// Names of Prismatic
 /// Name of a variable in a file of Prismatic.
 pub(super) fn known_as(name: &str) -> &str {
     match name {

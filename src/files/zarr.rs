@@ -34,6 +34,7 @@ impl<W: Write + Seek> Members for ZipWriter<ErrorLatch<W>> {
 }
 
 // Files in a folder
+// Folder and its open file
 /// Files in a folder, and how many bytes they have.
 pub(super) struct Folder {
     root: PathBuf,
@@ -113,6 +114,7 @@ impl<'m, M: Members> Store<'m, M> {
     }
 }
 
+// Write an archive of members
 /// Writes an archive.
 pub(super) fn archive<W: Write + Seek>(
     file: W,
@@ -311,6 +313,7 @@ pub(super) fn accept_own_store(folder: &Path) -> io::Result<()> {
         let remedy = "it is a folder that this program did not write, or not alone";
         Err(io::Error::other(format!("{remedy} ({what}): move it away, or give another name")))
     };
+    // Read a short description
     let read = |path: &Path| -> Option<Value> {
         let few = path.metadata().is_ok_and(|metadata| metadata.len() < 1 << 28);
         few.then(|| fs::read(path).ok())

@@ -119,6 +119,7 @@ const TABLES: [(&str, bool, &str); 17] = [
     ("AOT_LOOPS_OFFLOAD", false, "UID:A INPUT_CORRECTOR_UID:A OFFLOAD_MATRIX:A"),
 ];
 
+// Names forms and units of columns
 /// Name, form and unit of each column of a table.
 fn columns(table: usize) -> impl Iterator<Item = (&'static str, ColumnKind, &'static str)> {
     TABLES[table].2.split_whitespace().map(|column| {
@@ -286,6 +287,7 @@ fn write_table(table: usize, rows: &[AotRow], file: &mut impl Write) -> io::Resu
             _ => 0,
         };
         let longest = rows.iter().map(length).max().unwrap_or(0);
+        // Bytes and format of a column
         let (bytes, format) = match form {
             ColumnKind::Text => (longest.max(1), format!("{}A", longest.max(1))),
             ColumnKind::Whole => (8, "1K".into()),
@@ -451,6 +453,7 @@ impl TelemetryFile {
     }
 }
 
+// Read and check telemetry
 // Tell telemetry from other files
 /// Whether a file is telemetry of whatever version; a pipe, or a file that cannot be read, is not.
 pub fn is_telemetry(path: &Path) -> bool {

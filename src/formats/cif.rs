@@ -512,7 +512,7 @@ impl Composition {
         composition
     }
 
-    // Compare compositions
+    // Compare two compositions
     /// How many atoms there are.
     fn atoms(&self) -> f64 {
         self.0.values().sum()

@@ -126,6 +126,7 @@ fn in_our_order(
         })
         .collect();
     let mut slopes = stored.select(Axis(1), &places).as_standard_layout().into_owned();
+    // Multiply slopes by their unit
     for (star, sensor) in system.sensors().iter().enumerate() {
         let factor = format.unit.map_or(1.0, |unit| unit.radians(sensor.side()));
         let first = order.index(star, 0, 0);

@@ -91,7 +91,9 @@ impl Imported {
     }
 }
 
+// Sections of a file of TIPTOP
 // Telescope and air of TIPTOP
+// Telescope and air that are imported
 /// The telescope and the air that it looks through.
 struct TelescopeSection {
     pupil: Pupil,
@@ -169,6 +171,7 @@ fn read_layers(section: &Section, airmass: f64, outer_scale: f64) -> Result<Vec<
         None => still,
     };
     let mut layers = Vec::new();
+    // Layer of each weight
     for (l, weight) in weights.iter().enumerate() {
         let good = (0.0..=1e5).contains(&altitudes[l]);
         let expected = "altitudes in metres, from 0 to 1e5";
@@ -328,6 +331,7 @@ impl Order<'_> {
         let directions = directions(section, ["Zenith", "Azimuth"])?;
         let each = (directions.len(), "star");
         let lenslets = for_each(sensor, "NumberLenslets", each, "a whole number")?;
+        // Lenslets of each sensor
         let default = if self.order == "HO" { 20 } else { 1 };
         let lenslets: Vec<usize> = lenslets.unwrap_or_else(|| vec![default; each.0]);
         let lights = self.lights(sensor, &lenslets, notes)?;
@@ -447,6 +451,7 @@ impl Order<'_> {
             number.map_or(Ok(0.0), |number| sensor.check(key, not_negative("", number)))?;
             Ok(number)
         };
+        // Read the size of a pixel
         let pixel = for_each::<f64>(sensor, "PixelScale", each, "an angle in mas")?;
         let pixel = pixel.ok_or_else(|| sensor.missing("PixelScale", "an angle in mas"))?[k];
         sensor.check("PixelScale", positive("", pixel))?;
@@ -459,6 +464,7 @@ impl Order<'_> {
             notes.unused(sensor, &["Dark", "SkyBackground"], "they are zero");
         }
         Ok(Detected {
+            // Values of a detector
             photons: 0.0,
             rate: self.noted_rate(notes)?,
             wavelength,
@@ -662,6 +668,7 @@ fn read_mirrors(section: &Section) -> Result<Vec<[f64; 3]>, BadLine> {
             coupling: couplings[k],
             ..MirrorDesign::new(Spacing::Pitch(pitches[k]))
         };
+        // Name the key of a wrong mirror
         design.check().map_err(|invalid| {
             let key = match invalid.quantity.as_str() {
                 "altitude" => "DmHeights",
@@ -847,6 +854,7 @@ fn written(name: &str, (view, stars, aims, rest): TiptopParts, keys: &[ImportedK
     page
 }
 
+// Write each table
 // Write telescope and air
 impl Page {
     fn air(&mut self, view: &TelescopeSection) {

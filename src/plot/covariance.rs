@@ -256,6 +256,7 @@ fn slope_view(
 }
 
 // Draw the covariance of wavefronts with slopes
+// Picture of wavefronts with slopes
 /// Draws the covariance of wavefronts with slopes of a system, for the problem that it was computed for.
 ///
 /// # Errors

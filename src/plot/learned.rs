@@ -71,6 +71,7 @@ fn profile(learned: &Learned, start: &System) -> Figure {
 }
 
 // Altitudes that slopes constrain
+// Standard error of an altitude
 /// The standard error of a layer's altitude \[m\]; 0 where there is none.
 fn error_of_altitude(learned: &Learned, layer: usize) -> f64 {
     let mut values = learned.values.iter();

@@ -64,6 +64,7 @@ impl PictureFormat {
 pub(crate) type Area<DB> = DrawingArea<DB, Shift>;
 pub(crate) type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
+// Font and sizes of letters
 /// The font that the program carries, and what a viewer of SVG may put in its place.
 pub(crate) const TYPEFACE: &str = "DejaVu Sans, Verdana, sans-serif";
 
@@ -152,6 +153,7 @@ enum Style {
 
 // Make, describe and show a figure
 impl Figure {
+    // Begin an empty figure
     /// An empty figure with linear axes.
     pub fn new() -> Self {
         Self::default()
@@ -368,6 +370,7 @@ pub(crate) fn power_of_ten(power: i32) -> String {
 }
 
 // Draw the figure
+// Colours of the curves
 const CURVE_COLOURS: [u32; 7] =
     [0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0xe69f00, 0x56b4e9, 0x3c3c3c];
 
@@ -385,6 +388,7 @@ impl Picture for Figure {
         let lone = self.curves.iter().all(|(_, style, points)| hollow(style) || points.is_empty());
         let wide = self.curves.iter().filter(|(_, style, _)| lone || !hollow(style));
         let all = wide.flat_map(|(_, _, points)| points);
+        // Ends of both axes
         let reach = all.clone().flat_map(|p| [p[1] - p[2], p[1], p[1] + p[2]]);
         let across = all.clone().flat_map(|p| [p[0] - p[3], p[0], p[0] + p[3]]);
         let x_ends = self.x.ends(across.map(|x| self.x.place(x)));
@@ -586,6 +590,7 @@ pub(crate) fn paint_colours<DB: DrawingBackend>(
 /// Width of a bar of colours with the labels of its ticks and its own.
 pub(crate) const BAR: i32 = 196;
 
+// Bar of signed levels
 /// Paints a bar of all levels from −1 to 1, with ticks and a `label` of quantity and unit.
 pub(crate) fn paint_bar<DB: DrawingBackend>(
     area: &Area<DB>,

@@ -250,6 +250,7 @@ fn spectrum(values: &[f64], kept: usize, filter: f64) -> Figure {
     let figure = Figure::new().log_y().x_label("number of the eigenvalue, largest first");
     let figure = figure.y_label("eigenvalue [rad²]");
     let figure = if most > floor { figure.y_range(0.5 * floor, 2.0 * most) } else { figure };
+    // Draw kept and dropped eigenvalues
     let shown = |points: &[(f64, f64)]| {
         thinned(points).into_iter().filter(|point| point.1 >= floor).collect::<Vec<_>>()
     };

@@ -424,7 +424,7 @@ fn at(values: &Array2<f64>, shares: [f64; 2]) -> f64 {
 const FRAME: RGBColor = RGBColor(220, 0, 120);
 
 // Colours of a deflection
-/// The colour of a deflection given in units of the largest one; Eq. [colour of a deflection](https://lenslet.github.io/lenslet/scan-pictures.html#eq-colour-of-a-deflection).
+/// The colour of a deflection given in units of the largest one; Eq. [colour of a deflection](https://lenslet.github.io/lenslet/scan-panels.html#eq-colour-of-a-deflection).
 fn colour_of([x, y]: [f64; 2]) -> RGBColor {
     let (size, angle) = (x.hypot(y).min(1.0), y.atan2(x));
     let brightness = |k: f64| {
@@ -481,6 +481,7 @@ fn discs(
         };
         let around = s![reach(1, height), reach(0, width)];
         let corner = [reach(0, width).start, reach(1, height).start];
+        // Paint one disc
         for ((j, i), pixel) in picture.slice_mut(around).indexed_iter_mut() {
             let [x, y] = [(i + corner[0]) as f64 + 0.5, (j + corner[1]) as f64 + 0.5];
             let share = (radius + 0.5 - f64::hypot(x - place[0], y - place[1])).clamp(0.0, 1.0);

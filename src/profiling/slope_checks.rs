@@ -32,6 +32,7 @@ fn own_maps(layout: &MapLayout, values: &Array1<f64>) -> Array1<f64> {
     Array1::from(own)
 }
 
+// Strength and unexplained share of a model
 /// x and υ of Eq. [explained share](https://lenslet.github.io/lenslet/slope-checks.html#eq-explained-share).
 fn strength_and_unexplained(model: &Array1<f64>, measured: &Array1<f64>) -> (f64, f64) {
     let product = model.dot(measured);

@@ -67,15 +67,23 @@ fn write_files(book: &Book, tangled: &Tangled, plan: &Plan) -> Result<()> {
 }
 
 /// `cargo tangle check`: reports what is wrong and writes nothing. With `graph` the graph of modules
-/// is printed first; with `prose` the counts of what only new prose can correct stand in for the
-/// findings, and fail nothing.
-pub fn check(root: &Path, graph: bool, prose: bool) -> Result<ExitCode> {
+/// is printed first; with `lengths` the length of each part, or with `prose` the counts of what only
+/// new prose can correct, are printed instead of the findings, and fail nothing.
+pub fn check(root: &Path, graph: bool, prose: bool, lengths: bool) -> Result<ExitCode> {
     let book = Book::load(root)?;
     if graph {
         say!("{}", crate::check::graph(&book, &expand::tangle(&book)).trim_end());
     }
+    if lengths {
+        say!("{}", crate::check::lengths(&book).trim_end());
+    }
     if prose {
-        say!("{}", crate::check::prose_report(&book).trim_end());
+        let report = crate::check::prose_report(&book);
+        if !report.is_empty() {
+            say!("{}", report.trim_end());
+        }
+    }
+    if prose || lengths {
         return Ok(ExitCode::SUCCESS);
     }
     let findings = crate::check::check(&book)?;

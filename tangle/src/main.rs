@@ -24,10 +24,13 @@ enum Command {
         /// Print the graph of src/ first: its rooms, then its modules
         #[arg(long)]
         graph: bool,
-        /// Print what only new prose can correct, counted by part and chapter, and the length of each
-        /// part, instead of the findings: the exit code is 0
+        /// Print what only new prose can correct, counted by part and chapter, instead of the
+        /// findings: the exit code is 0
         #[arg(long)]
         prose: bool,
+        /// Print the length of each part, in words and in lines of code, instead of the findings
+        #[arg(long)]
+        lengths: bool,
     },
     /// Bring edits made in src/ or kernels/ back into the chapters
     Stitch,
@@ -78,7 +81,9 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     match arguments.command {
         None => commands::tangle(&root),
-        Some(Command::Check { graph, prose }) => commands::check(&root, graph, prose),
+        Some(Command::Check { graph, prose, lengths }) => {
+            commands::check(&root, graph, prose, lengths)
+        }
         Some(Command::Stitch) => commands::stitch(&root),
         Some(Command::Fmt { files }) => format::format(&root, &files),
         Some(Command::Locate { place }) => commands::locate(&root, &place),

@@ -56,6 +56,7 @@ pub fn image(
     let (Some(output), Some(format)) = (request.output, format) else {
         return Ok(plan_with_summary(&description, &summary, request.report.json));
     };
+    // Run a plan of images
     let (terminal, start) = (Terminal::new(request.report.quiet), Instant::now());
     let plot = request.picture.map(|(path, _)| path);
     let taken = planned.run(&terminal, [Some(output), plot].into_iter().flatten())?;

@@ -1,4 +1,4 @@
-// Tangled from book/src/cuda-machine.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/cuda-libraries.md: edit there, or here and run cargo tangle stitch.
 //! Dense factorisations by cuSOLVER, in its 64-bit form. Its errors do not contain the name of the device; the backend adds it.
 
 // Imports of factorisations on CUDA

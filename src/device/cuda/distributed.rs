@@ -148,6 +148,7 @@ fn missing(name: &str, package: &str, reason: &str) -> String {
     format!("{name} does not load: {reason}{hint}; `pip install {package}` brings it")
 }
 
+// Find and load a library
 // Load a library from its places
 /// Loads a library by its name, from where the loader looks, the CUDA toolkit, or folders of Python's packages; or says why not.
 fn load(name: &str, packages: &[&str]) -> Result<Library, String> {
@@ -258,6 +259,7 @@ impl Libraries {
     }
 }
 
+// Errors of cuSOLVERMp and the driver
 /// The error of a call of cuSOLVERMp's, if it is one.
 fn check_status(call: &'static str, status: i32) -> Result<(), Error> {
     let reason = || format!("status {status}");
@@ -370,6 +372,7 @@ impl CudaRank {
     }
 }
 
+// Destroy a descriptor
 impl Drop for Described<'_> {
     fn drop(&mut self) {
         let destroy = self.rank.libraries.solver.cusolverMpDestroyMatrixDesc;
@@ -407,6 +410,7 @@ impl CudaRank {
         let (mut device, mut host, stream) = (0, 0, stream as usize as Stream);
         check_status(calls[0], ask(&mut device, &mut host))?;
         let mut on_host = vec![0u8; host.max(1)];
+        // Allocate work and free
         // SAFETY: given back below, when all work of the stream is done.
         let lent = driven("cuMemAlloc", unsafe { driver::malloc_sync(device.max(1)) })?;
         // SAFETY: the stream is that of this rank, here and below.

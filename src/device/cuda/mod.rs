@@ -79,6 +79,7 @@ impl Cuda {
             .map_err(|error| failed(&name, "cuDevicePrimaryCtxRetain", error))?;
         let CudaDevice { compute_capability: capability, shared_memory, .. } = *device;
         let (programs, blas, solvers, plans) = Default::default();
+        // Assemble an opened device
         Ok(Self {
             name,
             capability,
@@ -419,6 +420,7 @@ impl Backend for Cuda {
         Ok(self.call("cuGraphInstantiateWithFlags", executable)? as usize as u64)
     }
 
+    // Replay a graph on CUDA
     fn replay(&self, stream: u64, graph: u64) -> Result<(), Error> {
         self.enter()?;
         let (graph, stream) = (graph as usize as sys::CUgraphExec, stream_of(stream));
@@ -458,6 +460,7 @@ impl Backend for Cuda {
                 };
                 self.call("cuMemcpyDtoHAsync", status)
             }
+            // Wait for an event on CUDA
             Operation::Await { mark } => {
                 let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
                 // SAFETY: stream and event are ours.
@@ -517,6 +520,7 @@ impl Backend for Cuda {
                     driver::graph::exec_destroy(graph as usize as sys::CUgraphExec)
                 }
                 Handle::Mark(mark) => driver::event::destroy(event_of(mark)),
+                // Release a stream and its libraries
                 Handle::Stream(stream) => {
                     drop(lock(&self.solvers).remove(&stream));
                     if let Some(blas) = lock(&self.blas).remove(&stream) {

@@ -111,6 +111,7 @@ pub(crate) enum Library {
 #[allow(unsafe_code)]
 pub(crate) fn require(library: Library) -> Result<(), NoCuda> {
     // SAFETY: opens NVIDIA's library by its well-known name; no function of it is called.
+    // Search for a library by name
     let present = unsafe {
         match library {
             Library::Driver => cudarc::driver::sys::is_culib_present(),

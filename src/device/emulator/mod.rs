@@ -405,6 +405,7 @@ impl State {
             _ => self.values("transform", from, numbers)?.to_vec(),
         };
         along_axes(&mut fields, plan);
+        // Store transformed fields
         match plan.kind {
             TransformKind::ToReal => {
                 let there = self.values::<T>("transform", to, results)?;
@@ -645,6 +646,7 @@ impl Backend for Emulator {
         Ok(state.kernels.len() as u64 - 1)
     }
 
+    // Queue a launch on the emulator
     fn launch(
         &self,
         stream: u64,

@@ -1,4 +1,4 @@
-// Tangled from book/src/emulated-device.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/emulated-ranks.md: edit there, or here and run cargo tangle stitch.
 //! Emulated devices of one process as ranks: each receives the parts of all ranks, and does the whole computation by itself.
 
 // Imports of emulated ranks
@@ -58,7 +58,7 @@ impl ByteExchange {
     }
 }
 
-// Emulated rank
+// Rank of an emulated device
 /// An emulated device as one rank of several.
 pub(super) struct EmulatedRank {
     state: Arc<Mutex<State>>,
@@ -74,6 +74,7 @@ impl EmulatedRank {
         place: [usize; 2],
         identifier: &[u8],
     ) -> Result<Self, Error> {
+        // Find or make a table
         let mut tables = lock(&TABLES);
         let new = || {
             let (round, full) = Default::default();
@@ -143,6 +144,7 @@ impl EmulatedRank {
         Ok(())
     }
 
+    // Layout on emulated ranks
     fn layout(&self, of: &DistributedMatrix) -> BlockCyclic {
         let deal = BlockCyclic::new(of.order, self.place);
         assert_eq!((deal.block(), deal.count()), (of.block, of.count), "one way to deal");
@@ -150,6 +152,7 @@ impl EmulatedRank {
     }
 }
 
+// Bytes of a number
 /// Bytes of a number.
 fn size(double: bool) -> usize {
     if double { 8 } else { 4 }

@@ -1,4 +1,4 @@
-// Tangled from book/src/emulated-device.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/kernel-translation.md: edit there, or here and run cargo tangle stitch.
 //! The text of kernels made into C++, and compiled to a library for the processor.
 
 // Imports of the translation
@@ -163,7 +163,7 @@ fn processor() -> Result<&'static Path, String> {
     made.as_deref().map_err(Clone::clone)
 }
 
-// Write kernels and headers to compile
+// Write kernels and their included texts
 /// Writes a text as `kernels.cpp`, and headers under their names.
 fn write(folder: &Path, text: &str, headers: &[Header]) -> std::io::Result<()> {
     fs::write(folder.join("kernels.cpp"), text)?;

@@ -75,6 +75,7 @@ impl ElementForm {
         let eight = |b: &[u8]| f64::from_bits(self.bits(b));
         let four = |b: &[u8]| f32::from_bits(self.bits(b) as u32);
         match (self.number.kind, each, self.is_complex) {
+            // Complex numbers from bytes
             (Kind::Float, 16, true) => {
                 let number = |b: &[u8]| Complex64::new(eight(&b[..8]), eight(&b[8..]));
                 shaped(all.chunks_exact(16).map(number), place)
@@ -83,6 +84,7 @@ impl ElementForm {
                 let number = |b: &[u8]| Complex32::new(four(&b[..4]), four(&b[4..]));
                 shaped(all.chunks_exact(8).map(number), place)
             }
+            // Real numbers from bytes
             (Kind::Float, 8, false) => shaped(all.chunks_exact(8).map(eight), place),
             (Kind::Float, ..) => shaped(all.chunks_exact(4).map(four), place),
             (Kind::Bool, ..) => shaped(all.iter().map(|b| *b != 0), place),

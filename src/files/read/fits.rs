@@ -52,7 +52,7 @@ const FIRST: [&str; 6] = ["SIMPLE", "BITPIX", "NAXIS", "EXTEND", "CREATOR", "COM
 const OTHERS: [&str; 9] =
     ["XTENSION", "BITPIX", "NAXIS", "PCOUNT", "GCOUNT", "TFIELDS", "EXTNAME", "BUNIT", "COMMENT"];
 
-// Decode a header of cards
+// Decode the cards of an image
 /// A card: its key, its value, whether that is a text, and its comment.
 struct Card {
     key: String,
@@ -128,7 +128,7 @@ fn value(rest: &str) -> (String, bool, String) {
 }
 
 impl ImageHeader {
-    // Values of keys in a header
+    // Values of keys of an image
     fn text(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|card| card.key == key).map(|card| &card.value[..])
     }
@@ -138,6 +138,7 @@ impl ImageHeader {
         value.parse().map_err(|_| wrong(format!("{key} = {value}: expected a count")))
     }
 
+    // Attributes from other cards
     /// All cards but those of these keys, with numbers behind them or not.
     fn attributes(&self, others: &[&str]) -> Vec<Attribute> {
         let is_other = |key: &str| others.contains(&key.trim_end_matches(|c: char| c.is_numeric()));

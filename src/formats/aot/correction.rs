@@ -108,6 +108,7 @@ impl<'a> Telemetry<'a> {
                 .unit(unit)
                 .dimensions("stroke, component, lenslet");
         }
+        // Write the gain of a loop
         if let (0, Some(control)) = (k, control.filter(|control| control.kind == LoopKind::Closed))
         {
             self.images.add("LOOP GAIN", arr2(&[[control.gain]])).dimensions("mode, coefficient");
@@ -231,6 +232,7 @@ fn design_of(row: &RowOf, places: &[[f64; 2]], system: &System) -> Result<Option
     };
     let altitude = card("ALTITUDE")?.unwrap_or(0.0);
     let (coupling, filter) = (card("COUPLING")?.unwrap_or(0.2), card("FILTER")?.unwrap_or(0.03));
+    // Radii of kept actuators
     let field = system
         .targets()
         .iter()

@@ -37,6 +37,7 @@ impl<'a> Telemetry<'a> {
             telemetry.add_source(&format!("TARGET {t}"), target, "Science Star");
         }
         for (q, star) in system.guide_stars().iter().enumerate() {
+            // Add a sensor with its lenslets
             telemetry.add_sensor(
                 q,
                 star,
@@ -140,6 +141,7 @@ impl Telemetry<'_> {
 impl Telemetry<'_> {
     fn add_sensor(&mut self, q: usize, star: &GuideStar, valid: &Array2<bool>) {
         let (name, mask) = (sensor_name(q), format!("WFS {q} MASK"));
+        // Number the valid lenslets
         let mut count = 0;
         let numbers = valid.map(|valid| {
             count += i64::from(*valid);
@@ -240,6 +242,7 @@ impl<'a> Telemetry<'a> {
 }
 
 // System that telemetry tells
+// System file from telemetry
 /// The text of a system file that was made of other files, and what there is to say of it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -309,6 +312,7 @@ fn towards([x, y]: [f64; 2]) -> String {
     format!("zenith = {zenith:?}\nazimuth = {azimuth:?}\n")
 }
 
+// Read parts of telemetry
 // Point a telescope at its elevation
 /// Where a telescope looks.
 struct Sky {
@@ -323,6 +327,7 @@ impl Sky {
         let Some(elevation) = telescope.number("ELEVATION")? else {
             return Ok(Self { airmass: 1.0, of_azimuth: 1.0 });
         };
+        // Refuse a low elevation
         if !(5.0..=90.0).contains(&elevation) {
             return Err(telescope.refuse(
                 "ELEVATION",
@@ -502,6 +507,7 @@ impl Sky {
             ([x, y], _) => [self.of_azimuth * x.unwrap_or(0.0), y.unwrap_or(0.0)],
         };
         let direction = direction.map(|degrees| degrees * DEGREE);
+        // Refuse a source far from the axis
         match f64::hypot(direction[0], direction[1]) {
             off if off <= 0.1 => Ok(Some(direction)),
             off => Err(star.refuse(
@@ -539,6 +545,7 @@ fn sensors(
     notes: &mut Vec<String>,
 ) -> Result<String, Error> {
     let all: Vec<RowOf> = file.table("AOT_WAVEFRONT_SENSORS").collect();
+    // Require at least one sensor
     if all.is_empty() {
         return Err(file.refuse("AOT_WAVEFRONT_SENSORS", "no row", "at least one sensor"));
     }
@@ -639,6 +646,7 @@ fn pitch(
     Ok(pupil.diameter() / mask.nrows() as f64)
 }
 
+// Pupil of a telescope in telemetry
 /// The pupil, if the file has its diameter.
 fn pupil(telescope: &RowOf) -> Result<Option<Pupil>, Error> {
     let diameter = telescope.number("ENCLOSING_D")?.or(telescope.number("INSCRIBED_D")?);
@@ -861,6 +869,7 @@ pub fn read_slopes(path: &Path, system: &System) -> Result<Array2<f64>, Error> {
                 "an image of slopes, (frames, 2, lenslets)",
             ));
         };
+        // Refuse slopes of another shape
         let frames = if q == 0 { measured.shape()[0] } else { slopes.nrows() };
         let expected = [frames, 2, lenslets.len()];
         if measured.shape() != expected {

@@ -16,6 +16,7 @@ pub enum Literal {
 }
 
 // File of sections and keys
+// Key with its value
 /// A key with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParameterEntry {
@@ -84,6 +85,7 @@ impl ParameterFile {
                 continue;
             }
             file.finish(draft.take())?;
+            // Begin a section or a key
             match content.strip_prefix('[') {
                 Some(header) => file.begin(line, header)?,
                 None => draft = Some(file.key(line, indent, content)?),
@@ -328,6 +330,7 @@ impl FromLiteral for usize {
     }
 }
 
+// Lists of literals
 impl<T: FromLiteral> FromLiteral for Vec<T> {
     fn read(literal: &Literal) -> Option<Self> {
         match literal {

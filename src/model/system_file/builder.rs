@@ -228,6 +228,7 @@ impl<'t> Slot<'t> {
                 Some(_) => return None,
                 None => value,
             };
+            // Insert behind keys set before
             let mut entries = table.take_entries();
             let set_before = entries.iter().take_while(|(key, _)| key.as_repr().is_none()).count();
             entries.insert(set_before, (Key::new(key), Item::Value(value)));

@@ -19,19 +19,27 @@ pub fn check(book: &Book) -> Vec<Finding> {
     }
     let (mut exercises, mut answers) = (BTreeMap::new(), BTreeMap::new());
     for (at, chapter) in book.chapters.iter().enumerate() {
+        if !has_answers(&chapter) {
+            exercises.insert(at, of(chapter));
+            continue;
+        }
         for (index, heading) in chapter.headings.iter().enumerate() {
-            let items = items(chapter, index);
-            if has_answers(&chapter) {
-                if let Some(of) = linked(book, chapter, heading.line) {
-                    let with_page = items.into_iter().map(|(number, line)| (number, (at, line)));
-                    answers.entry(of).or_insert_with(BTreeMap::new).extend(with_page);
-                }
-            } else if heading.title.to_lowercase().contains("exercise") {
-                exercises.entry(at).or_insert_with(BTreeMap::new).extend(items);
+            if let Some(asking) = linked(book, chapter, heading.line) {
+                let items = items(chapter, index);
+                let with_page = items.into_iter().map(|(number, line)| (number, (at, line)));
+                answers.entry(asking).or_insert_with(BTreeMap::new).extend(with_page);
             }
         }
     }
     compare(book, &exercises, &answers)
+}
+
+/// The exercises of a chapter by their numbers, with their lines.
+pub fn of(chapter: &Chapter) -> BTreeMap<usize, usize> {
+    let named = |title: &str| title.to_lowercase().contains("exercise");
+    let headings = chapter.headings.iter().enumerate();
+    let headings = headings.filter(|(_, heading)| named(&heading.title));
+    headings.flat_map(|(index, _)| items(chapter, index)).collect()
 }
 
 /// Numbers of items, with what tells where they are, by the chapter of the exercises.

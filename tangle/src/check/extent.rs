@@ -75,6 +75,17 @@ pub fn table(book: &Book) -> String {
     aligned(&rows)
 }
 
+/// The words of prose for each open line of code, of each part that has such lines.
+pub fn ratios(book: &Book) -> Vec<(&str, f64)> {
+    let of_part = |part: &str| {
+        let chapters = book.chapters.iter().filter(|chapter| part_of(chapter) == part);
+        let extent = Extent::of(chapters);
+        let open: usize = extent.open.iter().map(|(lines, _)| lines).sum();
+        (open > 0).then(|| extent.words as f64 / open as f64)
+    };
+    parts(book).into_iter().filter_map(|part| Some((part, of_part(part)?))).collect()
+}
+
 /// Rows as lines, with names to the left and numbers to the right of their columns.
 fn aligned(rows: &[[String; 8]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();

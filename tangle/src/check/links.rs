@@ -90,6 +90,11 @@ fn missing_file(book: &Book, path: &str, figures: &str) -> bool {
         return false;
     }
     let Some(figure) = path.strip_prefix("figures/") else { return true };
+    !names_figure(figures, figure)
+}
+
+/// Whether the text of a program names a figure as one that it draws.
+pub fn names_figure(program: &str, figure: &str) -> bool {
     let stem = figure.rsplit_once('.').map_or(figure, |(stem, _)| stem);
     let named = |literal: &str| match (literal.split_once('{'), literal.rsplit_once('}')) {
         // `format!("covariance-{name}.svg")`
@@ -98,7 +103,7 @@ fn missing_file(book: &Book, path: &str, figures: &str) -> bool {
         }
         _ => literal == figure || literal == stem,
     };
-    !figures.split('"').any(named)
+    program.split('"').any(named)
 }
 
 /// The index of the chapter that a link of another leads to, at whichever heading.

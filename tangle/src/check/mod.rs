@@ -13,15 +13,20 @@ mod lists;
 mod modules;
 mod numbers;
 mod order;
+mod phrases;
 mod prose;
 mod reading;
 mod references;
+mod shape;
+mod sources;
+mod words;
 
 use crate::error::Result;
 use crate::expand::{Tangled, tangle};
 use crate::finding::Finding;
 use crate::volume::Book;
 
+pub use extent::table as lengths;
 pub use modules::graph;
 pub use prose::report as prose_report;
 

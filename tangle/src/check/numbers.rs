@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::chapter::Chapter;
+use crate::check::words::{paragraphs, words_only};
 use crate::finding::Finding;
 use crate::volume::Book;
 
@@ -59,7 +60,7 @@ pub fn check(book: &Book) -> Vec<Finding> {
 }
 
 fn chapter_findings(chapter: &Chapter, parts: &BTreeSet<&str>) -> Vec<Finding> {
-    let text = words_only(chapter);
+    let text = words_only(chapter, |_| false);
     let mut findings = Vec::new();
     for paragraph in paragraphs(&text) {
         for sentence in sentences(&text, paragraph) {
@@ -80,45 +81,6 @@ fn chapter_findings(chapter: &Chapter, parts: &BTreeSet<&str>) -> Vec<Finding> {
         }
     }
     findings
-}
-
-/// The text of a chapter with blanks for code, formulas and lines of comments, byte for byte.
-fn words_only(chapter: &Chapter) -> String {
-    let mut bytes = chapter.text.as_str().as_bytes().to_vec();
-    let line = |number: usize| chapter.text.start_of(number)..chapter.text.start_of(number + 1);
-    let comment = |number: &usize| chapter.text.line(*number).trim_start().starts_with("<!--");
-    let comments = (1..=chapter.text.line_count()).filter(comment).map(line);
-    let formulas = chapter.math.iter().map(|formula| formula.whole());
-    for range in chapter.literal.iter().cloned().chain(formulas).chain(comments) {
-        for byte in &mut bytes[range] {
-            if *byte != b'\n' {
-                *byte = b' ';
-            }
-        }
-    }
-    // Whole characters have been replaced: this loses nothing.
-    String::from_utf8_lossy(&bytes).replace('~', " ")
-}
-
-/// Paragraphs, entries of lists, rows of tables and headings.
-fn paragraphs(text: &str) -> Vec<Range<usize>> {
-    let mut paragraphs: Vec<Range<usize>> = Vec::new();
-    let mut at = 0;
-    let mut inside = false;
-    for line in text.split_inclusive('\n') {
-        let words = line.trim_start_matches([' ', '>']);
-        let number = words.trim_start_matches(|c: char| c.is_ascii_digit());
-        let entry = ["- ", "* ", "+ ", "|", "#", "[^"].iter().any(|mark| words.starts_with(mark))
-            || number.len() < words.len() && number.starts_with(". ");
-        let end = at + line.len();
-        match paragraphs.last_mut().filter(|_| inside && !entry) {
-            Some(last) => last.end = end,
-            None => paragraphs.push(at..end),
-        }
-        inside = !words.trim().is_empty() && !words.starts_with('#');
-        at = end;
-    }
-    paragraphs
 }
 
 /// The sentences of a paragraph. One ends with a full stop before a word in capitals, but not after an

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use crate::chapter::Chapter;
-use crate::check::extent::{is_code, part_of, parts, table, words};
-use crate::check::order;
+use crate::check::extent::{self, is_code, part_of, parts, words};
+use crate::check::shape::{self, in_narrative, is_main};
+use crate::check::{order, phrases, sources};
 use crate::volume::Book;
 
 /// A rule, and where the book does not follow it.
@@ -24,27 +25,89 @@ impl Count {
     }
 }
 
-/// The counts of all rules by part and chapter, most first, and a table of the length of each part.
+/// The counts of all rules that the book does not follow, by part and chapter, most first.
 pub fn report(book: &Book) -> String {
-    let narrative = |chapter: &Chapter| chapter.part.is_some() && !chapter.in_appendix();
     let misnamed = order::check(book);
+    let order = |chapter: &Chapter| -> Vec<usize> {
+        let here = misnamed.iter().filter(|finding| finding.path == chapter.path);
+        here.map(|finding| finding.line).collect()
+    };
     let counts = [
         Count::new("open chunks without prose since the previous chunk", book, bare_chunks),
-        Count::new("narrative chapters with an equation before any drawing", book, |chapter| {
-            let early = early_equation(chapter).filter(|_| narrative(chapter));
-            early.into_iter().collect()
-        }),
         Count::new(
             "links to the next, previous, last or first chapter that is another",
             book,
-            |c| {
-                let here = misnamed.iter().filter(|finding| finding.path == c.path);
-                here.map(|finding| finding.line).collect()
-            },
+            order,
         ),
     ];
-    let lists: String = counts.iter().map(|count| list(book, count) + "\n").collect();
-    lists + &table(book)
+    let counts = counts.into_iter().chain(narrative(book)).chain(main(book));
+    let counts = counts.filter(|count| !count.chapters.is_empty());
+    let lists = counts.map(|count| list(book, &count)).chain(thin_parts(book));
+    lists.collect::<Vec<_>>().join("\n")
+}
+
+/// What all chapters of the parts that are read in order have to follow.
+fn narrative(book: &Book) -> Vec<Count> {
+    let count = |rule: &str, lines: fn(&Chapter) -> Vec<usize>| {
+        let within = |chapter: &Chapter| match in_narrative(chapter) {
+            true => lines(chapter),
+            false => Vec::new(),
+        };
+        Count::new(rule, book, within)
+    };
+    let early = |chapter: &Chapter| early_equation(chapter).into_iter().collect();
+    let opening = |chapter: &Chapter| match chapter.map_line() {
+        Some(_) => shape::without_picture(chapter),
+        None => Vec::new(),
+    };
+    let mut sources = sources::unbound(book, |chapter| !chapter.in_appendix());
+    let sources = (0..book.chapters.len()).filter_map(|index| sources.remove_entry(&index));
+    vec![
+        count("narrative chapters with an equation before any drawing", early),
+        count("narrative chapters that do not begin with their question", shape::without_question),
+        count("parts that open without a picture", opening),
+        count("captions of figures without a number", shape::captions_without_number),
+        count("exercises that are not rated by time", shape::unrated_exercises),
+        count("phrases that plain ones should replace", phrases::lines),
+        Count {
+            rule: "numbers of three or more digits without a source".to_string(),
+            chapters: sources.collect(),
+        },
+    ]
+}
+
+/// What the chapters that are not nested in others have to hold.
+fn main(book: &Book) -> Vec<Count> {
+    let count = |rule: &str, lines: &dyn Fn(&Chapter) -> Vec<usize>| {
+        let within = |chapter: &Chapter| match is_main(chapter) {
+            true => lines(chapter),
+            false => Vec::new(),
+        };
+        Count::new(rule, book, within)
+    };
+    let heading = |words: &'static [&'static str]| {
+        move |chapter: &Chapter| shape::without_heading(chapter, words)
+    };
+    vec![
+        count("main chapters without a picture", &shape::without_picture),
+        count("main chapters without a worked case", &heading(&["worked case"])),
+        count("main chapters without what can go wrong", &heading(&["can go wrong"])),
+        count("main chapters without a check", &heading(&["check", "comparison"])),
+        count("main chapters with fewer than three exercises", &shape::few_exercises),
+        count("main chapters without further reading", &heading(&["further reading"])),
+        count("main chapters without a citation", &shape::without_citation),
+    ]
+}
+
+/// The parts that are read in order with fewer than five words for each open line of code.
+fn thin_parts(book: &Book) -> Option<String> {
+    let thin: Vec<String> = extent::ratios(book)
+        .into_iter()
+        .filter(|(part, ratio)| !part.starts_with("Appendix") && *ratio < 5.0)
+        .map(|(part, ratio)| format!("  {ratio:.1} {part}\n"))
+        .collect();
+    let rule = "narrative parts with fewer than five words for each open line of code";
+    (!thin.is_empty()).then(|| format!("{rule}: {}\n{}", thin.len(), thin.concat()))
 }
 
 /// The total of a rule, then its parts, each with its chapters and their lines.
