@@ -24,7 +24,7 @@ pub trait Residuals {
 }
 
 // Fit a model by damped steps
-/// How a model is fitted.
+/// Options of a fit.
 ///
 /// ```
 /// use lenslet::{watch::unwatched, linear::{LeastSquares, Residuals}, Error};
@@ -118,7 +118,7 @@ impl LeastSquares {
     }
 
     // Try steps until one descends
-    /// Parameters whose residuals are less, and these; none where there is no way down.
+    /// Parameters with a smaller sum of squares, and their residuals; none if no step reduces the sum.
     fn descend(
         &self,
         model: &mut dyn Residuals,
@@ -126,6 +126,7 @@ impl LeastSquares {
         (jacobian, held): (&Array2<f64>, &[bool]),
         damping: &mut f64,
     ) -> Result<Option<Iterate>, Error> {
+        // Normal equations of the present parameters
         let normal = Normal::new(jacobian, held)?;
         let gradient = jacobian.t().dot(residuals).insert_axis(Axis(0));
         let now = norm(residuals).powi(2);
