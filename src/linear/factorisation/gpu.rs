@@ -195,7 +195,7 @@ impl<T: Real> EigenGpu<T> {
         Ok(along)
     }
 
-    /// Puts Y Λ^(−½) Uᵗ, (m, n), into `rows`, for rows Y of (m, kept).
+    /// Puts Y E^(−½) Vᵗ, (m, n), into `rows`, for rows Y of (m, kept).
     pub(crate) fn expand(&self, along: BufferView<T>, rows: BufferView<T>) -> Result<(), Error> {
         let (n, kept, width) = (self.values.len(), self.kept, self.width);
         let factors = [(along, false), (self.vectors.view((n - kept) * width..), false)];
