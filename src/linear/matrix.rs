@@ -24,7 +24,7 @@ use rayon::prelude::*;
 pub struct Dense<T>(Array2<T>);
 
 // Scalar product in eight strands
-/// Σ a b, summed in eight independent strands, with the digits of b.
+/// Σ a b, as eight independent sums in the precision of b.
 pub(crate) fn dot<A: Real, T: Real>(a: &[A], b: &[T]) -> T {
     let term = |a: A, b: T| T::of(a.in_double()) * b;
     let mut sums = [T::zero(); 8];

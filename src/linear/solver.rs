@@ -25,27 +25,27 @@ impl Default for Stop {
         Self { tolerance: 1e-6, iterations: 1000 }
     }
 }
-/// How an iteration went.
+/// The result of an iteration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Solved {
     /// Iterations that were made.
     pub iterations: usize,
-    /// Relative residual ‖b − A x‖ / ‖b‖ of the result, computed anew and not by recurrence.
+    /// True relative residual ‖b − A x‖ / ‖b‖ of the result, computed from a product.
     pub residual: f64,
     /// Relative residual at the start and after each iteration: `iterations + 1` numbers.
     pub history: Vec<f64>,
 }
-/// A solution as far as it came.
+/// A solution that may be incomplete.
 #[derive(Debug)]
 pub struct Attempt {
-    /// How it went, with the true residual of the last iterate.
+    /// The iterations, with the true residual of the last iterate.
     pub solved: Solved,
-    /// Why it ended short of its tolerance, if it did: `NotConverged`, or `Failed` where the method broke down.
+    /// The reason if the tolerance was not reached: `NotConverged`, or `Failed` after a breakdown of the method.
     pub shortfall: Option<Error>,
 }
 
 impl Attempt {
-    /// The solution if it met its tolerance, else why it did not.
+    /// The solution if it met its tolerance, and otherwise the reason as an error.
     ///
     /// # Errors
     /// The shortfall.
@@ -76,9 +76,9 @@ impl Solver {
     /// that it returns ends the run.
     ///
     /// # Errors
-    /// `Invalid` where shapes, tolerance, `b` or `x` make no sense. `NotConverged`, with the true residual, where the
-    /// iterations are used up or the precision is. `Failed` where the operator, or the preconditioner, turns out not to be
-    /// positive definite (MINRES asks that of the latter only), or singular. What `watch` says.
+    /// `Invalid` for shapes that do not fit and for an invalid tolerance, `b` or `x`. `NotConverged`, with the true residual, if the
+    /// iterations or the precision are exhausted. `Failed` if the operator or the preconditioner is found not to be
+    /// positive definite (MINRES requires this of the latter only), or singular. Errors of `watch`.
     pub fn solve<T: Real>(
         self,
         a: &dyn Operator<T>,
@@ -92,11 +92,11 @@ impl Solver {
     }
 
     // Go as far as possible
-    /// Goes towards the solution of A x = b as [`solve`](Self::solve) does, and keeps what was found, in `x`, where it ends
-    /// short of its tolerance.
+    /// Solves A x = b as [`solve`](Self::solve) does, but leaves the best solution in `x` if it does not reach its
+    /// tolerance.
     ///
     /// # Errors
-    /// `Invalid` where shapes, tolerance, `b` or `x` make no sense; what `watch` says.
+    /// `Invalid` for shapes that do not fit and for an invalid tolerance, `b` or `x`. Errors of `watch`.
     pub fn attempt<T: Real>(
         self,
         a: &dyn Operator<T>,
@@ -216,7 +216,7 @@ pub fn minres<T: Real>(
 }
 
 // Check the system and its right-hand side
-/// The norm of `b`, if the system makes sense.
+/// The norm of `b`, if the system is valid.
 fn check<T: Real>(
     a: &dyn Operator<T>,
     preconditioner: Option<&dyn Operator<T>>,
@@ -237,7 +237,7 @@ fn check<T: Real>(
     }
     norm_of(b, x)
 }
-/// The norm of `b`, if that and the start `x` make sense.
+/// The norm of `b`, if it and the start `x` are valid.
 pub(crate) fn norm_of<T: Real>(b: &[T], x: &[T]) -> Result<f64, Invalid> {
     // Measure the right-hand side and the start
     if let Some(k) = x.iter().position(|x| !x.is_finite()) {
@@ -294,7 +294,7 @@ impl<T: Real> SolverState<'_, T> {
     }
 
     // Residual at the start of a sweep
-    /// Computes r = b − A x, puts its relative norm in the place of the last one recorded, and returns it.
+    /// Computes r = b − A x, replaces the last recorded residual by its relative norm, and returns it.
     fn true_residual(&mut self, b: &[T], x: &[T], r: &mut [T]) -> Result<f64, Error> {
         r.fill(T::zero());
         if x.iter().any(|x| !x.is_zero()) {
@@ -308,7 +308,7 @@ impl<T: Real> SolverState<'_, T> {
     }
 
     // Settle what a broken run left
-    /// Makes the last iterate finite, and the last residual recorded that of it.
+    /// Makes the last iterate finite, and records its residual as the last one.
     fn settle(&mut self, b: &[T], x: &mut [T]) {
         let mut r = vec![T::zero(); b.len()];
         if self.true_residual(b, x, &mut r).is_err() {
@@ -337,7 +337,7 @@ impl<T: Real> SolverState<'_, T> {
     }
 
     // Record of residuals
-    /// Where a sweep from the residual `r` ends.
+    /// The relative residual at which a sweep from the residual `r` ends.
     fn target(&self, r: &[T]) -> f64 {
         let start = dot(r, r).sqrt() / self.norm;
         let tolerance = self.stop.tolerance;
