@@ -15,7 +15,7 @@ use faer::linalg::triangular_solve::{
 use faer::{Accum, MatMut, MatRef, Par, Side};
 use ndarray::{Array2, ArrayBase, Data, Ix2};
 
-// See rows as columns
+// Rows as columns without a copy
 /// The transpose of an array, as columns in place.
 fn columns_mut(rows: &mut Array2<f64>) -> MatMut<'_, f64> {
     let (m, n) = rows.dim();
@@ -111,7 +111,7 @@ pub struct NotPositive {
 }
 
 impl Cholesky {
-    // Take the cholesky factor
+    // Compute the Cholesky factor
     /// Factorises a matrix in its own memory; only its upper triangle is read.
     ///
     /// # Errors
@@ -234,7 +234,7 @@ impl Eigen {
         accept((0.0..1.0).contains(&filter), "filter", filter, expected)
     }
 
-    // Go to eigenvectors and back
+    // Project onto eigenvectors and expand
     /// The rows of B along the `kept` last eigenvectors: (m, kept).
     pub fn project(&self, rows: &Array2<f64>, kept: usize) -> Array2<f64> {
         let rows = rows.as_standard_layout();
@@ -275,7 +275,7 @@ pub struct SingularValues {
 }
 
 impl SingularValues {
-    // Take a matrix to its singular values
+    // Decompose into singular values
     /// Decomposes a matrix.
     ///
     /// # Errors
@@ -311,7 +311,7 @@ impl SingularValues {
         self.values.iter().filter(|&&value| value > 0.0 && value >= least).count()
     }
 
-    // Invert what is kept of a matrix
+    // Pseudo-inverse of a matrix
     /// M⁺, (n, m), of the `kept` largest singular values.
     pub fn inverse(&self, kept: usize) -> Array2<f64> {
         let (right, left) = (self.parts.U(), self.parts.V());

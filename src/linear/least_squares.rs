@@ -74,7 +74,7 @@ pub struct Fitted {
 }
 
 impl LeastSquares {
-    // Go down step by step
+    // Minimise by damped steps
     /// Fits a model, starting from some parameters.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ pub struct Normal {
 }
 
 impl Normal {
-    // Pose the normal equations
+    // Construct the normal equations
     /// The equations for derivatives (residuals, parameters), without the parameters that are `held`.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ use rayon::prelude::*;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dense<T>(Array2<T>);
 
-// Scalar product in eight strands
+// Scalar product as eight sums
 /// Σ a b, as eight independent sums in the precision of b.
 pub(crate) fn dot<A: Real, T: Real>(a: &[A], b: &[T]) -> T {
     let term = |a: A, b: T| T::of(a.in_double()) * b;

@@ -45,7 +45,7 @@ pub trait Operator<T: Real>: Send + Sync {
     /// It is the transpose in the sense of Eq. [adjoint](https://lenslet.github.io/lenslet/operators.html#eq-adjoint).
     fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]);
 
-    // What an operator weighs
+    // Memory of an operator
     /// Bytes that the operator stores.
     fn bytes(&self) -> u64;
 
@@ -85,7 +85,7 @@ pub(crate) fn vectors<T>(x: &[T], y: &[T], (rows, columns): (usize, usize)) -> u
     vectors
 }
 
-// Walk through the places of vectors
+// Positions of numbers in several vectors
 /// Numbers in some ranges.
 pub(crate) fn count(places: &[Range<usize>]) -> usize {
     places.iter().map(Range::len).sum()
@@ -171,7 +171,7 @@ impl<T: Real> Operator<T> for Diagonal<T> {
         self.apply(x, y, scratch);
     }
 
-    // Weigh a diagonal
+    // Bytes of a diagonal matrix
     fn bytes(&self) -> u64 {
         size_of_val(self.0.as_slice()) as u64
     }
@@ -191,7 +191,7 @@ impl<T: Real> Pairs<T> {
     /// # Errors
     /// `Invalid` if the partner of a partner is another row, or if two partners have unequal elements.
     pub fn new(partners: Vec<usize>, elements: Vec<T>) -> Result<Self, Invalid> {
-        // Refuse rows that are no pairs
+        // Reject rows that are not paired
         let (rows, expected) = (elements.len(), "as many as elements");
         accept(partners.len() == rows, "partners", partners.len(), expected)?;
         for (k, &partner) in partners.iter().enumerate() {
@@ -341,7 +341,7 @@ impl<T: Real> Sum<T> {
     }
 }
 
-// Refuse shapes that do not fit
+// Reject shapes that do not fit
 /// The error of two operators whose shapes do not fit.
 fn misfit(what: &str, first: (usize, usize), second: (usize, usize), expected: &str) -> Invalid {
     let value = format!("{} × {} and {} × {}", first.0, first.1, second.0, second.1);
@@ -494,7 +494,7 @@ pub(crate) mod battery {
         y
     }
 
-    // Hold an operator to all promises
+    // Test all properties of an operator
     /// Checks adjoint, several vectors at once, linearity and repeatability, within a relative tolerance.
     pub(crate) fn check<T: Real>(operator: &dyn Operator<T>, tolerance: f64) {
         let (rows, columns) = (operator.rows(), operator.columns());
@@ -549,7 +549,7 @@ mod tests {
         Arc::new(Dense::new(matrix.clone()))
     }
 
-    // Hold an operator to its matrix
+    // Compare an operator with its matrix
     /// Runs the battery of tests on an operator and compares it with its matrix.
     fn compare<T: Real>(operator: &dyn Operator<T>, matrix: &Array2<T>, tolerance: f64) {
         check(operator, tolerance);
@@ -561,7 +561,7 @@ mod tests {
         }
     }
 
-    // Hold the simple operators to their matrices
+    // Compare the simple operators with their matrices
     fn all_as_spelled_out<T: Real>(tolerance: f64) {
         for (rows, columns) in [(1, 1), (3, 17), (40, 5), (21, 600)] {
             let a = matrix::<T>(rows, columns, 5);
@@ -582,7 +582,7 @@ mod tests {
             let mut spelled_out = Array2::zeros((columns, columns));
             elements.iter().enumerate().for_each(|(k, &e)| spelled_out[[k, columns - 1 - k]] = e);
             compare(&pairs, &spelled_out, tolerance);
-            // Hold a few vectors to their matrix
+            // Compare a few vectors with their matrix
             let [u, v] = [10, 11].map(|seed| Array1::from(random::<T>(columns, seed)));
             let (two, last) = (T::of(2.0), v.slice(ndarray::s![columns / 2..]).to_vec());
             let terms = vec![(two, 0, u.to_vec()), (-T::one(), columns / 2, last)];

@@ -91,7 +91,7 @@ impl Solver {
         self.attempt(a, preconditioner, b, x, stop, watch)?.whole()
     }
 
-    // Go as far as possible
+    // Attempt a solution
     /// Solves A x = b as [`solve`](Self::solve) does, but leaves the best solution in `x` if it does not reach its
     /// tolerance.
     ///
@@ -107,7 +107,7 @@ impl Solver {
         watch: &mut dyn FnMut(usize, f64) -> Result<(), Error>,
     ) -> Result<Attempt, Error> {
         let norm = check(a, preconditioner, b, x, stop)?;
-        // Answer zero or start a run
+        // Return zero or start a run
         if norm == 0.0 {
             x.fill(T::zero());
             let solved = Solved { iterations: 0, residual: 0.0, history: vec![0.0] };
@@ -155,7 +155,7 @@ impl Solver {
         Err(self.broken(format!("the {operator} is not positive definite: {about}")))
     }
 
-    // Say how a solution failed
+    // Errors of a failed solution
     /// The right-hand side is beyond the range of a singular operator.
     pub(crate) fn singular(self) -> Error {
         self.broken("the operator is singular, and the right-hand side beyond its range")
@@ -307,7 +307,7 @@ impl<T: Real> SolverState<'_, T> {
         Ok(residual)
     }
 
-    // Settle what a broken run left
+    // Make the last iterate finite
     /// Makes the last iterate finite, and records its residual as the last one.
     fn settle(&mut self, b: &[T], x: &mut [T]) {
         let mut r = vec![T::zero(); b.len()];
@@ -362,7 +362,7 @@ impl<T: Real> SolverState<'_, T> {
         self.iterations() >= self.stop.iterations
     }
 
-    // Refusals of a solution in progress
+    // Faults of a solution in progress
     fn finite(&self, value: f64, name: &str) -> Result<f64, Error> {
         self.solver.finite(value, name, self.iterations() + 1)
     }
@@ -586,7 +586,7 @@ mod tests {
         }
     }
 
-    // Hold the recurrences to the truth
+    // Compare recursive and true residuals
     #[test]
     fn recurrences_follow_the_true_residual() {
         let a = with_eigenvalues(&(1..=40).map(|k| f64::from(k * k)).collect::<Vec<_>>());
@@ -682,7 +682,7 @@ mod tests {
         }
     }
 
-    // Refuse what cannot be solved
+    // Reject systems without a solution
     #[test]
     fn refusals_are_typed() {
         let definite = Dense::new(with_eigenvalues(&(1..=30).map(f64::from).collect::<Vec<_>>()));
@@ -697,7 +697,7 @@ mod tests {
                     assert!(x.iter().all(|x| x.is_finite()));
                     result
                 };
-            // Refuse bad operators and capped runs
+            // Reject bad operators and capped runs
             match run(&definite, None, &b, &stop).unwrap_err() {
                 Error::NotConverged { iterations: 4, residual, tolerance, .. } => {
                     assert!(residual > 1e-3 && residual < 1.0 && tolerance == 1e-10)
@@ -711,7 +711,7 @@ mod tests {
             assert!(bad.contains("preconditioner is not positive definite: r·Pr = -"), "{bad}");
             assert!(failure(&definite, Some(&poisoned)).contains("r·Pr = NaN"));
             assert!(failure(&poisoned, None).contains("= NaN in iteration 1"));
-            // Settle for what there is
+            // Return incomplete solutions
             let full = with_eigenvalues(&(1..=30).map(f64::from).collect::<Vec<_>>());
             let attempt =
                 |a: &Array2<f64>, watch: &mut dyn FnMut(usize, f64) -> Result<(), Error>| {
@@ -737,7 +737,7 @@ mod tests {
                 matches!(error, Error::NotConverged { iterations, .. } if iterations < 1000),
                 "{error}"
             );
-            // Refuse bad numbers and shapes
+            // Reject bad numbers and shapes
             let with = |value: f64| b.iter().take(29).copied().chain([value]).collect::<Vec<_>>();
             let invalid = |b: &[f64], tolerance: f64| {
                 let stop = Stop { tolerance, iterations: 100 };

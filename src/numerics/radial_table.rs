@@ -97,7 +97,7 @@ impl RadialTable {
         (value, slope)
     }
 
-    // Hand the table to a device
+    // Segments of a table for a device
     /// The segments that a device looks up in double precision: the centre and seven coefficients each.
     pub(crate) fn segments(&self) -> impl Iterator<Item = [f64; 8]> + '_ {
         self.segments.iter().map(|segment| {

@@ -184,7 +184,7 @@ impl<T: Real> EigenGpu<T> {
         (&self.values, self.kept)
     }
 
-    // Go to eigenvectors and back on a device
+    // Project onto eigenvectors on a device
     /// The rows of B along the eigenvectors that are kept: B V E^(−½), (m, kept); from the columns on this device.
     pub(crate) fn project(&self, rows: &Buffer<T>) -> Result<Buffer<T>, Error> {
         let (n, kept, width) = (self.values.len(), self.kept, self.width);

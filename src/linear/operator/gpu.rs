@@ -45,7 +45,7 @@ pub trait DeviceOperator<T>: Send + Sync {
     fn bytes(&self) -> u64;
 }
 
-// Refuse buffers of other lengths
+// Reject buffers of other lengths
 /// Rejects buffers whose lengths do not fit an operator of m × n numbers, or its transpose.
 pub(crate) fn check_lengths<T: Pod>(
     x: &Buffer<T>,
@@ -211,7 +211,7 @@ impl<T: Real> DeviceOperator<T> for WithPairsGpu<T> {
 pub struct OnHost<T>(pub Arc<dyn DeviceOperator<T>>);
 
 impl<T: Real> OnHost<T> {
-    // Carry vectors there and back
+    // Copy vectors to the device and back
     /// Multiplies vector after vector on the device.
     fn multiply(&self, transposed: bool, x: &[T], y: &mut [T]) -> Result<(), Error> {
         let (mut rows, mut columns) = (self.0.rows(), self.0.columns());

@@ -205,7 +205,7 @@ impl<T: Real> SolverGpu<T> {
         self.attempt(b, from, stop, watch)?.whole()
     }
 
-    // Go as far as a device can
+    // Attempt a solution on a device
     /// Solves A x = b as [`solve`](Self::solve) does, but keeps the best solution if it does not reach its
     /// tolerance.
     ///
@@ -318,7 +318,7 @@ impl<T: Real> SolverGpu<T> {
         Ok(report)
     }
 
-    // Refuse what broke on the device
+    // Translate faults of the device
     fn refuse(&self, report: &SolverStatus, b: &Buffer<T>) -> Result<(), Error> {
         let ((fault, value), solver) = (report.fault, self.method.solver());
         let at = report.iterations + 1;
@@ -340,7 +340,7 @@ impl<T: Real> SolverGpu<T> {
     }
 }
 
-// Refuse operators that are not square
+// Reject operators that are not square
 /// Rejects operators that are not square, or differ in size.
 fn check_shapes<T>(
     a: &dyn DeviceOperator<T>,
@@ -356,7 +356,7 @@ fn check_shapes<T>(
     Ok(())
 }
 
-// Refuse what is not a system
+// Reject an invalid system
 /// Rejects a right-hand side of the wrong length and an invalid tolerance.
 fn check<T: Real>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid> {
     positive("tolerance", stop.tolerance)?;
@@ -392,7 +392,7 @@ impl SolverStatus {
         Self { iterations, done: done != 0.0, fault, start, residual, norm, target }
     }
 
-    // Guess the iterations that are left
+    // Estimate the remaining iterations
     /// An estimate of the remaining iterations of a sweep that began after this number.
     fn iterations_left(&self, before: usize) -> usize {
         let made = (self.iterations - before) as f64;
@@ -425,7 +425,7 @@ pub(crate) struct SolverWorkspace<T> {
 
 // Work that all methods share
 impl<T: Real> SolverWorkspace<T> {
-    // Make room for a solution
+    // Allocate the workspace of a solution
     /// The workspace of as many systems as `a` has matrices on its diagonal, each with a separate state, if the memory is also sufficient
     /// for this number of further vectors of a method.
     pub(crate) fn of_systems(
@@ -633,7 +633,7 @@ struct Lanczos<T> {
 impl<T: Real> Lanczos<T> {
     const VECTORS: usize = 5;
 
-    // Make room for the vectors of Lanczos
+    // Allocate the vectors of Lanczos
     fn new(
         work: &SolverWorkspace<T>,
         preconditioner: PlacedPreconditioner<T>,
@@ -952,7 +952,7 @@ mod tests {
             && ours.zip(theirs).all(|(a, b)| a == b || near(a, b))
     }
 
-    // Compare what both refuse
+    // Compare the errors of both machines
     #[test]
     fn a_device_refuses_what_the_processor_refuses() {
         let n = 30;
@@ -976,7 +976,7 @@ mod tests {
             (&definite, None, zero.clone(), b.clone()),
             (&singular, None, vec![1.0; n], zero.clone()),
         ];
-        // Hold both machines to each case
+        // Compare both machines in each case
         for gpu in test_backends() {
             for (solver, (a, p, b, x)) in
                 SOLVERS.iter().flat_map(|s| cases.iter().map(move |c| (*s, c)))
@@ -1001,7 +1001,7 @@ mod tests {
                     _ => panic!("{solver:?}: {outcome:?} for {expected:?}"),
                 }
             }
-            // Refuse systems whose parts disagree
+            // Reject systems of unequal sizes
             let matrix =
                 |shape| Arc::new(MatrixGpu::<f64>::new(&gpu, Array2::zeros(shape).view()).unwrap());
             let refused = |a, p: Option<_>| {
@@ -1018,7 +1018,7 @@ mod tests {
         }
     }
 
-    // Go as far as single precision can
+    // Reach the limit of single precision
     #[test]
     fn single_precision_goes_as_far_on_a_device() {
         let a = with_eigenvalues(&(1..=30).map(f64::from).collect::<Vec<_>>());

@@ -74,7 +74,7 @@ impl MultiRhs<'_> {
     }
 }
 
-// Aim of each row that is open
+// Target of each unconverged row
 /// The residual at which each row ends its next sweep, from its residual vector `left`, its norm and its iterations so far; none if the
 /// tolerance is met. `before` holds the residuals of the preceding sweep and receives the present ones. ε is the precision of the numbers.
 ///
@@ -90,7 +90,7 @@ fn aims(
         if *norm > 0.0 { row.dot(&row).sqrt() / norm } else { 0.0 }
     };
     let residuals: Vec<f64> = left.outer_iter().zip(norms).map(residual).collect();
-    // Next aim of one row
+    // Next target of one row
     let aim = |k: usize| {
         let (now, spent) = (residuals[k], iterations[k]);
         if now <= stop.tolerance {
@@ -108,7 +108,7 @@ fn aims(
     aims
 }
 
-// Sweep over those that are open
+// Sweep over the unconverged rows
 // Numbers of a step
 /// The numbers of a step: ρ and α of Eq. [conjugate steps](https://lenslet.github.io/lenslet/solvers.html#eq-conjugate-steps), and the square of the residual after it.
 #[derive(Debug, Clone, Copy)]
@@ -145,7 +145,7 @@ impl MultiRhs<'_> {
             add(&mut r, &product, n, &steps, -1.0);
             let squares = dots(&r[..all], &r[..all], n);
             rows.iter().for_each(|&k| self.iterations[k] += 1);
-            // Let rows that are done leave
+            // Remove rows that have converged
             for s in (0..rows.len()).rev() {
                 let (k, last) = (rows[s], rows.len() - 1);
                 let step = Step { along: along[s], length: steps[s], square: squares[s] };
@@ -160,7 +160,7 @@ impl MultiRhs<'_> {
                 rows.swap_remove(s);
                 along.swap_remove(s);
             }
-            // Turn to new directions
+            // Compute the new directions
             let all = rows.len() * n;
             self.preconditioner.apply(&r[..all], &mut z[..all], &mut scratch);
             let next = dots(&r[..all], &z[..all], n);
@@ -177,7 +177,7 @@ impl MultiRhs<'_> {
         Ok(())
     }
 
-    // Refuse what is not positive
+    // Reject numbers that are not positive
     /// The numbers of these rows, if all are positive.
     fn positive(
         &self,
@@ -190,7 +190,7 @@ impl MultiRhs<'_> {
     }
 }
 
-// Bound what is not explained
+// Bounds of the explained variance
 /// Bounds of bᵗA⁻¹b from the steps of conjugate gradients, Eqs. [explained variance](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-explained-variance) and [upper bound](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-upper-bound).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ExplainedVariance {
@@ -231,7 +231,7 @@ impl ExplainedVariance {
     }
 }
 
-// Explain variances together
+// Explained variances of several rows
 /// bᵗA⁻¹b for each row of `b`, if no eigenvalue of PA is below `least`. The bound of the remainder is less than the tolerance times
 /// the unexplained part of the `wholes`. `watch` is called in each step.
 ///
@@ -248,7 +248,7 @@ pub(crate) fn explain_together(
     let left = Array2::zeros(b.dim());
     let mut run = MultiRhs { a, preconditioner, stop, x, left, norms, iterations, watch };
     run.find_residuals(&b);
-    // Count what the first guess explains
+    // Variance explained by the first guess
     let rows = b.outer_iter().zip(run.left.outer_iter()).zip(run.x.outer_iter());
     let begin = |((b, left), x): ((VectorRow, VectorRow), VectorRow)| {
         let variance = b.iter().zip(&left).zip(&x).map(|((b, left), x)| (b + left) * x).sum();
@@ -270,7 +270,7 @@ pub(crate) fn explain_together(
 
 type VectorRow<'a> = ndarray::ArrayView1<'a, f64>;
 
-// Refuse what is not explained
+// Reject an unexplained remainder
 impl ExplainedVariance {
     /// Rejects a remainder that exceeds the tolerance times the unexplained part of the whole.
     pub(crate) fn check(&self, whole: f64, tolerance: f64) -> Result<(), Error> {
@@ -331,7 +331,7 @@ impl Ritz {
     }
 }
 
-// Settling of the least eigenvalue
+// Convergence of the least eigenvalue
 /// Iterations during which the smallest eigenvalue must not change.
 const SETTLED: usize = 10;
 

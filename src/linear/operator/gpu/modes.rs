@@ -53,7 +53,7 @@ pub(crate) struct ModesGpu<T> {
     kernels: ModeKernels<T>,
 }
 
-// Put modes on a device
+// Copy modes to a device
 impl<T: Real> ModesGpu<T> {
     /// Modes over vectors of this number of `rows`, for this number of vectors.
     ///
@@ -122,7 +122,7 @@ impl<T: Real> ModesGpu<T> {
     }
 }
 
-// Take modes out of vectors
+// Remove modes from vectors
 /// 1 − Σ u uᵗ for orthonormal modes; the result may overwrite the input.
 impl<T: Real> DeviceOperator<T> for ModesGpu<T> {
     fn gpu(&self) -> &Gpu {
@@ -182,7 +182,7 @@ impl<T: Real> WithModesGpu<T> {
         Ok(Self { operator, modes, weights, without: None })
     }
 
-    // Take modes out of an operator
+    // Remove modes from a device operator
     /// An `operator` with modes removed, which are repeated for each vector of this number of `rows`.
     ///
     /// # Errors

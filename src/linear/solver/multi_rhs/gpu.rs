@@ -31,7 +31,7 @@ pub(crate) struct SideBySide<T> {
 const NOTHING: [f64; 2] = [-1.0, 0.0];
 
 impl<T: Real> SideBySide<T> {
-    // Make room for systems side by side
+    // Allocate systems side by side
     /// A solver for as many right-hand sides as `a` and the preconditioner multiply vectors at once.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl<T: Real> SideBySide<T> {
         })
     }
 
-    // Places of systems side by side
+    // Buffers of systems side by side
     pub(crate) fn gpu(&self) -> &Gpu {
         self.work.a.gpu()
     }
@@ -138,7 +138,7 @@ impl<T: Real> SideBySide<T> {
         Ok(numbers.chunks_exact(SCALARS).take(self.work.systems).map(SystemProgress::new).collect())
     }
 
-    // Explain right-hand sides to a tolerance
+    // Explained variances to a tolerance
     /// The explained variances of the first right-hand sides, as many as there are `wholes`, starting from
     /// [`solutions`](Self::solutions).
     ///
@@ -250,7 +250,7 @@ impl<T: Real> SideBySide<T> {
     }
 }
 
-// What the device tells of a system
+// Progress of one system
 /// The progress of a system.
 #[derive(Debug, Clone, Copy)]
 struct SystemProgress {
@@ -337,7 +337,7 @@ mod tests {
         let (explained, _) =
             explain_together(operators, given, (&wholes, least), coarse, ask).unwrap();
         for gpu in test_backends() {
-            // Hold systems on a device to cores
+            // Compare systems on a device and processor
             let on_device =
                 |matrix| Arc::new(MatrixGpu::<f64>::new(&gpu, many(matrix).view()).unwrap());
             let mut there = SideBySide::new(on_device(&a), on_device(&p), systems).unwrap();
