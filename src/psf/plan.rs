@@ -1473,6 +1473,33 @@ mod tests {
         }
     }
 
+    // Fitting errors of two instruments
+    #[test]
+    fn fitting_errors_of_muse_and_harmoni_follow_from_closed_forms() {
+        let square = |r0: f64, outer_scale: f64, pitch: f64| {
+            let air = Atmosphere::new(r0, 500e-9, vec![Layer::new(0.0, 1.0, outer_scale)]).unwrap();
+            1e9 * Fitting::new(&air, pitch).unwrap().variance().sqrt()
+        };
+        // Pitch, Fried parameter and outer scale, where the image ends, and the errors in nm.
+        let muse = ([0.222, 0.1423, 27.44, 10.9], [60.3, 55.4, 14.9, 58.5]);
+        let harmoni = ([0.37, 0.14205, 25.0, 2.82], [92.5, 85.0, 46.0, 80.2]);
+        for ([pitch, r0, outer_scale, end], expected) in [muse, harmoni] {
+            let ratio = f64::powf(pitch / r0, 5.0 / 3.0);
+            let circle = 500.0 / (2.0 * std::f64::consts::PI) * (0.274 * ratio).sqrt();
+            let beyond = square(r0, outer_scale, 0.5 / end);
+            let inside = (circle.powi(2) - beyond.powi(2)).sqrt();
+            let found = [circle, square(r0, outer_scale, pitch), beyond, inside];
+            let close = found.iter().zip(expected).all(|(a, b): (&f64, f64)| (a - b).abs() < 0.06);
+            assert!(close, "{found:?}");
+        }
+        let ratio = f64::powf(0.222 / 0.1423, 5.0 / 3.0);
+        assert!((ratio - 2.098).abs() < 6e-4);
+        assert!((0.274 * ratio - 0.575).abs() < 5e-4 && (0.231 * ratio - 0.485).abs() < 5e-4);
+        assert!(
+            (1.125 * ARCSEC / 500e-9 - 10.9).abs() < 0.05 && (0.5 / 10.9f64 - 0.0459).abs() < 5e-5
+        );
+    }
+
     // Refuse images that no system has
     #[test]
     fn images_that_cannot_be_are_refused() {
