@@ -545,6 +545,36 @@ impl PsfPlan {
 // Results of the PSF plan
 // Image and budget of a target
 /// The images of a target, with its error budget.
+// Budget with covariances of a worked case
+///
+/// The error budgets of `small-moao.toml` in nm, with the signed root of their covariances and the total:
+///
+/// ```
+/// use lenslet::{device::Engine, model::SystemFile, plan::Plan};
+/// use lenslet::{psf::{PsfOptions, PsfPlan}, watch::unwatched};
+/// let file = SystemFile::from_file("book/systems/small-moao.toml")?;
+/// let (system, options) = (file.system()?, PsfOptions::from_system_file(&file)?);
+/// let targets = PsfPlan::new(&system, options)?.run(&Engine::default(), &unwatched)?.targets;
+/// let expected = [
+///     // tomography, anisoplanatism, noise, aliasing, servo lag, fitting, covariance, total
+///     [90.1, 0.0, 53.8, 49.9, 50.3, 116.2, -34.7, 168.3],
+///     [149.7, 0.0, 64.5, 53.4, 48.8, 116.2, -40.0, 209.0],
+/// ];
+/// for (target, expected) in targets.iter().zip(expected) {
+///     let terms = target.budget.terms().iter().map(|term| 1e9 * term.rms());
+///     let found: Vec<f64> = terms.chain([1e9 * target.budget.total()]).collect();
+///     assert!(found.iter().zip(expected).all(|(a, b): (&f64, f64)| (a - b).abs() < 0.06), "{found:?}");
+/// }
+/// let variances = [8121.0, 2894.0, 2489.0, 2533.0, 13_498.0];
+/// let sum: f64 = variances.iter().sum();
+/// assert!(sum == 29_535.0 && (sum.sqrt() - 171.9).abs() < 0.05);
+/// let covariance: f64 = -1204.0;
+/// assert!((sum + covariance - 28_331.0).abs() < 1.0 && (28_331f64.sqrt() - 168.3).abs() < 0.05);
+/// let phase = (2.0 * std::f64::consts::PI * 168.3 / 1650.0f64).powi(2);
+/// assert!((phase - 0.411).abs() < 5e-4 && ((-phase).exp() - 0.663).abs() < 5e-4);
+/// assert!((targets[0].exposures[0].image.strehl - 0.664).abs() < 5e-4);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
