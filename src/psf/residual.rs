@@ -201,6 +201,7 @@ struct CommandMoments {
     noise: Array2<f64>,
 }
 
+// Covariance of strokes from slopes
 /// K C Kᵗ.
 fn through(rows: &Array2<f64>, covariance: &Array2<f64>) -> Array2<f64> {
     times_transpose(&times_transpose(rows, covariance), rows)
@@ -266,6 +267,17 @@ struct CommandShape {
     own: Option<f64>,
 }
 
+// Limits of residual wavefronts
+/// Points whose covariances with all slopes are there at a time.
+const SOME: usize = 1024;
+
+/// Steps of the stage of the covariances through the loop: tables of coarse turbulence, the fit of the mirror, tables of wavefronts, and
+/// moments of the commands, which the reconstructor has to give first.
+const STEPS: usize = 4;
+
+/// How far layers may move between frames of the distant past that share their weights, in lenslets.
+const MOST_MOTION: f64 = 0.2;
+
 /// The residual wavefronts of the targets of a correction.
 pub(crate) struct ResidualWavefronts<'a> {
     correction: &'a Correction,
@@ -276,13 +288,6 @@ pub(crate) struct ResidualWavefronts<'a> {
     wavefronts: WavefrontsInLoop<'a>,
     shapes: Vec<CommandShape>,
 }
-
-/// Points whose covariances with all slopes are there at a time.
-const SOME: usize = 1024;
-
-/// Steps of the stage of the covariances through the loop: tables of coarse turbulence, the fit of the mirror, tables of wavefronts, and
-/// moments of the commands, which the reconstructor has to give first.
-const STEPS: usize = 4;
 
 // Pose the residual wavefronts
 impl<'a> ResidualWavefronts<'a> {
@@ -384,9 +389,6 @@ impl<'a> ResidualWavefronts<'a> {
         Ok(own - 2.0 * common + self.points.variance(shapes, coarse))
     }
 }
-
-/// How far layers may move between frames of the distant past that share their weights, in lenslets.
-const MOST_MOTION: f64 = 0.2;
 
 // Residual wavefront of one target
 // Residual with its variances by cause
