@@ -21,7 +21,15 @@ use crate::units::ARCSEC;
 /// use lenslet::{psf::Field, units::ARCSEC};
 /// let field = Field { size: 60.0 * ARCSEC, step: 20.0 * ARCSEC };
 /// assert_eq!((field.across(), field.directions()?.len()), (4, 16));
-/// assert!((field.offsets()[0] / ARCSEC + 30.0).abs() < 1e-9);
+/// let arcsec = |angles: Vec<f64>| angles.iter().map(|angle| angle / ARCSEC).collect::<Vec<_>>();
+/// let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);
+/// assert!(close(&arcsec(field.offsets()), &[-30.0, -10.0, 10.0, 30.0]));
+/// let [x, y] = field.directions()?[2].direction().map(|angle| angle / ARCSEC);
+/// assert!(close(&[x, y], &[10.0, -30.0]) && (x.hypot(y) - 31.6).abs() < 0.05);
+/// let wide = Field { size: 96.0 * ARCSEC, step: 8.0 * ARCSEC };
+/// assert!(wide.directions()?.len() == 169 && close(&arcsec(wide.offsets())[..1], &[-48.0]));
+/// let margin = Field { size: 50.0 * ARCSEC, step: 20.0 * ARCSEC };
+/// assert!(close(&arcsec(margin.offsets()), &[-20.0, 0.0, 20.0]) && margin.across() == 3);
 /// # Ok::<(), lenslet::Invalid>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
