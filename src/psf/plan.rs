@@ -274,6 +274,29 @@ impl PsfPlan {
     /// # Errors
     /// `Invalid`, by the name of the key, where there is no telescope or no target, mirrors cannot be or do not suit the mode, the loop or the
     /// image make no sense, or the reconstructor has a delay of its own or no truth sensor. As for the plan of the reconstructor.
+    // Grids of a worked case
+    ///
+    /// Squares across the pupil for a camera of more pixels and for a mirror of more actuators:
+    ///
+    /// ```
+    /// use lenslet::{model::{SystemFile, Spacing}, psf::{PsfOptions, PsfPlan}, units::ARCSEC};
+    /// let file = SystemFile::from_file("book/systems/small-moao.toml")?;
+    /// let (system, options) = (file.system()?, PsfOptions::from_system_file(&file)?);
+    /// for (pixels, actuators, across) in
+    ///     [(128, 9, 128), (512, 9, 128), (1024, 9, 181), (128, 41, 240)]
+    /// {
+    ///     let mut options = options.clone();
+    ///     options.image.pixels = pixels;
+    ///     options.correction.mirrors[0].spacing = Spacing::Actuators(actuators);
+    ///     let plan = PsfPlan::new(&system, options)?;
+    ///     assert_eq!(plan.aperture().light().nrows(), across);
+    /// }
+    /// let (wavelength, field) = (1.65e-6, 1024.0 * 15e-3);
+    /// assert!((wavelength / (4.0 / 128.0) / ARCSEC - 10.9f64).abs() < 0.05);
+    /// assert!((field - 15.36f64).abs() < 1e-9 && (field / 8.0 - 1.92f64).abs() < 1e-9);
+    /// assert!((wavelength / (field * ARCSEC) - 0.0222f64).abs() < 5e-5 && (0.1 / 6.0 - 0.0167f64).abs() < 5e-5);
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
     pub fn new(system: &System, options: PsfOptions) -> Result<Self, Error> {
         let mut options = options;
         let expected = "a [telescope], whose images are wanted";
@@ -425,6 +448,7 @@ const EIGENVECTORS_ON_DEVICE: f64 = 1e-11;
 const MODE: f64 = 3.5e-9;
 
 impl PsfPlan {
+    // Description of the images of a plan
     /// Description of what the plan will do.
     fn description(&self, engine: &Engine) -> Description {
         let mut plan = self.reconstruction.description(engine);
