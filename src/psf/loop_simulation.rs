@@ -45,6 +45,7 @@ pub struct LoopSimulation {
     aperture: Aperture,
     telescope: TelescopeTransfer,
     plane: Plane,
+    // Light and given errors of a loop
     /// The light of the lit points, and its spectrum on the plane.
     light: Array1<f64>,
     spectrum: Array2<Complex64>,
@@ -154,6 +155,7 @@ impl LoopSimulationPlan {
         let seconds = frames * (NODES.len() * (control.settling() + 1)) as f64;
         let (system, options) = (system.clone(), options.clone());
         Ok(Self {
+            // Parts of the loop plan
             system,
             options,
             realisations,
@@ -370,6 +372,7 @@ impl LoopSimulation {
     }
 }
 
+// Names of stages of simulated loops
 /// Name of the stage of simulated loops, and of its pieces.
 pub const LOOPS: &str = "simulated loops";
 pub const REALISATIONS: &str = "realisations";
@@ -722,6 +725,21 @@ mod tests {
         let mean = values.iter().sum::<f64>() / count;
         let square = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
         [mean, square.sqrt() / count]
+    }
+
+    // Settle a loop by hand
+    #[test]
+    fn a_loop_settles_as_computed_by_hand() {
+        let control = ControlLoop { kind: LoopKind::Closed, rate: 500.0, gain: 0.5, delay: 2.0 };
+        let (mut strokes, mut found) = (StrokeHistory::new(&control), Vec::new());
+        for k in 0..13 {
+            strokes.follow(&Array1::from_elem(1, if k == 0 { 1.0 } else { 0.0 }), k == 0);
+            found.push(128.0 * strokes.held()[0]);
+        }
+        let by_hand = [64, 64, 32, 0, -16, -16, -8, 0, 4, 4, 2, 0, -1].map(f64::from);
+        assert_eq!(found, by_hand);
+        assert_eq!(control.settling(), 11);
+        assert!((control.lasting() - 26e-3).abs() < 1e-12);
     }
 
     // Compare a simulated open loop with a budget
