@@ -400,11 +400,11 @@ impl ControlLoop {
     }
 }
 
-/// What is done where there is no loop: an exposure takes no time, and nothing is late.
+/// Loop of a system without a control loop: exposures take no time, and there is no delay.
 const AT_ONCE: ControlLoop =
     ControlLoop { kind: LoopKind::Open, rate: f64::INFINITY, gain: 1.0, delay: 0.0 };
 
-/// No loop is given more frames to settle.
+/// Largest number of frames for a loop to settle.
 const MOST_FRAMES: usize = 400;
 
 /// The strokes of a loop, the newest last.
@@ -413,14 +413,14 @@ struct StrokeHistory<'a> {
     rows: Vec<Array1<f64>>,
 }
 
-// Follow what is wanted of strokes
+// History of strokes in a loop
 impl<'a> StrokeHistory<'a> {
     fn new(control: &'a ControlLoop) -> Self {
         Self { control, rows: Vec::new() }
     }
 
     // Follow one command of the loop
-    /// Takes what is wanted after an exposure. A loop that is at rest had nothing before, another one the same.
+    /// Appends the strokes for the command after an exposure. Before the first command, a loop at rest had zero strokes, any other loop this command.
     fn follow(&mut self, command: &Array1<f64>, at_rest: bool) {
         let ControlLoop { kind, gain, delay, .. } = *self.control;
         if kind == LoopKind::Open {
@@ -438,7 +438,7 @@ impl<'a> StrokeHistory<'a> {
         self.rows.push(next);
     }
 
-    /// The strokes that are held in the end.
+    /// The newest strokes, which are held last.
     fn held(&self) -> &Array1<f64> {
         &self.rows[self.rows.len() - 1]
     }
