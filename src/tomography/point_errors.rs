@@ -92,6 +92,7 @@ struct Lit {
 }
 
 impl Lit {
+    // Points that count in the mean
     /// # Errors
     /// `Invalid` where no point is in the pupil.
     fn new(system: &System, grid: PhaseGrid) -> Result<Self, Invalid> {
@@ -175,6 +176,35 @@ impl PointErrorsPlan {
     /// # Errors
     /// `Invalid` where the system has no target or no grid, the grid's wavefronts are averages over a disc of directions, or it has
     /// no point in the pupil; where the options ask for what only a truth sensor has, or make no sense.
+    ///
+    /// ```
+    /// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, PhaseGrid, Pupil, Source, System};
+    /// use lenslet::tomography::{PointErrorsPlan, ReconstructorOptions, Truth};
+    /// use lenslet::{device::Engine, plan::Plan, watch::unwatched};
+    /// // With tilt and without \[nm\], for the noise of a star above the target and an outer scale.
+    /// let errors = |noise, outer_scale| -> Result<[f64; 2], lenslet::Error> {
+    ///     let array = LensletArray::new(8, 0.5)?;
+    ///     let star = GuideStar::at_rest(Source::star(0.0, 0.0)?, array, noise)?;
+    ///     let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, outer_scale)])?;
+    ///     let system = System::builder(air, array).pupil(Some(Pupil::new(4.0, 0.0)?));
+    ///     let system = system.guide_stars([star]).targets([Source::star(0.0, 0.0)?]);
+    ///     let system = system.phase(Some(PhaseGrid::new(17, 2, 0.0)?)).build()?;
+    ///     let options = ReconstructorOptions::default().truth(Truth::Wavefront);
+    ///     let plan = PointErrorsPlan::new(&system, options.errors_only(true).tolerance(1e-2))?;
+    ///     let error = &plan.run(&Engine::default(), &unwatched)?.errors[0];
+    ///     Ok([error.rms, error.rms_without_tilt].map(|rms| 1e9 * rms))
+    /// };
+    /// let unit = 500.0 / (2.0 * std::f64::consts::PI) * (4.0f64 / 0.15).powf(5.0 / 6.0); // of (D/r0)^(5/3)
+    /// let unmeasured = errors(1.0, f64::INFINITY)?;
+    /// for (error, noll) in unmeasured.into_iter().zip([1.0299f64, 0.134]) {
+    ///     assert!((error / (unit * noll.sqrt()) - 1.0).abs() < 0.02); // 1246 nm and 449 nm
+    /// }
+    /// assert!((unmeasured[0] - 1226.3).abs() < 0.5 && (unmeasured[1] - 442.7).abs() < 0.5);
+    /// let [measured, short] = [errors(1e-14, f64::INFINITY)?[0], errors(1e-14, 25.0)?[0]];
+    /// assert!((measured - 108.4).abs() < 0.5 && (measured - short).abs() < 0.5);
+    /// assert!((errors(1.0, 25.0)?[0] - 732.1).abs() < 0.5);
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
     pub fn new(system: &System, options: ReconstructorOptions) -> Result<Self, Error> {
         options.check()?;
         let tolerance = options.tolerance;
@@ -295,6 +325,7 @@ impl PointStrip {
     }
 }
 
+// Strips and their prior variances
 impl Job<'_> {
     // Strips across the grid
     /// Strips of points, at most so wide.
@@ -429,6 +460,7 @@ impl Job<'_> {
         let explained = &answers.explained[t * points..(t + 1) * points];
         let explained: Array1<f64> = explained.iter().map(ExplainedVariance::middle).collect();
         let variance = &before.variance - &explained;
+        // Covariances of errors with the tilts
         let with_tilts = &answers.with_tilts[t * points * all..(t + 1) * points * all];
         let with_mode = |k: usize| -> Array1<f64> {
             let explained = with_tilts[t * own + k..].iter().step_by(all);

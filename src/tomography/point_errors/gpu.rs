@@ -135,6 +135,7 @@ struct Explainer<T> {
     stop: Stop,
 }
 
+// Steps of the explainer on a device
 impl<T: Real> Explainer<T> {
     // Explain a row of a strip
     /// What is explained of the points of a strip in one row, and their products with the solutions for tilts.
@@ -236,6 +237,7 @@ enum RightHandSides<T> {
     Known(Box<[RowsAtPlaces<T>; 2]>),
 }
 
+// Right-hand sides of points and tilts
 impl<T: Real> RightHandSides<T> {
     /// Makes the right-hand sides of points from the first on.
     fn points(&self, first: usize, systems: &SideBySide<T>) -> Result<(), Error> {
