@@ -880,10 +880,37 @@ impl LearnPlan {
         SlopeMaps::measure(&self.geometry.system, slopes, watch)
     }
 
+    // Expected maps of the planned system
     /// The maps that the system of the plan would measure in endless frames, its noise included.
     ///
     /// # Errors
     /// Those of the covariances, and `Cancelled`.
+    ///
+    /// ```
+    /// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, Source, System};
+    /// use lenslet::profiling::{LearnOptions, LearnPlan};
+    /// use lenslet::{units::{ARCSEC, DEGREE}, watch::unwatched};
+    /// let array = LensletArray::new(8, 0.5)?;
+    /// let star = |azimuth| GuideStar::at_rest(Source::star(40.0 * ARCSEC, azimuth * DEGREE)?, array, 2e-14);
+    /// let displacement = star(120.0)?.sensor.source.shift_to(&star(240.0)?.sensor.source, 1.0);
+    /// assert!((displacement[1] + 3.36e-4).abs() < 1e-6); // m, of footprints at an altitude of 1 m
+    /// // Γxx + Γyy [1e-13 rad²] of two stars, some lenslets up, for these fractions at 0, 4.5 and 11 km.
+    /// let map = |fractions: [f64; 3], lag: usize| -> Result<f64, lenslet::Error> {
+    ///     let layers = [0.0, 4500.0, 11e3].into_iter().zip(fractions);
+    ///     let layers = layers.map(|(h, fraction)| Layer::new(h, fraction, 25.0)).collect();
+    ///     let system = System::builder(Atmosphere::new(0.15, 500e-9, layers)?, array);
+    ///     let system = system.guide_stars([star(120.0)?, star(240.0)?]).build()?;
+    ///     let maps = LearnPlan::new(&system, LearnOptions::default())?.expected(&unwatched)?;
+    ///     let pair = &maps.layout.pairs()[1];
+    ///     let at = |axes| maps.values[pair.range().start + pair.place(axes, [7 + lag, 7])];
+    ///     Ok(1e13 * (at(0) + at(3)))
+    /// };
+    /// let [one, all] = [[0.0, 1.0, 0.0], [0.55, 0.3, 0.15]];
+    /// for (fractions, lag, value) in [(one, 3, 13.7), (one, 0, 2.6), (all, 3, 5.76), (all, 0, 8.4)] {
+    ///     assert!((map(fractions, lag)? - value).abs() < 0.05);
+    /// }
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
     pub fn expected(&self, watch: &dyn Watch) -> Result<SlopeMaps, Error> {
         let (layout, start) = (self.geometry.layout.clone(), &self.start);
         let bounds = self.bounds();
@@ -1032,6 +1059,7 @@ impl LearnPlan {
         accept(fits, "maps", maps.values.len(), &expected)?;
         watch.stage(FIT, "steps");
         let (weights, bounds) = (MapWeights::of(&maps)?, self.bounds());
+        // Minimise the weighted difference of maps
         let weighted = weights.apply(&maps.values);
         let mut model = self.model(&maps.values, &weights, &bounds, watch);
         let start: Vec<f64> = self.parameters.iter().map(|key| self.start.get(*key)).collect();
