@@ -152,6 +152,7 @@ struct Turned {
     factors: [[Array2<f64>; 2]; 2],
 }
 
+// Steps of a simulated layer
 // Prepare straight and turned footprints
 impl WaveFootprints {
     // Give each footprint its waves
@@ -463,6 +464,7 @@ pub enum Quantity {
     },
 }
 
+// Realisations and plan of a simulation
 // Key of a frame
 /// A key of 256 bits, which a seed is expanded to.
 struct SeedKey([u8; 32]);
@@ -486,6 +488,35 @@ fn stream(seed: u64, frame: u64) -> StdRng {
 
 // Simulation and its layers
 /// Simulated turbulence above a system.
+///
+/// ```
+/// use lenslet::device::Engine;
+/// use lenslet::estimation::{Quantity, Simulation};
+/// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, PhaseGrid, Source, System};
+/// use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};
+/// use lenslet::{plan::Plan, watch::unwatched};
+/// let (array, above) = (LensletArray::new(8, 0.5)?, Source::star(0.0, 0.0)?);
+/// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)])?;
+/// let system = System::builder(air, array).guide_stars([GuideStar::at_rest(above, array, 0.0)?]);
+/// let system = system.phase(Some(PhaseGrid::new(9, 1, 0.0)?)).targets([above]).build()?;
+/// let simulation = Simulation::new(&system)?;
+/// assert_eq!(simulation.frequencies(), [53]);
+/// let point = Quantity::Wavefront { target: 0, point: [4, 4] };
+/// let variance = simulation.covariance(point, point).unwrap_or(f64::NAN); // m²
+/// let metres = (500e-9 / (2.0 * std::f64::consts::PI)).powi(2);
+/// let closed_form = 0.0863143 * metres * (25.0f64 / 0.15).powf(5.0 / 3.0);
+/// assert!((variance / closed_form - 1.0).abs() < 1e-5 && (closed_form.sqrt() - 1.66e-6).abs() < 5e-9);
+/// let slope = |column| Quantity::Slope { star: 0, axis: 0, lenslet: [4, column] };
+/// let exact = SlopeCovariancePlan::direct(slope_problem(&system)?);
+/// let exact = exact.run(&Engine::default(), &unwatched)?;
+/// for (column, tolerance) in [(0, 1e-5), (7, 1.35e-4)] {
+///     let simulated = simulation.covariance(slope(0), slope(column)).unwrap_or(f64::NAN);
+///     let error = simulated - exact.values()[[0, 0, 0, 0, 7, 7 + column]];
+///     assert!((error / exact.variance()).abs() < tolerance);
+/// }
+/// assert!((exact.variance() / 6.864e-13 - 1.0).abs() < 1e-4);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 pub struct Simulation {
     screens: Vec<Screen>,
     order: SlopeOrder,
