@@ -356,6 +356,7 @@ struct TurnedMapChange {
     turned: [Array1<f64>; 2],
 }
 
+// Derivatives of a map by turns
 impl Geometry {
     // Slopes of two turned sensors
     /// The map of two turned sensors, and how it changes.
@@ -468,6 +469,7 @@ struct FitModel<'a> {
     watch: &'a dyn Watch,
 }
 
+// Steps of the model of a fit
 // A map that is wanted
 /// A map that is to be computed: of a layer and sensors, for a pair.
 struct MapRequest {
@@ -1143,6 +1145,7 @@ impl MapWeights {
         if others > 0 && ratio.is_finite() { ratio.clamp(0.0, 1.0).sqrt() } else { 1.0 }
     }
 
+    // Apply weights to derivatives of maps
     /// Weighted derivatives, (elements, parameters).
     fn apply_to_columns(&self, columns: &Array2<f64>) -> Array2<f64> {
         let mut weighted = Array2::zeros(columns.dim());
@@ -1515,6 +1518,7 @@ fn profile(
     covariance: Option<&Array2<f64>>,
 ) -> Result<(WithError, Vec<WithError>), Error> {
     let sum: f64 = state.layers.iter().map(|layer| layer.fraction).sum();
+    // Refuse slopes without common turbulence
     if sum <= 1e-9 {
         let (what, reason) = ("learning", "the slopes have no turbulence in common");
         return Err(Error::Failed { what: what.into(), reason: reason.into() });
