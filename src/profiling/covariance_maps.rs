@@ -221,7 +221,7 @@ impl MapPair {
         self.start..self.start + self.len()
     }
 
-    /// The place of an element in the map: axes 0 to 3 for xx, xy, yx and yy, and the lag along y and x.
+    /// Index of an element in the map: axes 0 to 3 for xx, xy, yx and yy, and the lag along y and x.
     pub fn place(&self, axes: usize, [j, i]: [usize; 2]) -> usize {
         (axes * self.lags() + j) * self.lags() + i
     }
@@ -412,7 +412,7 @@ fn shift_of(realisation: usize, frames: usize, memory: usize) -> usize {
     memory + ((part * range as f64) as usize).min(range - 1)
 }
 
-// Memory of the air
+// Memory of the slopes
 // Correlation time of slopes
 /// How long slopes are correlated.
 struct CorrelationTime {
@@ -451,7 +451,7 @@ impl CorrelationTime {
 /// Shifts from which the memory is found.
 const SHIFTS: usize = 16;
 
-// How shifted frames are alike
+// Products of shifted frames
 /// The products of frames with those a shift later, (frames), for so many shifts beyond a least one.
 fn products_of_frames(slopes: &Array2<f64>, least: usize, shifts: usize) -> Vec<Array1<f64>> {
     let frames = slopes.nrows();
@@ -501,7 +501,7 @@ mod tests {
     use rand::{SeedableRng, rngs::StdRng};
     use rand_distr::{Distribution, StandardNormal};
 
-    // Maps are means over pairs of lenslets
+    // Test means over pairs of lenslets
     /// Stars with arrays of so many lenslets, in the same 1.2 m; of the last one tip and tilt are removed where asked for.
     fn system(arrays: &[usize], tip_tilt: TipTilt) -> System {
         let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)]).unwrap();
@@ -558,7 +558,7 @@ mod tests {
         assert!((maps.scatter[[6, middle]] - expected).abs() < 1e-12);
     }
 
-    // Tilt that is removed leaves the maps
+    // Test maps with removed tilt
     #[test]
     fn tilt_that_is_removed_or_unknown_leaves_the_maps() {
         for tip_tilt in [TipTilt::Removed, TipTilt::unknown(1e-9).unwrap()] {
@@ -586,7 +586,7 @@ mod tests {
         assert_eq!(MapLayout::new(&focus).modes_of(0).count(), 1);
     }
 
-    // Slow slopes are corrected for their mean
+    // Test the correction for the mean
     #[test]
     fn slow_slopes_are_corrected_for_their_mean() {
         let system = system(&[2], TipTilt::Measured);
@@ -615,7 +615,7 @@ mod tests {
         assert!(maps.memory == 1 && maps.independent > 400.0 && maps.echo == 0.0);
     }
 
-    // Bad slopes are refused by name
+    // Test the rejection of bad slopes
     #[test]
     fn bad_slopes_are_refused_by_name() {
         let system = system(&[2, 2], TipTilt::Measured);

@@ -86,7 +86,7 @@ impl WavefrontError {
 // Errors of all targets of a system
 impl Reconstruction {
     // Reconstruction as a data set
-    /// The reconstruction as a data set, with the `errors` of its [wavefronts](Self::wavefront_errors) and what is needed to use it.
+    /// The reconstruction as a data set, with the `errors` of its [wavefronts](Self::wavefront_errors) and a description of the system.
     pub fn to_data_set(&self, system: &System, errors: &[WavefrontError]) -> DataSet<'_> {
         let mut data = DataSet::default();
         if let Some(reconstructor) = &self.reconstructor {
@@ -145,7 +145,7 @@ impl Reconstruction {
     }
 
     // Errors without or with prediction
-    /// The same for the reconstructor that was not asked for, where there is a delay.
+    /// The errors of the other reconstructor, without or with prediction, if there is a delay.
     ///
     /// # Errors
     /// As [`wavefront_errors`](Self::wavefront_errors).
@@ -180,7 +180,7 @@ fn errors_of(errors: &Array3<f64>, system: &System) -> Result<Vec<WavefrontError
 
 // Time of the errors of wavefronts
 impl ReconstructorPlan {
-    /// The stage in which the errors of the wavefronts follow from those of the slopes, which cores compute.
+    /// The stage that integrates the errors of the slopes to those of the wavefronts, on cores.
     pub fn stage_of_wavefront_errors(&self, cores: &Engine) -> Stage {
         let m = self.truth_slopes() as f64;
         let maps = (self.targets() * if self.is_delayed() { 2 } else { 1 }) as f64;
@@ -190,7 +190,7 @@ impl ReconstructorPlan {
 }
 
 // Corners of the valid lenslets
-/// The corners of valid lenslets, in the order in which they come up.
+/// The corners of valid lenslets, in the order of their first lenslet.
 struct LensletCorners {
     /// Lenslets along an axis, and their side in metres.
     lenslets: usize,
@@ -238,8 +238,8 @@ impl LensletCorners {
         slopes
     }
 
-    // Parts of the pupil that hang together
-    /// Corners by the parts of the pupil that hang together.
+    // Connected parts of the pupil
+    /// Corners of each connected part of the pupil.
     fn parts(&self) -> Vec<Vec<usize>> {
         let mut part: Vec<usize> = (0..self.places.len()).collect();
         // Each corner takes the least number of its lenslets' corners, until nothing changes.
@@ -265,7 +265,7 @@ impl LensletCorners {
 const SIGNS: [[f64; 4]; 3] =
     [[-1.0, 1.0, -1.0, 1.0], [-1.0, -1.0, 1.0, 1.0], [1.0, -1.0, -1.0, 1.0]];
 
-/// ε: how little waffle counts against slopes.
+/// ε: weight of waffle relative to slopes.
 const WAFFLE: f64 = 1e-7;
 
 impl LensletCorners {
@@ -401,7 +401,7 @@ mod tests {
     /// Turbulence realisations.
     const REALISATIONS: usize = 200;
 
-    // A parabola comes back
+    // Test the error of a parabola
     #[test]
     fn a_parabola_comes_back() {
         let array = LensletArray::new(7, 0.4).unwrap();
@@ -452,7 +452,7 @@ mod tests {
         }
     }
 
-    // Pupils in parts and wrong shapes
+    // Test pupils in several parts
     #[test]
     fn pupils_may_be_in_parts() {
         let array = LensletArray::new(5, 1.0).unwrap();
@@ -472,7 +472,7 @@ mod tests {
         assert!((error.rms - 1e-7 * 2f64.sqrt()).abs() < 1e-13 && error.rms_without_tilt < 1e-12);
     }
 
-    // Simulated realisations confirm the error
+    // Test errors by simulated realisations
     #[test]
     fn simulated_realisations_confirm_the_error() {
         let (delay, wind) = (0.02, [2e-5, -3.5e-5]);
@@ -496,7 +496,7 @@ mod tests {
             Case { rows: &later, errors: &predicted.error_covariance, late: true, blind: false },
             Case { rows: &rows, errors: &late, late: true, blind: false },
         ];
-        // Compare what is left in each case
+        // Compare residual slopes of each case
         let all = left(&system, &cases, &modes, wind);
         for (case, left) in cases.iter().zip(&all) {
             compare_with_realisations(case, left, &system);
@@ -527,7 +527,7 @@ mod tests {
         still.to_builder().atmosphere(air).build().unwrap()
     }
 
-    // What reconstructors leave of simulated truths
+    // Residual slopes of simulated realisations
     /// Errors of the true slopes in each case, (realisations, T m). The truth sensors are further stars in the same
     /// realisation, without noise; those after the delay point upwind.
     fn left(
@@ -569,7 +569,7 @@ mod tests {
         all
     }
 
-    // Compare variances of what is left
+    // Compare variances of residual slopes
     fn compare_with_realisations(case: &Case, left: &Array2<f64>, system: &System) {
         let (targets, m, _) = case.errors.dim();
         for t in 0..targets {

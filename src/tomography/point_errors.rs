@@ -31,7 +31,7 @@ use std::f64::consts::PI;
 
 // Prior of a wavefront in its pupil
 // Prior of a wavefront
-/// What is known of a target's wavefront before anything is measured.
+/// Statistics of a target's wavefront before any measurement.
 struct Prior {
     /// S of Eq. [von karman functions](https://lenslet.github.io/lenslet/phase.html#eq-von-karman-functions) of all layers at displacements of whole steps, (M, M), m².
     half_structures: Array2<f64>,
@@ -83,7 +83,7 @@ impl Prior {
 }
 
 // Pupil of a wavefront
-/// The points that count in means, and the modes over them.
+/// The points of the pupil with their weights, and the modes over them.
 struct Lit {
     /// Share of each point, (M²); they sum to 1.
     area: Array1<f64>,
@@ -133,11 +133,11 @@ impl Before {
 }
 
 // Plan of errors at points
-/// How the errors at all points of the wavefronts of a system's targets will be computed.
+/// Plan of the tomographic error at all points of the wavefronts of a system's targets.
 #[derive(Debug, Clone)]
 pub struct PointErrorsPlan {
     posed: PosedEstimate,
-    /// Why its covariances have the form that they have.
+    /// Reason for the form of its covariances.
     reason: String,
     tolerance: f64,
     grid: PhaseGrid,
@@ -145,12 +145,12 @@ pub struct PointErrorsPlan {
 }
 
 // Errors at all points
-/// The errors at all points.
+/// Tomographic errors at all points of the wavefronts.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PointErrors {
-    /// Of each target.
+    /// Errors of each target.
     pub errors: Vec<WavefrontError>,
     /// Iterations, of a point on average and at most.
     pub iterations: (f64, usize),
@@ -170,12 +170,12 @@ impl PointErrors {
 
 impl PointErrorsPlan {
     // Plan errors at points
-    /// Plans the errors of a system's wavefronts at the points of its grid. No error is wrong by more than the tolerance of the
-    /// options times itself.
+    /// Plans the errors of a system's wavefronts at the points of its grid. The tolerance of the options is the largest relative
+    /// deviation of an error.
     ///
     /// # Errors
     /// `Invalid` where the system has no target or no grid, the grid's wavefronts are averages over a disc of directions, or it has
-    /// no point in the pupil; where the options ask for what only a truth sensor has, or make no sense.
+    /// no point in the pupil; where options are invalid or require a truth sensor.
     ///
     /// ```
     /// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, PhaseGrid, Pupil, Source, System};
@@ -248,10 +248,10 @@ impl PointErrorsPlan {
     }
 }
 
-/// How many times the noise the preconditioner is made with.
+/// Factor of the noise in the preconditioner.
 const REGULAR: f64 = 8.0;
 
-// Errors in the pupil alone
+// Errors restricted to the pupil
 impl PointErrors {
     /// The errors with NaN at the points that are outside of the pupil of the system.
     ///
@@ -279,8 +279,8 @@ fn in_pupil(system: &System, grid: PhaseGrid) -> impl Fn((usize, usize)) -> bool
 }
 
 // Job of errors at points
-// What is to be explained
-/// What is to be explained.
+// Job and its answers
+/// The variances to be explained.
 struct Job<'a> {
     posed: &'a PosedEstimate,
     lit: &'a Lit,
@@ -290,7 +290,7 @@ struct Job<'a> {
     batch: usize,
 }
 
-/// What measurements explain.
+/// Variances and covariances that the measurements explain.
 struct Answers {
     /// Of the variance at each point, target by target.
     explained: Vec<ExplainedVariance>,
@@ -328,7 +328,7 @@ impl PointStrip {
 // Strips and their prior variances
 impl Job<'_> {
     // Strips across the grid
-    /// Strips of points, at most so wide.
+    /// Strips of points up to the given width.
     fn strips(&self, most: usize) -> Vec<PointStrip> {
         let across = self.lit.area.len().isqrt();
         let width = across.div_ceil(across.div_ceil(most));
@@ -347,9 +347,9 @@ impl Job<'_> {
     }
 }
 
-// Take answers together
+// Collect the answers of strips
 impl Job<'_> {
-    /// Room for the answers at all points.
+    /// Storage for the answers at all points.
     fn answers(&self) -> Answers {
         let (points, tilts) = (self.before.len() * self.lit.area.len(), self.tilts());
         let (explained, with_tilts) =
@@ -359,7 +359,7 @@ impl Job<'_> {
 }
 
 impl Answers {
-    /// Takes what is known of points from the first on.
+    /// Stores the answers of consecutive points, from the first on.
     fn put(&mut self, first: usize, explained: &[ExplainedVariance], with_tilts: &[f64]) {
         let tilts = with_tilts.len() / explained.len();
         self.explained[first..first + explained.len()].copy_from_slice(explained);
@@ -368,7 +368,7 @@ impl Answers {
     }
 }
 
-// When a point is done
+// Stopping criterion of a point
 impl Job<'_> {
     /// When points are explained, Eq. [when a point is done](https://lenslet.github.io/lenslet/point-errors.html#eq-when-a-point-is-done).
     fn stop(&self) -> Stop {
@@ -494,7 +494,7 @@ fn check_options(options: &ReconstructorOptions) -> Result<(), Invalid> {
     Ok(())
 }
 
-// What errors at points will take
+// Stages of errors at points
 /// Names of the stages.
 const PRIOR: &str = "variances before measurements";
 const POINTS: &str = "points";
@@ -686,7 +686,7 @@ mod tests {
         errors.iter().flat_map(diagonal).collect()
     }
 
-    // Errors are those of dense algebra
+    // Compare errors with dense algebra
     #[test]
     fn errors_are_those_of_dense_algebra() {
         let (engine, natural) = (Engine::default(), system(["inf", "inf"], 0.0));
@@ -713,7 +713,7 @@ mod tests {
         }
     }
 
-    // Devices explain as cores do
+    // Compare error maps of devices and cores
     #[test]
     fn devices_explain_as_cores_do() {
         // Nine points are four batches of two and one of a single point.
@@ -742,7 +742,7 @@ mod tests {
         }
     }
 
-    // What cannot be told is refused
+    // Test the rejection of impossible maps
     #[test]
     fn what_cannot_be_told_is_refused() {
         let good = few_points(&system(["inf", "inf"], 0.0));
@@ -790,7 +790,7 @@ mod tests {
         }
     }
 
-    // Sums of structure functions are sums
+    // Test sums of structure functions
     #[test]
     fn sums_of_structure_functions_are_sums() {
         let system = few_points(&system(["inf", "inf"], 0.0));
