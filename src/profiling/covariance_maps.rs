@@ -289,7 +289,7 @@ impl SlopeMaps {
     ///
     /// # Errors
     /// `Invalid` for another number of slopes than the system has, a number that is not finite, fewer than two frames, or a star whose slopes never change;
-    /// `CorrelationTime` where the maps do not fit; `Cancelled`.
+    /// `Memory` if the maps do not fit into memory; `Cancelled`.
     ///
     /// ```
     /// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, Source, System};
