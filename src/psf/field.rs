@@ -38,19 +38,19 @@ use crate::units::ARCSEC;
 pub struct Field {
     /// Length of a side \[rad\].
     pub size: f64,
-    /// From one direction to the next \[rad\].
+    /// Step between neighbouring directions \[rad\].
     pub step: f64,
 }
 
-/// More directions along a side than this are refused.
+/// Largest number of directions along a side.
 const MOST: f64 = 200.0;
 
 impl Field {
     // Refuse fields without directions
-    /// Refuses a side or a step that is not positive, a step beyond the side, and more than 200 directions along a side.
+    /// Rejects a side or a step that is not positive, a step beyond the side, and more than 200 directions along a side.
     ///
     /// # Errors
-    /// `Invalid`, by the name of the key.
+    /// `Invalid`, with the name of the key.
     pub fn check(&self) -> Result<(), Invalid> {
         positive("size", self.size)?;
         positive("step", self.step)?;
@@ -75,7 +75,7 @@ impl Field {
     /// All directions by rows, x fastest.
     ///
     /// # Errors
-    /// `Invalid` where a direction is too far from the axis for a source.
+    /// `Invalid` if a direction is too far from the axis for a source.
     pub fn directions(&self) -> Result<Vec<Source>, Invalid> {
         let offsets = self.offsets();
         let all = offsets.iter().flat_map(|y| offsets.iter().map(move |x| (x, y)));
@@ -89,7 +89,7 @@ impl Field {
     /// Reads the table `[field]` of a system file, if there is one.
     ///
     /// # Errors
-    /// The first line of the table that makes no sense.
+    /// The first invalid line of the table.
     pub fn from_system_file(file: &SystemFile) -> Result<Option<Self>, Error> {
         let Some(table) = file.root()?.table("field")? else { return Ok(None) };
         let angle = |key: &str| table.required(key, "an angle in arcseconds greater than 0");

@@ -39,7 +39,7 @@ pub struct LoopSimulation {
     by_eye: Array2<f64>,
     /// Wavefronts of the strokes of all mirrors at the lit points of the pupil, towards each target, (points, a).
     shapes: Vec<Array2<f64>>,
-    /// The same of a mirror in the pupil.
+    /// Those of a mirror in the pupil.
     pupil_shapes: Array2<f64>,
     lit: Vec<[usize; 2]>,
     aperture: Aperture,
@@ -65,8 +65,8 @@ pub struct LoopSimulation {
 pub struct LoopSimulationOptions {
     /// Independent turbulence realisations, at least 2: their scatter gives the standard errors.
     pub realisations: usize,
-    /// Squares of the pupil's grid to each lenslet; unless given, as many as sample the shapes of the mirror as finely as computed
-    /// residuals do.
+    /// Squares of the pupil's grid per lenslet. The default samples the influence functions as finely as the computed
+    /// residuals.
     pub squares_per_lenslet: Option<usize>,
 }
 
@@ -83,7 +83,7 @@ impl LoopSimulationOptions {
         Self { realisations, ..self }
     }
 
-    /// Sets the squares of the pupil's grid to each lenslet.
+    /// Sets the number of squares of the pupil's grid per lenslet.
     pub fn squares_per_lenslet(self, squares: usize) -> Self {
         Self { squares_per_lenslet: Some(squares), ..self }
     }
@@ -100,7 +100,7 @@ pub struct LoopSimulationPlan {
     /// The pupil on its grid, and the side of its squares, m.
     aperture: Aperture,
     step: f64,
-    /// Of guide stars and truth sensors, over the grid of the pupil.
+    /// Turbulence of the guide stars, the truth sensors and the grid of the pupil.
     turbulence: SimulationPlan,
     /// Seconds of all realisations.
     seconds: f64,
@@ -109,8 +109,8 @@ pub struct LoopSimulationPlan {
 // Prepare the plan of simulated loops
 impl LoopSimulationPlan {
     // Documentation of simulated loops
-    /// Plans the loop of a system with the mirrors, the delay and the wavelengths of `options`. Other options of an image are not used, nor is a
-    /// field.
+    /// Plans the loop of a system with the mirrors, the delay and the wavelengths of `options`. Other options of an image and a field are not
+    /// used.
     ///
     /// # Errors
     /// As for the [plan of images](crate::psf::PsfPlan::new) and for [`SimulationPlan::new`]; `Invalid` for fewer than two realisations.
@@ -219,7 +219,7 @@ impl Plan for LoopSimulationPlan {
         "simulated loops".into()
     }
 
-    /// Averages independent realisations, those of the seeds from 1 on; `watch` counts them.
+    /// Averages independent realisations, with seeds from 1 on; `watch` counts them.
     ///
     /// # Errors
     /// Those of [`check`](Self::check); as for the plan of the reconstructor; `Cancelled`; `Invalid` where a wavefront is not finite.
@@ -233,7 +233,7 @@ impl Plan for LoopSimulationPlan {
 // Prepare a simulated loop
 impl LoopSimulation {
     // Loop without a plan
-    /// The loop of a system with the mirrors, the delay and the wavelengths of `options`, with so many squares of the pupil's grid to each
+    /// The loop of a system with the mirrors, the delay and the wavelengths of `options`, with a number of squares of the pupil's grid per
     /// lenslet.
     ///
     /// # Errors
@@ -246,7 +246,7 @@ impl LoopSimulation {
     /// The loop of a plan: its matrices, its mirrors and its turbulence.
     ///
     /// # Errors
-    /// As for the plans of the reconstructor and of the simulation; `Cancelled` where the watcher wants to stop.
+    /// As for the plans of the reconstructor and of the simulation; `Cancelled` if the watcher stops the run.
     pub fn of(plan: &LoopSimulationPlan, watch: &dyn Watch) -> Result<Self, Error> {
         // Reconstruct and command a loop
         let LoopSimulationPlan { system, options, correction, aperture, step, .. } = plan;
@@ -373,14 +373,14 @@ impl LoopSimulation {
 }
 
 // Names of stages of simulated loops
-/// Name of the stage of simulated loops, and of its pieces.
+/// Names of the stage of simulated loops and of its steps.
 pub const LOOPS: &str = "simulated loops";
 pub const REALISATIONS: &str = "realisations";
 
 // Strokes of a loop in time
 impl ControlLoop {
     // Frames until a loop has settled
-    /// Exposures after which a closed loop has forgotten how it began, to a hundredth.
+    /// Exposures after which the response of a closed loop to its initial strokes stays below one hundredth.
     fn settling(&self) -> usize {
         if self.kind == LoopKind::Open {
             return 1;

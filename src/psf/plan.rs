@@ -56,7 +56,7 @@ pub struct PsfOptions {
 
 // PSF options one by one
 impl PsfOptions {
-    /// The images of a camera behind mirrors, by slopes that a reconstructor gives; without a control loop and a field.
+    /// Options of images behind mirrors that a reconstructor controls, without a control loop and a field.
     pub fn new(
         reconstructor: ReconstructorOptions,
         correction: CorrectionOptions,
@@ -70,7 +70,7 @@ impl PsfOptions {
         Self { reconstructor, ..self }
     }
 
-    /// Sets the mirrors and what they are for.
+    /// Sets the mirrors and the mode of correction.
     pub fn correction(self, correction: CorrectionOptions) -> Self {
         Self { correction, ..self }
     }
@@ -94,10 +94,10 @@ impl PsfOptions {
 // Read PSF options from a system file
 #[cfg(feature = "files")]
 impl PsfOptions {
-    /// Reads its tables from a system file.
+    /// Reads the tables of the options from a system file.
     ///
     /// # Errors
-    /// The first line of the tables that makes no sense, or that there is no `[[mirror]]`.
+    /// The first invalid line of the tables, or a missing `[[mirror]]`.
     pub fn from_system_file(file: &SystemFile) -> Result<Self, Error> {
         let expected = "at least one [[mirror]], by which light is corrected";
         let Some(correction) = CorrectionOptions::from_system_file(file)? else {
@@ -131,14 +131,14 @@ pub struct PsfPlan {
     shared: Option<SharedOptions>,
     /// The terms of the error.
     terms: Vec<ErrorTerm>,
-    /// Why they are added as independent variances, if they are.
+    /// Reason for adding them as independent variances, if they are added.
     independent: Option<String>,
     /// The number of targets for which mirrors are optimised, if each has its own.
     mirrors: usize,
 }
 
 // Choose the grid of the pupil
-/// Squares of the pupil between two actuators, and across the pupil, at least.
+/// Smallest numbers of squares between two actuators and across the pupil.
 const PER_PITCH: f64 = 6.0;
 const ACROSS: f64 = 128.0;
 
@@ -152,7 +152,7 @@ fn samples(diameter: f64, pitch: f64, image: &CameraOptions) -> usize {
 }
 
 // Refuse fields of too many squares
-/// Refuses a field of pixels, or boxes, that would need a pupil of more squares than there may be, by the key that is to blame.
+/// Rejects a field or a box that would need more squares across the pupil than allowed, with the key at fault.
 fn check_field(
     across: usize,
     diameter: f64,
@@ -187,7 +187,7 @@ fn check_field(
 }
 
 // Append the directions of a field
-/// The system with the directions of a field behind its targets.
+/// The system with the directions of a field appended to its targets.
 fn with_field(system: &System, options: &mut PsfOptions) -> Result<System, Invalid> {
     let Some(field) = options.field else { return Ok(system.clone()) };
     field.check()?;
@@ -203,7 +203,7 @@ fn with_field(system: &System, options: &mut PsfOptions) -> Result<System, Inval
 }
 
 // Choose between one covariance and independent terms
-/// The terms of the error that enter, and why they are added as independent variances, if they are.
+/// The error terms, and the reason for adding them as independent variances, if they are added.
 fn choose_terms(options: &PsfOptions, correction: &Correction) -> (Vec<ErrorTerm>, Option<String>) {
     use ErrorTerm::{Aliasing, Anisoplanatism, Fitting, ServoLag, Tomography};
     let few = vec![Tomography, Fitting, ServoLag];
@@ -248,7 +248,7 @@ fn why_independent(
 }
 
 // Compare one covariance with the memory
-/// Says so where one covariance of all terms does not fit into memory.
+/// Reason for independent terms if one covariance of all terms does not fit into memory.
 fn beyond_memory(correction: &Correction) -> Option<String> {
     let (needed, available) = (ResidualWavefronts::bytes(correction), available_memory()?);
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
@@ -261,7 +261,7 @@ fn beyond_memory(correction: &Correction) -> Option<String> {
 }
 
 // Gain of a system's loop for noise
-/// Noise gain of the loop, if there is one and it counts.
+/// Noise gain of the loop, 1 without a loop.
 fn noise_gain(options: &PsfOptions) -> f64 {
     options.control.as_ref().map_or(1.0, ControlLoop::noise_gain)
 }
@@ -272,8 +272,8 @@ impl PsfPlan {
     /// The plan for the images of all targets of a `system`.
     ///
     /// # Errors
-    /// `Invalid`, by the name of the key, where there is no telescope or no target, mirrors cannot be or do not suit the mode, the loop or the
-    /// image make no sense, or the reconstructor has a delay of its own or no truth sensor. As for the plan of the reconstructor.
+    /// `Invalid`, with the name of the key, if there is no telescope or no target, if mirrors are invalid or do not suit the mode, if the loop or the
+    /// image is invalid, or if the reconstructor has its own delay or no truth sensor. As for the plan of the reconstructor.
     // Grids of a worked case
     ///
     /// Squares across the pupil for a camera of more pixels and for a mirror of more actuators:
@@ -383,7 +383,7 @@ impl PsfPlan {
     }
 
     // Decide whether errors of slopes suffice
-    /// Whether errors of slopes are all that is needed of the reconstruction, of so many targets.
+    /// Whether the errors of slopes suffice for this number of targets.
     fn is_plain(options: &CorrectionOptions, targets: usize) -> bool {
         let alone = options.mode == CorrectionMode::Ltao && targets == 1;
         let own = options.mode == CorrectionMode::Moao || alone;
@@ -396,7 +396,7 @@ impl PsfPlan {
         self.terms.contains(&term)
     }
 
-    /// Why terms of the error are added as independent variances, if they are: where not, one covariance has them all.
+    /// Reason for adding the error terms as independent variances; `None` if one covariance contains all of them.
     pub fn independent(&self) -> Option<&str> {
         self.independent.as_deref()
     }
@@ -417,12 +417,12 @@ impl PsfPlan {
         &self.options
     }
 
-    /// Sets whether the images of a field's directions are kept, and not only their Strehl ratios, widths and budgets.
+    /// Sets whether whole images of the directions of a field are kept, in addition to their Strehl ratios, widths and budgets.
     pub fn whole_field(self, whole_field: bool) -> Self {
         Self { whole_field, ..self }
     }
 
-    /// The pupil, as images are made through it.
+    /// The pupil on the grid of the images.
     pub fn aperture(&self) -> &Aperture {
         &self.aperture
     }
@@ -435,7 +435,7 @@ impl PsfPlan {
 
 // Describe the PSF plan
 // Rates and stages of the images
-/// The stages in which a mirror's shapes are made ready, and in which images are made of errors.
+/// Names of the stages for the shapes of the mirror and for the images.
 const MIRROR: &str = "mirror";
 const IMAGES: &str = "images";
 
@@ -449,7 +449,7 @@ const MODE: f64 = 3.5e-9;
 
 impl PsfPlan {
     // Description of the images of a plan
-    /// Description of what the plan will do.
+    /// Description of the plan: arrays, memory, stages and run time.
     fn description(&self, engine: &Engine) -> Description {
         let mut plan = self.reconstruction.description(engine);
         if !self.has(ErrorTerm::Tomography) && self.independent.is_some() {
@@ -516,7 +516,7 @@ impl PsfPlan {
     }
 
     // Stage of the images
-    /// The stage of the images: cores make them, or what they finish where devices do.
+    /// The stage of the images: on cores, or their remaining part if a device computes the images.
     fn stage(&self, engine: &Engine) -> Stage {
         let points = self.points() as f64;
         let modes = match (self.has(ErrorTerm::Tomography), self.options.image.structure) {
@@ -544,7 +544,7 @@ impl PsfPlan {
         8 * (40 * points * points + 3 * actuators * actuators + 2 * images as u64)
     }
 
-    /// Bytes on a device: of a camera, and of a batch of modes, as many as it takes, or of strokes with a list of their pairs.
+    /// Bytes on a device: of a camera, and of a batch of modes or of strokes with a list of their pairs.
     fn bytes_on_device(&self) -> u64 {
         let (actuators, image) =
             (self.correction.pupil_mirror().positions().len(), &self.options.image);
@@ -605,7 +605,7 @@ impl PsfPlan {
 pub struct TargetImage {
     /// The image at each wavelength, with its width and ensquared energies.
     pub exposures: Vec<Exposure>,
-    /// The errors of the wavefront by their causes.
+    /// The wavefront errors by causes.
     pub budget: Budget,
 }
 
@@ -614,7 +614,7 @@ impl PsfResult {
     /// Map of a value over the directions of a field, (n, n), axis 0 along y.
     ///
     /// # Panics
-    /// If it is another field.
+    /// If the field has another number of directions.
     pub fn map(&self, field: &Field, value: impl Fn(&TargetImage) -> f64) -> Array2<f64> {
         let n = field.across();
         assert_eq!(self.field.len(), n * n, "directions of the field");
@@ -680,7 +680,7 @@ impl PsfResult {
 }
 
 // Stack maps behind each other
-/// Maps behind each other.
+/// Maps stacked along a first axis.
 fn stacked(maps: &[Array2<f64>]) -> Array3<f64> {
     let (rows, columns) = maps.first().map_or((0, 0), Array2::dim);
     Array3::from_shape_fn((maps.len(), rows, columns), |(k, j, i)| maps[k][[j, i]])
@@ -691,9 +691,9 @@ fn stacked(maps: &[Array2<f64>]) -> Array3<f64> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PsfResult {
-    /// Those of all targets.
+    /// Images and budgets of all targets.
     pub targets: Vec<TargetImage>,
-    /// Those of the directions of a field, by rows; of the images themselves only the middle, unless the plan keeps [all](PsfPlan::whole_field).
+    /// Images and budgets of the directions of a field, by rows. Only the central pixel of an image is kept unless the plan keeps the [whole field](PsfPlan::whole_field).
     pub field: Vec<TargetImage>,
     /// The image without correction at the first wavelength.
     pub uncorrected: PointSpread,
@@ -701,7 +701,7 @@ pub struct PsfResult {
 
 // Expose all targets
 // What targets have of their own
-/// The errors of strokes of a target, by their names in a budget.
+/// The stroke errors of a target, with their names in a budget.
 type OwnErrors = Vec<(&'static str, StrokeCovariance<'static>)>;
 
 /// The errors of a target. If anisoplanatism is a separate term, with the number of the mirrors' shape and C_vv of the tomographic error in the
@@ -733,7 +733,7 @@ impl Plan for PsfPlan {
     ///
     /// # Errors
     /// As for the plan of the reconstructor; `Invalid` where pixels or the wind do not fit the grid; `Failed` where eigenvectors or singular
-    /// values are not found; `Cancelled` where the watcher wants to stop.
+    /// values do not converge; `Cancelled` if the watcher stops the run.
     fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<PsfResult, Error> {
         self.check(engine)?;
         watch.stage(MIRROR, "");
@@ -858,7 +858,7 @@ impl PsfPlan {
     }
 
     // Errors of strokes of all targets
-    /// Hands C_vv of one target after the other, (a, a), m², to `sink`: of the tomographic error, or of its causes.
+    /// Passes C_vv of one target after the other, (a, a), m², to `sink`: of the tomographic error, or of its causes.
     fn each_stroke_error(
         &self,
         engine: &Engine,
@@ -971,7 +971,7 @@ impl PsfPlan {
     }
 
     // Strokes of the errors of slopes
-    /// C_vv for C_ee, where it is needed next.
+    /// C_vv from C_ee, in the memory where it is used next.
     fn strokes_of(
         &self,
         projector: &Projector,
@@ -1006,7 +1006,7 @@ impl PsfPlan {
     }
 
     // Structure functions of given errors
-    /// Errors that are given, by their structure functions, m².
+    /// Structure functions of the given errors, m².
     fn given(
         &self,
         telescope: &TelescopeTransfer,
@@ -1035,7 +1035,7 @@ impl PsfPlan {
     }
 
     // See a star without correction
-    /// The image of a star behind the air alone, at the first wavelength.
+    /// The image of a star without correction, at the first wavelength.
     fn without_correction(&self, telescope: &TelescopeTransfer) -> Result<PointSpread, Error> {
         let image = &self.options.image;
         let whole = telescope.turbulence(self.correction.system().atmosphere());
@@ -1134,7 +1134,7 @@ mod tests {
     }
 
     // Separate a budget by its causes
-    /// What a budget says of a cause, m².
+    /// Variance of a cause in a budget, m².
     fn of(budget: &Budget, name: &str) -> f64 {
         budget.terms().iter().find(|term| term.name == name).map_or(f64::NAN, |term| term.variance)
     }

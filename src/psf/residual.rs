@@ -1,5 +1,5 @@
 // Tangled from book/src/residual-wavefront.md: edit there, or here and run cargo tangle stitch.
-//! The residual wavefront of a loop, from one covariance of all that makes it.
+//! The residual wavefront of a loop, from one covariance of all its causes.
 
 // Imports of the residual wavefront
 use crate::correction::in_band_covariance::{LowTurbulence, low_wavefront};
@@ -31,7 +31,7 @@ use num_complex::Complex64;
 use rayon::prelude::*;
 
 // Points of the pupil
-/// Points for each pitch of the mirror, and across the pupil, at least.
+/// Smallest numbers of points per pitch of the mirror and across the pupil.
 const PER_PITCH: f64 = 3.0;
 const ACROSS: f64 = 24.0;
 
@@ -484,7 +484,7 @@ impl ResidualWavefronts<'_> {
     }
 
     // Residual on the displacements of a camera
-    /// A structure function on the displacements of the points, on those of a camera.
+    /// Interpolates a structure function from the displacements of the points to those of a camera.
     fn on_camera(
         &self,
         structure: &Array2<f64>,
@@ -567,7 +567,7 @@ impl Points {
 
 // Memory of residual wavefronts
 // Interpolate a map by cubics
-/// A map between its points, by the polynomial of third degree through four of them along each axis; 0 beyond its rim.
+/// Value of a map between its points, by the cubic through four of them along each axis; points outside the map count as 0.
 fn cubic(map: &Array2<f64>, [y, x]: [f64; 2]) -> f64 {
     let along = |x: f64| {
         let (first, t) = (x.floor() as isize - 1, x - x.floor());
