@@ -26,6 +26,7 @@ impl Layer {
         Self { altitude, fraction, outer_scale, wind_speed: 0.0, wind_direction: 0.0 }
     }
 
+    // Velocity of the wind
     /// The velocity of the wind along x and y \[m/s\].
     pub fn velocity(&self) -> [f64; 2] {
         let (sin, cos) = self.wind_direction.sin_cos();
@@ -35,6 +36,20 @@ impl Layer {
 
 // An atmosphere of layers
 /// The turbulence above a telescope: a Fried parameter with its wavelength, and layers.
+///
+/// ```
+/// use lenslet::model::{Atmosphere, Layer};
+/// use lenslet::units::ARCSEC;
+/// let layers = vec![Layer::new(0.0, 0.7, 25.0), Layer::new(10e3, 0.3, 25.0)];
+/// let air = Atmosphere::new(0.16, 500e-9, layers)?;
+/// assert!((air.mean_altitude() - 4856.0).abs() < 0.5);
+/// for (wavelength, r0, seeing, angle) in [(500e-9, 0.16, 0.629, 2.136), (1.65e-6, 0.670, 0.495, 8.949)] {
+///     assert!((air.fried_parameter_at(wavelength) - r0).abs() < 5e-4);
+///     assert!((air.seeing_at(wavelength) / ARCSEC - seeing).abs() < 5e-4);
+///     assert!((air.isoplanatic_angle_at(wavelength) / ARCSEC - angle).abs() < 5e-4);
+/// }
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Atmosphere {
     fried_parameter: f64,
