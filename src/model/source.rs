@@ -29,7 +29,26 @@ impl ConeGradient {
 }
 
 // A source and its direction
-/// A point of light, or a direction in which the wavefront is wanted.
+/// A guide star, or a direction in which the wavefront is to be estimated.
+///
+/// ```
+/// use lenslet::model::Source;
+/// use lenslet::units::{ARCSEC, DEGREE};
+/// let star = |azimuth: f64| Source::new(20.0 * ARCSEC, azimuth * DEGREE, 90e3);
+/// let (first, third) = (star(45.0)?, star(225.0)?);
+/// let gamma = first.cone_factor(8e3);
+/// assert!((gamma - 0.911).abs() < 5e-4 && (10.0 * gamma - 9.11).abs() < 5e-3);
+/// assert!((0.5 * gamma - 0.456).abs() < 5e-4);
+/// assert!((first.direction()[0] - 68.56e-6).abs() < 5e-9); // 96.96 µrad / √2
+/// let near = |[x, y]: [f64; 2], [a, b]: [f64; 2]| (x - a).abs() < 5e-4 && (y - b).abs() < 5e-4;
+/// assert!(near(first.project([0.0, 0.0], 8e3), [0.5485, 0.5485]));
+/// assert!(near(first.project([5.0, 0.0], 8e3), [5.104, 0.549]));
+/// let shift = first.shift_to(&third, 8e3);
+/// assert!(near(shift, [-1.097, -1.097]));
+/// assert!((shift[0].hypot(shift[1]) - 1.55).abs() < 5e-3);
+/// assert!((-shift[0] / gamma - 1.204).abs() < 5e-4); // in the pupil
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Source {
     direction: [f64; 2],
