@@ -552,6 +552,33 @@ mod tests {
         assert_eq!(valid, valid.slice(ndarray::s![..;-1, ..]));
     }
 
+    // Areas of two lenslets with a pencil
+    #[test]
+    fn two_lenslets_agree_with_a_pencil() {
+        let root = 0.1875f64.sqrt();
+        let trapezium = |width: f64, heights: f64| width * (0.5 * heights - 0.25);
+        let alpha = 2.0 * ((root - 0.25) * 2f64.sqrt()).asin();
+        let pupil = Pupil::new(1.0, 0.0).unwrap();
+        let [corner, rim] = [0.375, 0.125].map(|x| pupil.lit_fraction([x, 0.375], 0.25));
+        for (value, expected, last_digit) in [
+            (root, 0.4330, 1e-4),
+            (root - 0.25, 0.1830, 1e-4),
+            (0.5 * (root + 0.25), 0.3415, 1e-4),
+            ((root - 0.25) * 2f64.sqrt(), 0.2588, 1e-4),
+            (alpha, 0.5236, 1e-4),
+            (trapezium(root - 0.25, root + 0.25), 0.01675, 1e-5),
+            (trapezium(0.25, root + 0.5), 0.05413, 1e-5),
+            (0.125 * (alpha - alpha.sin()), 0.00295, 1e-5),
+            (0.0625 * corner, 0.0197, 1e-4),
+            (0.0625 * rim, 0.0571, 1e-4),
+            (corner, 0.315, 1e-3),
+            (rim, 0.913, 1e-3),
+            (4.0 + 8.0 * rim + 4.0 * corner, 12.57, 1e-2),
+        ] {
+            assert!((value - expected).abs() < 0.51 * last_digit, "{value}, not {expected}");
+        }
+    }
+
     // The order of a lopsided mask
     #[test]
     fn slopes_follow_their_order() {

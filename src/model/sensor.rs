@@ -11,6 +11,26 @@ use crate::{
 
 // A sensor on the pupil
 /// What looks at a source: a lenslet array that is magnified, turned and shifted on the pupil, [sensor point](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-point).
+///
+/// ```
+/// use lenslet::model::{LensletArray, Sensor, Source};
+/// use lenslet::units::{ARCSEC, DEGREE};
+/// let star = |azimuth: f64| Source::new(20.0 * ARCSEC, azimuth * DEGREE, 90e3);
+/// let rest = Sensor::at_rest(star(0.0)?, LensletArray::new(8, 0.5)?);
+/// let first = Sensor { rotation: 8.0 * DEGREE, shift: [0.3, -0.2], magnification: 1.05, ..rest };
+/// let near = |[x, y]: [f64; 2], [a, b]: [f64; 2]| (x - a).abs() < 6e-5 && (y - b).abs() < 6e-5;
+/// assert!(near(first.axes()[0], [0.9903, 0.1392]));
+/// assert!(near(rest.centre([0, 7]).map(|x| 1.05 * x), [1.8375, -1.8375]));
+/// assert!(near(first.centre([0, 7]), [2.0753 + 0.3, -1.5639 - 0.2])); // (2.3753, −1.7639)
+/// let footprint = first.footprint([0, 7], 10e3);
+/// assert!(near(footprint.centre, [2.1114 + 0.9696, -1.5679])); // (3.0810, −1.5679)
+/// assert!((footprint.side - 0.467).abs() < 5e-4);
+/// let second = Sensor { source: star(90.0)?, shift: [0.35, -0.2], ..first };
+/// assert!(first.shares_lattice_with(&second));
+/// assert!(near(first.source.shift_to(&second.source, 10e3), [-0.9696, 0.9696]));
+/// assert!(near(first.offset_to(&second, 10e3), [-0.7812, 1.0890])); // of (−0.9252, 0.9696)
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sensor {
     /// The light that it looks at: direction and height.
