@@ -95,6 +95,17 @@ pub(crate) const VARIANCE: &str = TILT_VARIANCE.expected;
 /// let mut slopes = [9.0, 1.0, 3.0, 5.0, 5.0]; // of another star, then x, x, y, y
 /// modes.remove(&mut slopes);
 /// assert!(slopes.iter().zip([9.0, -1.0, 1.0, 0.0, 0.0]).all(|(left, wanted)| (left - wanted).abs() < 1e-14));
+///
+/// // Tip, tilt, focus and astigmatism on four lenslets: astigmatism remains.
+/// let centres = [[-0.5, -0.5], [0.5, -0.5], [-0.5, 0.5], [0.5, 0.5]];
+/// let mut modes = RemovedModes::default();
+/// modes.add_star(0, &centres, TipTilt::Removed, Focus::Removed);
+/// let mut slopes = [0.8, 3.2, 0.8, 3.2, 0.2, 0.2, 1.8, 1.8];
+/// modes.remove(&mut slopes);
+/// let wanted = [-0.2, 0.2, -0.2, 0.2, 0.2, 0.2, -0.2, -0.2];
+/// assert!(slopes.iter().zip(wanted).all(|(left, wanted)| (left - wanted).abs() < 1e-14));
+/// let lower = 90e3_f64.powi(2) * 2e-7; // metres of sodium for that focus
+/// assert!((lower - 1620.0).abs() < 1e-9);
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RemovedModes(Vec<Mode>);
@@ -121,6 +132,7 @@ impl RemovedModes {
     ) {
         let n = centres.len();
         let along = |axis: usize| centres.iter().map(move |centre| centre[axis]);
+        // Add tip and tilt to the modes
         if tip_tilt == TipTilt::Removed {
             let tilt = |axis: usize| (0..2 * n).map(move |k| f64::from(u8::from(k / n == axis)));
             self.push(first, tilt(0).collect());
