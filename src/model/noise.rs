@@ -203,6 +203,20 @@ impl Noise {
 
     // Factor of one lenslet's noise
     /// Elements a, b and c of the Cholesky factor of the block of valid lenslet `k` \[rad\], [noise factor](https://lenslet.github.io/lenslet/noise.html#eq-noise-factor).
+    ///
+    /// ```
+    /// // A streak at 30 degrees from x, with the variances 4 along and 1 across in units of 1e-14 rad².
+    /// let [cos, sin] = [0.75f64.sqrt(), 0.5];
+    /// let block = [[1.0 + 3.0 * cos * cos, 3.0 * cos * sin], [3.0 * cos * sin, 1.0 + 3.0 * sin * sin]];
+    /// let noise = lenslet::model::Noise::blocks(&[block.map(|row| row.map(|element| 1e-14 * element))])?;
+    /// let near = |x: f64, expected: f64| (x / expected - 1.0).abs() < 4e-4;
+    /// let [xx, xy, yy] = noise.block(0);
+    /// assert!(near(xx, 3.25e-14) && near(xy, 1.299e-14) && near(yy, 1.75e-14));
+    /// assert!(near(noise.mean(), 2.5e-14) && near(xx * yy - xy * xy, 4e-28));
+    /// let [a, b, c] = noise.factor(0);
+    /// assert!(near(a, 1.803e-7) && near(b, 0.7206e-7) && near(c, 1.109e-7) && near(a * c, 2e-14));
+    /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
     pub fn factor(&self, k: usize) -> [f64; 3] {
         let [xx, xy, yy] = self.block(k);
         let a = xx.sqrt();
