@@ -20,6 +20,38 @@ const MOST_SLOPES: usize = 1 << 24;
 // A whole adaptive optics system
 /// An adaptive-optics system, as a system file describes it. Made by [`System::builder`] or read from a file, it has been
 /// checked as a whole.
+///
+/// ```
+/// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, PhaseGrid, Pupil, SlopeOrder, Source, System, TipTilt};
+/// use lenslet::units::{ARCSEC, DEGREE};
+/// let layers = vec![Layer::new(0.0, 0.7, 25.0), Layer::new(9e3, 0.3, 25.0)];
+/// let (fine, coarse) = (LensletArray::new(8, 0.5)?, LensletArray::new(4, 1.0)?);
+/// let laser = |azimuth: f64| -> Result<_, lenslet::Invalid> {
+///     let source = Source::new(30.0 * ARCSEC, azimuth * DEGREE, 90e3)?;
+///     Ok(GuideStar { tip_tilt: TipTilt::Removed, ..GuideStar::at_rest(source, fine, 1e-14)? })
+/// };
+/// let natural = GuideStar::at_rest(Source::star(40.0 * ARCSEC, 90.0 * DEGREE)?, coarse, 1e-14)?;
+/// let system = System::builder(Atmosphere::new(0.15, 500e-9, layers)?, fine)
+///     .pupil(Some(Pupil::new(4.0, 0.25)?))
+///     .guide_stars([laser(0.0)?, laser(180.0)?, natural])
+///     .targets([Source::star(0.0, 0.0)?])
+///     .phase(Some(PhaseGrid::new(9, 1, 0.0)?))
+///     .build()?;
+/// let valid = system.valid_lenslets();
+/// let counts = [0, 1, 2].map(|star: usize| valid[star].iter().filter(|valid| **valid).count());
+/// assert_eq!((counts, system.count_slopes()), ([48, 48, 12], 216));
+/// assert_eq!(SlopeOrder::new(&valid).index(2, 1, 0), 204);
+/// assert_eq!((system.groups().len(), system.removed_modes().len()), (2, 4));
+/// let [shift, _] = system.sensors()[1].offset_to(&system.sensors()[0], 9e3);
+/// assert!((shift - 2.62).abs() < 5e-3);
+/// let (grid, pitch) = (system.wavefront_grid()?, system.wavefront_pitch());
+/// assert_eq!([0, 8].map(|m| grid.coordinate(m, pitch)), [-2.0, 2.0]);
+/// // Valid lenslets and the lit area of the pupil, in squares of the pitch
+/// let area = |n: f64, o: f64| std::f64::consts::FRAC_PI_4 * n * n * (1.0 - o * o);
+/// assert!((area(8.0, 0.25) - 47.1).abs() < 0.05 && (area(4.0, 0.25) - 11.8).abs() < 0.05);
+/// assert!((area(20.0, 0.24) - 296.06).abs() < 0.005); // 300 in keck-lgs.toml
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct System {
     atmosphere: Atmosphere,
