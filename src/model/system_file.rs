@@ -144,6 +144,7 @@ impl SystemFile {
         let (lenslet_array, validity) = read_lenslet_array(&root, pupil.as_ref())?;
         let shared =
             Shared { atmosphere: &atmosphere, pupil: pupil.as_ref(), lenslet_array, validity };
+        // Build the system from its tables
         let slope_model = read_slope_model(&root)?;
         let stars = read_guide_stars(&root, &shared)?;
         let builder = System::builder(atmosphere.clone(), lenslet_array)
