@@ -59,7 +59,7 @@ impl Beam {
         1e10 * PLANCK / (2.0 * MASS * energy).sqrt() / (1.0 + energy / (2.0 * rest)).sqrt()
     }
 
-    /// The phase that a volt over an ångström adds \[rad/(V Å)\], Eq. [interaction constant](https://lenslet.github.io/lenslet/electron-beam.html#eq-interaction-constant).
+    /// The interaction constant: phase for each V Å of projected potential \[rad/(V Å)\], Eq. [interaction constant](https://lenslet.github.io/lenslet/electron-beam.html#eq-interaction-constant).
     pub fn interaction(&self) -> f64 {
         let (energy, rest) = (1e3 * self.energy_kev * CHARGE, MASS * LIGHT * LIGHT);
         let share = (rest + energy) / (2.0 * rest + energy);
@@ -96,11 +96,27 @@ pub struct Aberration {
 
 // Aberrations of a lens
 /// The aberrations of lenses; those of a perfect one by default.
+///
+/// ```
+/// use lenslet::electrons::{Aberrations, Beam, Probe};
+/// use std::f64::consts::PI;
+/// let (beam, c3) = (Beam::new(200.0)?, 1e7);
+/// let defocus = -(1.5 * c3 * beam.wavelength()).sqrt(); // of Scherzer, an underfocus
+/// assert!((defocus + 613.3).abs() < 0.1);
+/// let aberrations = Aberrations { defocus, c3, ..Default::default() };
+/// let phase = |mrad| aberrations.phase(beam.wavelength(), [beam.frequency(mrad), 0.0]);
+/// assert!((phase(7.83) / PI + 0.75).abs() < 1e-3); // its minimum
+/// assert!(phase(11.08).abs() < 0.02 && (beam.frequency(11.08) - 0.442).abs() < 1e-3);
+/// let probe = Probe { beam, semi_angle: 10.0, aberrations, tilt: [0.0; 2] };
+/// assert!((probe.diffraction_radius() - 1.53).abs() < 0.01);
+/// assert!((probe.extent().radius[0] - 3.87).abs() < 0.01);
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Aberrations {
-    /// Defocus C1 \[Å\]; a positive one acts as free space behind the lens.
+    /// Defocus C1 \[Å\]: positive is overfocus and acts as propagation over this distance; negative is underfocus.
     pub defocus: f64,
     /// Spherical aberration C3 \[Å\].
     pub c3: f64,
@@ -207,7 +223,7 @@ impl Aberrations {
 }
 
 // A soft aperture
-/// What an aperture of radius `radius` \[1/Å\] lets through of the frequency `q` \[1/Å\] on a grid of cells `step` \[1/Å\],
+/// Transmission of an aperture of radius `radius` \[1/Å\] at the frequency `q` \[1/Å\] on a grid of cells `step` \[1/Å\],
 /// Eq. [soft aperture](https://lenslet.github.io/lenslet/electron-beam.html#eq-soft-aperture).
 pub(crate) fn aperture(radius: f64, q: [f64; 2], step: [f64; 2]) -> f64 {
     let length = q[0].hypot(q[1]);
@@ -219,7 +235,7 @@ pub(crate) fn aperture(radius: f64, q: [f64; 2], step: [f64; 2]) -> f64 {
 }
 
 // The geometric image of a point
-/// How far a lens spreads the image of a point, and the term that spreads it most.
+/// Geometric radius of the image of a point by a lens, and the term that contributes most.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GeometricExtent {
     /// The largest distance from the axis along x and y \[Å\], Eq. [geometric probe](https://lenslet.github.io/lenslet/electron-beam.html#eq-geometric-probe).
@@ -275,6 +291,26 @@ impl Aberrations {
 
 // A probe as it is asked for
 /// A convergent probe.
+///
+/// A negative defocus is an underfocus: the crossover is that far below the upper face.
+///
+/// ```
+/// use lenslet::electrons::{Aberrations, Beam, Multislice, Probe, WaveGrid};
+/// use lenslet::watch::unwatched;
+/// use ndarray::Array2;
+/// let (beam, grid) = (Beam::new(100.0)?, WaveGrid::new([64, 64], [16.0, 16.0])?);
+/// let probe = |defocus| {
+///     let aberrations = Aberrations { defocus, ..Default::default() };
+///     Probe { beam, semi_angle: 20.0, aberrations, tilt: [0.0; 2] }.wave(&grid)
+/// };
+/// let multislice = Multislice::<f64>::new(grid, &beam, 25.0)?;
+/// let vacuum = multislice.transmission(Array2::zeros((64, 64)).view())?;
+/// let mut waves = probe(-50.0)?.at(&[[4.0, 7.0]]);
+/// multislice.propagate(waves.view_mut(), &[vacuum.clone(), vacuum], &unwatched)?;
+/// let focused = probe(0.0)?.at::<f64>(&[[4.0, 7.0]]);
+/// assert!(waves.iter().zip(&focused).all(|(a, b)| (a - b).norm() < 1e-12));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -318,7 +354,7 @@ impl Probe {
     }
 
     // Transmission of the aperture by frequency
-    /// A frequency from the axis of the cone \[1/Å\], and what the aperture lets through of it.
+    /// The frequency relative to the axis of the cone \[1/Å\], and the transmission of the aperture there.
     pub(super) fn through(&self, grid: &WaveGrid, q: [f64; 2]) -> ([f64; 2], f64) {
         let q = [0, 1].map(|axis| q[axis] - self.beam.frequency(self.tilt[axis]));
         let step = grid.lengths().map(|length| 1.0 / length);
@@ -356,7 +392,7 @@ impl Probe {
     }
 
     // Refuse a phase that is not sampled
-    /// Refuses aberrations whose phase the grid does not sample, so that the [geometric probe](GeometricExtent) does not fit the cell.
+    /// Rejects aberrations whose phase the grid does not sample: the [geometric probe](GeometricExtent) does not fit into the cell.
     ///
     /// # Errors
     /// `Invalid`, with the term that is at fault.
@@ -398,7 +434,7 @@ pub(crate) fn kept_frequencies(grid: &WaveGrid) -> [Vec<f64>; 2] {
 }
 
 // A probe at its places
-/// The wave of a probe on a grid, which can be put anywhere.
+/// The wave of a probe on a grid, which can be shifted to any position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProbeWave {
     x: Vec<f64>,
@@ -413,7 +449,7 @@ impl ProbeWave {
     }
 
     // Probes at any positions
-    /// The waves of probes at `places` \[Å\], x before y: (place, k_y, k_x), Eq. [probe](https://lenslet.github.io/lenslet/electron-beam.html#eq-probe).
+    /// The waves of probes at the positions `places` \[Å\], x before y: (place, k_y, k_x), Eq. [probe](https://lenslet.github.io/lenslet/electron-beam.html#eq-probe).
     pub fn at<T: Real>(&self, places: &[[f64; 2]]) -> Array3<Complex<T>> {
         let (ny, nx) = self.wave.dim();
         let mut waves = Array3::zeros((places.len(), ny, nx));
@@ -423,7 +459,7 @@ impl ProbeWave {
         waves
     }
 
-    /// Writes the wave of the probe at one place \[Å\].
+    /// Writes the wave of the probe at one position \[Å\].
     pub fn put<T: Real>(&self, place: [f64; 2], mut wave: ArrayViewMut2<'_, Complex<T>>) {
         let ramp = |q: &Vec<f64>, r: f64| -> Vec<Complex64> {
             q.iter().map(|q| Complex64::cis(-2.0 * PI * q * r)).collect()
@@ -509,7 +545,7 @@ mod tests {
         assert!((lopsided().phase(wavelength, q) - round - others).abs() < 1e-12);
     }
 
-    // Check probes
+    // Check shapes and shifts of probes
     fn probe(tilt: [f64; 2]) -> Probe {
         Probe { beam: Beam::new(80.0).unwrap(), semi_angle: 15.0, aberrations: lopsided(), tilt }
     }

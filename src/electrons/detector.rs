@@ -17,7 +17,7 @@ fn ring(angle: f64, width: f64) -> usize {
     ((angle + width / 2.0) / width).round() as usize - 1
 }
 
-/// How many rings of a width there are up to the angle `widest`.
+/// Number of rings of a width up to the angle `widest`.
 pub(crate) fn rings(widest: f64, width: f64) -> usize {
     let middle = |k: usize| width / 2.0 + k as f64 * width;
     let about = (widest / width) as usize;
@@ -25,7 +25,7 @@ pub(crate) fn rings(widest: f64, width: f64) -> usize {
 }
 
 // What is asked of detectors
-/// What is read of the pattern of each probe.
+/// Detectors that read the pattern of each probe.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -33,7 +33,7 @@ pub(crate) fn rings(widest: f64, width: f64) -> usize {
 pub struct DetectorOptions {
     /// Width of a ring \[mrad\].
     pub bin: f64,
-    /// How many rings there are; `None` for as many as are complete.
+    /// Number of rings; `None` for all complete ones.
     pub rings: Option<usize>,
     /// Annuli.
     pub annuli: Vec<Annulus>,
@@ -61,7 +61,7 @@ impl DetectorOptions {
         Self { bin, ..self }
     }
 
-    /// Sets how many rings there are, in place of as many as are complete.
+    /// Sets the number of rings, instead of all complete ones.
     pub fn rings(self, rings: usize) -> Self {
         Self { rings: Some(rings), ..self }
     }
@@ -111,9 +111,9 @@ pub struct Segmented {
     pub inner: f64,
     /// Its outer angle \[mrad\], which does not.
     pub outer: f64,
-    /// How many sectors there are.
+    /// Number of sectors.
     pub sectors: usize,
-    /// Where the first begins \[rad\], from x to y.
+    /// Azimuth at which the first sector begins \[rad\], from x to y.
     #[cfg_attr(feature = "serde", serde(default))]
     pub rotation: f64,
 }
@@ -160,7 +160,10 @@ impl PatternOptions {
 /// let probe = Probe { beam, semi_angle: 20.0, aberrations, tilt }.wave(&grid)?;
 /// let detectors = Detectors::new(grid, &beam, DetectorOptions::default())?;
 /// let read = detectors.read(probe.at::<f64>(&[[1.0, 2.0]]).outer_iter().next().unwrap());
-/// assert_eq!(detectors.rings(), 98); // 98.7 mrad
+/// assert!((beam.wavelength() - 0.0370).abs() < 1e-4);
+/// assert!((beam.angle(2.67) - 98.7).abs() < 0.2 && (beam.angle(5.0 / 12.0) - 15.4).abs() < 0.1);
+/// assert!((20.0 + beam.angle(0.5 / 12.0) - 21.5).abs() < 0.1); // the end of the soft edge
+/// assert_eq!(detectors.rings(), 98);
 /// assert!((read.rings[..22].iter().sum::<f64>() - 1.0).abs() < 1e-12);
 /// assert!(read.lost().abs() < 1e-12);
 /// # Ok::<(), lenslet::Invalid>(())
@@ -235,7 +238,7 @@ impl Detectors {
     }
 
     // Getters of detectors
-    /// How many rings there are.
+    /// Number of rings.
     pub fn rings(&self) -> usize {
         self.layout.rings.len()
     }
@@ -255,7 +258,7 @@ impl Detectors {
         self.widest
     }
 
-    /// What is asked of the detectors.
+    /// The options of the detectors.
     pub fn options(&self) -> &DetectorOptions {
         &self.options
     }
@@ -359,7 +362,7 @@ impl Segmented {
 }
 
 // What is read of a wave
-/// What detectors read of one wave.
+/// Readings of all detectors for one wave.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reading {
@@ -373,15 +376,15 @@ pub struct Reading {
     pub annuli: Vec<f64>,
     /// Electrons in each sector of each segmented detector.
     pub segmented: Vec<Vec<f64>>,
-    /// Sums of the frequency times the intensity \[1/Å\], x and y, if they are asked for.
+    /// Sums of the frequency times the intensity \[1/Å\], x and y, if they are requested.
     pub moments: Option<[f64; 2]>,
-    /// The pattern (q_y, q_x), zero frequency in the middle, if it is asked for.
+    /// The pattern (q_y, q_x), zero frequency in the middle, if it is requested.
     pub pattern: Option<Array2<f64>>,
 }
 
 // Lost electrons and the centre of mass
 impl Reading {
-    /// Electrons that have left the kept square: what one electron falls short of.
+    /// Share of the electron that has left the kept square: 1 minus the total.
     pub fn lost(&self) -> f64 {
         1.0 - self.total
     }

@@ -49,7 +49,7 @@ impl<T: Real> AxisTransforms<T> {
 }
 
 // A transmission made ready
-/// The transmission of a slice, ready for waves on one grid: (y, x), over the samples along x.
+/// The transmission of a slice for waves on one grid: (y, x), divided by the number of samples along x.
 ///
 /// A copy shares the numbers.
 #[derive(Clone)]
@@ -115,6 +115,28 @@ impl<T: Real> Multislice<T> {
 
     /// Tilts the beam by `tilt` \[mrad\], x and y; waves are then in the frame of the beam, Eq. [tilted propagator](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-propagator).
     ///
+    /// ```
+    /// use lenslet::electrons::{Beam, Multislice, WaveGrid};
+    /// use lenslet::watch::unwatched;
+    /// use ndarray::{Array2, Array3};
+    /// use num_complex::Complex64;
+    /// use std::f64::consts::PI;
+    /// // A potential of a single wave of 0.4 V and a period of 1.2 Å, at the Bragg condition.
+    /// let (beam, grid) = (Beam::new(100.0)?, WaveGrid::new([16, 4], [1.2, 1.0])?);
+    /// let (rate, bragg) = (0.2 * beam.interaction(), 500.0 * beam.wavelength() / 1.2);
+    /// assert!((rate - 1.85e-4).abs() < 1e-6 && (bragg - 15.4).abs() < 0.1);
+    /// let multislice = Multislice::<f64>::new(grid, &beam, 10.0)?.tilted([bragg, 0.0])?;
+    /// let v = Array2::from_shape_fn((4, 16), |(_, i)| 4.0 * (PI * i as f64 / 8.0).cos());
+    /// let slices = vec![multislice.transmission(v.view())?; 425];
+    /// let mut wave = Array3::zeros((1, 2, 8));
+    /// wave[[0, 0, 0]] = Complex64::ONE;
+    /// for share in [0.5, 1.0, 0.5, 0.0] {
+    ///     multislice.propagate(wave.view_mut(), &slices, &unwatched)?; // by 4250 Å
+    ///     assert!((wave[[0, 0, 7]].norm_sqr() - share).abs() < 1e-2);
+    /// }
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` where the tilt is not finite.
     pub fn tilted(mut self, tilt: [f64; 2]) -> Result<Self, Invalid> {
@@ -125,7 +147,7 @@ impl<T: Real> Multislice<T> {
         self.propagator = self.propagator();
         Ok(self)
     }
-    /// Tilts the specimen by `tilt` \[mrad\], x and y, in a straight beam, Eq. [tilted specimen](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-specimen).
+    /// Tilts the specimen by `tilt` \[mrad\], x and y, in an untilted beam, Eq. [tilted specimen](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-specimen).
     ///
     /// # Errors
     /// `Invalid` where the tilt is not below a right angle.
@@ -171,7 +193,7 @@ impl<T: Real> Multislice<T> {
     }
 
     // Follow waves through slices
-    /// Takes waves (wave, k_y, k_x), kept frequencies in their order, through slices, one after the other; all cores share the waves.
+    /// Propagates waves (wave, k_y, k_x), kept frequencies in their order, through slices one after the other; all cores share the waves.
     ///
     /// # Errors
     /// `Invalid` where waves or slices are of another grid; `Cancelled`.
@@ -200,7 +222,7 @@ impl<T: Real> Multislice<T> {
     }
 
     // Waves in a batch
-    /// How many of so many waves make a batch.
+    /// Number of waves in a batch, of a total.
     fn batch(&self, waves: usize) -> usize {
         let [nx, ny] = self.grid.points();
         let bytes = nx / 2 * ny * size_of::<Complex<T>>();
@@ -209,7 +231,7 @@ impl<T: Real> Multislice<T> {
     }
 
     // A batch goes through the slices
-    /// Takes a batch of waves (wave, k_y, k_x) through slices.
+    /// Propagates a batch of waves (wave, k_y, k_x) through slices.
     fn follow(&self, mut batch: ArrayViewMut3<'_, Complex<T>>, slices: &[Transmission<T>]) {
         let ny = self.grid.points()[1];
         let mut workspace = WaveWorkspace::new(self, batch.len_of(Axis(0)));
@@ -285,8 +307,8 @@ impl<T: Real> Multislice<T> {
     }
 
     // Follow waves through a whole specimen
-    /// Takes waves through slices whose potentials \[V Å\] are made as they are needed, slice 0 first; after as many slices as each of `ends` says, in rising order,
-    /// `sink` is shown the waves. Nothing follows the last of them.
+    /// Propagates waves through slices whose potentials \[V Å\] are computed on demand, slice 0 first. After the numbers of slices in `ends`, in increasing order,
+    /// the waves are passed to `sink`. Slices behind the last end are not computed.
     ///
     /// # Errors
     /// Those of `potential`, of [`transmission`](Self::transmission) and of [`propagate`](Self::propagate), and of `sink`; `Invalid` where `ends` do not rise.
@@ -311,7 +333,7 @@ impl<T: Real> Multislice<T> {
     }
 
     // Make slices in groups
-    /// Makes slices in groups that fit into memory, by all cores, and shows each group to `pass`.
+    /// Computes slices by all cores in groups that fit into memory, and passes each group to `pass`.
     ///
     /// # Errors
     /// Those of `potential`, of [`transmission`](Self::transmission) and of `pass`; `Cancelled`.

@@ -16,7 +16,7 @@ use rustfft::Fft;
 use std::{f64::consts::PI, ops::Range, sync::Arc};
 
 // The beams of a probe
-/// The plane waves of which the probes of a scan are made, every f-th of a grid, and the window in which they are summed.
+/// The plane waves of the probes of a scan, every f-th of a grid, and the window in which they are summed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prism {
     grid: WaveGrid,
@@ -42,8 +42,15 @@ impl Prism {
     /// let grid = WaveGrid::new([256, 256], [21.72, 21.72])?;
     /// let prism = Prism::new(grid, [4, 4], &probe, None)?;
     /// assert_eq!(prism.beams(), 37);
+    /// let cone = |side: f64| beam.frequency(20.0) * side; // in steps of 1/side
+    /// assert!((beam.frequency(20.0) - 0.540).abs() < 1e-3 && (cone(5.43) - 2.93).abs() < 0.01);
+    /// assert!((cone(21.72) - 11.74).abs() < 0.01 && (cone(21.72) + 0.5 - 12.24).abs() < 0.01);
+    /// assert!((cone(5.43) + 0.5 - 3.43).abs() < 0.01);
     /// assert_eq!(Prism::new(grid, [4, 4], &probe, Some(2.5))?.beams(), 37);
     /// assert_eq!(prism.window().points(), [64, 64]);
+    /// for (f, beams) in [(1, 481), (2, 129)] {
+    ///     assert_eq!(Prism::new(grid, [f, f], &probe, None)?.beams(), beams);
+    /// }
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```
     pub fn new(
@@ -67,12 +74,12 @@ impl Prism {
 
     // Numbers of beams and windows
     // Counts of beams and windows
-    /// How many beams there are.
+    /// Number of beams.
     pub fn beams(&self) -> usize {
         self.beams.len()
     }
 
-    /// The grid on which probes and detectors are.
+    /// The grid of the window, on which probes and detectors are defined.
     pub fn window(&self) -> &WaveGrid {
         &self.window
     }
@@ -92,7 +99,7 @@ impl Prism {
     }
 
     // Index of a beam in the large grid
-    /// The place x, y of beam `b` among the kept frequencies of the large grid.
+    /// Index x, y of beam `b` among the kept frequencies of the large grid.
     pub(crate) fn place(&self, b: usize) -> [usize; 2] {
         [0, 1].map(|axis| {
             let [own, all] =
@@ -125,7 +132,7 @@ impl Prism {
 }
 
 // Beams that an aperture lets through
-/// The places x, y of the beams of a probe among the kept frequencies of a window, and what the aperture lets through of each.
+/// Indices x, y of the beams of a probe among the kept frequencies of a window, with the transmission of the aperture.
 fn lit_beams(window: &WaveGrid, probe: &Probe) -> Result<Vec<([usize; 2], f64)>, Invalid> {
     probe.check(window)?;
     let kept = kept_frequencies(window);
@@ -187,7 +194,7 @@ pub fn window_fault(length: f64, axis: usize, probe: &Probe, radius: f64) -> Opt
 
 // Electrons that beams within a margin lack
 impl Prism {
-    /// The share of a probe's electrons that beams within a `margin` \[mrad\] lack.
+    /// The share of a probe's electrons in beams beyond a `margin` \[mrad\].
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -224,7 +231,7 @@ fn window_of(grid: &WaveGrid, factor: [usize; 2]) -> Result<WaveGrid, Invalid> {
 }
 
 // The compact matrix of a specimen
-/// What the beams have become behind a specimen: the compact S-matrix.
+/// The compact S-matrix: the waves of all beams behind a specimen.
 pub struct SMatrix<T> {
     prism: Prism,
     /// (beam, y, x), on pixels of twice the size of the grid's.
@@ -234,7 +241,7 @@ pub struct SMatrix<T> {
 
 impl<T: Real> SMatrix<T> {
     // Beams of an S-matrix
-    /// How many beams there are.
+    /// Number of beams.
     pub fn beams(&self) -> usize {
         self.prism.beams()
     }
@@ -244,7 +251,7 @@ impl<T: Real> SMatrix<T> {
         &self.prism
     }
 
-    /// What beam `b` has become, (y, x), on pixels of twice the size of the grid's.
+    /// Wave of beam `b` behind the specimen, (y, x), on pixels of twice the size of the grid's.
     ///
     /// # Panics
     /// Where there is no such beam.
@@ -306,7 +313,7 @@ impl<T: Real> SMatrix<T> {
     }
 
     // Spectra of probes from the matrix
-    /// Spectra of `probe`s at `places` \[Å\], x before y: (place, k_y, k_x), kept frequencies of the [window](Prism::window), Eq. [prism wave](https://lenslet.github.io/lenslet/prism.html#eq-prism-wave).
+    /// Spectra of `probe`s at the positions `places` \[Å\], x before y: (place, k_y, k_x), kept frequencies of the [window](Prism::window), Eq. [prism wave](https://lenslet.github.io/lenslet/prism.html#eq-prism-wave).
     ///
     /// # Errors
     /// `Invalid` where the probe is of another grid; `Cancelled`.

@@ -39,7 +39,7 @@ fn share(engine: &Engine) -> f64 {
 }
 
 // Places of a scan
-/// Where the probe of a scan stands: a lattice of places in a window.
+/// Positions of the probe in a scan: a lattice in a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Scan {
@@ -54,10 +54,10 @@ crate::serial::deserialize_by!(Scan::new(window: [[f64; 2]; 2], step: [f64; 2])?
 
 impl Scan {
     // Lay positions over a window
-    /// Places from the beginning of `window` \[\[x from, to\], \[y from, to\]\] \[Å\] by `step`s \[Å\], the end not included.
+    /// Positions from the beginning of `window` \[\[x from, to\], \[y from, to\]\] \[Å\] by `step`s \[Å\], the end not included.
     ///
     /// # Errors
-    /// `Invalid` where an end does not lie behind its beginning, a step is not positive, or there are more than 10⁹ places.
+    /// `Invalid` where an end does not lie behind its beginning, a step is not positive, or there are more than 10⁹ positions.
     ///
     /// ```
     /// use lenslet::electrons::Scan;
@@ -83,7 +83,7 @@ impl Scan {
     }
 
     // Counts and steps of a scan
-    /// Places along x and y.
+    /// Numbers of positions along x and y.
     pub fn counts(&self) -> [usize; 2] {
         self.counts
     }
@@ -94,7 +94,7 @@ impl Scan {
     }
 
     // Position of a probe by number
-    /// Place `k` \[Å\] of all, x before y; the next one lies along y.
+    /// Position `k` \[Å\] of all, x before y; the next one lies along y.
     pub fn place(&self, k: usize) -> [f64; 2] {
         let at = [k / self.counts[1], k % self.counts[1]];
         [0, 1].map(|axis| self.window[axis][0] + at[axis] as f64 * self.step[axis])
@@ -102,7 +102,7 @@ impl Scan {
 }
 
 // What is asked of a scan
-/// What is asked of a scan, besides the specimen.
+/// Options of a scan, without the specimen.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -111,7 +111,7 @@ pub struct StemOptions {
     pub grid: WaveGrid,
     /// Slices of the specimen.
     pub slicing: Slicing,
-    /// How the potential of a slice is made.
+    /// Model of the potential of a slice.
     pub potential: PotentialOptions,
     /// Frozen phonons.
     pub phonons: Phonons,
@@ -121,11 +121,11 @@ pub struct StemOptions {
     pub tilt: [f64; 2],
     /// Defoci \[Å\] of a series, added to that of the probe; one of 0 if there is none.
     pub defoci: Vec<f64>,
-    /// Where the probe stands.
+    /// Positions of the probe.
     pub scan: Scan,
     /// How the waves are computed.
     pub method: StemMethod,
-    /// What is read of each wave.
+    /// Detectors that read each wave.
     pub detectors: DetectorOptions,
     /// Numbers of slices behind which the wave is read, in rising order; the last is usually that of all.
     pub ends: Vec<usize>,
@@ -165,7 +165,7 @@ impl StemOptions {
         }
     }
 
-    /// Sets how the potential of a slice is made.
+    /// Sets the model of the potential of a slice.
     pub fn potential(self, potential: PotentialOptions) -> Self {
         Self { potential, ..self }
     }
@@ -180,7 +180,7 @@ impl StemOptions {
         Self { probe, ..self }
     }
 
-    /// Sets where the probe stands.
+    /// Sets the positions of the probe.
     pub fn scan(self, scan: Scan) -> Self {
         Self { scan, ..self }
     }
@@ -201,7 +201,7 @@ impl StemOptions {
         Self { method, ..self }
     }
 
-    /// Sets what is read of each wave.
+    /// Sets the detectors that read each wave.
     pub fn detectors(self, detectors: DetectorOptions) -> Self {
         Self { detectors, ..self }
     }
@@ -228,16 +228,16 @@ pub enum StemMethod {
         /// Refocus \[Å\].
         #[cfg_attr(feature = "serde", serde(default))]
         refocus: f64,
-        /// How far the beams reach beyond the semi-angle \[mrad\]; as far as the probe's soft edge if not said.
+        /// Margin of the beams beyond the semi-angle \[mrad\]; the soft edge of the probe unless given.
         margin: Option<f64>,
     },
 }
 
 // Options of a run of a scan
-/// Receives readings that are finished as far as they say.
+/// Receives readings, complete up to the state that they record.
 type ReadingsSink<'a> = dyn FnMut(&StemReadings) -> Result<(), Error> + 'a;
 
-/// Options of a [run](StemPlan::run_with) of a scan: its places, readings from which it goes on, and a sink that keeps finished ones.
+/// Options of a [run](StemPlan::run_with) of a scan: its positions, readings from which it resumes, and a sink for finished ones.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct StemRunOptions<'a> {
@@ -247,7 +247,7 @@ pub struct StemRunOptions<'a> {
 }
 
 impl<'a> StemRunOptions<'a> {
-    /// Restricts the run to some places, such as those of a [share](StemPlan::share).
+    /// Restricts the run to some positions, such as those of a [share](StemPlan::share).
     pub fn places(self, places: Range<usize>) -> Self {
         Self { places: Some(places), ..self }
     }
@@ -257,7 +257,7 @@ impl<'a> StemRunOptions<'a> {
         Self { resumed: Some(readings), ..self }
     }
 
-    /// Hands the readings to a sink after each block of places, and once more where the run is cancelled.
+    /// Passes the readings to a sink after each block of positions, and once more if the run is cancelled.
     pub fn sink(self, sink: impl FnMut(&StemReadings) -> Result<(), Error> + 'a) -> Self {
         Self { sink: Some(Box::new(sink)), ..self }
     }
@@ -294,10 +294,10 @@ const COMPARED: usize = 200_000;
 // Steps of the plan of a scan
 impl StemPlan {
     // Make the plan of a scan
-    /// Poses the scan of a specimen.
+    /// The plan of the scan of a specimen.
     ///
     /// # Errors
-    /// `Invalid` for whatever does not fit together: a grid or slices that are not the specimen's, an element without scattering factors, a probe or detectors beyond what the grid keeps, a probe whose phase it does not
+    /// `Invalid` for settings that do not fit together: a grid or slices that are not the specimen's, an element without scattering factors, a probe or detectors beyond what the grid keeps, a probe whose phase it does not
     /// sample, ends that do not rise or lie behind the last slice, no defocus.
     pub fn new(specimen: impl Into<TiledSpecimen>, options: StemOptions) -> Result<Self, Invalid> {
         let specimen = specimen.into();
@@ -336,12 +336,12 @@ impl StemPlan {
         self.options.phonons.configurations.max(1)
     }
 
-    /// Numbers that are read at each place: for each defocus and each end, [those of a wave](Detectors::values).
+    /// Number of readings at each position: for each defocus and each end, [those of a wave](Detectors::values).
     pub fn readings(&self) -> usize {
         self.options.defoci.len() * self.options.ends.len() * self.detectors.values()
     }
 
-    /// What was asked.
+    /// The options of the scan.
     pub fn options(&self) -> &StemOptions {
         &self.options
     }
@@ -351,7 +351,7 @@ impl StemPlan {
         self.specimen.specimen()
     }
 
-    /// The specimen, whose atoms are made when they are needed.
+    /// The specimen, whose atoms are computed on demand.
     pub fn tiled_specimen(&self) -> &TiledSpecimen {
         &self.specimen
     }
@@ -533,6 +533,7 @@ impl StemPlan {
         keep: &mut dyn FnMut(&StemReadings) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.specimen.specimen();
+        // Choose followers and the maker of slices
         let followers = self.followers::<T>(engine, self.followed(readings.places.len())?)?;
         // Cores that follow no waves make the slices of the next configuration meanwhile.
         let ahead = followers.iter().all(|follower| follower.holds()) && self.keeps::<T>();
@@ -697,7 +698,7 @@ fn join<R>(thread: ScopedJoinHandle<'_, R>) -> R {
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StemReadings {
-    /// Which of all places this part has.
+    /// The positions of this part among all.
     pub places: Range<usize>,
     /// Configurations that all places of the part have gone through, and places that have gone through the next one.
     pub done: [usize; 2],

@@ -116,7 +116,7 @@ fn checked<'a>(
 }
 
 // An image by a source of some size
-/// An image (y, x) as a Gaussian source makes it, of rms `radius` \[Å\] along each axis where it is focused, Eq. [source size](https://lenslet.github.io/lenslet/scan-images.html#eq-source-size).
+/// An image (y, x) blurred by a Gaussian source of rms `radius` \[Å\] along each axis where it is focused, Eq. [source size](https://lenslet.github.io/lenslet/scan-images.html#eq-source-size).
 ///
 /// # Errors
 /// `Invalid` where the radius is negative, a step \[Å\] of the scan, x and y, is not a length, or the image is not finite.

@@ -57,11 +57,11 @@ pub struct Atmosphere {
     layers: Vec<Layer>,
 }
 
-// Steps of an atmosphere
+// Methods of an atmosphere
 impl Atmosphere {
     /// An atmosphere whose Fried parameter is `r0` \[m\] at `wavelength` \[m\].
     ///
-    /// The layers may come in any order. Refused are an `r0`, wavelength, altitude, outer scale or wind
+    /// The layers may be in any order. Rejected are an `r0`, wavelength, altitude, outer scale or wind
     /// outside of their ranges, negative fractions, and fractions that do not sum to 1 within 1e-6.
     pub fn new(r0: f64, wavelength: f64, layers: Vec<Layer>) -> Result<Self, Invalid> {
         let fried_parameter = length("r0", r0)?;
@@ -72,7 +72,7 @@ impl Atmosphere {
         Ok(Self { fried_parameter, wavelength, layers })
     }
 
-    // The numbers of an atmosphere
+    // Parameters of an atmosphere
     /// The Fried parameter at [`wavelength`](Self::wavelength) \[m\].
     pub fn fried_parameter(&self) -> f64 {
         self.fried_parameter
@@ -94,7 +94,7 @@ impl Atmosphere {
     }
 
     // Seeing at any wavelength
-    /// The seeing at a wavelength, outer scale ignored \[rad\], [seeing](https://lenslet.github.io/lenslet/atmosphere.html#eq-seeing).
+    /// The seeing at a wavelength, for an infinite outer scale \[rad\], [seeing](https://lenslet.github.io/lenslet/atmosphere.html#eq-seeing).
     ///
     /// ```
     /// use lenslet::model::{Atmosphere, Layer};
@@ -137,7 +137,7 @@ pub(crate) fn check_wavelength(wavelength: f64) -> Result<f64, Invalid> {
     plausible::WAVELENGTH.check("wavelength", wavelength)
 }
 
-/// Refuses a Fried parameter at a wavelength that no turbulence has: one in centimetres.
+/// Rejects a Fried parameter outside of the range of turbulence at its wavelength, such as one in centimetres.
 fn check_fried_parameter(r0: f64, wavelength: f64) -> Result<(), Invalid> {
     let scale = (wavelength / 500e-9).powf(6.0 / 5.0);
     let [accepted, usual] =
@@ -146,7 +146,7 @@ fn check_fried_parameter(r0: f64, wavelength: f64) -> Result<(), Invalid> {
     if r0 >= NO_TURBULENCE { Ok(()) } else { here.check("r0", r0).map(drop) }
 }
 
-/// From here on a Fried parameter stands for no turbulence \[m\].
+/// From this value on a Fried parameter means no turbulence \[m\].
 const NO_TURBULENCE: f64 = 1e4;
 
 fn check_layers(layers: &[Layer]) -> Result<(), Invalid> {

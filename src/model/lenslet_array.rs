@@ -135,7 +135,7 @@ pub struct LensletArray {
 impl LensletArray {
     /// An array of `lenslets` × `lenslets` lenslets with the side and pitch `pitch` \[m\].
     ///
-    /// Refused are fewer than 1 or more than 10 000 lenslets across, and a pitch that is not a length.
+    /// Rejects fewer than 1 or more than 10 000 lenslets across, and a pitch that is not positive and finite.
     pub fn new(lenslets: usize, pitch: f64) -> Result<Self, Invalid> {
         let good = (1..=10_000).contains(&lenslets);
         let lenslets = accept(good, "lenslets", lenslets, "a whole number from 1 to 10000")?;
@@ -171,7 +171,7 @@ impl LensletArray {
         }
     }
 
-    /// How many lenslets are valid.
+    /// Number of valid lenslets.
     pub fn count_valid(&self, pupil: Option<&Pupil>, validity: Validity) -> usize {
         self.runs(pupil, validity).map(|run| run.columns.len()).sum()
     }
@@ -182,7 +182,7 @@ impl LensletArray {
     }
 
     // Map of the valid lenslets
-    /// Which lenslets are valid: shape (N, N), axis 0 along y, all true without a pupil.
+    /// Map of the valid lenslets: shape (N, N), axis 0 along y, all true without a pupil.
     ///
     /// ```
     /// use lenslet::model::{LensletArray, Pupil, Validity};
@@ -202,7 +202,7 @@ impl LensletArray {
 }
 
 // Runs of lenslets that are lit alike
-/// Neighbouring lenslets of a row that are lit alike.
+/// Neighbouring lenslets of a row with equal lit fractions.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LensletRun {
     pub(crate) row: usize,
@@ -219,7 +219,7 @@ fn extremes(centre: [f64; 2], side: f64) -> [f64; 2] {
     [near, far].map(|[x, y]| x * x + y * y)
 }
 
-/// How many of the first numbers below `count` have a property that all later ones lack.
+/// Number of leading integers below `count` with a property that all later ones lack.
 fn bisected(count: usize, has: impl Fn(usize) -> bool) -> usize {
     let (mut least, mut most) = (0, count);
     while least < most {
@@ -374,7 +374,7 @@ pub enum SlopeArrangement {
 
 impl SlopeArrangement {
     // Names of orders of slopes
-    /// All of them, with their names and descriptions.
+    /// All arrangements with their names and descriptions.
     pub const NAMES: [(&'static str, &'static str, Self); 4] = [
         ("rows", "All x before all y, lenslets row by row", Self::Rows),
         ("columns", "All x before all y, lenslets column by column (column-major)", Self::Columns),

@@ -28,15 +28,15 @@ pub fn plane_wave<T: Real>(grid: &WaveGrid) -> Array3<Complex<T>> {
 pub struct HrtemOptics {
     /// The electrons.
     pub beam: Beam,
-    /// Aberrations of the lens; their defocus is that of the image.
+    /// Aberrations of the lens; their defocus is that of the image, positive for overfocus and negative for underfocus.
     pub aberrations: Aberrations,
     /// Semi-angle of the objective aperture \[mrad\], if there is one.
     pub aperture: Option<f64>,
     /// Tilt of the beam against the axis of the lens \[mrad\], x and y.
     pub tilt: [f64; 2],
-    /// Spread of the focus, rms \[Å\].
+    /// Focal spread, rms \[Å\].
     pub focal_spread: f64,
-    /// Angle of the illumination along each axis, rms \[mrad\].
+    /// Convergence of the illumination along each axis, rms \[mrad\].
     pub convergence: f64,
 }
 
@@ -57,7 +57,7 @@ impl HrtemOptics {
     }
 
     // What a lens makes of frequencies
-    /// What the lens makes of each kept frequency (k_y, k_x) in the frame of the beam, Eq. [plane wave image](https://lenslet.github.io/lenslet/hrtem.html#eq-plane-wave-image).
+    /// Transfer function of the lens at each kept frequency (k_y, k_x) in the frame of the beam, Eq. [plane wave image](https://lenslet.github.io/lenslet/hrtem.html#eq-plane-wave-image).
     ///
     /// # Errors
     /// `Invalid` where an aperture is not positive, a spread or an angle is negative, or something is not finite.
@@ -79,6 +79,29 @@ impl HrtemOptics {
 
     // Image an exit wave
     /// The image (y, x), on all samples of the grid, of an exit wave (k_y, k_x), kept frequencies in their order; of mean 1 without a specimen.
+    ///
+    /// ```
+    /// use lenslet::electrons::{Aberrations, Beam, HrtemOptics, WaveGrid};
+    /// use ndarray::Array2;
+    /// use num_complex::Complex64;
+    /// let (beam, grid) = (Beam::new(200.0)?, WaveGrid::new([64, 4], [16.0, 1.0])?);
+    /// let aberrations = Aberrations { defocus: -613.3, c3: 1e7, ..Default::default() };
+    /// let lens = HrtemOptics { aberrations, ..HrtemOptics::perfect(beam) };
+    /// let phase = lens.aberrations.phase(beam.wavelength(), [0.25, 0.0]);
+    /// assert!((beam.wavelength() - 0.0251).abs() < 1e-4 && (beam.angle(0.25) - 6.27).abs() < 0.01);
+    /// assert!((phase + 2.05).abs() < 0.01);
+    /// // 1 + 0.1i cos 2πx/4
+    /// let mut exit = Array2::from_elem((2, 32), Complex64::ZERO);
+    /// exit[[0, 0]] = Complex64::ONE;
+    /// (exit[[0, 4]], exit[[0, 28]]) = (Complex64::new(0.0, 0.05), Complex64::new(0.0, 0.05));
+    /// let contrast = |lens: &HrtemOptics| {
+    ///     lens.image(&grid, exit.view()).map(|image| 0.5 * (image[[0, 0]] - image[[0, 8]]))
+    /// };
+    /// assert!((contrast(&lens)? / 0.2 + 0.886).abs() < 1e-3); // dark where the phase is large
+    /// let partial = HrtemOptics { focal_spread: 40.0, convergence: 0.3, ..lens };
+    /// assert!((contrast(&partial)? / 0.2 + 0.886 * 0.981 * 0.995).abs() < 1e-3);
+    /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
     ///
     /// # Errors
     /// As [`transfer`](Self::transfer); `Invalid` where the wave is of another grid.
@@ -103,7 +126,7 @@ impl HrtemOptics {
     }
 
     // Images at several foci
-    /// Images (focus, y, x) at several values of the defocus \[Å\], each in the place of that of the aberrations.
+    /// Images (focus, y, x) at several values of the defocus \[Å\], which replace that of the aberrations.
     ///
     /// # Errors
     /// As [`image`](Self::image).
@@ -123,7 +146,7 @@ impl HrtemOptics {
     }
 
     // An image of a varying focus
-    /// The image (y, x) of a wavering focus as the mean of images at `foci` values of it, an odd number of at least 9.
+    /// The image (y, x) with a fluctuating focus, as the mean of images at `foci` foci, an odd number of at least 9.
     ///
     /// # Errors
     /// As [`image`](Self::image), and `Invalid` for another number of foci.
@@ -160,7 +183,7 @@ impl HrtemOptics {
 }
 
 // Samples of images
-/// The samples on which images of a plane wave are kept.
+/// The samples of images of a plane wave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -186,7 +209,7 @@ impl ImageSamples {
 const LARGEST_PHASE: f64 = 5e11;
 
 impl HrtemOptics {
-    /// Refuses what [`transfer`](Self::transfer) refuses, and a phase that is too large to be a number.
+    /// Rejects what [`transfer`](Self::transfer) rejects, and a phase without digits behind the point.
     ///
     /// # Errors
     /// `Invalid`, with the largest term.
@@ -216,7 +239,7 @@ impl HrtemOptics {
     }
 
     // Displacement of images by the lens
-    /// How far images of frequencies that the lens lets through are displaced at most \[Å\], x and y.
+    /// Delocalisation: largest displacement of the image of a transmitted frequency \[Å\], x and y.
     pub fn delocalisation(&self, grid: &WaveGrid) -> [f64; 2] {
         let lambda = self.beam.wavelength();
         let straight = self.tilt.map(|tilt| self.beam.frequency(tilt));
@@ -240,7 +263,7 @@ impl HrtemOptics {
     }
 
     // Damp a frequency by partial coherence
-    /// What partial coherence lets through of a frequency `q` \[1/Å\], given the gradients of the phase there and at the beam's own frequency.
+    /// Envelope of partial coherence at a frequency `q` \[1/Å\], given the gradients of the phase there and at the beam's own frequency.
     fn envelope(&self, q: [f64; 2], slope: [f64; 2], straight: [f64; 2], at_beam: [f64; 2]) -> f64 {
         let longer = square(q) - square(straight);
         let focus = PI * self.beam.wavelength() * self.focal_spread * longer;

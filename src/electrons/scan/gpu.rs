@@ -70,7 +70,7 @@ impl StemPlan {
     }
 }
 
-// Even batches
+// Batches of nearly equal size
 /// How many of so many waves a queue takes at a time, of several with room for `most`.
 fn even(waves: usize, queues: usize, most: usize) -> usize {
     let rounds = waves.div_ceil(queues * most).max(1);
