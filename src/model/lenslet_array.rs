@@ -565,7 +565,7 @@ mod tests {
             (root - 0.25, 0.1830, 1e-4),
             (0.5 * (root + 0.25), 0.3415, 1e-4),
             ((root - 0.25) * 2f64.sqrt(), 0.2588, 1e-4),
-            (alpha, 0.5236, 1e-4),
+            (alpha, PI / 6.0, 1e-14),
             (trapezium(root - 0.25, root + 0.25), 0.01675, 1e-5),
             (trapezium(0.25, root + 0.5), 0.05413, 1e-5),
             (0.125 * (alpha - alpha.sin()), 0.00295, 1e-5),
