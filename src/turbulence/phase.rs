@@ -242,6 +242,19 @@ mod tests {
         assert!((outside / phase.half_structure_and_half_mean(3.0).0 - 1.0).abs() < 1e-13);
     }
 
+    // Assert the numbers of the worked case
+    #[test]
+    fn the_series_has_the_numbers_of_the_worked_case() {
+        let (phase, x) = (VonKarman::new(25.0), 2.0 * PI * 0.5 / 25.0);
+        for (found, expected) in
+            [(x, 0.1257), (phase.odd[0], 1.874), (phase.even[0], -1.508), (phase.scale, 18.35)]
+        {
+            assert!((found / expected - 1.0).abs() < 5e-4, "{found} {expected}");
+        }
+        assert!((phase.odd[0] * x.powf(5.0 / 3.0) - 0.05909).abs() < 1e-5);
+        assert!((phase.even[0] * x.powi(2) + 0.02382).abs() < 1e-5);
+    }
+
     // Differentiate the structure function numerically
     #[test]
     fn slope_and_half_mean_belong_to_half_structure() {
