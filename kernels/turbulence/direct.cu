@@ -128,7 +128,7 @@ struct Lattice {
 };
 
 // Combine edges into triangles and cells on the device
-/// E over two edges parallel to y, or to x, of length d; the weight rises on the first and
+/// The triangle integral over two edges parallel to y, or to x, of length d; the weight rises on the first and
 /// falls on the second.
 __device__ inline double triangle_y(const Lattice &lattice, double d, int j, int i) {
     const Edge rising = lattice.vertical(j, i), falling = lattice.vertical(j + 1, i);
@@ -140,7 +140,7 @@ __device__ inline double triangle_x(const Lattice &lattice, double d, int j, int
     return rising.moment + d * falling.half_structure - falling.moment;
 }
 
-/// F of the cell (j, i); (x, y) is the lower left corner of the cell (1, 1).
+/// The integral over the cell (j, i); (x, y) is the lower left corner of the cell (1, 1).
 __device__ inline double cell(const Lattice &lattice, double d, double x, double y, int j, int i) {
     return (y + j * d) * lattice.horizontal(j + 1, i).half_mean
         - (y + (j - 1) * d) * lattice.horizontal(j, i).half_mean
