@@ -21,7 +21,7 @@ struct LayerPair {
     Window near, far;
 };
 
-// Sums and places of a walk
+// Sums and positions of a walk
 /// Integrals along an edge: of S, rad^2 m, of u S, u from its start, rad^2 m^2, and of M, rad^2 m.
 struct Edge {
     double half_structure, moment, half_mean;
@@ -80,7 +80,7 @@ extern "C" __global__ void integrate_edges(
     const LayerPair &view = views[blockIdx.y];
     const int lane = threadIdx.x % EDGES_OF_BLOCK, part = threadIdx.x / EDGES_OF_BLOCK;
     const int number = blockIdx.x * EDGES_OF_BLOCK + lane;
-    // Place the edge of this number
+    // Locate the edge of this number
     const bool along_y = number < EDGES / 2;
     const int k = along_y ? number : number - EDGES / 2, lines = along_y ? LINES : LINES - 1;
     const int j = k / lines, i = k % lines;
