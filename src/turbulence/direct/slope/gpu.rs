@@ -304,7 +304,8 @@ pub fn pair_covariances_on(
 }
 
 // Let cores and devices share the pairs
-/// What slope covariances are computed with.
+// Resources of a worker
+/// Tables from which a worker computes slope covariances.
 enum Resources<'a, T> {
     Cores(Vec<Arc<Gradients>>),
     Device(&'a Gpu, Arc<PhaseTablesGpu<T>>),
