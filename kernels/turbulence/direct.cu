@@ -27,7 +27,7 @@ struct Edge {
     double half_structure, moment, half_mean;
 };
 
-/// What a thread needs for its walks along an edge: its panels, by their number modulo WALKERS,
+/// Parameters of a thread for its walks along an edge: its panels, by their number modulo WALKERS,
 /// and the node.
 constexpr int WALKERS = 4;
 struct Walk {
@@ -189,7 +189,7 @@ __device__ inline void gradients(const real *slopes, const LayerPair &view, real
 // Average over a footprint by Gauss
 constexpr int SHARE = 3;
 
-/// What the rows own, own + SHARE, ... of the nodes contribute to the average.
+/// Contribution of the rows own, own + SHARE, ... of the nodes to the average.
 __device__ void gauss_average(
     const real *slopes, const LayerPair &view, const double *rules, double x, double y, int own,
     double covariance[3]
@@ -245,7 +245,7 @@ constexpr int TILE_X = 32, TILE_Y = 16, NEIGHBOURS = 4, STRIP = 4;
 constexpr int LATTICE_X = TILE_X + 2 * NEIGHBOURS, LATTICE_Y = TILE_Y + 2 * NEIGHBOURS;
 constexpr int THREADS = 3 * TILE_X * TILE_Y / STRIP;
 
-/// Gradients on the lattice of a tile, and what the filter along x makes of them; rad^2.
+/// Gradients on the lattice of a tile, and the same after the filter along x; rad^2.
 struct Tile {
     real lattice[3][LATTICE_Y][LATTICE_X];
     real along_x[3][LATTICE_Y][TILE_X];
@@ -322,7 +322,7 @@ __device__ inline bool meets(const Window &window, int j, int i) {
         && i < window.column + window.columns;
 }
 
-/// Adds a layer to a strip: its window's values where it has some, what the filter made elsewhere.
+/// Adds a layer to a strip: the values of its window inside the window, filtered ones elsewhere.
 __device__ void add_masked(
     const LayerPair &view, const real *window, int j, int i, const real filtered[STRIP], real sum[STRIP]
 ) {

@@ -25,7 +25,7 @@ impl EdgePanels {
     }
 
     // Cut an edge into panels
-    /// Hands over the panels, as their ends and their distance from the singularity, of the edge from `start` to `end` that
+    /// Passes to `panel` the ends of each panel, and its distance from the singularity, of the edge from `start` to `end` that
     /// passes the origin at the distance `across`.
     #[inline]
     pub(crate) fn along(
@@ -45,7 +45,7 @@ impl EdgePanels {
     }
 
     // Halve a panel that is too long
-    /// Hands the panel over, or its halves, and theirs in turn; `square` is that of the distance across.
+    /// Passes on the panel, or recursively its halves; `square` is the squared distance of the edge's line from the origin.
     fn halve(&self, square: f64, [from, to]: [f64; 2], panel: &mut impl FnMut([f64; 2], f64)) {
         let (length, distance) = (to - from, self.distance(square, [from, to]));
         let bends = length > self.outer_scale && distance < 8.0 * self.outer_scale;

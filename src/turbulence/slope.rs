@@ -21,7 +21,7 @@ pub struct ProjectedLayer {
     pub gamma: f64,
     /// Side D = γ d of a lenslet's footprint, metres.
     pub side: f64,
-    /// σ of Eq. [slope covariance](https://lenslet.github.io/lenslet/slope-covariance.html#eq-slope-covariance): multiplies a covariance of phase gradients for r0 = 1 m (rad² m⁻²) into rad².
+    /// σ of Eq. [slope covariance](https://lenslet.github.io/lenslet/slope-covariance.html#eq-slope-covariance): converts a covariance of phase gradients for r0 = 1 m (rad² m⁻²) to rad².
     pub strength: f64,
     /// Outer scale in metres, possibly infinite.
     pub outer_scale: f64,
@@ -202,7 +202,7 @@ impl SlopeProblem {
         std::iter::once((0, 0)).chain(above).collect()
     }
 
-    // Share what depends on outer scales
+    // Share objects of equal outer scales
     // Spoil a problem for a test
     /// Gives a layer an invalid strength, to test that the error is detected.
     #[cfg(test)]
@@ -220,7 +220,7 @@ impl SlopeProblem {
 /// Covariance of one pair of sources: components xx, xy and yy on axis 0, then the lags along y and x; (3, 2N−1, 2N−1), rad².
 pub type PairCovariance = Array3<f64>;
 
-/// The component of a pair that holds the axes `a` and `b` (0 for x, 1 for y): xy stands for yx as well.
+/// Index of the component of the axes `a` and `b` (0 for x, 1 for y); xy and yx share one.
 fn component(a: usize, b: usize) -> usize {
     a + b
 }
