@@ -267,17 +267,6 @@ struct CommandShape {
     own: Option<f64>,
 }
 
-// Limits of residual wavefronts
-/// Points per block of covariances with all slopes.
-const SOME: usize = 1024;
-
-/// Steps of the stage of the covariances through the loop: tables of coarse turbulence, the fit of the mirror, tables of wavefronts, and
-/// moments of the commands, which follow the reconstructor.
-const STEPS: usize = 4;
-
-/// How far layers may move between frames of the distant past that share their weights, in lenslets.
-const MOST_MOTION: f64 = 0.2;
-
 /// The residual wavefronts of the targets of a correction.
 pub(crate) struct ResidualWavefronts<'a> {
     correction: &'a Correction,
@@ -288,6 +277,14 @@ pub(crate) struct ResidualWavefronts<'a> {
     wavefronts: WavefrontsInLoop<'a>,
     shapes: Vec<CommandShape>,
 }
+
+// Limits of residual wavefronts
+/// Points per block of covariances with all slopes.
+const SOME: usize = 1024;
+
+/// Steps of the stage of the covariances through the loop: tables of coarse turbulence, the fit of the mirror, tables of wavefronts, and
+/// moments of the commands, which follow the reconstructor.
+const STEPS: usize = 4;
 
 // Pose the residual wavefronts
 impl<'a> ResidualWavefronts<'a> {
@@ -389,6 +386,10 @@ impl<'a> ResidualWavefronts<'a> {
         Ok(own - 2.0 * common + self.points.variance(shapes, coarse))
     }
 }
+
+// Motion between combined frames
+/// How far layers may move between frames of the distant past that share their weights, in lenslets.
+const MOST_MOTION: f64 = 0.2;
 
 // Residual wavefront of one target
 // Residual with its variances by cause
