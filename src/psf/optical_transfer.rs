@@ -396,6 +396,34 @@ impl TelescopeTransfer {
     /// assert!((long.strehl() / marechal(2.2e-6) - 1.0).abs() < 1e-3);
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```
+    // Transfer functions of a worked case
+    ///
+    /// The worked case of the chapter:
+    ///
+    /// ```
+    /// use lenslet::{psf::Aperture, model::Pupil};
+    /// use std::f64::consts::PI;
+    /// let telescope = Aperture::across(&Pupil::new(8.0, 0.0)?, &[], 128)?.transfer(256)?;
+    /// let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 3e-3, "{found} {expected}");
+    /// let t = 0.5f64;
+    /// near(t.acos(), 1.0472);
+    /// near(t * (1.0 - t * t).sqrt(), 0.4330);
+    /// near(telescope.values()[[128, 128 + 64]], 0.391);
+    /// near(2.0 * PI * 104.4 / 1650.0, 0.3976);
+    /// let fitting = telescope.on_grid(|rho| if rho == [0.0, 0.0] { 0.0 } else { 2.0 * 104.4e-9f64.powi(2) });
+    /// let corrected = &telescope.through(&fitting, &[1.65e-6])?[0];
+    /// near(corrected.values()[[128, 128 + 64]], 0.334);
+    /// near(corrected.strehl(), 0.854);
+    /// let phase = |rho: f64| 6.884 * (rho / 0.15).powf(5.0 / 3.0);
+    /// near(phase(0.5), 51.2);
+    /// near(phase(0.5) * (500.0f64 / 1650.0).powi(2), 4.70);
+    /// let kolmogorov = telescope.on_grid(|[x, y]| (500e-9 / (2.0 * PI)).powi(2) * phase(x.hypot(y)));
+    /// let seen = &telescope.through(&kolmogorov, &[1.65e-6])?[0];
+    /// let factor = |k: usize| seen.values()[[128, 128 + k]] / telescope.values()[[128, 128 + k]];
+    /// near(factor(8), f64::exp(-2.351));
+    /// assert!((factor(16) - 6e-4).abs() < 5e-5);
+    /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
     pub fn through(
         &self,
         structure: &Array2<f64>,

@@ -1,10 +1,10 @@
 // Tangled from book/src/point-spread.md: edit there, or here and run cargo tangle stitch.
 //! Point-spread functions on any pixels, and what is read from them.
 
+// Imports of point spread
 #[cfg(feature = "factorise")]
 pub(crate) mod gpu;
 
-// Imports of point spread
 use crate::error::{Error, Invalid, accept, positive};
 use crate::numerics::special::sinc;
 use crate::psf::optical_transfer::OpticalTransfer;
@@ -22,6 +22,7 @@ pub(crate) struct Quarter {
 }
 
 impl Quarter {
+    // Quadrant of a long exposure
     fn of(transfer: &OpticalTransfer) -> Self {
         let middle = transfer.values.nrows() / 2;
         let side = transfer.reach + 1;
@@ -102,6 +103,34 @@ impl OpticalTransfer {
     /// let image = perfect.point_spread(1.22 * 1.6e-6 / 8.0, 3)?;
     /// assert!((image.values[[1, 1]] - 1.0).abs() < 1e-12 && image.values[[1, 2]] < 1e-4);
     /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
+    // Images of a worked case
+    ///
+    /// The worked case of the chapter on point-spread functions:
+    ///
+    /// ```
+    /// use lenslet::{psf::Aperture, model::Pupil, units::ARCSEC};
+    /// let telescope = Aperture::across(&Pupil::new(8.0, 0.0)?, &[], 128)?.transfer(256)?;
+    /// let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 3e-3, "{found} {expected}");
+    /// let (wavelength, mas) = (1.65e-6, 1e-3 * ARCSEC);
+    /// let perfect = telescope.alone(wavelength)?;
+    /// near(wavelength / 8.0 / mas, 42.5);
+    /// near(perfect.width()?.mean() / mas, 43.8);
+    /// near(1.22 * wavelength / 8.0 / mas, 51.9);
+    /// near(perfect.encircled(&[1.22 * wavelength / 8.0])?[0], 0.838);
+    /// let pixel = 0.5 * wavelength / 8.0;
+    /// near(pixel / mas, 21.3);
+    /// near(perfect.point_spread(pixel, 9)?.shares()[[4, 4]], 0.196);
+    /// near(perfect.ensquared(&[pixel])?[0], 0.177);
+    /// let fitting = telescope.on_grid(|rho| if rho == [0.0, 0.0] { 0.0 } else { 2.0 * 104.4e-9f64.powi(2) });
+    /// let corrected = &telescope.through(&fitting, &[wavelength])?[0];
+    /// near(corrected.strehl(), 0.854);
+    /// near(corrected.point_spread(pixel, 9)?.shares()[[4, 4]], 0.168);
+    /// near(corrected.width()?.mean() / mas, 43.8);
+    /// near(perfect.ensquared(&[0.1 * ARCSEC])?[0], 0.842);
+    /// near(corrected.ensquared(&[0.1 * ARCSEC])?[0], 0.719);
+    /// near(1.0 - corrected.strehl(), 0.146);
+    /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn point_spread(&self, pixel: f64, pixels: usize) -> Result<PointSpread, Invalid> {
         let Self { step, wavelength, perfect, .. } = *self;
@@ -294,6 +323,7 @@ impl OpticalTransfer {
     }
 }
 
+// Search patch after patch
 impl Quarter {
     /// Full widths of the image at half its maximum, Eq. [half maximum](https://lenslet.github.io/lenslet/point-spread.html#eq-half-maximum).
     pub(super) fn width(&self) -> Result<Width, Error> {
@@ -313,7 +343,6 @@ impl Quarter {
         Err(Error::Failed { what: "the width of the image".into(), reason })
     }
 }
-
 // Look for half the maximum
 /// The sums of a quarter around the star.
 struct QuarterPatch([Array2<f64>; 2]);
