@@ -348,6 +348,27 @@ impl CameraOptions {
     /// assert!(seen.ensquared[0] < 0.8 && seen.width.is_some());
     /// # Ok::<(), lenslet::Error>(())
     /// ```
+    // Exposures of a worked case
+    ///
+    /// The worked case of the chapter:
+    ///
+    /// ```
+    /// use lenslet::{model::Pupil, psf::{Aperture, CameraOptions}, units::ARCSEC};
+    /// let telescope = Aperture::across(&Pupil::new(8.0, 0.0)?, &[], 128)?.transfer(256)?;
+    /// let fitting = telescope.on_grid(|rho| if rho == [0.0, 0.0] { 0.0 } else { 2.0 * 104.4e-9f64.powi(2) });
+    /// let options = CameraOptions::default().wavelengths(vec![0.64e-6, 1.25e-6, 2.2e-6]).jitter(3e-3 * ARCSEC).pixels(33);
+    /// let exposures = options.expose(&telescope, &fitting, 8.0)?;
+    /// let expected = [(8.25, 2.1, 0.297), (16.1, 4.1, 0.728), (28.4, 7.3, 0.902)];
+    /// for (exposure, (pixel, field, strehl)) in exposures.iter().zip(expected) {
+    ///     let found = exposure.image.pixel / ARCSEC;
+    ///     assert!((1e3 * found - pixel).abs() < 0.05 && (256.0 * found - field).abs() < 0.05);
+    ///     assert!((exposure.image.strehl - strehl).abs() < 0.01, "{} {strehl}", exposure.image.strehl);
+    /// }
+    /// let total = 104.4f64.hypot(41.1);
+    /// assert!((total - 112.2).abs() < 0.05);
+    /// assert!((2.0 * std::f64::consts::PI * total / 640.0 - 1.102).abs() < 1e-3);
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
     pub fn expose(
         &self,
         telescope: &TelescopeTransfer,
