@@ -108,6 +108,34 @@ enum StructureFunctionSource<'a> {
 /// assert_eq!(noisy[0].values.dim(), (32, 32));
 /// # Ok::<(), lenslet::Error>(())
 /// ```
+// Exposures of several causes in numbers
+///
+/// The worked case of the chapter:
+///
+/// ```
+/// use lenslet::{device::Engine, model::Pupil};
+/// use lenslet::psf::{Actuators, Aperture, CameraOptions, Exposures, StructureFunctionModel};
+/// use ndarray::Array2;
+/// let aperture = Aperture::across(&Pupil::new(4.0, 0.0)?, &[], 64)?;
+/// let positions: Vec<_> = (0..121).map(|k| [(k % 11) as f64 - 5.0, (k / 11) as f64 - 5.0].map(|x| 0.4 * x)).collect();
+/// let gauss = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.1).exp();
+/// let actuators = Actuators { positions: &positions, pitch: 0.4, influence: &gauss };
+/// let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 2e-3, "{found} {expected}");
+/// assert_eq!((121 * 121, 21 * 21), (14_641, 441));
+/// let strokes = Array2::eye(121) * 6.4e-15;
+/// let telescope = aperture.transfer(128)?;
+/// near(1e9 * telescope.variance(&actuators.stationary(&strokes, &telescope)?)?.sqrt(), 77.5);
+/// near(std::f64::consts::PI * 0.05 / 0.16, 0.982);
+/// near(80.0 * 0.982f64.sqrt(), 79.3);
+/// // A jitter of 60 nm rms over a disc of 4 m
+/// for (jitter, size, strehl) in [(0.0, 1.0, 0.917), (0.0, 2.0, 0.840), (60e-9 * 8f64.sqrt() / 4.0, 1.0, 0.870)] {
+///     let image = CameraOptions::default().pixels(32).structure(StructureFunctionModel::Stationary).jitter(jitter);
+///     let mut exposures = Exposures::new(actuators, &aperture, &image, 4.0, &Engine::default())?;
+///     near(exposures.images(&(size * &strokes))?[0].strehl, strehl);
+/// }
+/// near((-(2.0 * std::f64::consts::PI * 60.0 / 1650.0f64).powi(2)).exp(), 0.949);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 pub struct Exposures<'a> {
     image: CameraOptions,
     telescope: TelescopeTransfer,
@@ -207,6 +235,7 @@ impl Exposures<'_> {
         Ok(self.by_cause(&[("strokes", strokes)], true)?.1)
     }
 
+    // Budget and exposures by causes
     /// The budget and the exposures of errors by their causes; where not `whole`, images have their middle alone.
     pub(crate) fn by_cause(
         &mut self,
@@ -272,6 +301,7 @@ impl Exposures<'_> {
         self.read_from_device(whole).map(|exposures| (budget, exposures))
     }
 
+    // Exposures read from a device
     /// The exposures of what the device has added; where not `whole`, images have their middle alone.
     fn read_from_device(&mut self, whole: bool) -> Result<Vec<Exposure>, Error> {
         let mut exposures = Vec::new();
