@@ -35,6 +35,7 @@ pub struct Aperture {
 crate::serial::deserialize_by!(Aperture::from_light(light: Array2<f64>, step: f64)?);
 
 impl Aperture {
+    // Light of every square around the axis
     // Example of a pupil on squares
     /// A pupil on `samples` × `samples` squares of side `step` \[m\] around its axis, with the vanes of a spider.
     ///
@@ -138,6 +139,7 @@ impl Vane {
         finite("offset", self.offset).map(drop)
     }
 
+    // Points relative to a vane
     /// A point as it lies along the vane and across.
     fn seen_along(&self, [x, y]: [f64; 2]) -> [f64; 2] {
         let (sin, cos) = self.angle.sin_cos();

@@ -433,6 +433,7 @@ struct Felt {
     side: usize,
 }
 
+// List what squares feel
 #[cfg(feature = "factorise")]
 impl Felt {
     fn of(actuators: &Actuators, aperture: &Aperture) -> Self {
