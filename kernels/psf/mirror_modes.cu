@@ -11,6 +11,7 @@ extern "C" __global__ void keep_upper(real *matrix, int n) {
 }
 
 // Lay modes on a pupil
+// Modes that one thread lays at a time
 /// Modes that a thread makes at a time.
 #define SIDE_BY_SIDE 8
 

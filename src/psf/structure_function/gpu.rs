@@ -21,6 +21,7 @@ const SOURCE: KernelSource = KernelSource {
     headers: &[REAL],
 };
 
+// Kernels of the modes of a mirror
 kernels! {
     /// Kernels of the modes of a mirror.
     struct MirrorModeKernels in SOURCE {
@@ -104,6 +105,7 @@ impl<T: Real> MirrorModesGpu<T> {
             }
         }
         Ok(Self {
+            // Buffers of modes and their transforms
             gpu: gpu.clone(),
             kernels: MirrorModeKernels::load(gpu, &[])?,
             squares,
