@@ -44,7 +44,7 @@ impl TelescopeTransfer {
         Ok(self.on_grid(|[x, y]| variance * (x * x + y * y)))
     }
 
-    /// The structure function \[m²\] of an error of so much `rms` \[m\] whose spectrum falls with this `exponent`; Eq. [given errors](https://lenslet.github.io/lenslet/error-budget.html#eq-given-errors).
+    /// The structure function \[m²\] of an error of this `rms` \[m\] with a power-law spectrum of this `exponent`; Eq. [given errors](https://lenslet.github.io/lenslet/error-budget.html#eq-given-errors).
     ///
     /// # Errors
     /// `Invalid` where the rms is negative or not finite, or the exponent is not finite.
@@ -168,7 +168,7 @@ impl Budget {
     }
 
     // Budget of structure functions
-    /// The budget of structure functions \[m²\] with their names, seen by a telescope.
+    /// The budget of named structure functions \[m²\] over the pupil of a telescope.
     ///
     /// # Errors
     /// `Invalid` as for [`TelescopeTransfer::variance`].
@@ -182,7 +182,7 @@ impl Budget {
     }
 
     // Terms and total of a budget
-    /// The terms, in the order in which they came.
+    /// The terms, in the order in which they were added.
     pub fn terms(&self) -> &[BudgetTerm] {
         &self.0
     }

@@ -87,7 +87,7 @@ enum StructureFunctionSource<'a> {
 }
 
 // Exposures of a mirror
-/// Long exposures of a star through a mirror with errors of its strokes, for one covariance of them after the other.
+/// Long-exposure images of a star behind a mirror with stroke errors, for one covariance of strokes after the other.
 // Example of exposures of strokes
 ///
 /// On an engine with devices, the first of them computes.
@@ -101,7 +101,7 @@ enum StructureFunctionSource<'a> {
 /// let actuators = Actuators { positions: &positions, pitch: 0.4, influence: &gauss };
 /// let image = CameraOptions::default().pixels(32).structure(StructureFunctionModel::Stationary);
 /// let mut exposures = Exposures::new(actuators, &aperture, &image, 4.0, &Engine::default())?;
-/// // Strokes without errors, and with 80 nm rms: the more, the less light is in the middle.
+/// // Strokes without errors, and with independent errors of 80 nm rms
 /// let quiet = exposures.images(&ndarray::Array2::zeros((121, 121)))?;
 /// let noisy = exposures.images(&(ndarray::Array2::eye(121) * 6.4e-15))?;
 /// assert!((quiet[0].strehl - 1.0).abs() < 1e-12 && noisy[0].strehl < 0.97);
@@ -153,8 +153,8 @@ impl<'a> Exposures<'a> {
     /// Exposures of a mirror's errors through an `aperture` of this `diameter` \[m\], on twice as many displacements as it has squares.
     ///
     /// # Errors
-    /// `Invalid` where options make no sense, pixels do not fit into the field in which the pupil is sampled, or actuators have no place or,
-    /// for a stationary structure function, no regularity; what a device says.
+    /// `Invalid` if options are invalid, pixels exceed the field that the sampling of the pupil allows, actuators have no finite position or,
+    /// for a stationary structure function, an irregular grid; errors of a device.
     pub fn new(
         actuators: Actuators<'a>,
         aperture: &'a Aperture,
@@ -228,15 +228,15 @@ impl Exposures<'_> {
     /// The exposures of a covariance C_vv of `strokes` \[m²\], (a, a), one for each wavelength.
     ///
     /// # Errors
-    /// `Invalid` where the covariance is not that of the actuators or not finite, or boxes do not fit into the field in which the pupil is
-    /// sampled; what a device says.
+    /// `Invalid` if the covariance has another shape or is not finite, or boxes exceed the field that the sampling of the pupil
+    /// allows; errors of a device.
     pub fn of(&mut self, strokes: &Array2<f64>) -> Result<Vec<Exposure>, Error> {
         let strokes = StrokeCovariance::OnHost(Cow::Borrowed(strokes));
         Ok(self.by_cause(&[("strokes", strokes)], true)?.1)
     }
 
     // Budget and exposures by causes
-    /// The budget and the exposures of errors by their causes; where not `whole`, images have their middle alone.
+    /// The budget and the exposures of errors by their causes; unless `whole`, images contain only their central pixel.
     pub(crate) fn by_cause(
         &mut self,
         own: &[(&str, StrokeCovariance)],
@@ -380,7 +380,7 @@ impl Exposures<'_> {
 // Images of strokes and nothing else
 impl Exposures<'_> {
     // Images of one covariance
-    /// The images of a covariance C_vv of `strokes` \[m²\], (a, a), one for each wavelength, and nothing that is read from them.
+    /// The images of a covariance C_vv of `strokes` \[m²\], (a, a), one for each wavelength, without widths and energies.
     ///
     /// # Errors
     /// As [`of`](Self::of).

@@ -326,7 +326,7 @@ pub struct Exposure {
     pub perfect: PointSpread,
     /// Its full widths at half maximum; `None` where it is wider than half the field.
     pub width: Option<Width>,
-    /// The share of the light in each of the boxes of the options.
+    /// The fraction of the light in each of the boxes of the options.
     pub ensquared: Vec<f64>,
 }
 
@@ -336,8 +336,8 @@ impl CameraOptions {
     /// the extra error are added; one for each wavelength.
     ///
     /// # Errors
-    /// `Invalid` where the structure function is of another grid, or pixels or boxes do not fit into the field in which the
-    /// pupil is sampled.
+    /// `Invalid` if the structure function has another grid, or pixels or boxes exceed the field that the sampling of the
+    /// pupil allows.
     ///
     /// ```
     /// use lenslet::{psf::{Aperture, CameraOptions}, model::Pupil, units::ARCSEC};
@@ -483,7 +483,7 @@ fn mask(telescope: &Table) -> Result<Option<Aperture>, Error> {
 
 // Lay the camera's pupil on a grid
 impl CameraOptions {
-    /// The pupil as the camera sees it, on a grid of its own.
+    /// The pupil of the camera on a grid of `samples` × `samples` squares of side `step` \[m\].
     ///
     /// # Errors
     /// As [`Aperture::new`] and [`Aperture::resampled`].

@@ -51,7 +51,7 @@ impl Quarter {
 }
 
 // Waves of displacements in directions
-/// A wave of the displacements of a quarter in so many directions, whose pixel is this share of the field; (directions, displacements).
+/// A wave of the displacements of a quadrant in several directions, whose pixel is this fraction of the field; (directions, displacements).
 pub(super) fn waves(shape: [usize; 2], pixel: f64, wave: fn(f64) -> f64) -> Array2<f64> {
     Array2::from_shape_fn(shape, |(k, j)| wave(2.0 * PI * pixel * (k * j) as f64))
 }
@@ -82,7 +82,7 @@ pub struct PointSpread {
     pub wavelength: f64,
     /// The Strehl ratio.
     pub strehl: f64,
-    /// Factor from a value to the share of the star's light on that pixel.
+    /// Factor from a value to the fraction of the star's light on that pixel.
     pub share: f64,
 }
 
@@ -92,8 +92,8 @@ impl OpticalTransfer {
     // Errors and example of an image
     ///
     /// # Errors
-    /// `Invalid` where there are no or too many pixels, their side is not positive, or they reach beyond the field λ/ℓ
-    /// in which the transfer function is sampled.
+    /// `Invalid` if there are no or too many pixels, their side is not positive, or they exceed the field λ/ℓ
+    /// that the sampling of the transfer function allows.
     ///
     /// ```
     /// use lenslet::{psf::Aperture, model::Pupil};
@@ -190,7 +190,7 @@ fn unfold([even, odd]: &[Array2<f64>; 2], pixels: usize) -> Array2<f64> {
     values
 }
 impl PointSpread {
-    /// The share of the star's light on each pixel, (m, m).
+    /// The fraction of the star's light on each pixel, (m, m).
     pub fn shares(&self) -> Array2<f64> {
         &self.values * self.share
     }
@@ -203,7 +203,7 @@ impl PointSpread {
 
 // Light in boxes
 impl OpticalTransfer {
-    /// The share of the light in boxes of these sides \[rad\] around the star, Eq. [energy](https://lenslet.github.io/lenslet/point-spread.html#eq-energy).
+    /// The fraction of the light in boxes of these `sides` \[rad\] around the star, Eq. [energy](https://lenslet.github.io/lenslet/point-spread.html#eq-energy).
     ///
     /// # Errors
     /// `Invalid` for a side that is negative or larger than the [`field`](Self::field).
@@ -227,7 +227,7 @@ impl Quarter {
 
 // Light in circles
 impl OpticalTransfer {
-    /// The share of the light in circles of these radii \[rad\] around the star, Eq. [energy](https://lenslet.github.io/lenslet/point-spread.html#eq-energy).
+    /// The fraction of the light in circles of these `radii` \[rad\] around the star, Eq. [energy](https://lenslet.github.io/lenslet/point-spread.html#eq-energy).
     ///
     /// # Errors
     /// `Invalid` for a radius that is negative or larger than half the [`field`](Self::field).
@@ -309,7 +309,7 @@ impl OpticalTransfer {
     /// The full widths of the image at half its maximum, Eq. [half maximum](https://lenslet.github.io/lenslet/point-spread.html#eq-half-maximum).
     ///
     /// # Errors
-    /// `Failed` where the image is wider than half the [`field`](Self::field).
+    /// `Failed` if the image is wider than half the [`field`](Self::field).
     ///
     /// ```
     /// use lenslet::{psf::Aperture, model::Pupil};
@@ -348,7 +348,7 @@ impl Quarter {
 struct QuarterPatch([Array2<f64>; 2]);
 
 impl QuarterPatch {
-    /// How many steps from the star the image has half its maximum, if it does on this patch.
+    /// Distance from the star, in steps, at which the image has half its maximum, if it is on this patch.
     fn half_maximum(&self, angle: f64) -> Option<f64> {
         let (sin, cos) = angle.sin_cos();
         let half = 0.5 * self.0[0][[0, 0]];
@@ -409,7 +409,7 @@ pub struct Ring {
 }
 
 impl PointSpread {
-    /// Rings of pixels around the star, out to the last that is whole.
+    /// Rings of pixels around the star, up to the last complete one.
     pub fn rings(&self) -> Vec<Ring> {
         let middle = self.pixels() / 2;
         let count = self.pixels() - middle;

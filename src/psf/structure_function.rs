@@ -26,20 +26,20 @@ use rayon::prelude::*;
 use std::f64::consts::PI;
 
 // Actuators of a mirror
-/// The actuators of a mirror, as the wavefront knows them.
+/// The actuators of a mirror and their influence function.
 #[derive(Clone, Copy)]
 pub struct Actuators<'a> {
-    /// Their places on the pupil \[m\].
+    /// Their positions in the pupil \[m\].
     pub positions: &'a [[f64; 2]],
     /// Their pitch \[m\].
     pub pitch: f64,
-    /// The influence function at an offset \[m\] from an actuator, 1 in its middle.
+    /// The influence function at an offset \[m\] from an actuator, 1 at its centre.
     pub influence: &'a (dyn Fn([f64; 2]) -> f64 + Sync),
 }
 
 impl Actuators<'_> {
     // Refuse strokes of other actuators at once
-    /// Refuses a covariance that is not that of these actuators, and actuators that stand nowhere.
+    /// Rejects a covariance of other actuators, and actuators without a finite position.
     pub(super) fn check(&self, strokes: &Array2<f64>) -> Result<(), Invalid> {
         self.check_shape(strokes.dim())?;
         self.check_places()?;
@@ -109,12 +109,12 @@ type Harmonic = fn(f64) -> f64;
 
 // Structure function of stationary strokes
 impl Actuators<'_> {
-    /// The structure function \[m²\] of the wavefront on the displacements of a telescope, (n, n), as if the `strokes` (C_vv, m²) depended on the
-    /// separation of two actuators alone; Eq. [stationary structure](https://lenslet.github.io/lenslet/structure-function.html#eq-stationary-structure). It is 0 where the telescope's transfer is.
+    /// The structure function \[m²\] of the wavefront on the displacements of a telescope, (n, n), in the approximation that the covariance `strokes` (C_vv, m²) depends only
+    /// on the separation of two actuators; Eq. [stationary structure](https://lenslet.github.io/lenslet/structure-function.html#eq-stationary-structure). It is 0 where the transfer function of the telescope is.
     // Errors and example of stationary strokes
     ///
     /// # Errors
-    /// `Invalid` where the covariance is not that of these actuators or not finite, or they stand without any regularity.
+    /// `Invalid` if the covariance has another shape or is not finite, or the grid of actuators is irregular.
     ///
     /// ```
     /// use lenslet::{psf::{Actuators, Aperture}, model::Pupil};
@@ -122,7 +122,7 @@ impl Actuators<'_> {
     /// let positions: Vec<_> = (0..81).map(|k| [(k % 9) as f64 - 4.0, (k / 9) as f64 - 4.0].map(|x| 0.5 * x)).collect();
     /// let gauss = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.16).exp();
     /// let actuators = Actuators { positions: &positions, pitch: 0.5, influence: &gauss };
-    /// // Independent strokes of 10 nm rms: far apart, the wavefront is, too.
+    /// // Independent strokes of 10 nm rms: far apart, the wavefront is uncorrelated as well
     /// let found = actuators.stationary(&(ndarray::Array2::eye(81) * 1e-16), &telescope)?;
     /// let variance = 1e-16 / 0.25 * std::f64::consts::PI * 0.08;
     /// assert!((found[[40, 40 + 35]] / (2.0 * variance) - 1.0).abs() < 1e-9);
@@ -186,7 +186,7 @@ impl Stationary {
     /// Constants for these actuators and a telescope.
     ///
     /// # Errors
-    /// `Invalid` where actuators have no place, or stand without any regularity.
+    /// `Invalid` if actuators have no finite position, or their grid is irregular.
     pub(crate) fn new(
         actuators: Actuators,
         telescope: &TelescopeTransfer,
@@ -403,11 +403,11 @@ impl<'a> MeanStructure<'a> {
 #[cfg(feature = "factorise")]
 impl Actuators<'_> {
     /// The mean over the pupil of the structure function \[m²\] of the wavefront on `points` × `points` displacements, for the covariance C_vv of
-    /// the `strokes` \[m²\]; Eq. [modal structure](https://lenslet.github.io/lenslet/pupil-structure.html#eq-modal-structure). It is 0 where the telescope's transfer is.
+    /// the `strokes` \[m²\]; Eq. [modal structure](https://lenslet.github.io/lenslet/pupil-structure.html#eq-modal-structure). It is 0 where the transfer function of the telescope is.
     ///
     /// # Errors
-    /// `Invalid` where the covariance is not that of these actuators, not finite or not symmetric, or for a grid that does not hold the
-    /// displacements of the pupil; `Failed` where its eigenvectors are not found.
+    /// `Invalid` if the covariance has another shape, is not finite or not symmetric, or the grid does not contain the
+    /// displacements of the pupil; `Failed` if its eigenvectors are not found.
     pub fn mean(
         &self,
         strokes: &Array2<f64>,
