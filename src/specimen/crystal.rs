@@ -94,7 +94,7 @@ pub fn sides(lengths: [f64; 3], angles: [f64; 3]) -> Result<[[f64; 3]; 3], Inval
 
 // A crystal with other lengths
 impl Crystal {
-    /// The crystal stretched until its sides have these lengths \[Å\]; angles are kept, and so are atoms' places in units of the sides.
+    /// The crystal stretched until its sides have these lengths \[Å\]; angles and the atoms' positions in units of the sides are kept.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -208,7 +208,7 @@ impl Crystal {
     }
 
     // Turn the cell to the direction of the beam
-    /// The sides of the turned cell \[Å\], and its atoms.
+    /// The sides of the rotated cell \[Å\], and its atoms.
     fn turned(&self, beam: BeamDirection) -> ([f64; 3], Vec<Atom>) {
         let lengths = self.lattice.map(norm);
         let (third, towards_positive) = beam.axis();

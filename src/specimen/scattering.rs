@@ -8,7 +8,7 @@ use crate::specimen::atoms::Element;
 use std::{f64::consts::PI, sync::LazyLock};
 
 // Volts of a scattering factor
-/// What one ångström of a scattering factor is in volts, C = 2π e a₀ of Eq. [atom potential](https://lenslet.github.io/lenslet/scattering.html#eq-atom-potential), with e = 14.4 V Å and a₀ = 0.5292 Å \[V Å²\].
+/// The factor C = 2π e a₀ of Eq. [atom potential](https://lenslet.github.io/lenslet/scattering.html#eq-atom-potential) from a scattering factor \[Å\] to a potential, with e = 14.4 V Å and a₀ = 0.5292 Å \[V Å²\].
 pub const VOLTS: f64 = 2.0 * PI * 14.4 * 0.5292;
 
 // A scattering factor as a sum of terms
@@ -215,7 +215,7 @@ impl ScatteringFactor {
     }
 
     // Scattering factor beyond a height
-    /// What of the scattering factor \[Å\] comes from higher than `z` ≥ 0 \[Å\] above the nucleus, as a function of the frequency across the beam
+    /// The part of the scattering factor \[Å\] from higher than `z` ≥ 0 \[Å\] above the nucleus, as a function of the frequency across the beam
     /// \[1/Å\], Eq. [scattering beyond](https://lenslet.github.io/lenslet/scattering.html#eq-scattering-beyond).
     ///
     /// ```

@@ -60,13 +60,13 @@ const TOLERANCE: f64 = 1e-4;
 /// Largest distance of positions that are equal but for rounding in double precision \[Å\].
 const EQUAL: f64 = 1e-8;
 
-/// The distance \[Å\] between two places in units of the sides of `lattice`, modulo those sides.
+/// The distance \[Å\] between two positions in units of the sides of `lattice`, modulo those sides.
 fn apart(a: [f64; 3], b: [f64; 3], lattice: &Matrix3) -> f64 {
     norm(times(minus(a, b).map(|x| x - x.round()), lattice))
 }
 
 // Positions sorted into bins
-/// Places in units of the sides, sorted into bins.
+/// Positions in units of the sides, sorted into bins.
 struct Bins {
     side: i64,
     bins: HashMap<[i64; 3], Vec<usize>>,
@@ -87,7 +87,7 @@ impl Bins {
     }
 
     // Positions in neighbouring bins
-    /// The places in the bin of `place` and in those about it.
+    /// The positions in the bin of `place` and in those around it.
     fn near(&self, place: [f64; 3]) -> impl Iterator<Item = usize> + '_ {
         let bin = self.bin(place);
         let about = if self.side < 3 { 0..self.side } else { -1..2 };
@@ -281,7 +281,7 @@ impl Crystal {
     }
 
     // Fill the cell that was cut
-    /// The cell of the sides `rows` \[Å\], filled with this crystal's atoms and laid upright.
+    /// The cell of the sides `rows` \[Å\], filled with this crystal's atoms and rotated to the axes x, y and z.
     fn filled(&self, rows: &Matrix3, zone: [i64; 3]) -> Result<Crystal, Invalid> {
         let (back, lengths) = (inverse(rows), rows.map(norm));
         let upright = [[lengths[0], 0.0, 0.0], [0.0, lengths[1], 0.0], [0.0, 0.0, lengths[2]]];

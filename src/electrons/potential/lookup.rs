@@ -58,7 +58,7 @@ pub(super) fn half_patch(grid: &WaveGrid, bound: f64) -> Result<[usize; 2], Inva
 }
 
 // A patch on its pixel
-/// A patch put down: which, the pixel of its middle, and its weight.
+/// A patch to be added: its number, the pixel of its middle, and its weight.
 struct Stamp {
     kind: usize,
     pixel: [usize; 2],

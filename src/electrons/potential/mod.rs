@@ -20,7 +20,7 @@ mod sites;
 mod waves;
 
 // Models of a slice's potential
-/// How the potential of a slice is made out of atoms.
+/// Model by which the potential of a slice is computed from its atoms.
 ///
 /// ```
 /// use lenslet::electrons::{Potential, PotentialModel, PotentialOptions, WaveGrid};
@@ -40,14 +40,14 @@ mod waves;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PotentialModel {
-    /// A patch of pixels for each element, put down at the nearest pixel.
+    /// A patch of pixels for each element, added at the pixel nearest to each atom.
     Lookup,
-    /// Each atom where it is, and all of it in its slice.
+    /// Each atom at its exact position, and all of it in its slice.
     #[default]
     Projected,
-    /// Each atom where it is, and of it in each slice what lies between the slice's faces.
+    /// Each atom at its exact position; each slice contains the part of it between its faces.
     Sliced,
-    /// Samples of each element's potential on planes between bounds, shifted to each atom, as Prismatic makes its potential in three dimensions.
+    /// Samples of each element's potential on planes between bounds, shifted to each atom, as in Prismatic's three-dimensional potential.
     Sampled,
 }
 
