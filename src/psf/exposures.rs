@@ -16,7 +16,7 @@ use crate::psf::structure_function::{Actuators, MeanStructure, Stationary};
 use ndarray::{Array2, arr2};
 use std::borrow::Cow;
 
-// Strokes here or there
+// Covariance of strokes in either memory
 /// A covariance of strokes, m², (a, a).
 pub(crate) enum StrokeCovariance<'s> {
     /// In the memory of the host.
@@ -147,7 +147,7 @@ pub struct Exposures<'a> {
     there: Option<Box<dyn DeviceCamera + 'a>>,
 }
 
-// Make ready to expose strokes
+// Prepare exposures of a mirror
 impl<'a> Exposures<'a> {
     // Exposures of one mirror
     /// Exposures of a mirror's errors through an `aperture` of this `diameter` \[m\], on twice as many displacements as it has squares.
@@ -326,7 +326,7 @@ impl Exposures<'_> {
         Ok(exposures)
     }
 
-    // Look for a number that is none
+    // Find a value that is not finite
     /// Refuses strokes of which something became no number, with the place in their covariance.
     fn refuse_none(&self, number: f64, strokes: &StrokeCovariance) -> Result<(), Error> {
         if number.is_finite() {
@@ -377,7 +377,7 @@ impl Exposures<'_> {
     }
 }
 
-// Images of strokes and nothing else
+// Images without budgets and widths
 impl Exposures<'_> {
     // Images of one covariance
     /// The images of a covariance C_vv of `strokes` \[m²\], (a, a), one for each wavelength, without widths and energies.
@@ -443,7 +443,7 @@ mod tests {
             let engine = Engine::default();
             let mut made = Exposures::new(actuators, &aperture, &image, 2.0, &engine).unwrap();
             let (exposures, images) = (made.of(&strokes).unwrap(), made.images(&strokes).unwrap());
-            // Hold exposures to their steps
+            // Compare exposures with their steps
             for k in 0..2 {
                 let gap = (&exposures[k].image.values - &wanted[k].image.values)
                     .fold(0.0, |m: f64, g| m.max(g.abs()));

@@ -21,7 +21,7 @@ pub enum Edges {
     Centre,
 }
 
-// Lay a pupil on a grid
+// Represent a pupil on a grid
 // Light of a pupil on squares
 /// A pupil on a grid of squares.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,7 +84,7 @@ impl Aperture {
         Self::new(pupil, vanes, samples, pupil.diameter() / samples as f64, Edges::Area)
     }
 
-    // Ask a pupil on a grid
+    // Transmission and area of a pupil
     /// Transmission of each square, from 0 to 1, (p, p), axis 0 along y.
     pub fn light(&self) -> &Array2<f64> {
         &self.light
@@ -199,7 +199,7 @@ fn area(polygon: &[[f64; 2]]) -> f64 {
     0.5 * polygon.iter().zip(next).map(|(a, b)| a[0] * b[1] - a[1] * b[0]).sum::<f64>()
 }
 
-// Take a pupil from elsewhere
+// Pupil from an array or file
 /// The most squares across a pupil.
 pub(crate) const MOST: usize = 8192;
 
@@ -249,7 +249,7 @@ impl Aperture {
     }
 }
 
-// Lay a pupil on other squares
+// Resample a pupil to other squares
 impl Aperture {
     /// The pupil resampled to `samples` × `samples` squares of side `step` \[m\] around its axis, each with the mean of the light that it covers.
     ///
@@ -296,7 +296,7 @@ impl TelescopeTransfer {
         Ok(Self { values, step, area, reach: (points - 1) / 2 })
     }
 
-    // Ask the transfer of a telescope
+    // Values and grid of a telescope's transfer
     /// Its values, (n, n).
     pub fn values(&self) -> &Array2<f64> {
         &self.values
@@ -489,7 +489,7 @@ impl OpticalTransfer {
         self.values.sum() / self.perfect
     }
 
-    // Ask an optical transfer
+    // Values and grid of an optical transfer
     /// Its values, (n, n), with displacement zero at \[n/2, n/2\] and axis 0 along y.
     pub fn values(&self) -> &Array2<f64> {
         &self.values
@@ -564,7 +564,7 @@ mod tests {
         }
     }
 
-    // Sum small pupils over and over
+    // Sum small pupils directly
     #[test]
     fn lopsided_pupils_are_summed() {
         for (samples, points) in [(6, 11), (6, 12), (7, 13), (7, 16)] {

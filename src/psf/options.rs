@@ -398,7 +398,7 @@ impl CameraOptions {
 /// The exponent of the spectrum of the extra error.
 pub(crate) const EXPONENT: f64 = -2.0;
 
-// Read what the light passes
+// Read spiders and pupil images
 /// Rejects spiders and an image of the pupil that no telescope has, in a system file.
 ///
 /// # Errors
@@ -481,7 +481,7 @@ fn mask(telescope: &Table) -> Result<Option<Aperture>, Error> {
     Ok(Some(read.map_err(|error| refuse(format!("{expected}, and {error}")))?))
 }
 
-// Lay the camera's pupil on a grid
+// Pupil of the camera on a grid
 impl CameraOptions {
     /// The pupil of the camera on a grid of `samples` × `samples` squares of side `step` \[m\].
     ///

@@ -56,7 +56,7 @@ pub(super) fn waves(shape: [usize; 2], pixel: f64, wave: fn(f64) -> f64) -> Arra
     Array2::from_shape_fn(shape, |(k, j)| wave(2.0 * PI * pixel * (k * j) as f64))
 }
 
-// Waves on both sides
+// Product with waves on both sides
 /// W A Wᵗ, on all threads.
 fn both_sides(waves: &Array2<f64>, quarter: &Array2<f64>) -> Array2<f64> {
     let transposed = waves.t().as_standard_layout().into_owned();
@@ -343,7 +343,7 @@ impl Quarter {
         Err(Error::Failed { what: "the width of the image".into(), reason })
     }
 }
-// Look for half the maximum
+// Search for half the maximum
 /// The sums of a quarter around the star.
 struct QuarterPatch([Array2<f64>; 2]);
 

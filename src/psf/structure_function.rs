@@ -418,7 +418,7 @@ impl Actuators<'_> {
     }
 }
 
-// Actuators that squares feel
+// Actuators near each square
 /// Influence functions below this share of their height are not felt.
 #[cfg(feature = "factorise")]
 const FELT: f64 = 1e-12;
@@ -433,7 +433,7 @@ struct Felt {
     side: usize,
 }
 
-// List what squares feel
+// List actuators near each square
 #[cfg(feature = "factorise")]
 impl Felt {
     fn of(actuators: &Actuators, aperture: &Aperture) -> Self {
@@ -441,7 +441,7 @@ impl Felt {
         let squares: Vec<_> = lit.map(|((j, i), light)| ([j, i], *light)).collect();
         let middle = 0.5 * (aperture.light().nrows() as f64 - 1.0);
         let reach = actuators.reach();
-        // Find what one square feels
+        // Actuators near one square
         let felt_at = |([j, i], _): &([usize; 2], f64)| {
             let [x, y] = [*i, *j].map(|k| (k as f64 - middle) * aperture.step());
             let offsets = actuators.positions.iter().map(|[u, v]| [x - u, y - v]).enumerate();
@@ -453,7 +453,7 @@ impl Felt {
         Self { squares, near, side: aperture.light().nrows() }
     }
 
-    // Add rows that a square feels
+    // Add rows of nearby actuators
     /// Adds to `sum` the parts of the rows of all actuators, each as much as square `k` feels it.
     fn add(&self, k: usize, rows: &ArrayView2<f64>, mut sum: ArrayViewMut1<f64>) {
         self.near[k].iter().for_each(|(l, height)| sum.scaled_add(*height, &rows.row(*l)));
