@@ -13,6 +13,16 @@ use crate::model::system::System;
 
 // Ways to invert the measurements
 /// How C_mm, the covariance of measurements with their noise, is inverted, or how systems with it are solved.
+///
+/// ```
+/// use lenslet::{estimation::{EstimateOptions, EstimatePlan, Inversion}, model::System, turbulence::Form};
+/// let keck = System::from_file("book/systems/keck-lgs.toml")?;
+/// let options = EstimateOptions::default().form(Form::Toeplitz);
+/// let method = |frames| Ok::<_, lenslet::Error>(EstimatePlan::new(&keck, options.frames(frames))?.method());
+/// assert_eq!(EstimatePlan::new(&keck, options)?.slopes(), 2400);
+/// assert_eq!((method(9)?, method(10)?), (Inversion::Iterative, Inversion::Cholesky));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -189,6 +199,7 @@ const GATHER: f64 = 6e-9;
 const USE: f64 = 1.6e-9;
 
 impl Cost {
+    // Cost of preparation and of frames
     /// Work of one thread to prepare an inversion, and to solve all frames with it.
     pub(crate) fn of(&self, inversion: Inversion) -> [Vec<(CostKind, f64)>; 2] {
         let (n, frames) = (self.slopes as f64, self.frames as f64);
