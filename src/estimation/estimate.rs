@@ -38,7 +38,29 @@ use std::sync::Arc;
 
 // Options of an estimate
 // Settings of an estimate
-/// How an estimate is to be made.
+/// Options of an estimate.
+///
+/// ```
+/// use lenslet::{device::Engine, estimation::{EstimateOptions, EstimatePlan}, model::*, plan::Plan, watch::unwatched};
+/// let (axis, array) = (Source::star(0.0, 0.0)?, LensletArray::new(1, 1.0)?);
+/// let rise = |noise: f64| -> Result<f64, lenslet::Error> {
+///     let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)])?;
+///     let system = System::builder(air, array)
+///         .guide_stars([GuideStar::at_rest(axis, array, noise)?])
+///         .phase(Some(PhaseGrid::new(2, 1, 0.0)?))
+///         .targets([axis])
+///         .build()?;
+///     let plan = EstimatePlan::new(&system, EstimateOptions::default())?;
+///     let estimator = plan.run(&Engine::default(), &unwatched)?;
+///     let slopes = ndarray::array![[1e-6, 0.0]];
+///     let wavefront = estimator.estimate(slopes.view(), false, &unwatched)?.wavefront;
+///     assert!((wavefront[[0, 0, 1, 1]] + wavefront[[0, 0, 1, 0]]).abs() < 1e-12);
+///     Ok(1e6 * wavefront[[0, 0, 1, 1]]) // µm
+/// };
+/// assert!((rise(1e-20)? - 0.4561).abs() < 1e-4);
+/// assert!((rise(0.4417e-12)? - 0.228).abs() < 1e-3); // noise as large as the signal
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -154,6 +176,7 @@ impl EstimateOptions {
     }
 }
 
+// Problem and model of an estimate
 // Problem of an estimate
 // Estimate that is posed
 /// An estimate that is posed: plans of its covariances, and the noise.
@@ -419,6 +442,7 @@ impl<T: Real> EstimatorCpu<T> {
                     || Circulant::new(&groups).map(|p| Arc::new(p) as SharedOperator<T>);
                 ((slopes, options.preconditioned.then(circulant).transpose()?), wavefront)
             }
+            // Operators in blocks and on one lattice
             Matrices::Blocks(rectangles, sets) => {
                 let of_set = |(k, set): (usize, &GroupWavefrontSlopes)| {
                     let valid = rectangles.sets.pick(k, &model.valid);
