@@ -27,6 +27,7 @@ use crate::turbulence::plan::{SLOPES, sensors_of};
 use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
 
+// Options and plan of a reconstructor
 // Options and truth of a reconstructor
 // Options of a reconstructor
 /// What may be chosen about a reconstructor: the table `[reconstructor]` of a system file.
@@ -541,7 +542,33 @@ impl ReconstructorPlan {
 }
 
 // What a reconstruction is
-/// A reconstructor with the error that it leaves, for each of T targets.
+/// Reconstructor and covariance of its error, for each of T targets.
+///
+/// ```
+/// use lenslet::{device::Engine, model::*, plan::Plan, tomography::{ReconstructorOptions, ReconstructorPlan}, watch::unwatched};
+/// let array = LensletArray::new(1, 1.0)?;
+/// let reconstruct = |directions: &[f64]| -> Result<_, lenslet::Error> {
+///     let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(10e3, 1.0, 25.0)])?;
+///     let star = |&x: &f64| {
+///         let azimuth = if x < 0.0 { std::f64::consts::PI } else { 0.0 };
+///         GuideStar::at_rest(Source::star(x.abs(), azimuth)?, array, 1e-13)
+///     };
+///     let stars: Result<Vec<GuideStar>, lenslet::Invalid> = directions.iter().map(star).collect();
+///     let builder = System::builder(air, array).guide_stars(stars?);
+///     let system = builder.targets([Source::star(0.0, 0.0)?]).build()?;
+///     let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default())?;
+///     let found = plan.run(&Engine::default(), &unwatched)?;
+///     let errors = [0, 1].map(|k| 1e12 * found.error_covariance[[0, k, k]]);
+///     Ok((found.reconstructor.unwrap_or_default(), errors))
+/// };
+/// let (r, [x, y]) = reconstruct(&[-5e-5, 5e-5])?;
+/// assert!((r[[0, 0, 0]] - 0.4735).abs() < 1e-4 && (r[[0, 0, 2]] - 0.4735).abs() < 1e-4);
+/// assert!((r[[0, 1, 1]] - 0.4673).abs() < 1e-4);
+/// assert!((x - 0.1414).abs() < 1e-4 && (y - 0.0720).abs() < 1e-4);
+/// let (_, [alone, _]) = reconstruct(&[0.0])?; // Wiener's filter
+/// assert!((alone - 0.4417 * 0.1 / 0.5417).abs() < 1e-4 && (alone - 0.0815).abs() < 1e-4);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -801,6 +828,16 @@ impl ReconstructorPlan {
 // Error of any reconstructor
 /// C_ee of Eq. [error covariance](https://lenslet.github.io/lenslet/reconstructor.html#eq-error-covariance), (m, m), rad², of any reconstructor R, (m, n), where the covariances of one target are
 /// `truth` = C_tt, `truth_measurements` = C_tm and `measurements` = C_mm with the noise.
+///
+/// ```
+/// use lenslet::tomography::error_covariance;
+/// use ndarray::array;
+/// let (truth, cross, measured) = (array![[1.0]], array![[0.9, 0.9]], array![[1.1, 0.7], [0.7, 1.1]]);
+/// let error = |r: ndarray::Array2<f64>| error_covariance(&r, &truth, &cross, &measured)[[0, 0]];
+/// assert!((error(array![[0.5, 0.5]]) - 0.1).abs() < 1e-12);
+/// assert!((error(array![[0.9 / 1.1, 0.0]]) - 0.2636).abs() < 1e-4); // one star
+/// assert!((error(array![[1.0 / 2.1, 1.0 / 2.1]]) - 0.1020).abs() < 1e-4); // all turbulence at the ground
+/// ```
 ///
 /// # Panics
 /// If the shapes do not go together.
