@@ -609,6 +609,7 @@ const FACTOR: &str = "factorisation";
 const RECONSTRUCTOR: &str = "reconstructor";
 const ERROR: &str = "error";
 
+// Inversion of the measured covariance
 // Types of inverted covariances
 /// Who takes the covariance C_ee of a target's error, (m, m), rad², with the target's number.
 pub type ErrorSink<'s> = dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error> + 's;
