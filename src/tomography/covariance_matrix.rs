@@ -1,5 +1,5 @@
 // Tangled from book/src/covariance-matrices.md: edit there, or here and run cargo tangle stitch.
-//! Covariance matrices of what guide stars measure with what truth sensors would see.
+//! Covariance matrices of the slopes of guide stars and truth sensors.
 
 // Imports of the covariance matrices
 use crate::device::engine::Engine;
