@@ -20,7 +20,9 @@ use crate::model::system::System;
 /// let options = EstimateOptions::default().form(Form::Toeplitz);
 /// let method = |frames| Ok::<_, lenslet::Error>(EstimatePlan::new(&keck, options.frames(frames))?.method());
 /// assert_eq!(EstimatePlan::new(&keck, options)?.slopes(), 2400);
-/// assert_eq!((method(9)?, method(10)?), (Inversion::Iterative, Inversion::Cholesky));
+/// assert_eq!(method(9)?, Inversion::Iterative);
+/// # #[cfg(feature = "factorise")]
+/// assert_eq!(method(10)?, Inversion::Cholesky);
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
