@@ -13,4 +13,12 @@ use std::f64::consts::PI;
 pub const ARCSEC: f64 = PI / 648_000.0;
 
 /// One degree \[rad\].
+///
+/// ```
+/// use lenslet::units::{ARCSEC, DEGREE};
+/// let (zenith, azimuth) = (60.0 * ARCSEC, 30.0 * DEGREE);
+/// assert!((zenith - 2.91e-4).abs() < 1e-6);
+/// let [x, y] = [zenith * azimuth.cos(), zenith * azimuth.sin()];
+/// assert!((x - 2.52e-4).abs() < 1e-6 && (y - 1.45e-4).abs() < 1e-6);
+/// ```
 pub const DEGREE: f64 = PI / 180.0;

@@ -54,7 +54,7 @@ fn panel(
     Ok(())
 }
 
-/// The phase of a lens, and the probe along a line, for no defocus and for the best one.
+/// The phase of a lens, and the probe along a line, for no defocus and for the Scherzer defocus.
 fn probes(path: &Path) -> Result<(), Box<dyn Error>> {
     let area = SVGBackend::new(path, (760, 320)).into_drawing_area();
     area.fill(&WHITE)?;
@@ -62,7 +62,7 @@ fn probes(path: &Path) -> Result<(), Box<dyn Error>> {
     let (c3, semi_angle) = (1e7, 10.0);
     let best = -(1.5 * c3 * beam.wavelength()).sqrt();
     let (mut phases, mut spots) = (Vec::new(), Vec::new());
-    for (name, colour, defocus) in [("in focus", RED, 0.0), ("best defocus", BLUE, best)] {
+    for (name, colour, defocus) in [("in focus", RED, 0.0), ("Scherzer defocus", BLUE, best)] {
         let aberrations = Aberrations { defocus, c3, ..Default::default() };
         let angles = (0..=240).map(|k| 0.05 * f64::from(k));
         let phase = |angle: f64| aberrations.phase(beam.wavelength(), [beam.frequency(angle), 0.0]);

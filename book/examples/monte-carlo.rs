@@ -1,5 +1,5 @@
 // Tangled from book/src/monte-carlo.md: edit there, or here and run cargo tangle stitch.
-//! Simulates the slopes of two laser stars, and draws the verdict on the cone's gradient into the folder that is given.
+//! Simulates the slopes of two laser stars, and draws the comparison with both conventions of the gradient into the given folder.
 
 // Imports of the simulation of slopes
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
@@ -38,7 +38,7 @@ fn stars() -> Result<[Source; 2], Failure> {
 }
 
 // Simulation of slopes and their products
-// Screens seen from the pupil
+// Phase screens projected onto the pupil
 /// A layer: standard deviations of its Fourier coefficients, and the phase factors of each star along x and y.
 struct Screen {
     deviations: Vec<f64>,
@@ -192,7 +192,7 @@ fn map(values: &[Complex64], part: impl Fn(&Complex64) -> f64) -> Vec<f64> {
 }
 
 // Predictions of the two conventions
-/// The entries of [`ENTRIES`] as this crate computes them, rad².
+/// The entries of [`ENTRIES`] by the direct method of this crate, rad².
 pub fn predict(gradient: ConeGradient) -> Result<Vec<f64>, Failure> {
     const REACH: usize = 3;
     let layer = |(altitude, fraction)| {
@@ -212,7 +212,7 @@ pub fn predict(gradient: ConeGradient) -> Result<Vec<f64>, Failure> {
     Ok(ENTRIES.iter().map(read).collect())
 }
 
-// Draw the verdict with error bars
+// Draw both predictions with error bars
 fn main() -> Result<(), Failure> {
     let folder = PathBuf::from(env::args_os().nth(1).ok_or("the output folder is missing")?);
     lenslet::plot::load_font("sans-serif")?;
@@ -274,4 +274,26 @@ fn label(entry: &Entry) -> String {
     let [a, b] = entry.axes.map(|axis| ["x", "y"][axis]);
     let ([p, q], [i, j]) = (entry.pair.map(|star| star + 1), entry.lag);
     format!("{p}{q} {a}{b} {i},{j}")
+}
+
+// Tests of the simulated sensor
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lenslet::turbulence::gradient_covariances;
+
+    // Check the variances of both conventions
+    #[test]
+    fn the_upper_layer_makes_the_ratio_of_the_variances() -> Result<(), Failure> {
+        let phase = VonKarman::new(OUTER_SCALE);
+        let averaged = |side| gradient_covariances(&phase, side, [0.0; 2], (1, 1))[[0, 0, 0]];
+        let (ground, upper) = (averaged(0.25), averaged(0.2));
+        assert!((ground - 1.985).abs() < 1e-3 && (upper - 2.595).abs() < 1e-3);
+        let (along_pupil, along_layer) =
+            (0.4 * ground + 0.6 * 0.64 * upper, 0.4 * ground + 0.6 * upper);
+        assert!((along_layer / along_pupil - 1.313).abs() < 1e-3);
+        let predicted = predict(ConeGradient::Layer)?[0] / predict(ConeGradient::Pupil)?[0];
+        assert!((predicted / (along_layer / along_pupil) - 1.0).abs() < 1e-9);
+        Ok(())
+    }
 }

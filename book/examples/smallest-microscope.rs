@@ -13,6 +13,7 @@ const MASS: f64 = 1.0 + 200.0 / 510.999; // of that electron, in rest masses
 const CONE: [f64; 2] = [0.0, 0.020]; // angles in the probe [rad]
 const ANNULUS: [f64; 2] = [0.025, 0.036]; // angles on the detector [rad]
 
+// Waves, transforms and angles
 // Complex numbers as pairs
 type Complex = [f64; 2];
 

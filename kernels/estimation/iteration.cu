@@ -153,6 +153,7 @@ extern "C" __global__ __launch_bounds__(ROW_THREADS) void step_rows(
         second = fetch_numbers(max(place.y, 0), z, w, p, s, x, r);
     };
     fetch();
+    // Judge the residual and find the step
     State state = *now;
     double sums[3];
     // Add up the parts of three sums

@@ -117,6 +117,7 @@ extern "C" __global__ void step_along(
     if (!is_over) state.done = is_explained(state);
     if (is_first()) *next = state;
     if (is_over) return;
+    // Update all elements of a thread
     while (k < n) {
         double r_k = move_numbers(move, k, old, p, s, x, r);
         square[0] += r_k * r_k;

@@ -21,6 +21,7 @@ struct State {
 };
 static_assert(sizeof(State) == 8 * SCALARS, "the host knows the size of the state");
 
+// Faults of a solution on the device
 /// What can break: the numbers by which the host tells them apart.
 enum { FINE, NORM, START, RESIDUAL, ALONG, CURVATURE, ALPHA, BETA, SINGULAR };
 

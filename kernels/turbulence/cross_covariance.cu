@@ -215,7 +215,7 @@ struct Places {
 };
 
 // Compute near pairs by themselves
-/// c of the pairs that are near, by layer, lenslet of the first sensor, and place in its square.
+/// c of the pairs that are near, by layer, lenslet of the first sensor, and position in its square.
 extern "C" __global__ void __launch_bounds__(64, 6) near_pairs(
     const LayerPair *views, const double *centres, const int *first, int across_first,
     int across_second, int around, const double *half_structures, const double *half_means, const double *rule,
@@ -350,7 +350,7 @@ extern "C" __global__ void place_columns(
     along[(size_t)blockIdx.y * first * second + k] = on_panel(tables, view, 0, x);
 }
 
-// Lay lines of polynomials
+// Make lines of polynomials
 // Number of a line from its table
 /// A number of the line at a coordinate along y: the polynomial in y that is its coefficient.
 __device__ double on_table(
@@ -380,7 +380,7 @@ extern "C" __global__ void __launch_bounds__(128) lay_lines(
     for (int n = threadIdx.x; n < PANEL_OF_LINE * view.panels[0]; n += blockDim.x) {
         line[n] = (real)(view.strength * on_table(tables, view, 0, place, n));
     }
-    // Lay the line of corners
+    // Make the line of corners
     if (!(place.kind & 2)) return;
     double *near_line = near_lines + (row * view.box + other % view.box) * near_length;
     const PlaceOnPanel edges[4] = {
@@ -396,8 +396,8 @@ extern "C" __global__ void __launch_bounds__(128) lay_lines(
     }
 }
 
-// Polynomials of a panel at a place
-/// Adds xx, xy and yy of a panel at a place on it, times a sign.
+// Polynomials of a panel at a position
+/// Adds xx, xy and yy of a panel at a position on it, times a sign.
 template <typename T>
 __device__ void add_panel(const T *panel, const PlaceOnPanel &place, double sign, double sum[3]) {
     const T z = (T)place.z;
@@ -450,7 +450,7 @@ extern "C" __global__ void __launch_bounds__(128, 6) tabled_block(
             add_panel(line + PANEL_OF_LINE * place.panel, place, 1.0, sum);
         }
     }
-    // Turn a pair and put it down
+    // Rotate a pair and store it
     const double c[4] = {sum[0], sum[1], sum[1], sum[2]};
     double turned[4] = {0.0, 0.0, 0.0, 0.0};
     add_turned(views[0].quarters, 1.0, c, turned);

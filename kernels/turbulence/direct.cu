@@ -21,13 +21,13 @@ struct LayerPair {
     Window near, far;
 };
 
-// Sums and places of a walk
+// Sums and positions of a walk
 /// Integrals along an edge: of S, rad^2 m, of u S, u from its start, rad^2 m^2, and of M, rad^2 m.
 struct Edge {
     double half_structure, moment, half_mean;
 };
 
-/// What a thread needs for its walks along an edge: its panels, by their number modulo WALKERS,
+/// Parameters of a thread for its walks along an edge: its panels, by their number modulo WALKERS,
 /// and the node.
 constexpr int WALKERS = 4;
 struct Walk {
@@ -80,7 +80,7 @@ extern "C" __global__ void integrate_edges(
     const LayerPair &view = views[blockIdx.y];
     const int lane = threadIdx.x % EDGES_OF_BLOCK, part = threadIdx.x / EDGES_OF_BLOCK;
     const int number = blockIdx.x * EDGES_OF_BLOCK + lane;
-    // Place the edge of this number
+    // Locate the edge of this number
     const bool along_y = number < EDGES / 2;
     const int k = along_y ? number : number - EDGES / 2, lines = along_y ? LINES : LINES - 1;
     const int j = k / lines, i = k % lines;
@@ -128,7 +128,7 @@ struct Lattice {
 };
 
 // Combine edges into triangles and cells on the device
-/// E over two edges parallel to y, or to x, of length d; the weight rises on the first and
+/// The triangle integral over two edges parallel to y, or to x, of length d; the weight rises on the first and
 /// falls on the second.
 __device__ inline double triangle_y(const Lattice &lattice, double d, int j, int i) {
     const Edge rising = lattice.vertical(j, i), falling = lattice.vertical(j + 1, i);
@@ -140,7 +140,7 @@ __device__ inline double triangle_x(const Lattice &lattice, double d, int j, int
     return rising.moment + d * falling.half_structure - falling.moment;
 }
 
-/// F of the cell (j, i); (x, y) is the lower left corner of the cell (1, 1).
+/// The integral over the cell (j, i); (x, y) is the lower left corner of the cell (1, 1).
 __device__ inline double cell(const Lattice &lattice, double d, double x, double y, int j, int i) {
     return (y + j * d) * lattice.horizontal(j + 1, i).half_mean
         - (y + (j - 1) * d) * lattice.horizontal(j, i).half_mean
@@ -189,7 +189,7 @@ __device__ inline void gradients(const real *slopes, const LayerPair &view, real
 // Average over a footprint by Gauss
 constexpr int SHARE = 3;
 
-/// What the rows own, own + SHARE, ... of the nodes contribute to the average.
+/// Contribution of the rows own, own + SHARE, ... of the nodes to the average.
 __device__ void gauss_average(
     const real *slopes, const LayerPair &view, const double *rules, double x, double y, int own,
     double covariance[3]
@@ -245,7 +245,7 @@ constexpr int TILE_X = 32, TILE_Y = 16, NEIGHBOURS = 4, STRIP = 4;
 constexpr int LATTICE_X = TILE_X + 2 * NEIGHBOURS, LATTICE_Y = TILE_Y + 2 * NEIGHBOURS;
 constexpr int THREADS = 3 * TILE_X * TILE_Y / STRIP;
 
-/// Gradients on the lattice of a tile, and what the filter along x makes of them; rad^2.
+/// Gradients on the lattice of a tile, and the same after the filter along x; rad^2.
 struct Tile {
     real lattice[3][LATTICE_Y][LATTICE_X];
     real along_x[3][LATTICE_Y][TILE_X];
@@ -322,7 +322,7 @@ __device__ inline bool meets(const Window &window, int j, int i) {
         && i < window.column + window.columns;
 }
 
-/// Adds a layer to a strip: its window's values where it has some, what the filter made elsewhere.
+/// Adds a layer to a strip: the values of its window inside the window, filtered ones elsewhere.
 __device__ void add_masked(
     const LayerPair &view, const real *window, int j, int i, const real filtered[STRIP], real sum[STRIP]
 ) {

@@ -38,7 +38,7 @@ __device__ inline float universal(const float *table, const Phase &phase, float 
 }
 
 // Phase functions on the device
-/// S or M at the squared distance t in m^2, by whose table is given; rad^2.
+/// S or M, according to the table, at the squared distance t in m^2; rad^2.
 __device__ inline double half_structure_of(const double *table, const Phase &phase, double t) {
     double rise;
     return phase.half_structure * universal(table, phase, t, &rise);

@@ -4,7 +4,7 @@
 
 #include "device/real.cuh"
 
-/// Adds xx, xy, yx and yy to a lenslet's row; `second` tells the places of the other one's slopes.
+/// Adds xx, xy, yx and yy to a lenslet's row; `second` has the positions of the other one's slopes.
 __device__ inline void put(
     const double c[4], const int *second, size_t row, int pitch, int height, real *values
 ) {

@@ -346,7 +346,7 @@ extern "C" __global__ __launch_bounds__(LAGS, BLOCKS) void wavefront_field(
             filtered[k / (WIDE * TILE)][k / TILE % WIDE][k % TILE] = value;
         }
         __syncthreads();
-        // Take what the zone asks for
+        // Take the value of the zone
         real distance = distance_from(view.reference, x, y);
         if (distance >= rules->far * (real)view.step) {
             for (int a = 0; a < 2; ++a)

@@ -22,6 +22,32 @@ use std::f64::consts::{FRAC_PI_8, PI};
 /// assert!((variance - 0.23126).abs() < 1e-5);
 /// # Ok::<(), lenslet::Invalid>(())
 /// ```
+// Fitting error of a worked case
+///
+/// The worked case of the chapter:
+///
+/// ```
+/// use lenslet::{correction::Fitting, model::{Atmosphere, Layer}};
+/// let rms = |pitch: f64, outer_scale: f64| -> Result<f64, lenslet::Invalid> {
+///     let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, outer_scale)])?;
+///     Ok(1e9 * Fitting::new(&air, pitch)?.variance().sqrt())
+/// };
+/// for (pitch, outer_scale, expected) in
+///     [(0.5, f64::INFINITY, 104.4), (0.5, 25.0, 104.3), (0.5, 5.0, 102.9), (1.0, f64::INFINITY, 186.0)]
+/// {
+///     assert!((rms(pitch, outer_scale)? - expected).abs() < 0.06);
+/// }
+/// let (ratio, power) = (0.5 / 0.15, f64::powf(0.5 / 0.15, 5.0 / 3.0));
+/// assert!(f64::abs(ratio - 3.333) < 1e-3 && f64::abs(power - 7.438) < 1e-3);
+/// let radian = 500.0 / (2.0 * std::f64::consts::PI);
+/// assert!(f64::abs(radian - 79.58) < 5e-3);
+/// assert!(((rms(0.5, f64::INFINITY)? / radian).powi(2) - 1.720).abs() < 1e-3);
+/// assert!((rms(1.0, f64::INFINITY)? / rms(0.5, f64::INFINITY)? - 1.782).abs() < 1e-3);
+/// let strehl = |rms: f64| (-(2.0 * std::f64::consts::PI * rms / 1650.0).powi(2)).exp();
+/// assert!((strehl(rms(0.5, f64::INFINITY)?) - 0.854).abs() < 1e-3 && (strehl(104.4) - f64::exp(-0.158)).abs() < 1e-3);
+/// assert!((strehl(rms(1.0, f64::INFINITY)?) - 0.606).abs() < 1e-3);
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Fitting {
     air: WavefrontSpectrum,
@@ -29,7 +55,7 @@ pub struct Fitting {
 }
 
 impl Fitting {
-    /// The fitting error of a mirror whose actuators stand in squares of this `pitch` \[m\].
+    /// The fitting error of a mirror with a square lattice of actuators of this `pitch` \[m\].
     ///
     /// # Errors
     /// `Invalid` where the pitch is no length.

@@ -48,7 +48,7 @@ impl Response {
     }
 }
 
-// Answer of both slopes to a wave
+// Response of both slopes to waves
 impl Response {
     /// τ of both slopes, 1/m.
     fn at(&self, f: [f64; 2]) -> [f64; 2] {
@@ -110,7 +110,7 @@ impl<const N: usize> Grid<N> {
     }
 }
 
-// Weigh six points of a table
+// Weights of six table points
 /// Weights of six points from −2 to 3 in the polynomial through them, at a place from 0 to 1.
 #[inline(always)]
 fn through_six(t: f64) -> [f64; 6] {
@@ -202,7 +202,7 @@ impl FootprintCentres {
     }
 }
 
-// Tables that pairs of sensors want
+// Tables needed by pairs of sensors
 // Footprints of a pair of sensors
 /// Footprints of two sensors on a layer, and the key of their covariance.
 fn lattices_at(
@@ -301,7 +301,7 @@ impl<'a> InBandBlock<'a> {
 ///
 /// # Errors
 /// `Invalid` where the pitch is no length, there is no target, or displacements are more than 2000 pitches; `Memory` where a matrix or its tables do not fit;
-/// `Cancelled` where the watcher wants to stop.
+/// `Cancelled` if the watcher cancels the computation.
 ///
 /// ```
 /// use lenslet::{correction::low_covariances, watch::unwatched, model::System, tomography::CovarianceMatrices};
@@ -329,6 +329,7 @@ pub fn low_covariances(
     })
 }
 
+// Further uses of low covariances
 // One low covariance at a time
 /// The tables of low turbulence, from which each of its covariances is looked up when it is wanted.
 pub(crate) struct LowTurbulence<'s> {
@@ -450,7 +451,7 @@ impl Grid<2> {
     }
 }
 
-// Price of low covariances
+// Memory of low covariances
 /// Seconds that a thread takes to look up a pair of lenslets on a layer, and for a number of a table, by the built-in rates.
 const LOOK_UP: f64 = 1e-7;
 const NUMBER: f64 = 3e-8;
@@ -505,7 +506,7 @@ mod tests {
     use ndarray::Array2;
     use ndarray::{Axis, s};
 
-    // Hold low covariances against another rule
+    // Compare low covariances with another rule
     /// Everything unequal: a laser star, a turned natural one and a coarse one, and short outer scales, for which few nodes are enough.
     fn lopsided(model: SlopeModel) -> System {
         let system = system(0.0);

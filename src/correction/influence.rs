@@ -1,5 +1,5 @@
 // Tangled from book/src/mirrors.md: edit there, or here and run cargo tangle stitch.
-//! Influence functions of actuators, and the slopes that lenslets see of them.
+//! Influence functions of actuators, and their slopes averaged over lenslets.
 
 use crate::error::{Invalid, accept};
 use crate::model::mirror::{MeasuredInfluence, MirrorDesign};
@@ -18,6 +18,7 @@ pub(crate) enum Influence {
     Measured { images: MeasuredInfluence, mean: Array2<f64> },
 }
 
+// Influence functions of a design
 impl Influence {
     /// Those of a design, of this `pitch` \[m\], for so many actuators.
     pub(crate) fn new(
@@ -90,7 +91,7 @@ impl GaussianInfluence {
 }
 
 // Slopes of a gaussian
-/// Where κ x² is larger, an influence function is nothing.
+/// An influence function is negligible where κ x² is larger.
 const FAR: f64 = 45.0;
 
 impl GaussianInfluence {

@@ -49,6 +49,7 @@ impl LoopWeights {
         let fastest = air.layers().iter().map(|layer| layer.wind_speed).fold(0.0, f64::max);
         let stride = (reach / (fastest * frame).max(1e-3 * reach)).max(1.0) as usize;
         let near = control.delay.ceil() as usize + NEAR;
+        // Smooth and gather weights with their times
         let timed = |weights: &[f64], first: f64| {
             let at = |(k, weight)| [(first + k as f64) * frame, weight];
             gathered(weights, near, stride).into_iter().map(at).collect()
@@ -59,7 +60,7 @@ impl LoopWeights {
         Self { delays, lags, noise_gain: products[0] }
     }
 
-    // Decide whether nothing is late
+    // Test for a loop without delay
     /// Whether slopes are those of the time of the hold.
     pub(crate) fn is_at_once(&self) -> bool {
         self.delays.iter().all(|[time, _]| *time == 0.0)
@@ -108,6 +109,7 @@ impl ControlLoop {
         let (whole, rest) = (self.delay.floor() as usize, self.delay.fract());
         let (mut response, mut most, mut quiet) = (Vec::<f64>::new(), 0.0, 0);
         while quiet <= whole + 1 && response.len() < MOST_FRAMES {
+            // Weight of some frames ago
             let ago = |frames: usize| match response.len().checked_sub(frames) {
                 Some(k) => response[k],
                 None => 0.0,
@@ -124,6 +126,7 @@ impl ControlLoop {
     }
 }
 
+// Limits of the memory of a loop
 /// The share of its largest weight below which a loop has forgotten a frame, and the most frames that it may remember.
 const FORGOTTEN: f64 = 1e-4;
 const MOST_FRAMES: usize = 4000;

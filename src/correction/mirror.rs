@@ -1,5 +1,5 @@
 // Tangled from book/src/interaction-matrix.md: edit there, or here and run cargo tangle stitch.
-//! A deformable mirror: where its actuators are, what they do to a wavefront, and what a sensor sees of it.
+//! A deformable mirror in a system: positions of its actuators, heights, and interaction matrix.
 
 // Imports of mirrors
 use crate::correction::influence::Influence;
@@ -20,7 +20,7 @@ use ndarray::{Array2, Axis};
 use std::f64::consts::PI;
 
 // Mirror of a system
-/// A deformable mirror in a system: its actuators stand still on the pupil, or on what the pupils of all targets cover at its altitude.
+/// A deformable mirror in a system, with its actuators on the pupil or, at an altitude, on the meta-pupil of all targets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mirror {
     pitch: f64,
@@ -31,17 +31,17 @@ pub struct Mirror {
     influence: Influence,
 }
 
-/// More actuators than this are refused: a matrix of them would not fit anywhere.
+/// Largest number of actuators; the matrices of more would not fit into memory.
 const MOST_ACTUATORS: f64 = 1e6;
 
 impl Mirror {
-    // Make a mirror of a design
+    // Construct a mirror from a design
     /// The mirror that a design is in a system. Where it does not say which actuators are kept, those of a mirror in the
     /// pupil are by Eq. [kept actuators](https://lenslet.github.io/lenslet/interaction-matrix.html#eq-kept-actuators), and those of other mirrors up to its outer radius. Without a telescope, the pupil is as wide as the lenslet array.
     // Errors and example of a mirror
     ///
     /// # Errors
-    /// `Invalid`, by the name of the key, for a design that cannot be and for one that keeps no actuator, or more than a million.
+    /// `Invalid`, by the name of the key, for an invalid design and for one that keeps no actuator, or more than a million.
     ///
     /// ```
     /// use lenslet::{correction::Mirror, model::{MirrorDesign, Spacing, System}};
@@ -85,7 +85,7 @@ impl Mirror {
         Ok(Self { pitch, layout, altitude, filter, positions, influence })
     }
 
-    // Tell the parts of a mirror
+    // Getters of a mirror
     /// Positions of the actuators \[m\], row by row: on the pupil, or at the altitude of the mirror as the pupil is seen from the axis.
     pub fn positions(&self) -> &[[f64; 2]] {
         &self.positions
@@ -140,7 +140,7 @@ fn field_radius(system: &System) -> f64 {
     system.targets().iter().map(away).fold(0.0, f64::max)
 }
 
-// Place actuators in their order
+// Order of actuators on a lattice
 impl ActuatorLayout {
     /// Actuators on the square of the pitch.
     fn points_per_square(self) -> f64 {
@@ -165,7 +165,7 @@ impl ActuatorLayout {
 
 // Interaction matrix of a mirror
 impl Mirror {
-    /// J, (m, a), 1/m: the slopes, in rad for a stroke of a metre, that the truth sensor of a system sees of each actuator when it looks at a star. All x slopes, then all y
+    /// J, (m, a), 1/m: the slopes, in rad for a stroke of a metre, that the truth sensor of a system measures for each actuator in the direction of a star. All x slopes, then all y
     /// slopes, of the valid lenslets row by row; in the system's model of slopes.
     pub fn interaction(&self, system: &System, star: &Source) -> Array2<f64> {
         let (array, model) = (system.truth_sensor(), system.slope_model());
@@ -367,7 +367,7 @@ pub(crate) mod tests {
         }
     }
 
-    // Mirrors that cannot be are refused
+    // Invalid mirrors are rejected
     #[test]
     fn mirrors_that_cannot_be_are_refused() {
         let system = ten_across(SlopeModel::Average, &[]);

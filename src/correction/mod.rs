@@ -1,5 +1,5 @@
 // Tangled from book/src/correction-and-image.md: edit there, or here and run cargo tangle stitch.
-//! Correction: deformable mirrors, what they cannot follow, and what comes too late.
+//! Correction: deformable mirrors, their fitting and aliasing errors, and servo lag.
 
 // Modules of correction
 pub(crate) mod influence;

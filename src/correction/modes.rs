@@ -20,6 +20,36 @@ use std::sync::OnceLock;
 
 // Choices of mirrors and targets
 /// Which mirrors correct which targets.
+// Modes of a worked case
+///
+/// The worked case of the chapter, in nm:
+///
+/// ```
+/// use lenslet::{correction::*, device::Engine, model::*, plan::Plan, psf::*};
+/// use lenslet::{tomography::ReconstructorOptions, watch::unwatched};
+/// let system = System::from_file("book/systems/small-moao.toml")?;
+/// let errors = |mode: CorrectionMode, weights: &[f64]| -> Result<Vec<f64>, lenslet::Error> {
+///     let image = CameraOptions::default().pixels(16).terms([ErrorTerm::Tomography]);
+///     let mirror = MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(9)) };
+///     let correction = CorrectionOptions::new(mode, vec![mirror]).weights(weights.to_vec());
+///     let options = PsfOptions::new(ReconstructorOptions::default(), correction, image);
+///     let found = PsfPlan::new(&system, options)?.run(&Engine::default(), &unwatched)?;
+///     Ok(found.targets.iter().map(|target| 1e9 * target.budget.total()).collect())
+/// };
+/// let (own, first) = (errors(CorrectionMode::Moao, &[])?, errors(CorrectionMode::Ltao, &[])?);
+/// assert!((own[0] - 118.1).abs() < 0.1 && (own[1] - 174.3).abs() < 0.1);
+/// let difference = (first[1].powi(2) - own[1].powi(2)).sqrt();
+/// assert!((first[1] - 384.0).abs() < 0.1 && (difference - 342.2).abs() < 0.1);
+/// for (weights, expected) in [([1.0, 1.0], [207.9, 244.2]), ([3.0, 1.0], [145.8, 310.2])] {
+///     let found = errors(CorrectionMode::Glao, &weights)?;
+///     for t in 0..2 {
+///         let off = difference * weights[1 - t] / (weights[0] + weights[1]); // 171.1, 85.5, 256.6
+///         assert!((found[t] - own[t].hypot(off)).abs() < 0.1);
+///         assert!((found[t] - expected[t]).abs() < 0.1);
+///     }
+/// }
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -55,7 +85,7 @@ impl CorrectionMode {
 }
 
 // Options of a correction
-/// Mirrors and what they are for: the tables `[correction]` and `[[mirror]]` of a system file, and the weights of its targets.
+/// Mirrors and the targets that they correct: the tables `[correction]` and `[[mirror]]` of a system file, and the weights of its targets.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -101,20 +131,20 @@ pub struct Correction {
     system: System,
     mode: CorrectionMode,
     mirrors: Vec<Mirror>,
-    /// Targets that find something, before those that were added.
+    /// Number of targets for which errors are reported; added directions come after them.
     targets: usize,
     weights: Vec<f64>,
-    /// A mirror in the pupil of the first design, and onto it, once that is wanted.
+    /// A mirror in the pupil of the first design, and the projector onto it, computed at its first use.
     pupil_mirror: Mirror,
     pupil: OnceLock<Projector>,
 }
 
 impl Correction {
-    // Pose a correction
+    // Construct a correction of a system
     /// The correction of a system's targets.
     ///
     /// # Errors
-    /// `Invalid`, by the name of the key, for a system without targets, mirrors that cannot be, more or fewer of them than the mode has, weights that are
+    /// `Invalid`, by the name of the key, for a system without targets, invalid mirrors, more or fewer of them than the mode requires, weights that are
     /// negative, none greater than 0, or not one for each target.
     pub fn new(system: &System, options: &CorrectionOptions) -> Result<Self, Error> {
         let CorrectionOptions { mode, mirrors: designs, .. } = options;
@@ -168,7 +198,7 @@ impl Correction {
     }
 
     // Project onto the mirror in the pupil
-    /// The projector onto that mirror, which the engine makes when it is first asked for.
+    /// The projector onto the mirror in the pupil, computed by the engine at the first call.
     ///
     /// # Errors
     /// As for [`Projector::new`].
@@ -263,9 +293,9 @@ impl CorrectionOptions {
     }
 }
 
-// Stack what targets see
+// Stack interaction matrices of targets
 impl Correction {
-    /// J_t of all mirrors, (m, a), 1/m, as a target sees them.
+    /// J_t of all mirrors for a target, (m, a), 1/m.
     pub(crate) fn interaction(&self, target: &Source) -> Array2<f64> {
         let blocks: Vec<_> =
             self.mirrors.iter().map(|mirror| mirror.interaction(&self.system, target)).collect();
@@ -297,8 +327,8 @@ impl Correction {
     }
 }
 
-// Command mirrors and tell what is left
-// Commands with the errors they leave
+// Compute commands and residual errors
+// Commands with their residual errors
 /// Commands of mirrors, and residual errors behind them.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -334,7 +364,7 @@ impl Correction {
             format!("that of ({}, {slopes}) slopes, of the system of this correction", all.len());
         accept(good, "reconstruction", reconstructor.dim(), &expected)?;
         let commands = self.commands(reconstructor, engine)?;
-        // Tell what is left towards each target
+        // Compute the residual errors of each target
         let actuators = pupil.inverse().nrows();
         let mut slope_errors = Array3::zeros((self.targets, slopes, slopes));
         let mut stroke_errors = Array3::zeros((self.targets, actuators, actuators));
@@ -384,7 +414,7 @@ impl Correction {
         Ok(sum.into_iter().collect())
     }
 
-    // Slopes that commanded mirrors make
+    // Slopes formed by commanded mirrors
     /// Q_t, (m, n): the slopes of all mirrors towards target `t` for measurements, by these commands.
     pub(crate) fn made(&self, commands: &[Array2<f64>], t: usize) -> Array2<f64> {
         let command = commands.get(t).unwrap_or(&commands[0]);
@@ -681,7 +711,7 @@ mod tests {
         }
     }
 
-    // Corrections that cannot be are refused
+    // Invalid corrections are rejected
     #[test]
     fn corrections_that_cannot_be_are_refused() {
         let system = system(2e-14);

@@ -28,7 +28,7 @@ impl Projector {
     /// Singular values are found by the engine.
     ///
     /// # Errors
-    /// `Failed` where the singular values do not converge; `Invalid` where the truth sensor sees nothing of the mirror; what a device says.
+    /// `Failed` where the singular values do not converge; `Invalid` where the truth sensor has no slopes for any actuator; errors of a device.
     pub fn new(
         mirror: &Mirror,
         system: &System,

@@ -16,9 +16,9 @@ use ndarray::Array2;
 use num_complex::Complex64;
 use std::f64::consts::PI;
 
-// Share of a wave that is left
+// Residual fraction of a wave
 impl ControlLoop {
-    /// The share of the power of a wave of this temporal `frequency` \[Hz\] that is left, on average over time, Eq. [rejection](https://lenslet.github.io/lenslet/bandwidth.html#eq-rejection).
+    /// Fraction of the power of a wave of this temporal `frequency` \[Hz\] that remains in the residual, averaged over time, Eq. [rejection](https://lenslet.github.io/lenslet/bandwidth.html#eq-rejection).
     // Example of a rejected wave
     ///
     /// ```
@@ -41,7 +41,7 @@ impl ControlLoop {
         left.norm_sqr() + 2.0 * short * (1.0 - left.re)
     }
 
-    // What an integrator leaves of a wave
+    // Residual of a wave behind an integrator
     /// 1 − U of Eq. [what is left](https://lenslet.github.io/lenslet/bandwidth.html#eq-what-is-left), for half the phase of a frame, and 1 − s.
     fn left_of_integrator(&self, turn: f64, short: f64) -> Complex64 {
         let (whole, rest) = (self.delay.floor(), self.delay.fract());
@@ -95,7 +95,7 @@ pub struct ServoLag {
 }
 
 impl ServoLag {
-    // Put layers under a loop
+    // Construct the servo lag of layers
     /// Servo-lag error of a loop that controls a mirror with actuators on a square grid of this `pitch` \[m\].
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl ServoLag {
     /// The structure function \[m²\] on n × n displacements of this `step` \[m\]: element [j, i] is that of ((i − ⌊n/2⌋) s, (j − ⌊n/2⌋) s).
     ///
     /// # Errors
-    /// `Invalid` where n is zero, the step is no length, or n steps and the way of the wind are too many pitches.
+    /// `Invalid` where n is zero, the step is no length, or n steps and the distance that the wind covers are too many pitches.
     pub fn structure_function(&self, n: usize, step: f64) -> Result<Array2<f64>, Invalid> {
         self.band(n as f64 * 0.5 * step)?.structure_function(n, step, |f| self.left(f))
     }

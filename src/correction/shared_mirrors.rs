@@ -93,13 +93,13 @@ struct MirrorShape {
     own: Option<Array2<f64>>,
 }
 
-// What is left by its causes
+// Residual strokes by their causes
 /// Errors of strokes of a mirror in the pupil towards a target.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ResidualStrokes {
-    /// C_vv, (b, b), m², by the names of causes: `tomography` alone, or with `noise` and `aliasing` beside it.
+    /// C_vv, (b, b), m², by the names of causes: `tomography` alone, or `tomography`, `noise` and `aliasing`.
     pub parts: Vec<(&'static str, Array2<f64>)>,
     /// The number of the shape that is seen.
     pub shape: usize,
@@ -108,7 +108,7 @@ pub struct ResidualStrokes {
 /// The causes of a tomographic error.
 pub(crate) const CAUSES: [&str; 3] = ["tomography", "noise", "aliasing"];
 
-// Give mirrors their shapes
+// Compute the shapes of mirrors
 impl Correction {
     // Example of shared mirrors
     /// The mirrors of this correction with shapes for all that is measured, by the plan of a reconstructor of [`system`](Self::system).
@@ -163,6 +163,7 @@ impl Correction {
         let sums: Vec<StrokeSum> = sums.iter().map(viewed).chain(own.iter().map(alone)).collect();
         let commands = plan.commands(&sums, unit, (engine, watch))?;
         drop(sums);
+        // Shared mirrors before their shapes
         let mirrors = SharedMirrors {
             correction: self,
             plan,
@@ -324,7 +325,7 @@ impl<'a> SharedMirrors<'a> {
     }
 }
 
-// What is left towards one target
+// Compute residual strokes of one target
 impl SharedMirrors<'_> {
     /// Residual strokes towards a target.
     ///
@@ -357,7 +358,7 @@ impl SharedMirrors<'_> {
         self.correction.nearest(t, self.shapes.iter().map(|shape| shape.chosen[0].0))
     }
 
-    // Parts of what is left
+    // Parts of residual strokes
     /// C_vv towards a target behind some command, whole or by causes, Eq. [left in strokes](https://lenslet.github.io/lenslet/many-targets.html#eq-left-in-strokes).
     fn parts(
         &self,
@@ -396,7 +397,7 @@ fn through(projection: Option<&Array2<f64>>, made: &Array2<f64>) -> Array2<f64> 
     )
 }
 
-// Strokes left by commanded mirrors
+// Residual strokes behind commanded mirrors
 /// Eq. [left in strokes](https://lenslet.github.io/lenslet/many-targets.html#eq-left-in-strokes).
 fn left(
     before: &Array2<f64>,
@@ -448,7 +449,7 @@ impl SharedMirrors<'_> {
     }
 }
 
-// Price of shared mirrors
+// Memory of shared mirrors
 impl Correction {
     /// Strokes of a command, and how many commands there are.
     pub(crate) fn shared_commands(&self, options: SharedOptions) -> [usize; 2] {
@@ -725,7 +726,7 @@ mod tests {
         }
     }
 
-    // Shared mirrors that cannot be
+    // Invalid options of shared mirrors
     #[test]
     fn shared_mirrors_that_cannot_be_are_refused() {
         let (system, cores) = (lopsided(), Engine::default());

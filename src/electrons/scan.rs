@@ -294,10 +294,10 @@ const COMPARED: usize = 200_000;
 // Steps of the plan of a scan
 impl StemPlan {
     // Make the plan of a scan
-    /// Poses the scan of a specimen.
+    /// The plan of the scan of a specimen.
     ///
     /// # Errors
-    /// `Invalid` for whatever does not fit together: a grid or slices that are not the specimen's, an element without scattering factors, a probe or detectors beyond what the grid keeps, a probe whose phase it does not
+    /// `Invalid` for settings that do not fit together: a grid or slices that are not the specimen's, an element without scattering factors, a probe or detectors beyond what the grid keeps, a probe whose phase it does not
     /// sample, ends that do not rise or lie behind the last slice, no defocus.
     pub fn new(specimen: impl Into<TiledSpecimen>, options: StemOptions) -> Result<Self, Invalid> {
         let specimen = specimen.into();

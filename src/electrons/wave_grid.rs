@@ -59,6 +59,16 @@ impl WaveGrid {
 
     // Frequency of a sample's index
     /// The frequency \[1/Å\] of index `k` of a transform along `axis` (0 for x, 1 for y), Eq. [wave frequency](https://lenslet.github.io/lenslet/wave-grid.html#eq-wave-frequency).
+    ///
+    /// ```
+    /// use lenslet::electrons::{Beam, WaveGrid};
+    /// let grid = WaveGrid::new([256, 256], [21.72, 21.72])?;
+    /// assert!((grid.pixel()[0] - 0.0848).abs() < 1e-4); // Å
+    /// let edge = -grid.frequency(0, 192); // of the kept square
+    /// assert!((edge - 2.947).abs() < 1e-3);
+    /// assert!((1e3 * Beam::new(100.0)?.wavelength() * edge - 109.1).abs() < 0.1); // mrad
+    /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
     pub fn frequency(&self, axis: usize, k: usize) -> f64 {
         let turned =
             if k >= self.points[axis].div_ceil(2) { self.points[axis] as f64 } else { 0.0 };

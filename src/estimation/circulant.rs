@@ -63,9 +63,34 @@ pub(crate) fn places(groups: &[Group]) -> Result<Vec<Range<usize>>, Invalid> {
 }
 
 // The circulant preconditioner
+// Example of a circulant preconditioner
 /// An approximation of the inverse of the covariance of measured slopes, symmetric and positive definite, rad⁻².
 ///
 /// Its vectors are in the order of [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder); Eq. [circulant preconditioner](https://lenslet.github.io/lenslet/circulant.html#eq-circulant-preconditioner).
+///
+/// ```
+/// use lenslet::estimation::{Circulant, Group};
+/// use lenslet::linear::Operator;
+/// use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
+/// use lenslet::turbulence::{SlopeCovariance, SlopeProblem};
+/// use ndarray::{Array2, Array3};
+///
+/// let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)])?;
+/// let (array, stars) = (LensletArray::new(2, 0.5)?, [Source::star(0.0, 0.0)?]);
+/// let problem = SlopeProblem::new(&atmosphere, &array, &stars, ConeGradient::Pupil)?;
+/// let mut lags = Array3::zeros((3, 3, 3)); // xx, xy and yy, correlated within a row or a column
+/// for (k, value) in [0.5, 1.0, 0.5].into_iter().enumerate() {
+///     lags[[0, 1, k]] = value;
+///     lags[[2, k, 1]] = value;
+/// }
+/// let covariance = &SlopeCovariance::from_pairs(&problem, &[lags]);
+/// let valid = &[Array2::from_elem((2, 2), true)];
+/// let p = Circulant::<f64>::new(&[Group { covariance, noise: &[0.25], valid, stars: &[0] }])?;
+/// let (mut column, mut scratch) = ([0.0; 8], vec![0.0; p.scratch(1)]);
+/// p.apply(&[1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], &mut column, &mut scratch);
+/// assert!((column[0] - 1.5111).abs() < 1e-4 && (column[1] + 0.8889).abs() < 1e-4);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 pub struct Circulant<T> {
     parts: Vec<GroupPreconditioner<T>>,
     length: usize,
@@ -80,6 +105,7 @@ struct GroupPreconditioner<T> {
 
 impl<T: Real> Circulant<T> {
     // Make the preconditioner of all groups
+    // Requirements on groups of stars
     /// The preconditioner of stars that share lattices in groups; one group where all share one.
     ///
     /// Noise below 1e-3 of the variance of a slope counts as that much.

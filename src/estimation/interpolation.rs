@@ -89,6 +89,7 @@ fn interpolated_entry(
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SampledErrors(Array2<f64>);
 
+// Numbers of sampled points and pairs
 /// The most and the fewest points, and the number of their pairs with lenslets that is not exceeded between them.
 const POINTS: [usize; 2] = [4, 32];
 const ALL_PAIRS: usize = 200_000;
@@ -101,6 +102,7 @@ impl SampledErrors {
         kind: Interpolation,
         valid: &[Array2<bool>],
     ) -> Option<Self> {
+        // Stop where nothing is interpolated
         let (order, points) = (SlopeOrder::new(valid), problem.grid().points);
         let interpolates = problem.is_layered() && !order.is_empty();
         if !interpolates {

@@ -46,7 +46,7 @@ impl Default for Sampling {
     }
 }
 
-// Refuse a sampling without sense
+// Refuse an invalid spectral sampling
 impl Sampling {
     fn check(&self) -> Result<(), Invalid> {
         let good = (1.0..=100.0).contains(&self.period);
@@ -89,7 +89,7 @@ impl Frequencies {
     }
 }
 
-// Go half a cell up the frequencies
+// Advance by half a frequency cell
 /// The frequency half a cell above `f`, where cells have the width `step`.
 fn half_cell(step: &impl Fn(f64) -> f64, f: f64) -> f64 {
     const H: f64 = 0.125;
@@ -135,7 +135,7 @@ struct Screen {
     targets: Vec<[Array2<f64>; 2]>,
 }
 
-// Waves that footprints see
+// Waves of the footprints
 /// Waves that the lenslets of a star see, averaged over their squares.
 enum WaveFootprints {
     /// Of squares along the axes, waves along x and y: themselves, and their derivatives.
@@ -144,7 +144,7 @@ enum WaveFootprints {
     Turned(Turned),
 }
 
-/// What lenslets that are turned see.
+/// Waves and factors of rotated lenslets.
 struct Turned {
     /// Waves at the centres of all lenslets, row by row, along x and y, (N², 2n).
     waves: [Array2<f64>; 2],
@@ -152,7 +152,8 @@ struct Turned {
     factors: [[Array2<f64>; 2]; 2],
 }
 
-// Prepare straight and turned footprints
+// Steps of a simulated layer
+// Prepare straight and rotated footprints
 impl WaveFootprints {
     // Give each footprint its waves
     fn new(sensor: &Sensor, gradient: ConeGradient, altitude: f64, at: &Array1<f64>) -> Self {
@@ -173,7 +174,7 @@ impl WaveFootprints {
 }
 
 impl Turned {
-    // Prepare footprints that are turned
+    // Prepare rotated footprints of a star
     fn new(sensor: &Sensor, gradient: ConeGradient, altitude: f64, at: &Array1<f64>) -> Self {
         let gamma = sensor.source.cone_factor(altitude);
         let (gradient, side) = (gradient.factor(gamma), gamma * sensor.side());
@@ -199,7 +200,7 @@ impl Turned {
         Self { waves, factors }
     }
 
-    // Take slopes along a turned axis
+    // Differentiate along a rotated axis
     /// The coefficients of the slopes along an axis of the sensor, Eq. [turned coefficients](https://lenslet.github.io/lenslet/simulation.html#eq-turned-coefficients), from those of the phase.
     fn differentiate(&self, axis: usize, coefficients: &Array2<f64>) -> Array2<f64> {
         let [sum, difference] = &self.factors[axis];
@@ -220,7 +221,7 @@ impl Turned {
         Array2::from_shape_fn((lenslets, lenslets), |(j, i)| sums[j * lenslets + i])
     }
 
-    // Weights along a turned axis
+    // Weights along a rotated axis
     /// Weights of the phase's coefficients in the slope of lenslet \[row, column\] along an axis of the sensor, (2n, 2n).
     fn weights(&self, axis: usize, [j, i]: [usize; 2]) -> Option<Array2<f64>> {
         let [x, y] = &self.waves;
@@ -304,7 +305,7 @@ impl Screen {
         self.targets.iter().map(|[x, y]| y.dot(&coefficients).dot(&x.t())).collect()
     }
 
-    // Carry the layer with the wind
+    // Displace the layer by the wind
     /// The normal numbers a time later, s; Eq. [turned waves](https://lenslet.github.io/lenslet/evolving-turbulence.html#eq-turned-waves).
     fn blown(&self, normal: &Array2<f64>, time: f64) -> Array2<f64> {
         let (n, mut turned) = (self.at.len(), normal.clone());
@@ -386,7 +387,7 @@ fn wavefront_points(system: &System) -> Vec<f64> {
 fn extent(system: &System, layer: &Layer, lasting: f64) -> [f64; 2] {
     let stars = system.guide_stars().iter();
     let sides = stars.clone().map(|star| star.sensor.footprint([0, 0], layer.altitude).side);
-    // Collect the edges of all that is seen
+    // Collect the edges of all footprints
     let mut edges: Vec<[f64; 2]> = Vec::new();
     for GuideStar { sensor, .. } in stars {
         edges.extend(sensor.outline().map(|corner| sensor.source.project(corner, layer.altitude)));
@@ -463,7 +464,8 @@ pub enum Quantity {
     },
 }
 
-// Key of a frame
+// Realisations and plan of a simulation
+// Random key of a frame
 /// A key of 256 bits, which a seed is expanded to.
 struct SeedKey([u8; 32]);
 
@@ -486,6 +488,35 @@ fn stream(seed: u64, frame: u64) -> StdRng {
 
 // Simulation and its layers
 /// Simulated turbulence above a system.
+///
+/// ```
+/// use lenslet::device::Engine;
+/// use lenslet::estimation::{Quantity, Simulation};
+/// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, PhaseGrid, Source, System};
+/// use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};
+/// use lenslet::{plan::Plan, watch::unwatched};
+/// let (array, above) = (LensletArray::new(8, 0.5)?, Source::star(0.0, 0.0)?);
+/// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)])?;
+/// let system = System::builder(air, array).guide_stars([GuideStar::at_rest(above, array, 0.0)?]);
+/// let system = system.phase(Some(PhaseGrid::new(9, 1, 0.0)?)).targets([above]).build()?;
+/// let simulation = Simulation::new(&system)?;
+/// assert_eq!(simulation.frequencies(), [53]);
+/// let point = Quantity::Wavefront { target: 0, point: [4, 4] };
+/// let variance = simulation.covariance(point, point).unwrap_or(f64::NAN); // m²
+/// let metres = (500e-9 / (2.0 * std::f64::consts::PI)).powi(2);
+/// let closed_form = 0.0863143 * metres * (25.0f64 / 0.15).powf(5.0 / 3.0);
+/// assert!((variance / closed_form - 1.0).abs() < 1e-5 && (closed_form.sqrt() - 1.66e-6).abs() < 5e-9);
+/// let slope = |column| Quantity::Slope { star: 0, axis: 0, lenslet: [4, column] };
+/// let exact = SlopeCovariancePlan::direct(slope_problem(&system)?);
+/// let exact = exact.run(&Engine::default(), &unwatched)?;
+/// for (column, tolerance) in [(0, 1e-5), (7, 1.35e-4)] {
+///     let simulated = simulation.covariance(slope(0), slope(column)).unwrap_or(f64::NAN);
+///     let error = simulated - exact.values()[[0, 0, 0, 0, 7, 7 + column]];
+///     assert!((error / exact.variance()).abs() < tolerance);
+/// }
+/// assert!((exact.variance() / 6.864e-13 - 1.0).abs() < 1e-4);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 pub struct Simulation {
     screens: Vec<Screen>,
     order: SlopeOrder,
@@ -603,7 +634,7 @@ impl Simulation {
     }
 }
 
-// Turbulence that the wind moves
+// Turbulence moved by the wind
 /// A turbulence realisation that the wind moves.
 pub struct EvolvingTurbulence<'a> {
     simulation: &'a Simulation,
@@ -961,7 +992,7 @@ mod tests {
     };
     use crate::watch::unwatched;
 
-    // Pose a lopsided system to simulate
+    // System without symmetry to simulate
     /// Two stars at `height`, two targets, 8 × 8 lenslets, 7 × 7 points, two layers of unequal outer scales.
     fn system(height: f64, outer_scale: f64, disc_radius: f64) -> System {
         let layers =
@@ -1145,7 +1176,7 @@ mod tests {
         assert_eq!(simulation.covariance(slope(0, 0, [8, 0]), slope(0, 0, [0, 0])), None);
     }
 
-    // Turn the whole sky
+    // Rotate the whole field
     #[test]
     fn a_turned_sky_changes_nothing() {
         const TURN: f64 = 0.7;
@@ -1208,7 +1239,7 @@ mod tests {
         }
     }
 
-    // See a tilt with its sign
+    // Test the sign of a tilt
     #[test]
     fn wavefronts_that_rise_have_positive_slopes() {
         let system = system(f64::INFINITY, 400.0, 0.0);
@@ -1260,7 +1291,7 @@ mod tests {
         }
     }
 
-    // Refuse what cannot be simulated
+    // Test the rejection of invalid simulations
     #[test]
     fn what_cannot_be_simulated_is_refused() {
         let system = system(90e3, 25.0, 0.0);

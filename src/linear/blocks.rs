@@ -27,7 +27,33 @@ pub struct OperatorBlock<T> {
 }
 
 // Matrix of several blocks
+// Example of a sum of blocks
 /// The sum of blocks in their places, Eq. [sum of blocks](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-sum-of-blocks).
+///
+/// ```
+/// use lenslet::linear::{Blocks, Dense, Operator, OperatorBlock};
+/// use ndarray::array;
+/// use std::sync::Arc;
+///
+/// let block = |matrix, transposed, rows, columns| OperatorBlock {
+///     operator: Arc::new(Dense::new(matrix)) as Arc<dyn Operator<f64>>,
+///     transposed,
+///     rows: vec![rows],
+///     columns: vec![columns],
+/// };
+/// let b = array![[1.0], [0.5]];
+/// let blocks = vec![
+///     block(array![[4.0, 1.0], [1.0, 4.0]], false, 0..2, 0..2),
+///     block(b.clone(), false, 0..2, 2..3),
+///     block(b, true, 2..3, 0..2),
+///     block(array![[3.0]], false, 2..3, 2..3),
+/// ];
+/// let a = Blocks::new((3, 3), blocks)?;
+/// let (mut y, mut scratch) = ([0.0; 3], vec![0.0; a.scratch(1)]);
+/// a.apply(&[1.0, -1.0, 2.0], &mut y, &mut scratch);
+/// assert_eq!(y, [5.0, -2.0, 6.5]);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 pub struct Blocks<T> {
     rows: usize,
     columns: usize,

@@ -112,7 +112,7 @@ pub struct NotPositive {
 
 impl Cholesky {
     // Take the cholesky factor
-    /// Factorises a matrix in its own memory; only its upper triangle is looked at.
+    /// Factorises a matrix in its own memory; only its upper triangle is read.
     ///
     /// # Errors
     /// Where a pivot is not positive.
@@ -194,7 +194,7 @@ pub struct Eigen {
 
 impl Eigen {
     // Decompose a matrix
-    /// Decomposes a matrix; only its upper triangle is looked at.
+    /// Decomposes a matrix; only its upper triangle is read.
     ///
     /// # Errors
     /// `Failed` where the iterations of the decomposition do not converge.
@@ -347,6 +347,36 @@ mod tests {
 
     fn largest(matrix: &Array2<f64>) -> f64 {
         matrix.fold(0.0, |most: f64, value| most.max(value.abs()))
+    }
+
+    // Repeat the worked case of two slopes
+    #[test]
+    fn two_slopes_have_the_solutions_of_the_worked_case() {
+        let near = |rows: &Array2<f64>, expected: [f64; 2], tolerance: f64| {
+            let gap = (rows[[0, 0]] - expected[0]).abs().max((rows[[0, 1]] - expected[1]).abs());
+            assert!(gap < tolerance, "{rows} is not {expected:?}");
+        };
+        let solve = |variance: f64| {
+            let factor =
+                Cholesky::new(ndarray::arr2(&[[variance, 0.99], [0.99, variance]])).unwrap();
+            let mut rows = ndarray::arr2(&[[1.0, 0.0]]);
+            factor.halve(&mut rows);
+            factor.finish(&mut rows);
+            (factor.lower(), rows)
+        };
+        let (lower, solved) = solve(1.0);
+        assert!((lower[[1, 1]] - 0.1411).abs() < 1e-4);
+        assert!((lower[[1, 1]].powi(2) - 0.0199).abs() < 1e-12);
+        near(&solved, [50.25, -49.75], 0.005);
+        near(&solve(1.1).1, [4.785, -4.306], 0.001);
+        let eigen = Eigen::new(&ndarray::arr2(&[[1.0, 0.99], [0.99, 1.0]])).unwrap();
+        assert!((eigen.values()[1] - 1.99).abs() < 1e-12 && eigen.kept(0.01) == 1);
+        let along = eigen.project(&ndarray::arr2(&[[1.0, 0.0]]), 1) / eigen.values()[1];
+        near(&eigen.expand(&along), [0.251, 0.251], 0.001);
+        let noisy = Eigen::new(&ndarray::arr2(&[[1.1, 0.99], [0.99, 1.1]])).unwrap();
+        assert!(
+            (noisy.values()[0] - 0.11).abs() < 1e-12 && (noisy.values()[1] - 2.09).abs() < 1e-12
+        );
     }
 
     // Solutions fulfil their equations

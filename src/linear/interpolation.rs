@@ -87,7 +87,23 @@ impl<T: Real> Stencils<T> {
 }
 
 // Operator from a layer to the pupil
+// Example of an interpolation to the pupil
 /// Interpolates the wavefronts of several targets from the grid of a layer to that of the pupil.
+///
+/// ```
+/// use lenslet::linear::{Interpolation, Operator, ToPupil};
+///
+/// let layer: Vec<f64> = (0..36).map(|k| f64::from(k % 6).powi(3)).collect();
+/// let first_point = |kind| -> Result<f64, lenslet::Error> {
+///     let to_pupil = ToPupil::new(1, 4, (6, 0.8), kind)?;
+///     let (mut pupil, mut scratch) = (vec![0.0; 16], vec![0.0; to_pupil.scratch(1)]);
+///     to_pupil.apply(&layer, &mut pupil, &mut scratch);
+///     Ok(pupil[0])
+/// };
+/// assert!((first_point(Interpolation::Linear)? - 0.625).abs() < 1e-14);
+/// assert!((first_point(Interpolation::Cubic)? - 0.625f64.powi(3)).abs() < 1e-14);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToPupil<T> {
     pub(crate) targets: usize,

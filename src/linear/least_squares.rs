@@ -8,7 +8,7 @@ use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, Axis, Zip};
 
 // A model with residuals
-/// A model that can be fitted: what it misses, and how that changes.
+/// A model that can be fitted: its residuals and their derivatives.
 pub trait Residuals {
     /// The residuals at some parameters, each in units of its error.
     ///
@@ -24,7 +24,7 @@ pub trait Residuals {
 }
 
 // Fit a model by damped steps
-/// How a model is fitted.
+/// Options of a fit.
 ///
 /// ```
 /// use lenslet::{watch::unwatched, linear::{LeastSquares, Residuals}, Error};
@@ -118,7 +118,7 @@ impl LeastSquares {
     }
 
     // Try steps until one descends
-    /// Parameters whose residuals are less, and these; none where there is no way down.
+    /// Parameters with a smaller sum of squares, and their residuals; none if no step reduces the sum.
     fn descend(
         &self,
         model: &mut dyn Residuals,
@@ -126,10 +126,12 @@ impl LeastSquares {
         (jacobian, held): (&Array2<f64>, &[bool]),
         damping: &mut f64,
     ) -> Result<Option<Iterate>, Error> {
+        // Normal equations of the present parameters
         let normal = Normal::new(jacobian, held)?;
         let gradient = jacobian.t().dot(residuals).insert_axis(Axis(0));
         let now = norm(residuals).powi(2);
         for _ in 0..30 {
+            // Predict the gain of a trial step
             let step = normal.solve(&gradient, *damping);
             let trial = self.within(at.iter().zip(&step).map(|(at, step)| at - step).collect());
             let moved: Array1<f64> = trial.iter().zip(at).map(|(trial, at)| trial - at).collect();
@@ -140,6 +142,7 @@ impl LeastSquares {
             let left = model.residuals(&trial)?;
             let gained = now - norm(&left).powi(2);
             if gained > 0.0 {
+                // Lower the damping by trust
                 let trust = (gained / predicted.max(gained)).min(1.0);
                 *damping = (*damping * (1.0 - (2.0 * trust - 1.0).powi(3)).max(0.1)).max(1e-12);
                 return Ok(Some((trial, left)));
@@ -211,6 +214,7 @@ impl Normal {
         Ok(Self { free, parameters: held.len(), scales, eigen })
     }
 
+    // Directions that the data do not determine
     /// Directions along which the residuals hardly move: eigenvectors of $\mathcal N$ whose eigenvalues are below a share of the
     /// largest, by parameters, each in units of the step that it makes alone.
     pub fn blind(&self, share: f64) -> Vec<Vec<f64>> {

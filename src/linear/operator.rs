@@ -9,9 +9,19 @@ use std::ops::Range;
 use std::sync::Arc;
 
 // What every operator can do
-/// A linear operator, known by what it does to vectors.
+/// A linear operator, defined by its products with vectors.
 ///
-/// Vectors are slices of numbers. Several are multiplied at once by laying them one after the other.
+/// Vectors are slices of numbers. Several vectors are multiplied at once if they are stored one after the other.
+///
+/// ```
+/// use lenslet::linear::{Dense, Operator};
+/// let a = Dense::new(ndarray::arr2(&[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]));
+/// let (mut forward, mut back, mut scratch) = ([0.0; 2], [0.0; 3], vec![0.0; a.scratch(1)]);
+/// a.apply(&[1.0, 0.0, -1.0], &mut forward, &mut scratch);
+/// a.apply_transpose(&[2.0, 1.0], &mut back, &mut scratch);
+/// assert_eq!((forward, back), ([-2.0, -2.0], [6.0, 9.0, 12.0]));
+/// assert_eq!((a.bytes(), a.dense_bytes()), (48, 48));
+/// ```
 ///
 /// # Panics
 /// The products panic where a slice has the wrong length, as an index out of bounds does.

@@ -270,6 +270,7 @@ struct SolverState<'a, T: Real> {
     watch: &'a mut dyn FnMut(usize, f64) -> Result<(), Error>,
 }
 
+// Methods of a solution in progress
 impl<T: Real> SolverState<'_, T> {
     // Sweep until the residual is true
     fn sweep_until_it_is_true(&mut self, b: &[T], x: &mut [T]) -> Result<(), Error> {
@@ -517,6 +518,27 @@ mod tests {
     }
 
     const SOLVERS: [Solver; 2] = [Solver::ConjugateGradients, Solver::Minres];
+
+    // Repeat the two steps by hand
+    #[test]
+    fn conjugate_gradients_repeat_the_worked_case() {
+        let a = Dense::new(ndarray::arr2(&[[4.0, 1.0], [1.0, 3.0]]));
+        let (b, stop) = ([1.0, 2.0], Stop { tolerance: 1e-12, iterations: 9 });
+        let mut x = [0.0f64; 2];
+        let solved = conjugate_gradients(&a, None, &b, &mut x, &stop).unwrap();
+        assert_eq!((solved.iterations, solved.history[1]), (2, f64::sqrt(0.3125 / 5.0)));
+        assert!((x[0] - 1.0 / 11.0).abs() < 1e-15 && (x[1] - 7.0 / 11.0).abs() < 1e-15);
+        assert!((x[0] - 0.0909).abs() < 1e-4 && (x[1] - 0.6364).abs() < 1e-4);
+        // The new direction and its curvature.
+        let p: [f64; 2] = [-0.5 + 0.0625 * b[0], 0.25 + 0.0625 * b[1]];
+        let product = [4.0 * p[0] + p[1], p[0] + 3.0 * p[1]];
+        assert_eq!((p, product), ([-0.4375, 0.375], [-1.375, 0.6875]));
+        let curvature = p[0] * product[0] + p[1] * product[1];
+        assert_eq!((curvature, 6.0 * p[0], 7.0 * p[1]), (0.859_375, -2.625, 2.625));
+        assert!((0.3125 / curvature - 0.3636).abs() < 1e-4);
+        let root = f64::sqrt(5.0);
+        assert!(((7.0 + root) / (7.0 - root) - 1.94).abs() < 0.005);
+    }
 
     // Compare both solvers with Cholesky
     #[test]

@@ -41,9 +41,27 @@ pub struct Block {
 }
 
 // Block matrix of Toeplitz blocks
+// Example of a Toeplitz product
 /// A block matrix whose blocks are two-level Toeplitz, between masked lattices; Eq. [block toeplitz](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-block-toeplitz).
 ///
 /// A vector holds the unmasked numbers of all lattices of its side: lattice by lattice, each by rows.
+///
+/// ```
+/// use lenslet::linear::{BlockToeplitz, Operator};
+/// use ndarray::{Array2, Array5};
+///
+/// let mut kernels = Array5::zeros((1, 1, 2, 4, 4));
+/// for (i, value) in [3.0, 4.0, 2.0, 1.0].into_iter().enumerate() {
+///     kernels[[0, 0, 0, 1, i]] = value; // T₁, T₀, T₋₁, T₋₂ at displacement 0 along y
+/// }
+/// let first_row = |n| vec![Array2::from_shape_fn((n, n), |(row, _)| row == 0)];
+/// let operator =
+///     BlockToeplitz::wavefront_slope(kernels.view(), 1, &first_row(2), &first_row(3))?;
+/// let (mut y, mut scratch) = ([0.0f64; 2], vec![0.0; operator.scratch(1)]);
+/// operator.apply(&[1.0, 2.0, -1.0, 0.0, 0.0, 0.0], &mut y, &mut scratch);
+/// assert!((y[0] - 7.0).abs() < 1e-14 && (y[1] - 9.0).abs() < 1e-14);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 pub struct BlockToeplitz<T> {
     inputs: LatticeSide,
     outputs: LatticeSide,

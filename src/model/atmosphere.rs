@@ -26,6 +26,7 @@ impl Layer {
         Self { altitude, fraction, outer_scale, wind_speed: 0.0, wind_direction: 0.0 }
     }
 
+    // Velocity of the wind
     /// The velocity of the wind along x and y \[m/s\].
     pub fn velocity(&self) -> [f64; 2] {
         let (sin, cos) = self.wind_direction.sin_cos();
@@ -35,6 +36,20 @@ impl Layer {
 
 // An atmosphere of layers
 /// The turbulence above a telescope: a Fried parameter with its wavelength, and layers.
+///
+/// ```
+/// use lenslet::model::{Atmosphere, Layer};
+/// use lenslet::units::ARCSEC;
+/// let layers = vec![Layer::new(0.0, 0.7, 25.0), Layer::new(10e3, 0.3, 25.0)];
+/// let air = Atmosphere::new(0.16, 500e-9, layers)?;
+/// assert!((air.mean_altitude() - 4856.0).abs() < 0.5);
+/// for (wavelength, r0, seeing, angle) in [(500e-9, 0.16, 0.629, 2.136), (1.65e-6, 0.670, 0.495, 8.949)] {
+///     assert!((air.fried_parameter_at(wavelength) - r0).abs() < 5e-4);
+///     assert!((air.seeing_at(wavelength) / ARCSEC - seeing).abs() < 5e-4);
+///     assert!((air.isoplanatic_angle_at(wavelength) / ARCSEC - angle).abs() < 5e-4);
+/// }
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Atmosphere {
     fried_parameter: f64,
@@ -42,11 +57,11 @@ pub struct Atmosphere {
     layers: Vec<Layer>,
 }
 
-// Steps of an atmosphere
+// Methods of an atmosphere
 impl Atmosphere {
     /// An atmosphere whose Fried parameter is `r0` \[m\] at `wavelength` \[m\].
     ///
-    /// The layers may come in any order. Refused are an `r0`, wavelength, altitude, outer scale or wind
+    /// The layers may be in any order. Rejected are an `r0`, wavelength, altitude, outer scale or wind
     /// outside of their ranges, negative fractions, and fractions that do not sum to 1 within 1e-6.
     pub fn new(r0: f64, wavelength: f64, layers: Vec<Layer>) -> Result<Self, Invalid> {
         let fried_parameter = length("r0", r0)?;
@@ -57,7 +72,7 @@ impl Atmosphere {
         Ok(Self { fried_parameter, wavelength, layers })
     }
 
-    // The numbers of an atmosphere
+    // Parameters of an atmosphere
     /// The Fried parameter at [`wavelength`](Self::wavelength) \[m\].
     pub fn fried_parameter(&self) -> f64 {
         self.fried_parameter
@@ -79,7 +94,7 @@ impl Atmosphere {
     }
 
     // Seeing at any wavelength
-    /// The seeing at a wavelength, outer scale ignored \[rad\], [seeing](https://lenslet.github.io/lenslet/atmosphere.html#eq-seeing).
+    /// The seeing at a wavelength, for an infinite outer scale \[rad\], [seeing](https://lenslet.github.io/lenslet/atmosphere.html#eq-seeing).
     ///
     /// ```
     /// use lenslet::model::{Atmosphere, Layer};
@@ -122,7 +137,7 @@ pub(crate) fn check_wavelength(wavelength: f64) -> Result<f64, Invalid> {
     plausible::WAVELENGTH.check("wavelength", wavelength)
 }
 
-/// Refuses a Fried parameter at a wavelength that no turbulence has: one in centimetres.
+/// Rejects a Fried parameter outside of the range of turbulence at its wavelength, such as one in centimetres.
 fn check_fried_parameter(r0: f64, wavelength: f64) -> Result<(), Invalid> {
     let scale = (wavelength / 500e-9).powf(6.0 / 5.0);
     let [accepted, usual] =
@@ -131,7 +146,7 @@ fn check_fried_parameter(r0: f64, wavelength: f64) -> Result<(), Invalid> {
     if r0 >= NO_TURBULENCE { Ok(()) } else { here.check("r0", r0).map(drop) }
 }
 
-/// From here on a Fried parameter stands for no turbulence \[m\].
+/// From this value on a Fried parameter means no turbulence \[m\].
 const NO_TURBULENCE: f64 = 1e4;
 
 fn check_layers(layers: &[Layer]) -> Result<(), Invalid> {

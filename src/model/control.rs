@@ -5,21 +5,21 @@ use crate::error::{Invalid, accept, positive};
 use crate::model::atmosphere::Atmosphere;
 use crate::plausible::RATE;
 
-// Loop that steers a mirror
-/// Whether sensors see the air, or what the mirror leaves of it.
+// Control loop of a mirror
+/// Whether sensors measure the whole turbulence or the residual behind the mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum LoopKind {
-    /// Sensors see the air, and strokes are what they measure.
+    /// Sensors measure the whole turbulence, and the measured strokes are applied.
     #[default]
     Open,
-    /// Sensors see what is left, and an integrator adds a share of it to the strokes.
+    /// Sensors measure the residual, and an integrator adds a fraction of it to the strokes.
     Closed,
 }
 
 // Numbers of a loop
-/// The loop that steers a mirror: the table `[loop]` of a system file.
+/// Control loop of a mirror: the table `[loop]` of a system file.
 // Example of a control loop
 ///
 /// ```
@@ -35,17 +35,17 @@ pub enum LoopKind {
 pub struct ControlLoop {
     /// Open or closed.
     pub kind: LoopKind,
-    /// Frames in a second \[Hz\].
+    /// Frame rate \[Hz\].
     pub rate: f64,
-    /// Share of what is left that each frame adds, in a closed loop.
+    /// Gain: fraction of the measured residual that each frame adds to the strokes, in a closed loop.
     pub gain: f64,
-    /// Frames from the start of an exposure to the start of the hold that it leads to; from 1 to 20.
+    /// Delay from the start of an exposure to the start of the hold that results from it, in frames; from 1 to 20.
     pub delay: f64,
 }
 
-// Check what is said of a loop
+// Check the parameters of a loop
 impl ControlLoop {
-    /// Refuses a loop that cannot be, or is not stable.
+    /// Checks the loop and its stability.
     ///
     /// # Errors
     /// `Invalid`, by the name of the key: a rate that is not positive, a delay not from 1 to 20 frames, a gain for which strokes grow without end.
@@ -124,7 +124,7 @@ impl ControlLoop {
     }
 
     // Find the largest gain
-    /// The gain below which the loop, closed, is stable.
+    /// Largest stable gain of the closed loop.
     pub fn largest_gain(&self) -> f64 {
         let (mut low, mut high) = (0.0, 4.0);
         for _ in 0..60 {
@@ -135,7 +135,7 @@ impl ControlLoop {
     }
 
     // Gain of a loop for noise
-    /// What the variance of a noise that is new in each frame is multiplied by on its way to the strokes, Eq. [noise gain](https://lenslet.github.io/lenslet/bandwidth.html#eq-noise-gain): 1 in an open loop, and
+    /// Ratio of the noise variance of the strokes to that of a frame, for noise that is independent from frame to frame, Eq. [noise gain](https://lenslet.github.io/lenslet/bandwidth.html#eq-noise-gain): 1 in an open loop, and
     /// infinite in a closed one that is not stable.
     // Example of a noise gain
     ///
@@ -144,6 +144,28 @@ impl ControlLoop {
     /// let control = ControlLoop { kind: LoopKind::Closed, rate: 500.0, gain: 0.5, delay: 2.0 };
     /// assert!((control.noise_gain() - 0.6).abs() < 1e-15);
     /// assert_eq!(ControlLoop { kind: LoopKind::Open, ..control }.noise_gain(), 1.0);
+    /// ```
+    // Noise gain of a worked case
+    ///
+    /// The worked case of the chapter:
+    ///
+    /// ```
+    /// use lenslet::{correction::ServoLag, model::{Atmosphere, ControlLoop, Layer, LoopKind}};
+    /// let wind = Layer { wind_speed: 10.0, ..Layer::new(0.0, 1.0, 25.0) };
+    /// let air = Atmosphere::new(0.15, 500e-9, vec![wind])?;
+    /// let closed = ControlLoop { kind: LoopKind::Closed, rate: 500.0, gain: 0.5, delay: 2.0 };
+    /// let product = 0.75 * (1.0 - 4.0 / 9.0); // 0.4167
+    /// assert!((closed.noise_gain() - 0.25 / product).abs() < 1e-12);
+    /// let slow = (2.0 * std::f64::consts::PI * 5.0 / 250.0f64).powi(2);
+    /// assert!((slow - 0.0158).abs() < 5e-5 && (closed.rejection(5.0) - 0.0162).abs() < 5e-5);
+    /// assert!((closed.rejection(50.0) - 2.83).abs() < 0.005);
+    /// let nm = |control: ControlLoop| -> Result<f64, lenslet::Invalid> {
+    ///     Ok(1e9 * ServoLag::new(&air, &control, 0.5)?.variance()?.sqrt())
+    /// };
+    /// assert!((nm(closed)? - 36.3).abs() < 0.06);
+    /// assert!((nm(ControlLoop { kind: LoopKind::Open, ..closed })? - 36.1).abs() < 0.06);
+    /// assert!((nm(ControlLoop { rate: 1000.0, ..closed })? - 18.1).abs() < 0.06);
+    /// # Ok::<(), lenslet::Invalid>(())
     /// ```
     pub fn noise_gain(&self) -> f64 {
         match (self.kind, self.damping(self.gain)) {

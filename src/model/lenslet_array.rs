@@ -135,7 +135,7 @@ pub struct LensletArray {
 impl LensletArray {
     /// An array of `lenslets` × `lenslets` lenslets with the side and pitch `pitch` \[m\].
     ///
-    /// Refused are fewer than 1 or more than 10 000 lenslets across, and a pitch that is not a length.
+    /// Rejects fewer than 1 or more than 10 000 lenslets across, and a pitch that is not positive and finite.
     pub fn new(lenslets: usize, pitch: f64) -> Result<Self, Invalid> {
         let good = (1..=10_000).contains(&lenslets);
         let lenslets = accept(good, "lenslets", lenslets, "a whole number from 1 to 10000")?;
@@ -171,7 +171,7 @@ impl LensletArray {
         }
     }
 
-    /// How many lenslets are valid.
+    /// Number of valid lenslets.
     pub fn count_valid(&self, pupil: Option<&Pupil>, validity: Validity) -> usize {
         self.runs(pupil, validity).map(|run| run.columns.len()).sum()
     }
@@ -182,7 +182,7 @@ impl LensletArray {
     }
 
     // Map of the valid lenslets
-    /// Which lenslets are valid: shape (N, N), axis 0 along y, all true without a pupil.
+    /// Map of the valid lenslets: shape (N, N), axis 0 along y, all true without a pupil.
     ///
     /// ```
     /// use lenslet::model::{LensletArray, Pupil, Validity};
@@ -202,7 +202,7 @@ impl LensletArray {
 }
 
 // Runs of lenslets that are lit alike
-/// Neighbouring lenslets of a row that are lit alike.
+/// Neighbouring lenslets of a row with equal lit fractions.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LensletRun {
     pub(crate) row: usize,
@@ -219,7 +219,7 @@ fn extremes(centre: [f64; 2], side: f64) -> [f64; 2] {
     [near, far].map(|[x, y]| x * x + y * y)
 }
 
-/// How many of the first numbers below `count` have a property that all later ones lack.
+/// Number of leading integers below `count` with a property that all later ones lack.
 fn bisected(count: usize, has: impl Fn(usize) -> bool) -> usize {
     let (mut least, mut most) = (0, count);
     while least < most {
@@ -374,7 +374,7 @@ pub enum SlopeArrangement {
 
 impl SlopeArrangement {
     // Names of orders of slopes
-    /// All of them, with their names and descriptions.
+    /// All arrangements with their names and descriptions.
     pub const NAMES: [(&'static str, &'static str, Self); 4] = [
         ("rows", "All x before all y, lenslets row by row", Self::Rows),
         ("columns", "All x before all y, lenslets column by column (column-major)", Self::Columns),
@@ -550,6 +550,33 @@ mod tests {
         let valid = twenty.valid(Some(&Pupil::new(10.0, 0.24).unwrap()), Validity::default());
         assert_eq!(valid, valid.t());
         assert_eq!(valid, valid.slice(ndarray::s![..;-1, ..]));
+    }
+
+    // Areas of two lenslets with a pencil
+    #[test]
+    fn two_lenslets_agree_with_a_pencil() {
+        let root = 0.1875f64.sqrt();
+        let trapezium = |width: f64, heights: f64| width * (0.5 * heights - 0.25);
+        let alpha = 2.0 * ((root - 0.25) * 2f64.sqrt()).asin();
+        let pupil = Pupil::new(1.0, 0.0).unwrap();
+        let [corner, rim] = [0.375, 0.125].map(|x| pupil.lit_fraction([x, 0.375], 0.25));
+        for (value, expected, last_digit) in [
+            (root, 0.4330, 1e-4),
+            (root - 0.25, 0.1830, 1e-4),
+            (0.5 * (root + 0.25), 0.3415, 1e-4),
+            ((root - 0.25) * 2f64.sqrt(), 0.2588, 1e-4),
+            (alpha, PI / 6.0, 1e-14),
+            (trapezium(root - 0.25, root + 0.25), 0.01675, 1e-5),
+            (trapezium(0.25, root + 0.5), 0.05413, 1e-5),
+            (0.125 * (alpha - alpha.sin()), 0.00295, 1e-5),
+            (0.0625 * corner, 0.0197, 1e-4),
+            (0.0625 * rim, 0.0571, 1e-4),
+            (corner, 0.315, 1e-3),
+            (rim, 0.913, 1e-3),
+            (4.0 + 8.0 * rim + 4.0 * corner, 12.57, 1e-2),
+        ] {
+            assert!((value - expected).abs() < 0.51 * last_digit, "{value}, not {expected}");
+        }
     }
 
     // The order of a lopsided mask

@@ -1,5 +1,5 @@
 // Tangled from book/src/light.md: edit there, or here and run cargo tangle stitch.
-//! Noise of slopes from the light on their sensor: photons, detector, and the streak of a laser star.
+//! Noise of slopes from the light on their sensor: photons, detector, and the elongation of laser guide stars.
 
 // Imports of light
 use crate::{
@@ -18,10 +18,10 @@ pub(crate) const FWHM: f64 = 2.354_820_045_030_949_3;
 // Limits of a window
 const MOST_PIXELS: usize = 10_000;
 
-/// Lenslets across a sensor at most whose light is computed.
+/// Largest number of lenslets across a sensor whose light is computed.
 const MOST_LENSLETS: usize = 10_000;
 
-/// What is expected of a window.
+/// Expected window, for messages.
 pub(crate) const WINDOW: &str = "a whole number of pixels from 2 to 10000";
 
 /// Elements xx, xy and yy of the covariance of the light of a spot, rad².
@@ -29,7 +29,7 @@ type Spot = [f64; 3];
 
 // Light of a star on its sensor
 /// The light of a guide star on its sensor, from which the noise of its slopes follows, [light noise](https://lenslet.github.io/lenslet/light.html#eq-light-noise). Made by
-/// [`new`](Self::new); checked when its noise is asked for.
+/// [`new`](Self::new); checked when its noise is computed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Light {
     /// Photons detected behind a lenslet that is wholly lit, in one frame.
@@ -38,7 +38,7 @@ pub struct Light {
     pub wavelength: f64,
     /// Side of a pixel on the sky \[rad\].
     pub pixel: f64,
-    /// Full width at half maximum of a round spot \[rad\]; if none is given, it is that of the seeing and the lenslet.
+    /// Full width at half maximum of a round spot \[rad\]; by default that of the seeing and the lenslet.
     pub fwhm: Option<f64>,
     /// Read-out noise of a pixel \[electrons rms\].
     pub read_noise: f64,
@@ -46,13 +46,13 @@ pub struct Light {
     pub excess_noise: f64,
     /// Background: photons detected by a pixel in one frame.
     pub background: f64,
-    /// Pixels across the window under a spot; if none is given, the least that hold three standard deviations on both sides.
+    /// Pixels across the window under a spot; by default the fewest that hold three standard deviations on both sides.
     pub window: Option<usize>,
-    /// Where the light of a laser star comes from; if nothing is given, the spots are round.
+    /// Column of sodium of a laser guide star; without it, the spots are round.
     pub spot: Option<LaserSpot>,
 }
 
-// Light and the noise it makes
+// Noise computed from light
 impl Light {
     // Make the light of a perfect detector
     /// A number of `photons` behind a lenslet that is wholly lit, of `wavelength` \[m\], in round spots on the `pixel`s \[rad\] of a
@@ -85,8 +85,8 @@ impl Light {
         }
     }
 
-    // Refuse light that cannot be
-    /// Refuses numbers that no light and no detector have.
+    // Check the ranges of light
+    /// Rejects values outside of the ranges of light and detectors.
     ///
     /// # Errors
     /// `Invalid`, by the name that a system file has for the number.
@@ -94,7 +94,7 @@ impl Light {
         let good = (1e-3..=1e15).contains(&self.photons);
         accept(good, "photons", self.photons, "a number of photons from 1e-3 to 1e15")?;
         check_wavelength(self.wavelength)?;
-        // Refuse detectors that cannot be
+        // Check the ranges of a detector
         let angle = "an angle greater than 0, and at most 0.1 rad (20626 arcsec)";
         let is_angle = |x: f64| x > 0.0 && x <= 0.1;
         for (key, x) in [("pixel", Some(self.pixel)), ("fwhm", self.fwhm)] {
@@ -117,7 +117,7 @@ impl Light {
         spot.map_err(|bad| Invalid { quantity: format!("spot.{}", bad.quantity), ..bad })
     }
 
-    /// Refuses pixels and spots whose angles were probably meant in another unit, behind lenslets of a side \[m\].
+    /// Rejects pixels and spots whose angles are probably in another unit, behind lenslets of a side \[m\].
     fn check_angles(&self, side: f64) -> Result<(), Invalid> {
         let [low, high] = SENSOR_PIXEL.accepted;
         let widest = high.max(20.0 * self.wavelength / side / SENSOR_PIXEL.unit);
@@ -191,22 +191,22 @@ impl Light {
     }
 
     // Covariance of the light of a spot
-    /// Variance along any axis of the light of a round spot, as pixels tell it \[rad²\], [pixel spot](https://lenslet.github.io/lenslet/guide-star-spots.html#eq-pixel-spot).
+    /// Variance of the light of a round spot along any axis, including the effect of the pixels \[rad²\], [pixel spot](https://lenslet.github.io/lenslet/guide-star-spots.html#eq-pixel-spot).
     fn round_spot(&self, sensor: &Sensor, air: &Atmosphere) -> f64 {
         let diffraction = 0.885_893 * self.wavelength / sensor.side();
         let of_air = || air.seeing_at(self.wavelength).hypot(diffraction);
         let fwhm = self.fwhm.unwrap_or_else(of_air);
         (fwhm / FWHM).powi(2) + self.pixel * self.pixel / 12.0
     }
-    /// Elements xx, xy and yy of the covariance of the light behind `lenslet` of a sensor, whose spots would be of the variance `round`
-    /// \[rad²\] without a streak, [spot covariance](https://lenslet.github.io/lenslet/guide-star-spots.html#eq-spot-covariance).
+    /// Elements xx, xy and yy of the covariance of the light behind `lenslet` of a sensor, whose spots have the variance `round`
+    /// \[rad²\] without elongation, [spot covariance](https://lenslet.github.io/lenslet/guide-star-spots.html#eq-spot-covariance).
     fn spot_behind(&self, sensor: &Sensor, lenslet: [usize; 2], round: f64) -> Spot {
         let [x, y] = self.spot.map_or([0.0; 2], |spot| spot.streak(sensor, lenslet));
         [round + x * x, x * y, round + y * y]
     }
 
     // Noise of the pixels under a spot
-    /// What the pixels under a spot add to the variance of a slope, times the square of the photons \[rad²\]; last term of
+    /// Contribution of the pixels under a spot to the variance of a slope, times the square of the photons \[rad²\]; last term of
     /// [light noise](https://lenslet.github.io/lenslet/light.html#eq-light-noise). `widest` is the largest variance of the light of a spot along an axis.
     fn of_pixels(&self, widest: f64) -> Result<f64, Invalid> {
         let variance = self.read_noise.powi(2) + self.excess_noise.powi(2) * self.background;
@@ -223,7 +223,7 @@ impl Light {
 }
 
 // Brightness of a guide star
-/// How bright a star is, and what its sensor makes of it.
+/// Brightness of a star, with the throughput and frame rate of its sensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Brightness {
     /// Magnitude of the star.
@@ -241,7 +241,7 @@ impl Brightness {
     /// Photons detected behind a lenslet of `side` \[m\] in one frame, [photons of magnitude](https://lenslet.github.io/lenslet/light.html#eq-photons-of-magnitude).
     ///
     /// # Errors
-    /// `Invalid` where a field has no meaning.
+    /// `Invalid` where a field is out of its range.
     ///
     /// ```
     /// use lenslet::model::Brightness;
@@ -262,11 +262,11 @@ impl Brightness {
     }
 }
 
-// Where a laser spot comes from
-/// The column of sodium that a laser lights up.
+// Column of excited sodium
+/// Column of sodium that a laser excites.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LaserSpot {
-    /// Where the laser is launched, in the coordinates of the pupil \[m\].
+    /// Position of the launch telescope, in the coordinates of the pupil \[m\].
     pub launch: [f64; 2],
     /// Mean altitude of the sodium above the telescope \[m\].
     pub altitude: f64,
@@ -274,9 +274,9 @@ pub struct LaserSpot {
     pub thickness: f64,
 }
 
-// Streak seen by a lenslet
+// Elongation seen by a lenslet
 impl LaserSpot {
-    /// Root mean square of the streak that lenslet `[j, i]` of a sensor sees, along the axes of the sensor \[rad\], [streak](https://lenslet.github.io/lenslet/guide-star-spots.html#eq-streak).
+    /// Rms elongation of the spot of lenslet `[j, i]` of a sensor, along the axes of the sensor \[rad\], [streak](https://lenslet.github.io/lenslet/guide-star-spots.html#eq-streak).
     ///
     /// ```
     /// use lenslet::model::{LaserSpot, LensletArray, Sensor, Source};
@@ -294,7 +294,7 @@ impl LaserSpot {
         sensor.axes().map(|axis| axis[0] * away[0] + axis[1] * away[1])
     }
 
-    // Refuse lasers that cannot be
+    // Check the launch of a laser
     fn check(&self) -> Result<(), Invalid> {
         for (axis, place) in self.launch.into_iter().enumerate() {
             plausible::LAUNCH.check(&format!("launch[{axis}]"), place)?;

@@ -12,26 +12,26 @@ use std::sync::Arc;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Spacing {
-    /// So many actuators across the diameter of the pupil, the first and the last one at its rim.
+    /// Number of actuators across the diameter of the pupil, the first and the last one at its edge.
     Actuators(usize),
     /// A pitch \[m\], with an actuator on the axis.
     Pitch(f64),
 }
 
-/// The order in which actuators stand.
+/// Layout of the actuators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ActuatorLayout {
-    /// In squares.
+    /// Square lattice.
     #[default]
     Square,
-    /// In equilateral triangles, with rows along x.
+    /// Equilateral triangles, with rows along x.
     Hexagonal,
 }
 
 // Description of a mirror
-/// A deformable mirror as it is described: a table `[[mirror]]` of a system file.
+/// Design of a deformable mirror: a table `[[mirror]]` of a system file.
 ///
 /// ```
 /// use lenslet::model::{MirrorDesign, Spacing};
@@ -40,6 +40,26 @@ pub enum ActuatorLayout {
 /// let stiff = MirrorDesign { coupling: 1.0, ..design };
 /// assert_eq!(stiff.check().unwrap_err().quantity, "coupling");
 /// ```
+// Heights of a worked case
+///
+/// Heights and slopes of an influence function, the worked case of the chapter:
+///
+/// ```
+/// use lenslet::{correction::Mirror, model::*};
+/// let (array, axis) = (LensletArray::new(10, 0.5)?, Source::star(0.0, 0.0)?);
+/// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)])?;
+/// let star = GuideStar::at_rest(axis, array, 1e-14)?;
+/// let system = System::builder(air, array).guide_stars([star]).targets([axis]).build()?;
+/// let mirror = Mirror::new(&MirrorDesign::new(Spacing::Pitch(0.5)), &system)?;
+/// for (offset, height) in [([0.5, 0.0], 0.2), ([0.25, 0.0], 0.669), ([0.5, 0.5], 0.04)] {
+///     assert!((mirror.influence(offset) - height).abs() < 3e-4);
+/// }
+/// let largest = mirror.interaction(&system, &axis).fold(0.0, |most: f64, slope| most.max(*slope));
+/// assert!((largest - 1.036).abs() < 5e-4, "{largest}");
+/// assert!((-f64::ln(0.2) - 1.609).abs() < 1e-3 && (largest * 0.5 / 0.8 - 0.648).abs() < 1e-3);
+/// assert!((0.8 * mirror.influence([0.0, 0.25]) / 0.5 - 1.07).abs() < 1e-3); // edge midpoints
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MirrorDesign {
@@ -47,15 +67,15 @@ pub struct MirrorDesign {
     pub spacing: Spacing,
     /// Layout of the actuators.
     pub layout: ActuatorLayout,
-    /// Altitude that the mirror is conjugate to \[m\].
+    /// Altitude to which the mirror is conjugate \[m\].
     pub altitude: f64,
-    /// The share of its height that an influence function, a Gaussian, has at the next actuator.
+    /// Height of a Gaussian influence function at the next actuator, relative to its peak.
     pub coupling: f64,
-    /// Influence functions that were measured, in place of Gaussians; then the coupling is not used.
+    /// Measured influence functions instead of Gaussians; the coupling is then not used.
     pub influence: Option<MeasuredInfluence>,
-    /// Radii between which actuators are kept, in units of that of the mirror's beam; or those of [`Mirror::new`](crate::correction::Mirror::new).
+    /// Inner and outer radius of the kept actuators, in units of the radius of the mirror's beam; by default those of [`Mirror::new`](crate::correction::Mirror::new).
     pub kept: Option<[f64; 2]>,
-    /// Singular values of the interaction matrix below this share of the largest are dropped.
+    /// Singular values of the interaction matrix below this fraction of the largest are dropped.
     pub filter: f64,
 }
 
@@ -70,7 +90,7 @@ crate::serial::deserialize_by!(MirrorDesign::new(spacing: Spacing) {
 });
 
 impl MirrorDesign {
-    /// A mirror in the pupil, its actuators in squares, with a coupling of 0.2 and a filter of 0.03.
+    /// A mirror in the pupil with a square lattice of actuators, a coupling of 0.2 and a filter of 0.03.
     pub fn new(spacing: Spacing) -> Self {
         let layout = ActuatorLayout::Square;
         let (influence, kept) = (None, None);
@@ -184,7 +204,7 @@ fn middle(image: ArrayView2<f64>) -> f64 {
 
 // Check the design of a mirror
 impl MirrorDesign {
-    /// Refuses a mirror that cannot be.
+    /// Checks the design.
     ///
     /// # Errors
     /// `Invalid`, by the name of the key: fewer than 2 or more than 1001 actuators across, a pitch that is no length, an

@@ -1,5 +1,5 @@
 // Tangled from book/src/the-system.md: edit there, or here and run cargo tangle stitch.
-//! The world that is modelled: atmosphere, sources, sensors and their noise, and the system file that describes them.
+//! Physical model: atmosphere, sources, sensors and their noise, and the system file that describes them.
 
 // Modules of model
 pub(crate) mod atmosphere;

@@ -30,7 +30,7 @@ pub struct Noise(NoiseForm);
 enum NoiseForm {
     /// The variance of every slope, rad².
     Uniform(f64),
-    /// The variance of the slopes of most of so many valid lenslets, and of the others with their numbers, rad².
+    /// Common variance of most valid lenslets, and the variances of the others with their indices, rad².
     Most { lenslets: usize, variance: f64, others: Vec<(usize, f64)> },
     /// The variance of both slopes of each valid lenslet, rad².
     Lenslets(Vec<f64>),
@@ -38,7 +38,7 @@ enum NoiseForm {
     Blocks(Vec<[f64; 3]>),
 }
 
-// Take noise that can be
+// Construct noise from valid input
 impl Noise {
     /// Equal `variance` \[rad²\] for every slope.
     ///
@@ -48,7 +48,7 @@ impl Noise {
         not_negative("noise", variance).map(|variance| Self(NoiseForm::Uniform(variance)))
     }
 
-    // Take noise lenslet by lenslet
+    // Variances given lenslet by lenslet
     /// A variance \[rad²\] for both slopes of each valid lenslet.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Noise {
         Ok(Self(NoiseForm::Lenslets(variances)))
     }
 
-    // Take noise of most lenslets
+    // Noise of mostly equal lenslets
     /// Equal `variance` \[rad²\] for the slopes of most of `lenslets` valid lenslets, and the variances of the `others`, in their order.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Noise {
         Ok(Self(NoiseForm::Most { lenslets, variance, others }))
     }
 
-    // Take blocks that can be covariances
+    // Accept blocks that are covariances
     /// A covariance \[rad²\] of the x and the y slope of each valid lenslet: symmetric, and positive semidefinite.
     ///
     /// # Errors
@@ -100,8 +100,8 @@ impl Noise {
     }
 
     // Read noise from a file
-    /// Reads noise from a file of NumPy's or FITS: variances (n), or blocks (n, 2, 2), for n valid lenslets in their order; in
-    /// rad², unless a FITS file tells another [unit](crate::files::Unit).
+    /// Reads noise from a NumPy or FITS file: variances (n), or blocks (n, 2, 2), for n valid lenslets in their order; in
+    /// rad², unless a FITS file has another [unit](crate::files::Unit).
     ///
     /// # Errors
     /// Those of [`read_array`](crate::files::reading::read_array) and of the constructors, with the name of the file.
@@ -125,7 +125,7 @@ impl Noise {
         })
     }
 
-    // Ask for the noise of a lenslet
+    // Check the number of lenslets
     /// Refuses noise that was given lenslet by lenslet for another number of them than the `valid` ones of a sensor, which are
     /// counted where that matters.
     pub fn check_lenslets(&self, valid: impl FnOnce() -> usize) -> Result<(), Invalid> {
@@ -141,7 +141,7 @@ impl Noise {
         if given == valid { Ok(()) } else { Err(Invalid::new("noise", value, expected)) }
     }
 
-    // Tell the block of a lenslet
+    // Return the block of a lenslet
     /// Elements xx, xy and yy of the block of valid lenslet `k` \[rad²\]; panics beyond the last.
     pub fn block(&self, k: usize) -> [f64; 3] {
         match &self.0 {
@@ -157,7 +157,7 @@ impl Noise {
         }
     }
 
-    /// Whether the noise of the x slope of some lenslet tells anything of that of its y slope.
+    /// Whether the noise of the two slopes of some lenslet is correlated.
     pub fn is_correlated(&self) -> bool {
         matches!(&self.0, NoiseForm::Blocks(blocks) if blocks.iter().any(|[_, xy, _]| *xy != 0.0))
     }
@@ -203,6 +203,20 @@ impl Noise {
 
     // Factor of one lenslet's noise
     /// Elements a, b and c of the Cholesky factor of the block of valid lenslet `k` \[rad\], [noise factor](https://lenslet.github.io/lenslet/noise.html#eq-noise-factor).
+    ///
+    /// ```
+    /// // A streak at 30 degrees from x, with the variances 4 along and 1 across in units of 1e-14 rad².
+    /// let [cos, sin] = [0.75f64.sqrt(), 0.5];
+    /// let block = [[1.0 + 3.0 * cos * cos, 3.0 * cos * sin], [3.0 * cos * sin, 1.0 + 3.0 * sin * sin]];
+    /// let noise = lenslet::model::Noise::blocks(&[block.map(|row| row.map(|element| 1e-14 * element))])?;
+    /// let near = |x: f64, expected: f64| (x / expected - 1.0).abs() < 4e-4;
+    /// let [xx, xy, yy] = noise.block(0);
+    /// assert!(near(xx, 3.25e-14) && near(xy, 1.299e-14) && near(yy, 1.75e-14));
+    /// assert!(near(noise.mean(), 2.5e-14) && near(xx * yy - xy * xy, 4e-28));
+    /// let [a, b, c] = noise.factor(0);
+    /// assert!(near(a, 1.803e-7) && near(b, 0.7206e-7) && near(c, 1.109e-7) && near(a * c, 2e-14));
+    /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
     pub fn factor(&self, k: usize) -> [f64; 3] {
         let [xx, xy, yy] = self.block(k);
         let a = xx.sqrt();
@@ -212,16 +226,16 @@ impl Noise {
 }
 
 // A guide star with its noise
-/// A guide star: the sensor that looks at it, and the noise of its slopes.
+/// A guide star: its sensor, the noise of its slopes, and the treatment of unmeasured modes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GuideStar {
-    /// What looks, and where.
+    /// Sensor, with the direction and height of the star.
     pub sensor: Sensor,
     /// Covariance of the noise of its slopes.
     pub noise: Noise,
-    /// What is made of tip and tilt in its slopes.
+    /// Treatment of tip and tilt in its slopes.
     pub tip_tilt: TipTilt,
-    /// What is made of focus in its slopes.
+    /// Treatment of focus in its slopes.
     pub focus: Focus,
 }
 
@@ -242,16 +256,16 @@ impl GuideStar {
 
 // Noise of all slopes
 /// Covariance of the noise of all slopes in the order of [`SlopeOrder`]: in each row an element on the diagonal, one for the
-/// other slope of the same lenslet, and what slopes have in common.
+/// other slope of the same lenslet, and errors that slopes share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlopeNoise {
     /// Variance of the noise of each slope, rad².
     pub variances: Vec<f64>,
-    /// The place of the other slope of the same lenslet.
+    /// Index of the other slope of the same lenslet.
     pub partners: Vec<usize>,
     /// Covariance of the noise of both, rad².
     pub covariances: Vec<f64>,
-    /// Slopes that have an error in common, and its variance, rad²: Eq. [unknown tilt](https://lenslet.github.io/lenslet/noise.html#eq-unknown-tilt).
+    /// Ranges of slopes that share an error, and its variance, rad²: Eq. [unknown tilt](https://lenslet.github.io/lenslet/noise.html#eq-unknown-tilt).
     pub common: Vec<(Range<usize>, f64)>,
 }
 
@@ -280,7 +294,7 @@ impl SlopeNoise {
     }
 
     // Use the noise of all slopes
-    /// Whether the noise of the x slope of some lenslet tells anything of that of its y slope.
+    /// Whether the noise of the two slopes of some lenslet is correlated.
     pub fn is_correlated(&self) -> bool {
         self.covariances.iter().any(|covariance| *covariance != 0.0)
     }

@@ -1,13 +1,13 @@
 // Tangled from book/src/unmeasured.md: edit there, or here and run cargo tangle stitch.
-//! What a guide star cannot tell: tip, tilt and focus that are not measured.
+//! Tip, tilt and focus that a guide star does not measure.
 
 use crate::error::Invalid;
 use crate::plausible::TILT_VARIANCE;
 #[cfg(feature = "factorise")]
 use ndarray::{Array1, Array2, ArrayView1, Zip, s};
 
-// What is made of tilt
-/// What is made of tip and tilt in the slopes of a guide star.
+// Treatment of tip and tilt
+/// Treatment of tip and tilt in the slopes of a guide star; a laser guide star measures neither.
 ///
 /// ```
 /// use lenslet::model::TipTilt;
@@ -21,28 +21,28 @@ pub enum TipTilt {
     /// They are measured.
     #[default]
     Measured,
-    /// They are taken out of the slopes.
+    /// They are projected out of the slopes.
     Removed,
-    /// All x slopes have an error in common, and all y slopes another.
+    /// All x slopes share one error, and all y slopes another.
     Unknown {
         /// Variance of each of the two errors, rad².
         variance: f64,
     },
 }
 
-// What is made of focus
-/// What is made of focus in the slopes of a guide star.
+// Treatment of measured focus
+/// Treatment of focus in the slopes of a guide star.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Focus {
     /// It is measured.
     #[default]
     Measured,
-    /// It is taken out of the slopes, as far as it is no tilt.
+    /// It is projected out of the slopes, orthogonalised to the tilts.
     Removed,
 }
 
-// Take an unknown tilt
+// Names and checks of treatments
 impl TipTilt {
     /// Its name in a system file.
     pub fn name(self) -> &'static str {
@@ -62,7 +62,7 @@ impl TipTilt {
         unknown.check().map(|()| unknown)
     }
 
-    /// Refuses a variance that is not above 0 or is above 1e-5 rad².
+    /// Rejects a variance that is not above 0, or is above 1e-5 rad².
     pub fn check(&self) -> Result<(), Invalid> {
         let Self::Unknown { variance } = *self else { return Ok(()) };
         let good = variance > 0.0 && variance <= 1e-5;
@@ -80,12 +80,12 @@ impl Focus {
     }
 }
 
-/// What the variance of an unknown tilt has to be.
+/// Expected variance of an unknown tilt, for messages.
 #[cfg(feature = "files")]
 pub(crate) const VARIANCE: &str = TILT_VARIANCE.expected;
 
 // Modes that are removed
-/// Modes that are taken out of the slopes of guide stars: orthonormal, each over the slopes of one star; the columns of Z in Eq.
+/// Modes that are projected out of the slopes of guide stars: orthonormal, each over the slopes of one star; the columns of Z in Eq.
 /// [removed modes](https://lenslet.github.io/lenslet/unmeasured.html#eq-removed-modes).
 ///
 /// ```
@@ -95,6 +95,17 @@ pub(crate) const VARIANCE: &str = TILT_VARIANCE.expected;
 /// let mut slopes = [9.0, 1.0, 3.0, 5.0, 5.0]; // of another star, then x, x, y, y
 /// modes.remove(&mut slopes);
 /// assert!(slopes.iter().zip([9.0, -1.0, 1.0, 0.0, 0.0]).all(|(left, wanted)| (left - wanted).abs() < 1e-14));
+///
+/// // Tip, tilt, focus and astigmatism on four lenslets: astigmatism remains.
+/// let centres = [[-0.5, -0.5], [0.5, -0.5], [-0.5, 0.5], [0.5, 0.5]];
+/// let mut modes = RemovedModes::default();
+/// modes.add_star(0, &centres, TipTilt::Removed, Focus::Removed);
+/// let mut slopes = [0.8, 3.2, 0.8, 3.2, 0.2, 0.2, 1.8, 1.8];
+/// modes.remove(&mut slopes);
+/// let wanted = [-0.2, 0.2, -0.2, 0.2, 0.2, 0.2, -0.2, -0.2];
+/// assert!(slopes.iter().zip(wanted).all(|(left, wanted)| (left - wanted).abs() < 1e-14));
+/// let lower = 90e3_f64.powi(2) * 2e-7; // metres of sodium for that focus
+/// assert!((lower - 1620.0).abs() < 1e-9);
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RemovedModes(Vec<Mode>);
@@ -102,7 +113,7 @@ pub struct RemovedModes(Vec<Mode>);
 /// A mode over the slopes of one star.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Mode {
-    /// Place of the star's first slope among those of all stars.
+    /// Index of the star's first slope among those of all stars.
     pub(crate) first: usize,
     /// The mode, of length 1, over the slopes of the star.
     pub(crate) shape: Vec<f64>,
@@ -110,7 +121,7 @@ pub(crate) struct Mode {
 
 // Modes of a star
 impl RemovedModes {
-    /// Adds the modes of a star whose slopes begin at place `first`, and whose valid lenslets have these `centres` along its slope
+    /// Adds the modes of a star whose slopes begin at index `first`, and whose valid lenslets have these `centres` along its slope
     /// axes \[m\], Eq. [unmeasured modes](https://lenslet.github.io/lenslet/unmeasured.html#eq-unmeasured-modes).
     pub fn add_star(
         &mut self,
@@ -121,6 +132,7 @@ impl RemovedModes {
     ) {
         let n = centres.len();
         let along = |axis: usize| centres.iter().map(move |centre| centre[axis]);
+        // Add tip and tilt to the modes
         if tip_tilt == TipTilt::Removed {
             let tilt = |axis: usize| (0..2 * n).map(move |k| f64::from(u8::from(k / n == axis)));
             self.push(first, tilt(0).collect());
@@ -135,7 +147,7 @@ impl RemovedModes {
     }
 
     // Add a mode of length one
-    /// Adds a mode at its length, unless it is nothing.
+    /// Adds a mode, normalised to length 1, unless it vanishes.
     fn push(&mut self, first: usize, shape: Vec<f64>) {
         let length = shape.iter().map(|part| part * part).sum::<f64>().sqrt();
         if length > 0.0 {
@@ -144,8 +156,8 @@ impl RemovedModes {
         }
     }
 
-    // Take modes out of slopes
-    /// Takes the modes out of a vector of all slopes, Eq. [removed modes](https://lenslet.github.io/lenslet/unmeasured.html#eq-removed-modes).
+    // Project modes out of slopes
+    /// Projects the modes out of a vector of all slopes, Eq. [removed modes](https://lenslet.github.io/lenslet/unmeasured.html#eq-removed-modes).
     ///
     /// # Panics
     /// If the vector ends before the slopes of a star.
@@ -158,7 +170,7 @@ impl RemovedModes {
     }
 
     // Number and list of modes
-    /// How many modes there are.
+    /// Number of modes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -178,7 +190,7 @@ impl RemovedModes {
     /// [rank two](https://lenslet.github.io/lenslet/covariance-matrices.html#eq-rank-two).
     ///
     /// # Panics
-    /// If a mode is of more slopes than there are.
+    /// If a mode has more slopes than the matrix.
     #[cfg(feature = "factorise")]
     pub(crate) fn replace_in(&self, matrix: &mut Array2<f64>) {
         for Mode { first, shape } in &self.0 {
@@ -219,7 +231,7 @@ mod tests {
                 assert!((product - f64::from(u8::from(k == l))).abs() < 1e-15, "{k} {l}");
             }
         }
-        // Tilts and focus leave nothing
+        // Compare residuals of known modes
         // Slopes of a tilt and a focus leave nothing, those of astigmatism something.
         let slopes = |astigmatism: f64| -> Vec<f64> {
             let along = |axis: usize, sign: f64| {

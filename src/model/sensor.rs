@@ -1,5 +1,5 @@
 // Tangled from book/src/sensors.md: edit there, or here and run cargo tangle stitch.
-//! Sensors: lenslet arrays that are turned, shifted and magnified on the pupil, and what they see of a layer.
+//! Sensors: lenslet arrays that are rotated, shifted and magnified on the pupil, and their footprints on layers.
 
 use crate::{
     error::{Error, Invalid, accept},
@@ -10,25 +10,45 @@ use crate::{
 };
 
 // A sensor on the pupil
-/// What looks at a source: a lenslet array that is magnified, turned and shifted on the pupil, [sensor point](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-point).
+/// Wavefront sensor of a source: a lenslet array that is magnified, rotated and shifted on the pupil, [sensor point](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-point).
+///
+/// ```
+/// use lenslet::model::{LensletArray, Sensor, Source};
+/// use lenslet::units::{ARCSEC, DEGREE};
+/// let star = |azimuth: f64| Source::new(20.0 * ARCSEC, azimuth * DEGREE, 90e3);
+/// let rest = Sensor::at_rest(star(0.0)?, LensletArray::new(8, 0.5)?);
+/// let first = Sensor { rotation: 8.0 * DEGREE, shift: [0.3, -0.2], magnification: 1.05, ..rest };
+/// let near = |[x, y]: [f64; 2], [a, b]: [f64; 2]| (x - a).abs() < 6e-5 && (y - b).abs() < 6e-5;
+/// assert!(near(first.axes()[0], [0.9903, 0.1392]));
+/// assert!(near(rest.centre([0, 7]).map(|x| 1.05 * x), [1.8375, -1.8375]));
+/// assert!(near(first.centre([0, 7]), [2.0753 + 0.3, -1.5639 - 0.2])); // (2.3753, −1.7639)
+/// let footprint = first.footprint([0, 7], 10e3);
+/// assert!(near(footprint.centre, [2.1114 + 0.9696, -1.5679])); // (3.0810, −1.5679)
+/// assert!((footprint.side - 0.467).abs() < 5e-4);
+/// let second = Sensor { source: star(90.0)?, shift: [0.35, -0.2], ..first };
+/// assert!(first.shares_lattice_with(&second));
+/// assert!(near(first.source.shift_to(&second.source, 10e3), [-0.9696, 0.9696]));
+/// assert!(near(first.offset_to(&second, 10e3), [-0.7812, 1.0890])); // of (−0.9252, 0.9696)
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sensor {
-    /// The light that it looks at: direction and height.
+    /// Direction and height of the source that it measures.
     pub source: Source,
-    /// Its lenslets at rest.
+    /// Lenslet array at rest.
     pub array: LensletArray,
-    /// The angle by which the array and its slope axes are turned about the pupil's centre, from x to y \[rad\].
+    /// The angle by which the array and its slope axes are rotated about the centre of the pupil, from x to y \[rad\].
     pub rotation: f64,
     /// The shift of the array on the pupil \[m\], along x and y of the pupil.
     pub shift: [f64; 2],
-    /// The factor by which the array is magnified on the pupil, about the pupil's centre.
+    /// The factor by which the array is magnified on the pupil, about the centre of the pupil.
     pub magnification: f64,
 }
 
-// Steps of a sensor
+// Methods of a sensor
 impl Sensor {
     // Make a sensor at rest
-    /// A sensor at rest: centred, neither turned nor magnified.
+    /// A sensor at rest: centred, neither rotated nor magnified.
     ///
     /// ```
     /// use lenslet::model::{LensletArray, Sensor, Source};
@@ -43,8 +63,8 @@ impl Sensor {
         Self { source, array, rotation: 0.0, shift: [0.0; 2], magnification: 1.0 }
     }
 
-    // Refuse sensors that cannot be
-    /// Refuses a rotation of more than a full turn, a shift of more than a kilometre, and a magnification outside of 0.1 to 10.
+    // Check the ranges of a sensor
+    /// Rejects a rotation of more than a full turn, a shift of more than a kilometre, and a magnification outside of 0.1 to 10.
     pub fn check(&self) -> Result<(), Invalid> {
         let turn = self.rotation.abs() <= 360.0 * DEGREE;
         accept(turn, "rotation", self.rotation, "an angle from -360 to 360 degrees")?;
@@ -82,7 +102,7 @@ impl Sensor {
     }
 
     // Footprint of a lenslet on a layer
-    /// What lenslet `[j, i]` sees of a layer at `altitude` \[m\].
+    /// Footprint of lenslet `[j, i]` on a layer at `altitude` \[m\].
     pub fn footprint(&self, lenslet: [usize; 2], altitude: f64) -> Footprint {
         Footprint {
             centre: self.source.project(self.centre(lenslet), altitude),
@@ -92,7 +112,7 @@ impl Sensor {
     }
 
     // Compare a sensor with another
-    /// Whether the sensor is centred and neither turned nor magnified.
+    /// Whether the sensor is centred and neither rotated nor magnified.
     pub fn is_at_rest(&self) -> bool {
         *self == Self::at_rest(self.source, self.array)
     }
@@ -106,7 +126,7 @@ impl Sensor {
             && self.magnification == other.magnification
     }
 
-    /// The displacement of the footprints of `second` against this one's on a layer at `altitude` \[m\], along the axes of the sensors
+    /// Displacement of the footprints of `second` relative to those of this sensor on a layer at `altitude` \[m\], along the axes of the sensors
     /// \[m\]; both share a lattice. [sensor shift](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-shift) with ρ = 0.
     pub fn offset_to(&self, second: &Self, altitude: f64) -> [f64; 2] {
         let gamma = self.source.cone_factor(altitude);
@@ -115,8 +135,8 @@ impl Sensor {
         self.axes().map(|axis| axis[0] * offset[0] + axis[1] * offset[1])
     }
 
-    // Give a reason against a lattice
-    /// Why this sensor, the first, shares no lattice with the one of another number.
+    // Reason for unequal lattices
+    /// Reason why this sensor, the first, shares no lattice with the one of index `number`.
     fn reason_against(&self, second: &Self, number: usize) -> String {
         if self.array != second.array {
             let arrays =
@@ -135,7 +155,7 @@ impl Sensor {
                  than a displacement: expected equal heights"
             );
         }
-        // Tell unequal rotations and magnifications
+        // Report unequal rotations and magnifications
         let words = |sensor: &Self| {
             format!(
                 "{} degrees and magnified {} times",
@@ -153,7 +173,7 @@ impl Sensor {
 }
 
 // A lenslet on a layer
-/// What one lenslet sees of a layer: a square that may be turned.
+/// Footprint of one lenslet on a layer: a square that may be rotated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Footprint {
     /// Its centre on the layer \[m\], [footprint centre](https://lenslet.github.io/lenslet/sensors.html#eq-footprint-centre).
@@ -175,7 +195,7 @@ impl Footprint {
 }
 
 // Groups of sensors that share a lattice
-/// The sensors of a list by the lattices that they share, in the order of the first sensor of each.
+/// Groups of sensors that share a lattice, in the order of the first sensor of each group.
 ///
 /// ```
 /// use lenslet::model::{Groups, LensletArray, Sensor, Source};
@@ -226,12 +246,12 @@ impl Groups {
         self.members.iter().map(Vec::as_slice)
     }
 
-    /// The group of a sensor, and the sensor's place in it.
+    /// The group of a sensor, and the position of the sensor in it.
     pub fn place(&self, sensor: usize) -> (usize, usize) {
         self.places[sensor]
     }
 
-    // Refuse sensors without a common lattice
+    // Reject sensors without a common lattice
     /// The first of several sensors that all share one lattice.
     ///
     /// # Errors

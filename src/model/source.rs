@@ -7,19 +7,19 @@ use crate::{
     plausible::{HEIGHT, ZENITH},
 };
 
-// The gradient of a cone
+// Coordinate of the cone gradient
 /// The coordinate along which the phase of a source at finite height is differentiated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ConeGradient {
     /// The coordinate of the pupil: a factor γ, as a sensor measures, [cone gradient](https://lenslet.github.io/lenslet/sources.html#eq-cone-gradient).
     #[default]
     Pupil,
-    /// The coordinate of the layer: no factor; for comparison with programs that leave it out.
+    /// The coordinate of the layer: no factor; for comparison with programs that omit it.
     Layer,
 }
 
 impl ConeGradient {
-    /// The factor that a slope takes from the cone factor of its source.
+    /// Factor of a slope for the cone factor of its source.
     pub fn factor(self, cone_factor: f64) -> f64 {
         match self {
             Self::Pupil => cone_factor,
@@ -29,7 +29,26 @@ impl ConeGradient {
 }
 
 // A source and its direction
-/// A point of light, or a direction in which the wavefront is wanted.
+/// A guide star, or a direction in which the wavefront is to be estimated.
+///
+/// ```
+/// use lenslet::model::Source;
+/// use lenslet::units::{ARCSEC, DEGREE};
+/// let star = |azimuth: f64| Source::new(20.0 * ARCSEC, azimuth * DEGREE, 90e3);
+/// let (first, third) = (star(45.0)?, star(225.0)?);
+/// let gamma = first.cone_factor(8e3);
+/// assert!((gamma - 0.911).abs() < 5e-4 && (10.0 * gamma - 9.11).abs() < 5e-3);
+/// assert!((0.5 * gamma - 0.456).abs() < 5e-4);
+/// assert!((first.direction()[0] - 68.56e-6).abs() < 5e-9); // 96.96 µrad / √2
+/// let near = |[x, y]: [f64; 2], [a, b]: [f64; 2]| (x - a).abs() < 5e-4 && (y - b).abs() < 5e-4;
+/// assert!(near(first.project([0.0, 0.0], 8e3), [0.5485, 0.5485]));
+/// assert!(near(first.project([5.0, 0.0], 8e3), [5.104, 0.549]));
+/// let shift = first.shift_to(&third, 8e3);
+/// assert!(near(shift, [-1.097, -1.097]));
+/// assert!((shift[0].hypot(shift[1]) - 1.55).abs() < 5e-3);
+/// assert!((-shift[0] / gamma - 1.204).abs() < 5e-4); // in the pupil
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Source {
     direction: [f64; 2],
@@ -40,7 +59,7 @@ impl Source {
     /// A source at the zenith distance `zenith` \[rad\] and the azimuth `azimuth` \[rad\], counted from the
     /// x axis towards the y axis, at the height `height` \[m\], infinity for a star.
     ///
-    /// Refused: a zenith distance outside of 0 to 0.1 rad, an infinite azimuth, a height that is no length.
+    /// Rejects a zenith distance outside of 0 to 0.1 rad, an infinite azimuth, and a height that is not positive.
     pub fn new(zenith: f64, azimuth: f64, height: f64) -> Result<Self, Invalid> {
         let zenith = small_angle("zenith", zenith)?;
         let azimuth = finite("azimuth", azimuth)?;
@@ -48,7 +67,7 @@ impl Source {
         Ok(Self { direction: [zenith * azimuth.cos(), zenith * azimuth.sin()], height })
     }
 
-    // What a source sees of a layer
+    // Height and cone factor of a source
     /// A source at infinity.
     pub fn star(zenith: f64, azimuth: f64) -> Result<Self, Invalid> {
         Self::new(zenith, azimuth, f64::INFINITY)
@@ -82,13 +101,13 @@ impl Source {
         [0, 1].map(|k| gamma * point[k] + altitude * self.direction[k])
     }
 
-    /// The shift h (θ₂ − θ₁) \[m\] of the footprint of `second` against this one, [footprint shift](https://lenslet.github.io/lenslet/sources.html#eq-footprint-shift).
+    /// Displacement h (θ₂ − θ₁) \[m\] of the footprint of `second` relative to this one, [footprint shift](https://lenslet.github.io/lenslet/sources.html#eq-footprint-shift).
     pub fn shift_to(&self, second: &Source, altitude: f64) -> [f64; 2] {
         [0, 1].map(|k| altitude * (second.direction[k] - self.direction[k]))
     }
 
-    // Refuse layers above a source
-    /// Refuses an atmosphere that has a layer at the height of the source or above.
+    // Reject layers above a source
+    /// Rejects an atmosphere with a layer at the height of the source or above.
     pub fn check_above(&self, atmosphere: &Atmosphere) -> Result<(), Invalid> {
         let top = atmosphere.layers().iter().map(|layer| layer.altitude).fold(0.0, f64::max);
         let remark = HEIGHT.remark(self.height);
@@ -97,7 +116,7 @@ impl Source {
     }
 }
 
-// Refuse angles that are large
+// Reject angles that are large
 pub(crate) fn small_angle(quantity: &str, x: f64) -> Result<f64, Invalid> {
     ZENITH.accept((0.0..=0.1).contains(&x), quantity, x)
 }

@@ -14,12 +14,44 @@ use crate::{
 };
 use ndarray::Array2;
 
-/// The most slopes that are listed one by one.
+/// Largest number of slopes that are listed individually.
 const MOST_SLOPES: usize = 1 << 24;
 
 // A whole adaptive optics system
-/// An adaptive-optics system, as a system file describes it. Made by [`System::builder`] or read from a file, it has been
+/// An adaptive-optics system, as described by a system file. It is made by [`System::builder`] or read from a file, and has been
 /// checked as a whole.
+///
+/// ```
+/// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, PhaseGrid, Pupil, SlopeOrder, Source, System, TipTilt};
+/// use lenslet::units::{ARCSEC, DEGREE};
+/// let layers = vec![Layer::new(0.0, 0.7, 25.0), Layer::new(9e3, 0.3, 25.0)];
+/// let (fine, coarse) = (LensletArray::new(8, 0.5)?, LensletArray::new(4, 1.0)?);
+/// let laser = |azimuth: f64| -> Result<_, lenslet::Invalid> {
+///     let source = Source::new(30.0 * ARCSEC, azimuth * DEGREE, 90e3)?;
+///     Ok(GuideStar { tip_tilt: TipTilt::Removed, ..GuideStar::at_rest(source, fine, 1e-14)? })
+/// };
+/// let natural = GuideStar::at_rest(Source::star(40.0 * ARCSEC, 90.0 * DEGREE)?, coarse, 1e-14)?;
+/// let system = System::builder(Atmosphere::new(0.15, 500e-9, layers)?, fine)
+///     .pupil(Some(Pupil::new(4.0, 0.25)?))
+///     .guide_stars([laser(0.0)?, laser(180.0)?, natural])
+///     .targets([Source::star(0.0, 0.0)?])
+///     .phase(Some(PhaseGrid::new(9, 1, 0.0)?))
+///     .build()?;
+/// let valid = system.valid_lenslets();
+/// let counts = [0, 1, 2].map(|star: usize| valid[star].iter().filter(|valid| **valid).count());
+/// assert_eq!((counts, system.count_slopes()), ([48, 48, 12], 216));
+/// assert_eq!(SlopeOrder::new(&valid).index(2, 1, 0), 204);
+/// assert_eq!((system.groups().len(), system.removed_modes().len()), (2, 4));
+/// let [shift, _] = system.sensors()[1].offset_to(&system.sensors()[0], 9e3);
+/// assert!((shift - 2.62).abs() < 5e-3);
+/// let (grid, pitch) = (system.wavefront_grid()?, system.wavefront_pitch());
+/// assert_eq!([0, 8].map(|m| grid.coordinate(m, pitch)), [-2.0, 2.0]);
+/// // Valid lenslets and the lit area of the pupil, in squares of the pitch
+/// let area = |n: f64, o: f64| std::f64::consts::FRAC_PI_4 * n * n * (1.0 - o * o);
+/// assert!((area(8.0, 0.25) - 47.1).abs() < 0.05 && (area(4.0, 0.25) - 11.8).abs() < 0.05);
+/// assert!((area(20.0, 0.24) - 296.06).abs() < 0.005); // 300 in keck-lgs.toml
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct System {
     atmosphere: Atmosphere,
@@ -48,7 +80,7 @@ impl System {
         self.cone_gradient
     }
 
-    /// What slopes are taken to be.
+    /// Model of the slopes.
     pub fn slope_model(&self) -> SlopeModel {
         self.slope_model
     }
@@ -79,22 +111,22 @@ impl System {
         self.guide_stars.iter().map(|star| star.sensor).collect()
     }
 
-    /// The directions in which the wavefront is wanted; may be empty.
+    /// Directions in which the wavefront is estimated; may be empty.
     pub fn targets(&self) -> &[Source] {
         &self.targets
     }
 
-    /// Directions over which mirrors are optimised besides the targets, with their weights; they have no images.
+    /// Directions over which mirrors are optimised in addition to the targets, with their weights; they have no images.
     pub fn optimisation(&self) -> &[(Source, f64)] {
         &self.optimisation
     }
 
-    /// The lenslets of the truth sensor, by whose slopes an error is measured: those that all guide stars share unless there are others.
+    /// Lenslets of the truth sensor, whose slopes measure the error; by default those that all guide stars share.
     pub fn truth_sensor(&self) -> &LensletArray {
         self.truth_sensor.as_ref().unwrap_or(&self.lenslet_array)
     }
 
-    /// The grid of points at which the wavefront is wanted.
+    /// Grid of points at which the wavefront is estimated.
     pub fn phase(&self) -> Option<PhaseGrid> {
         self.phase
     }
@@ -112,14 +144,14 @@ impl System {
     }
 
     // Count the slopes of a system
-    /// Slopes of all guide stars.
+    /// Number of slopes of all guide stars.
     pub fn count_slopes(&self) -> usize {
         let lenslets =
             |star: &GuideStar| star.sensor.array.count_valid(self.pupil(), self.validity);
         self.guide_stars.iter().map(|star| 2 * lenslets(star)).sum()
     }
 
-    /// Refuses more slopes than a plan lists one by one.
+    /// Rejects more slopes than a plan lists individually.
     pub(crate) fn expect_slopes(&self) -> Result<(), Invalid> {
         let (count, stars) = (self.count_slopes(), self.guide_stars.len());
         let expected = format!(
@@ -130,7 +162,7 @@ impl System {
     }
 
     // Modes removed from a system
-    /// The modes that are taken out of the slopes of the guide stars, in the order of [`SlopeOrder`].
+    /// The modes that are projected out of the slopes of the guide stars, in the order of [`SlopeOrder`].
     pub fn removed_modes(&self) -> RemovedModes {
         let order = SlopeOrder::new(&self.valid_lenslets());
         let mut modes = RemovedModes::default();
@@ -156,13 +188,13 @@ impl System {
         self.guide_stars.iter().all(|star| star.sensor.array == *first).then_some(first)
     }
 
-    /// The pitch that the grid of wavefront points is measured in, metres: that of the guide stars' common array, or else of the
-    /// system's.
+    /// The pitch to which the grid of wavefront points refers \[m\]: that of the common array of the guide stars, or else that of the
+    /// system.
     pub fn wavefront_pitch(&self) -> f64 {
         self.common_array().unwrap_or(&self.lenslet_array).pitch()
     }
 
-    /// The grid of wavefront points of a system that has targets, too.
+    /// The grid of wavefront points of a system that also has targets.
     ///
     /// # Errors
     /// `Invalid` where either is missing.
@@ -173,7 +205,7 @@ impl System {
         targets.and(self.phase.ok_or_else(|| Invalid::new("phase", "none", expected)))
     }
 
-    // Tell whether a wavefront is wanted
+    // Test whether a wavefront is required
     /// Whether a system has targets and a grid of wavefront points.
     pub fn wants_wavefront(&self) -> bool {
         self.wavefront_grid().is_ok()
@@ -185,8 +217,8 @@ impl System {
         Groups::new(&self.sensors())
     }
 
-    // Want the average of the gradient
-    /// Refuses another model of slopes than the average, for a `reason` that follows "as".
+    // Require mean gradients as slopes
+    /// Rejects other models of slopes than the average, for a `reason` that follows "as".
     pub(crate) fn expect_average(&self, reason: &str) -> Result<(), Invalid> {
         let (name, expected) = (self.slope_model.name(), format!("average, as {reason}"));
         match self.slope_model {
@@ -195,8 +227,8 @@ impl System {
         }
     }
 
-    // Want all modes to be measured
-    /// Refuses guide stars whose tilt or focus is not measured, for a `reason` that follows "as".
+    // Require that modes are measured
+    /// Rejects guide stars whose tilt or focus is not measured, for a `reason` that follows "as".
     pub(crate) fn expect_measured(&self, reason: &str) -> Result<(), Invalid> {
         let expected = format!("measured, as {reason}");
         for (k, star) in self.guide_stars.iter().enumerate() {
@@ -210,14 +242,14 @@ impl System {
     }
 }
 
-// What slopes are taken to be
-/// What the slope of a lenslet is taken to be.
+// Models of a slope
+/// Model of the slope of a lenslet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SlopeModel {
-    /// The average of the gradient over the lenslet: exact.
+    /// The mean gradient over the lenslet: exact.
     #[default]
     Average,
-    /// The difference of the phase between the midpoints of two edges; for comparison with programs that take it so.
+    /// The difference of the phase between the midpoints of two edges; for comparison with programs that use it.
     EdgeMidpoint,
 }
 
@@ -232,8 +264,8 @@ impl SlopeModel {
 }
 
 // System that is built in steps
-// Build a system that can be
-/// Puts a system together; [`build`](Self::build) checks it as a whole.
+// Builder type of a system
+/// Builder of a system; [`build`](Self::build) checks it as a whole.
 ///
 /// ```
 /// use lenslet::model::{GuideStar, LensletArray, Source, System};
@@ -251,7 +283,7 @@ pub struct SystemBuilder(System);
 
 // Builder of a system
 impl System {
-    /// Begins a system with its turbulence and the lenslets of its stars; all else is what it is in a file that leaves it out.
+    /// Builder with the turbulence and the lenslets of the stars; all other parts have the defaults of a system file.
     pub fn builder(atmosphere: Atmosphere, lenslet_array: LensletArray) -> SystemBuilder {
         SystemBuilder(Self {
             atmosphere,
@@ -276,7 +308,7 @@ impl System {
 
 // Steps of the builder of a system
 impl SystemBuilder {
-    // Take the parts of a system
+    // Set the parts of a system
     /// Another atmosphere.
     pub fn atmosphere(self, atmosphere: Atmosphere) -> Self {
         Self(System { atmosphere, ..self.0 })
@@ -292,7 +324,7 @@ impl SystemBuilder {
         Self(System { cone_gradient, ..self.0 })
     }
 
-    /// What slopes are taken to be.
+    /// Model of the slopes.
     pub fn slope_model(self, slope_model: SlopeModel) -> Self {
         Self(System { slope_model, ..self.0 })
     }
@@ -307,7 +339,7 @@ impl SystemBuilder {
         Self(System { validity, ..self.0 })
     }
 
-    // Take stars targets and grid
+    // Set stars targets and grid
     /// All guide stars, in place of those that there were.
     pub fn guide_stars(self, stars: impl IntoIterator<Item = GuideStar>) -> Self {
         Self(System { guide_stars: stars.into_iter().collect(), ..self.0 })
@@ -318,7 +350,7 @@ impl SystemBuilder {
         Self(System { targets: targets.into_iter().collect(), ..self.0 })
     }
 
-    /// All directions over which mirrors are optimised besides the targets, with their weights.
+    /// All directions over which mirrors are optimised in addition to the targets, with their weights.
     pub fn optimisation(self, directions: impl IntoIterator<Item = (Source, f64)>) -> Self {
         Self(System { optimisation: directions.into_iter().collect(), ..self.0 })
     }
@@ -334,12 +366,12 @@ impl SystemBuilder {
     }
 
     // Check a system as a whole
-    /// The system, if it can be.
+    /// The finished system, checked as a whole.
     ///
     /// # Errors
-    /// `Invalid`, by the name that a system file has for it, where there is no guide star; a star stands in the atmosphere, a
-    /// target at a finite height, or a sensor or the variance of an unknown tilt makes no sense; the pupil leaves an array no valid lenslet; noise is that of another number of
-    /// valid lenslets; or slopes are differences between points and derivatives along a layer.
+    /// `Invalid`, with the name of the key in a system file, if there is no guide star; a star is inside the atmosphere, or a
+    /// target at a finite height; a sensor or the variance of an unknown tilt is out of its range; the pupil leaves an array no valid
+    /// lenslet; noise is given for another number of valid lenslets; or slopes are differences between points and derivatives along a layer.
     pub fn build(self) -> Result<System, Invalid> {
         let Self(system) = self;
         let shared = "a pupil and a rule that leave at least one lenslet valid";
@@ -375,7 +407,7 @@ impl SystemBuilder {
 }
 
 // Check a star as part of a system
-/// A complaint, if there is one, with the name of the table that it is from.
+/// Adds the name of a table to an error, if there is one.
 fn within(table: &str, result: Result<(), Invalid>) -> Result<(), Invalid> {
     result.map_err(|invalid| {
         let quantity = format!("{table}.{}", invalid.quantity);

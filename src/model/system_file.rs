@@ -52,7 +52,7 @@ impl SystemFile {
         Self::from_toml(&read_text(path, 16 << 20, "a system file")?, &path.display().to_string())
     }
 
-    /// Parses the text of a system file; `name` stands for the file in errors, and its folder is where other files are looked for.
+    /// Parses the text of a system file; errors contain `name` as the name of the file, and other files are relative to its folder.
     ///
     /// # Errors
     /// [`Error::SystemFile`] with the first line that is not TOML.
@@ -61,7 +61,7 @@ impl SystemFile {
     }
 
     // System file of a dictionary
-    /// The system file of a dictionary with its tables; other files are looked for in the working directory. Errors name the key.
+    /// The system file of a dictionary with its tables; other files are relative to the working directory. Errors name the key.
     ///
     /// ```
     /// use lenslet::{model::SystemFile, toml};
@@ -75,13 +75,13 @@ impl SystemFile {
     /// ```
     ///
     /// # Errors
-    /// [`Error::SystemFile`], without a line, where more than 64 tables and lists are inside of one another.
+    /// [`Error::SystemFile`], without a line, where more than 64 tables and lists are nested.
     pub fn from_value(values: toml::Table) -> Result<Self, Error> {
         Ok(Document::from_table(values)?.into())
     }
 
     // Parts of a system file
-    /// The text of the file; that of a dictionary is TOML as well.
+    /// The text of the file; for a dictionary, its TOML.
     pub fn text(&self) -> &str {
         self.document.text()
     }
@@ -101,7 +101,7 @@ impl SystemFile {
         self.document.has(path)
     }
 
-    /// These values as a file of another name, in whose folder other files are looked for.
+    /// These values as a file of another name, to whose folder other files are relative.
     pub fn named(&self, name: &str) -> Self {
         Document::clone(&self.document).named(name).into()
     }
@@ -136,7 +136,7 @@ impl SystemFile {
     /// The system that the file describes.
     ///
     /// # Errors
-    /// [`Error::SystemFile`] with the first line that makes no sense.
+    /// [`Error::SystemFile`] with the first invalid line.
     pub fn system(&self) -> Result<System, Error> {
         let root = self.root()?;
         let (atmosphere, cone_gradient) = read_atmosphere(&root)?;
@@ -144,6 +144,7 @@ impl SystemFile {
         let (lenslet_array, validity) = read_lenslet_array(&root, pupil.as_ref())?;
         let shared =
             Shared { atmosphere: &atmosphere, pupil: pupil.as_ref(), lenslet_array, validity };
+        // Build the system from its tables
         let slope_model = read_slope_model(&root)?;
         let stars = read_guide_stars(&root, &shared)?;
         let builder = System::builder(atmosphere.clone(), lenslet_array)
@@ -160,8 +161,8 @@ impl SystemFile {
     }
 }
 
-// What guide stars share
-/// What the guide stars of a system share.
+// Data shared by guide stars
+/// Data that all guide stars of a system share.
 struct Shared<'a> {
     atmosphere: &'a Atmosphere,
     pupil: Option<&'a Pupil>,
@@ -172,7 +173,7 @@ struct Shared<'a> {
 // Systems of texts and files
 impl System {
     // The documentation of reading a text
-    /// Reads the text of a system file; `name` stands for the file in errors.
+    /// Reads the text of a system file; errors contain `name` as the name of the file.
     ///
     /// ```
     /// use lenslet::model::System;
@@ -235,7 +236,7 @@ fn read_fried_parameter(air: &Table, wavelength: f64) -> Result<f64, BadLine> {
     }
 }
 
-/// What a seeing has to be.
+/// Expected seeing, for messages.
 const SEEING: &str = "a full width at half maximum from 0.05 to 10 arcsec";
 
 // Read the layers of the atmosphere
@@ -271,7 +272,7 @@ fn read_pupil(root: &Table) -> Result<Option<Pupil>, BadLine> {
     let pupil = telescope.check(Pupil::new(diameter, obstruction))?;
     telescope.check(DIAMETER.check("diameter", diameter)).map(|_| Some(pupil))
 }
-/// Refuses a pitch that was probably meant in another unit, if one is given.
+/// Rejects a given pitch that is probably in another unit.
 fn check_pitch(table: &Table) -> Result<(), BadLine> {
     let pitch: Option<f64> = table.optional("pitch", "a length in metres")?;
     table.check(pitch.map_or(Ok(()), |pitch| PITCH.check("pitch", pitch).map(drop)))
@@ -515,8 +516,8 @@ fn read_slope_model(root: &Table) -> Result<SlopeModel, BadLine> {
 
 // Warn of values of a file
 impl SystemFile {
-    /// Warnings of values that may be meant otherwise: altitudes in kilometres, angles in radians, and frame rates of sensors that are not that of
-    /// the loop. There are none where the system cannot be read.
+    /// Warnings about values that are probably unintended: altitudes in kilometres, angles in radians, and frame rates of sensors that differ
+    /// from that of the loop. The list is empty if the system cannot be read.
     ///
     /// ```
     /// use lenslet::model::SystemFile;
@@ -535,8 +536,8 @@ impl SystemFile {
 }
 
 // Sensors at rates of their own
-/// Warnings of sensors whose frame rate is not that of the loop, or, without a loop, that of the first sensor with a rate. Sensors are taken to
-/// be read together, in one loop.
+/// Warnings about sensors whose frame rate is not that of the loop, or, without a loop, that of the first sensor with a rate. All sensors are
+/// treated as read at one rate.
 fn rates_apart(root: &Table) -> Result<Vec<String>, BadLine> {
     let control = root.table("loop")?;
     let rate = control.map(|table| table.optional::<f64>("rate", "frames in a second"));
@@ -571,10 +572,10 @@ fn rates_apart(root: &Table) -> Result<Vec<String>, BadLine> {
 }
 
 // Values that suggest another unit
-/// The highest layer in metres, and the largest angle in arcseconds, that make a file suspect.
+/// Limits for the highest layer \[m\] and the largest angle \[arcsec\] below which a file is suspect.
 const SUSPECT: [f64; 2] = [30.0, 3e-3];
 
-/// Warnings of altitudes that were probably meant in kilometres, and of angles that were probably meant in radians.
+/// Warnings about altitudes that are probably in kilometres, and about angles that are probably in radians.
 fn suspect_units(root: &Table) -> Result<Vec<String>, BadLine> {
     let mut warnings = Vec::new();
     let air = root.required_table("atmosphere")?;

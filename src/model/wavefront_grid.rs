@@ -1,5 +1,5 @@
 // Tangled from book/src/whole-system.md: edit there, or here and run cargo tangle stitch.
-//! The grid of points at which a wavefront is wanted.
+//! Grid of points at which a wavefront is estimated.
 
 use crate::error::{Invalid, accept};
 use crate::model::atmosphere::Atmosphere;

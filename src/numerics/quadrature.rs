@@ -26,6 +26,12 @@ pub fn gauss_legendre(n: usize) -> Rule {
 /// ```
 /// let rule = lenslet::numerics::gauss_triangle(2);
 /// assert!((rule.nodes[1] - 1.0 / 6f64.sqrt()).abs() < 1e-15); // the triangle's variance is 1/6
+/// assert!((rule.nodes[1] - 0.408).abs() < 1e-3);
+/// let sum: f64 = rule.nodes.iter().zip(&rule.weights).map(|(u, w)| w * u.cos()).sum();
+/// let exact = 2.0 * (1.0 - f64::cos(1.0));
+/// assert!((sum - 0.917_82).abs() < 1e-5 && (exact - 0.919_40).abs() < 1e-5);
+/// assert!((exact - sum - 1.58e-3).abs() < 1e-5 && exact - sum < 1.62e-3);
+/// assert!((1.0 / 15.0 - 1.0 / 36.0 - 0.0389f64).abs() < 1e-4);
 /// ```
 pub fn gauss_triangle(n: usize) -> Rule {
     gauss_trapezium(n, 0.0)

@@ -98,6 +98,28 @@ mod tests {
         close(bessel_k(5.0 / 6.0, 30.0), 2.156_899_037_904_766e-14, 1e-14);
     }
 
+    // Repeat the sums of the worked case
+    #[test]
+    fn coarse_steps_have_the_errors_of_the_worked_case() {
+        let sum = |step: f64, terms: i32| {
+            let term = |k: i32| {
+                let t = step * f64::from(k);
+                f64::exp(1.0 - t.cosh()) * (t / 6.0).cosh()
+            };
+            0.5 + (1..terms).map(term).sum::<f64>()
+        };
+        let (coarse, exact) = (sum(1.0, 5), bessel_k(1.0 / 6.0, 1.0));
+        assert!((coarse - 1.155_87).abs() < 1e-5 && (exact - 0.425_319).abs() < 1e-6);
+        assert!((coarse * f64::exp(-1.0) - 0.425_22).abs() < 1e-5);
+        assert!((coarse * f64::exp(-1.0) / exact - 1.0 + 2.3e-4).abs() < 1e-5);
+        assert!((0.5 * sum(0.5, 9) * f64::exp(-1.0) / exact - 1.0).abs() < 1e-8);
+        let [first, second] = [1, 2].map(|k| f64::from(k).cosh() - 1.0);
+        assert!((first - 0.543).abs() < 1e-3 && (second - 2.762).abs() < 1e-3);
+        let term = |rise: f64, k: f64| f64::exp(-rise) * (k / 6.0).cosh();
+        assert!((term(first, 1.0) - 0.589).abs() < 1e-3);
+        assert!((term(second, 2.0) - 0.0667).abs() < 1e-4);
+    }
+
     // Hold the recurrence between neighbouring orders
     #[test]
     fn bessel_k_obeys_its_recurrence() {

@@ -27,6 +27,7 @@ pub struct MapLayout {
 }
 
 impl MapLayout {
+    // Maps of the stars of a system
     /// The maps of the guide stars of a system. Tip and tilt that are unknown are taken to be removed.
     pub fn new(system: &System) -> Self {
         let order = Arc::new(SlopeOrder::new(&system.valid_lenslets()));
@@ -220,7 +221,7 @@ impl MapPair {
         self.start..self.start + self.len()
     }
 
-    /// The place of an element in the map: axes 0 to 3 for xx, xy, yx and yy, and the lag along y and x.
+    /// Index of an element in the map: axes 0 to 3 for xx, xy, yx and yy, and the lag along y and x.
     pub fn place(&self, axes: usize, [j, i]: [usize; 2]) -> usize {
         (axes * self.lags() + j) * self.lags() + i
     }
@@ -233,6 +234,37 @@ impl MapPair {
 
 // Maps of measured slopes
 /// The maps of all pairs of stars, measured or expected.
+///
+/// ```
+/// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, Source, System};
+/// use lenslet::{profiling::SlopeMaps, watch::unwatched};
+/// use ndarray::Array2;
+/// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)])?;
+/// let star = GuideStar::at_rest(Source::star(0.0, 0.0)?, LensletArray::new(2, 0.5)?, 0.0)?;
+/// let system = System::builder(air, LensletArray::new(2, 0.5)?).guide_stars([star]).build()?;
+/// // Slopes with the temporal correlation exp(−|ℓ|/10): the closed form is 20000 tanh(0.1) = 1993 independent frames.
+/// let (mut seed, keep) = (1u64, (-0.1f64).exp());
+/// let mut uniform = || {
+///     seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+///     (seed >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+/// };
+/// let mut normal = || (0..12).map(|_| uniform()).sum::<f64>();
+/// let mut slopes = Array2::zeros((20_000, 8));
+/// for mut series in slopes.columns_mut() {
+///     let mut slope = normal();
+///     for value in &mut series {
+///         *value = slope;
+///         slope = keep * slope + (1.0 - keep * keep).sqrt() * normal();
+///     }
+/// }
+/// let maps = SlopeMaps::measure(&system, slopes.view(), &unwatched)?;
+/// let expected = 20_000.0 * 0.1f64.tanh();
+/// assert!((expected - 1993.0).abs() < 1.0 && (maps.independent / expected - 1.0).abs() < 0.05);
+/// let errors = maps.scatter.column(maps.layout.pairs()[0].place(0, [1, 1]));
+/// let deviation = (errors.dot(&errors) / errors.len() as f64).sqrt();
+/// assert!((deviation / 0.0158 - 1.0).abs() < 0.1); // (2 / (4 · 1993))^(1/2), of four slopes
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct SlopeMaps {
     /// Which slopes went where.
@@ -257,19 +289,25 @@ impl SlopeMaps {
     ///
     /// # Errors
     /// `Invalid` for another number of slopes than the system has, a number that is not finite, fewer than two frames, or a star whose slopes never change;
-    /// `CorrelationTime` where the maps do not fit; `Cancelled`.
+    /// `Memory` if the maps do not fit into memory; `Cancelled`.
     ///
     /// ```
-    /// use lenslet::{watch::unwatched, model::System, estimation::Simulation, profiling::SlopeMaps};
-    /// use ndarray::Array2;
-    /// let system = System::from_file("book/systems/small-moao.toml")?;
-    /// let simulation = Simulation::new(&system)?;
-    /// let mut slopes = Array2::zeros((8, simulation.order().len()));
-    /// for (seed, mut frame) in slopes.rows_mut().into_iter().enumerate() {
-    ///     frame.assign(&ndarray::Array1::from(simulation.realisation(seed as u64).slopes));
+    /// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, Source, System};
+    /// use lenslet::{profiling::SlopeMaps, watch::unwatched};
+    /// use ndarray::arr2;
+    /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)])?;
+    /// let star = GuideStar::at_rest(Source::star(0.0, 0.0)?, LensletArray::new(2, 0.5)?, 0.0)?;
+    /// let system = System::builder(air, LensletArray::new(2, 0.5)?).guide_stars([star]).build()?;
+    /// // Four x slopes, then four y slopes, in a frame; their negatives in the next one.
+    /// let frame = [1.0, 2.0, 3.0, 4.0, 1.0, 1.0, 1.0, 1.0].map(|slope| 1e-7 * slope);
+    /// let frames = arr2(&[frame, frame.map(|slope| -slope)]);
+    /// let maps = SlopeMaps::measure(&system, frames.view(), &unwatched)?;
+    /// assert_eq!((maps.layout.pairs().len(), maps.memory), (1, 1));
+    /// let pair = &maps.layout.pairs()[0];
+    /// for (lag, value, pairs) in [([1, 1], 15e-14, 4.0), ([1, 2], 14e-14, 2.0), ([2, 1], 11e-14, 2.0), ([2, 2], 8e-14, 1.0)] {
+    ///     assert!((maps.values[pair.place(0, lag)] / value - 1.0).abs() < 1e-9);
+    ///     assert_eq!(pair.counts()[lag], pairs);
     /// }
-    /// let maps = SlopeMaps::measure(&system, slopes.view(), &unwatched)?;
-    /// assert_eq!((maps.layout.pairs().len(), maps.memory), (6, 1)); // of three stars
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn measure(
@@ -374,7 +412,7 @@ fn shift_of(realisation: usize, frames: usize, memory: usize) -> usize {
     memory + ((part * range as f64) as usize).min(range - 1)
 }
 
-// Memory of the air
+// Memory of the slopes
 // Correlation time of slopes
 /// How long slopes are correlated.
 struct CorrelationTime {
@@ -413,7 +451,7 @@ impl CorrelationTime {
 /// Shifts from which the memory is found.
 const SHIFTS: usize = 16;
 
-// How shifted frames are alike
+// Products of shifted frames
 /// The products of frames with those a shift later, (frames), for so many shifts beyond a least one.
 fn products_of_frames(slopes: &Array2<f64>, least: usize, shifts: usize) -> Vec<Array1<f64>> {
     let frames = slopes.nrows();
@@ -463,7 +501,7 @@ mod tests {
     use rand::{SeedableRng, rngs::StdRng};
     use rand_distr::{Distribution, StandardNormal};
 
-    // Maps are means over pairs of lenslets
+    // Test means over pairs of lenslets
     /// Stars with arrays of so many lenslets, in the same 1.2 m; of the last one tip and tilt are removed where asked for.
     fn system(arrays: &[usize], tip_tilt: TipTilt) -> System {
         let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)]).unwrap();
@@ -520,7 +558,7 @@ mod tests {
         assert!((maps.scatter[[6, middle]] - expected).abs() < 1e-12);
     }
 
-    // Tilt that is removed leaves the maps
+    // Test maps with removed tilt
     #[test]
     fn tilt_that_is_removed_or_unknown_leaves_the_maps() {
         for tip_tilt in [TipTilt::Removed, TipTilt::unknown(1e-9).unwrap()] {
@@ -548,7 +586,7 @@ mod tests {
         assert_eq!(MapLayout::new(&focus).modes_of(0).count(), 1);
     }
 
-    // Slow slopes are corrected for their mean
+    // Test the correction for the mean
     #[test]
     fn slow_slopes_are_corrected_for_their_mean() {
         let system = system(&[2], TipTilt::Measured);
@@ -577,7 +615,7 @@ mod tests {
         assert!(maps.memory == 1 && maps.independent > 400.0 && maps.echo == 0.0);
     }
 
-    // Bad slopes are refused by name
+    // Test the rejection of bad slopes
     #[test]
     fn bad_slopes_are_refused_by_name() {
         let system = system(&[2, 2], TipTilt::Measured);

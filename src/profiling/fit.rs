@@ -44,7 +44,7 @@ pub enum ParameterGroup {
     Magnifications,
 }
 
-// Numbers that a fit moves
+// Parameters of a fit
 /// A parameter of the fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -116,7 +116,7 @@ impl Display for Parameter {
 }
 
 // Maps and derivatives of a fit
-// A system as a set of numbers
+// State of a fit
 /// The current values of all parameters of a fit.
 #[derive(Debug, Clone)]
 struct FitState {
@@ -156,7 +156,7 @@ impl FitState {
         self
     }
 
-    // Get and set one number
+    // Get and set one parameter
     /// The value of a parameter, as the fit varies it.
     fn get(&self, parameter: Parameter) -> f64 {
         match parameter {
@@ -184,7 +184,7 @@ impl FitState {
         }
     }
 
-    // Bounds and steps of a number
+    // Bounds and steps of a parameter
     /// The half width of the widest array, m.
     fn half_width(&self) -> f64 {
         let half = |sensor: &Sensor| 0.5 * sensor.array.lenslets() as f64 * sensor.side();
@@ -235,7 +235,7 @@ impl FitState {
     }
 }
 
-// Maps that a system would measure
+// Maps of a system and its layers
 /// The system, maps and valid lenslets that all states of a fit share.
 #[derive(Debug, Clone)]
 struct Geometry {
@@ -307,7 +307,7 @@ impl Geometry {
         Atmosphere::new(air.fried_parameter(), air.wavelength(), alone)
     }
 
-    // Spread lags to pairs of lenslets
+    // Expand lags to pairs of lenslets
     /// The map of two stars that share a lattice, given their covariance at all lags.
     fn spread(&self, pair: &MapPair, lags: &PairCovariance) -> Array1<f64> {
         let modes = self.layout.has_modes(pair.stars[0]) || self.layout.has_modes(pair.stars[1]);
@@ -341,7 +341,7 @@ impl Geometry {
     }
 }
 
-// How a map changes with a turn
+// Derivatives of a layer map
 /// The map of a layer of strength 1, and its derivatives where they were computed with it.
 struct LayerMap {
     map: Array1<f64>,
@@ -356,8 +356,9 @@ struct TurnedMapChange {
     turned: [Array1<f64>; 2],
 }
 
+// Derivatives of a map by rotations
 impl Geometry {
-    // Slopes of two turned sensors
+    // Slopes of two rotated sensors
     /// The map of two turned sensors, and how it changes.
     fn turned_unit(
         &self,
@@ -382,7 +383,7 @@ impl Geometry {
         Ok(LayerMap { map, slopes: Some(TurnedMapChange { moved, turned }) })
     }
 
-    // Derivative by a turn on a lattice
+    // Derivative by a rotation on a lattice
     /// How a map of two sensors that share a lattice changes with the rotation of one of them, per radian, Eq. [turning](https://lenslet.github.io/lenslet/fitted-maps.html#eq-turning).
     fn turning_map(
         &self,
@@ -409,7 +410,7 @@ impl Geometry {
         Ok(self.join_turning(pair, &[first, second], turned, entry))
     }
 
-    // Join derivatives of a turn
+    // Combine derivatives of a rotation
     /// Eq. [turning](https://lenslet.github.io/lenslet/fitted-maps.html#eq-turning) for one of two sensors, given covariances and their derivatives by row and column; these by displacements of the
     /// second along the axes of the first, in metres on the pupil.
     fn join_turning(
@@ -438,7 +439,7 @@ impl Geometry {
     }
 }
 
-// Sensors that are turned little
+// Limit of rotations for patch slopes
 /// Whether a turn moves no lenslet by more than about one against those of the other sensor, so that patches tell slopes.
 fn are_turned_little([first, second]: [Sensor; 2]) -> bool {
     let (sin, cos) = (second.rotation - first.rotation).sin_cos();
@@ -468,7 +469,8 @@ struct FitModel<'a> {
     watch: &'a dyn Watch,
 }
 
-// A map that is wanted
+// Steps of the model of a fit
+// Request of one map
 /// A map that is to be computed: of a layer and sensors, for a pair.
 struct MapRequest {
     layer: Layer,
@@ -477,7 +479,7 @@ struct MapRequest {
     what: What,
 }
 
-/// What is wanted of a map.
+/// Kind of a requested map.
 #[derive(Clone, Copy, PartialEq)]
 enum What {
     /// The map alone.
@@ -556,7 +558,7 @@ impl FitModel<'_> {
         sum
     }
 
-    // Want maps for a derivative
+    // Request maps for a derivative
     /// The maps that a step of a number changes, each with its layer and with the derivative's factor.
     fn changed(&self, key: Parameter, step: f64) -> Vec<(usize, f64, MapRequest)> {
         let mut moved = self.state.clone();
@@ -577,7 +579,7 @@ impl FitModel<'_> {
                     }
                     Parameter::Strength(_) | Parameter::Noise(..) => false,
                 };
-                // Rotations by derivatives of a lattice
+                // Use derivatives of a lattice for rotations
                 let now = at.stars.map(|star| self.state.sensors[star]);
                 let (sensors, step, what) = match key {
                     Parameter::Rotation(star) if now[0].shares_lattice_with(&now[1]) => {
@@ -594,7 +596,7 @@ impl FitModel<'_> {
         changed
     }
 
-    // Slopes that are known
+    // Derivatives known with the maps
     /// The derivative of the map of a layer and a pair by a parameter, where it came with the map.
     fn slope(&self, key: Parameter, l: usize, pair: usize) -> Option<Array1<f64>> {
         let TurnedMapChange { moved, turned } = self.units[l][pair].slopes.as_ref()?;
@@ -631,7 +633,7 @@ impl Residuals for FitModel<'_> {
         let mut jacobian = Array2::zeros((self.geometry.layout.len(), parameters.len()));
         let (mut places, mut requests) = (Vec::new(), Vec::new());
         for (k, key) in self.parameters.iter().enumerate() {
-            // Fill the columns of linear numbers
+            // Fill the columns of linear parameters
             match *key {
                 Parameter::Strength(l) => {
                     for (unit, pair) in self.units[l].iter().zip(pairs) {
@@ -659,7 +661,7 @@ impl Residuals for FitModel<'_> {
         }
         let kinds: Vec<(usize, What)> = requests.iter().map(|map| (map.pair, map.what)).collect();
         let maps = self.compute(requests)?;
-        // Fill the columns of other numbers
+        // Fill the columns of other parameters
         for ((k, l, factor), ((pair, what), unit)) in
             places.into_iter().zip(kinds.into_iter().zip(maps))
         {
@@ -725,7 +727,7 @@ pub struct SlopeChecks {
 
 // Steps of the plan of learning
 impl LearnPlan {
-    // Plan what is learned
+    // Plan the fitted parameters
     /// Plans to learn a system, starting from one.
     ///
     /// # Errors
@@ -769,7 +771,7 @@ impl LearnPlan {
         Ok(Self { geometry, options, parameters, start, frames, measured: None, checks })
     }
 
-    // Ask the plan of learning
+    // Queries of the plan of learning
     /// Sets the number of frames for which the plan estimates memory and time.
     pub fn frames(self, frames: usize) -> Self {
         Self { frames, ..self }
@@ -880,10 +882,37 @@ impl LearnPlan {
         SlopeMaps::measure(&self.geometry.system, slopes, watch)
     }
 
+    // Expected maps of the planned system
     /// The maps that the system of the plan would measure in endless frames, its noise included.
     ///
     /// # Errors
     /// Those of the covariances, and `Cancelled`.
+    ///
+    /// ```
+    /// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, Source, System};
+    /// use lenslet::profiling::{LearnOptions, LearnPlan};
+    /// use lenslet::{units::{ARCSEC, DEGREE}, watch::unwatched};
+    /// let array = LensletArray::new(8, 0.5)?;
+    /// let star = |azimuth| GuideStar::at_rest(Source::star(40.0 * ARCSEC, azimuth * DEGREE)?, array, 2e-14);
+    /// let displacement = star(120.0)?.sensor.source.shift_to(&star(240.0)?.sensor.source, 1.0);
+    /// assert!((displacement[1] + 3.36e-4).abs() < 1e-6); // m, of footprints at an altitude of 1 m
+    /// // Γxx + Γyy [1e-13 rad²] of two stars, some lenslets up, for these fractions at 0, 4.5 and 11 km.
+    /// let map = |fractions: [f64; 3], lag: usize| -> Result<f64, lenslet::Error> {
+    ///     let layers = [0.0, 4500.0, 11e3].into_iter().zip(fractions);
+    ///     let layers = layers.map(|(h, fraction)| Layer::new(h, fraction, 25.0)).collect();
+    ///     let system = System::builder(Atmosphere::new(0.15, 500e-9, layers)?, array);
+    ///     let system = system.guide_stars([star(120.0)?, star(240.0)?]).build()?;
+    ///     let maps = LearnPlan::new(&system, LearnOptions::default())?.expected(&unwatched)?;
+    ///     let pair = &maps.layout.pairs()[1];
+    ///     let at = |axes| maps.values[pair.range().start + pair.place(axes, [7 + lag, 7])];
+    ///     Ok(1e13 * (at(0) + at(3)))
+    /// };
+    /// let [one, all] = [[0.0, 1.0, 0.0], [0.55, 0.3, 0.15]];
+    /// for (fractions, lag, value) in [(one, 3, 13.7), (one, 0, 2.6), (all, 3, 5.76), (all, 0, 8.4)] {
+    ///     assert!((map(fractions, lag)? - value).abs() < 0.05);
+    /// }
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
     pub fn expected(&self, watch: &dyn Watch) -> Result<SlopeMaps, Error> {
         let (layout, start) = (self.geometry.layout.clone(), &self.start);
         let bounds = self.bounds();
@@ -1032,6 +1061,7 @@ impl LearnPlan {
         accept(fits, "maps", maps.values.len(), &expected)?;
         watch.stage(FIT, "steps");
         let (weights, bounds) = (MapWeights::of(&maps)?, self.bounds());
+        // Minimise the weighted difference of maps
         let weighted = weights.apply(&maps.values);
         let mut model = self.model(&maps.values, &weights, &bounds, watch);
         let start: Vec<f64> = self.parameters.iter().map(|key| self.start.get(*key)).collect();
@@ -1115,6 +1145,7 @@ impl MapWeights {
         if others > 0 && ratio.is_finite() { ratio.clamp(0.0, 1.0).sqrt() } else { 1.0 }
     }
 
+    // Apply weights to derivatives of maps
     /// Weighted derivatives, (elements, parameters).
     fn apply_to_columns(&self, columns: &Array2<f64>) -> Array2<f64> {
         let mut weighted = Array2::zeros(columns.dim());
@@ -1193,7 +1224,7 @@ impl Spread {
     }
 }
 
-// Largest misfit that chance explains
+// Largest misfit expected by chance
 /// The largest misfit that chance explains, from realisations of the residuals, (R, elements), Eq. [misfit freedom](https://lenslet.github.io/lenslet/learning-errors.html#eq-misfit-freedom).
 fn misfit_limit(residuals: &Array2<f64>) -> f64 {
     let (number, products) = (residuals.nrows() as f64, residuals.dot(&residuals.t()));
@@ -1305,7 +1336,7 @@ impl Display for FitWarning {
     }
 }
 
-// What was learned
+// Results of a fit
 // A value with its error
 /// A fitted value, with its standard error if the slopes determine it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -1320,12 +1351,12 @@ pub struct LearnedValue {
 }
 
 // Values that were learned
-/// What was learned from slopes.
+/// Result of a fit of turbulence and sensors to slopes.
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Learned {
-    /// The system with what was learned in it.
+    /// The system with the fitted parameters.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub system: System,
     /// All parameters of the fit; those that the slopes do not determine have no error.
@@ -1334,14 +1365,14 @@ pub struct Learned {
     pub fried_parameter: (f64, Option<f64>),
     /// The fraction of each layer and its error.
     pub fractions: Vec<(f64, Option<f64>)>,
-    /// The mean noise of each star's slopes, rad², and its error; negative where there is less in the zero lag than turbulence explains.
+    /// The mean noise of each star's slopes, rad², and its error; negative if the zero lag is smaller than the turbulence explains.
     pub noise: Vec<(f64, Option<f64>)>,
     /// Warnings about parameters that the slopes do not determine.
     pub warnings: Vec<FitWarning>,
     /// The maps that it was learned from.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub maps: SlopeMaps,
-    /// The maps of what was learned, rad².
+    /// The maps of the fitted system, rad².
     pub fitted: Array1<f64>,
     /// The sum of squares over its expectation: 1 if the model is right.
     pub misfit: Option<f64>,
@@ -1377,7 +1408,7 @@ impl Learned {
         data
     }
 
-    // Gather what was learned
+    // Collect the results of a fit
     fn new(
         plan: &LearnPlan,
         state: FitState,
@@ -1437,8 +1468,8 @@ impl Learned {
         })
     }
 
-    // Put what was learned into a system
-    /// The system that learning started from, with what was learned.
+    // Insert the learned profile into a system
+    /// The initial system with the fitted parameters.
     fn system(
         plan: &LearnPlan,
         state: &FitState,
@@ -1487,6 +1518,7 @@ fn profile(
     covariance: Option<&Array2<f64>>,
 ) -> Result<(WithError, Vec<WithError>), Error> {
     let sum: f64 = state.layers.iter().map(|layer| layer.fraction).sum();
+    // Refuse slopes without common turbulence
     if sum <= 1e-9 {
         let (what, reason) = ("learning", "the slopes have no turbulence in common");
         return Err(Error::Failed { what: what.into(), reason: reason.into() });
@@ -1520,7 +1552,7 @@ mod tests {
     use crate::units::ARCSEC;
     use crate::watch::unwatched;
 
-    // A lopsided system to learn
+    // System without symmetry to learn
     /// Three stars on arrays of 5 × 5 lenslets of half a metre, of which 4 are dark, and layers of this r0, these strengths and altitudes.
     fn system(r0: f64, fractions: [f64; 3], altitudes: [f64; 2], outer_scale: f64) -> System {
         let [low, high] = altitudes;
@@ -1563,7 +1595,7 @@ mod tests {
         assert!((found - expected).abs() <= tolerance, "{found} and not {expected}");
     }
 
-    // Exact maps give the truth back
+    // Test learning from exact maps
     #[test]
     fn exact_maps_give_profile_and_noise_back() {
         for removed in [TipTilt::Measured, TipTilt::Removed] {
@@ -1617,7 +1649,7 @@ mod tests {
         assert_eq!(learned.fried_parameter, (0.15, None));
     }
 
-    // A turn changes maps as differences do
+    // Test derivatives of the maps
     #[test]
     fn a_turn_changes_maps_as_differences_do() {
         let rest = system(0.15, [0.6, 0.3, 0.1], [3000.0, 6500.0], 20.0);
@@ -1654,7 +1686,7 @@ mod tests {
         }
     }
 
-    // Simulated slopes tell the truth within errors
+    // Test errors of independent frames
     /// So many simulated frames, from a seed on.
     fn simulated(system: &System, frames: usize, seed: u64) -> Array2<f64> {
         let sampling = Sampling { period: 1.2, growth: 0.6, highest: 15.0 };
@@ -1714,7 +1746,7 @@ mod tests {
         assert!((0.5..1.9).contains(&mean), "{mean} over {count}");
     }
 
-    // Turned sensors are told within errors
+    // Test errors of rotated sensors
     #[test]
     fn turned_sensors_are_told_within_errors() {
         let rest = system(0.15, [0.6, 0.4, 0.0], [3000.0, 6500.0], 20.0);
@@ -1750,7 +1782,7 @@ mod tests {
         assert!((0.3..2.2).contains(&squares), "{squares}");
     }
 
-    // Correlated frames are learned within errors
+    // Test errors of correlated frames
     /// Frames that turn from one realisation into the next, (frames × between, n).
     fn correlated(independent: ArrayView2<f64>, between: usize) -> Array2<f64> {
         let frames = between * (independent.nrows() - 1);
@@ -1802,7 +1834,7 @@ mod tests {
         assert!((0.8..1.25).contains(&rms) && alarms == 0, "{rms}, {alarms} alarms");
     }
 
-    // A misfit that is not finite is an error
+    // Test misfits that are not finite
     #[test]
     fn a_misfit_that_is_not_finite_is_an_error() {
         let truth = system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0);
@@ -1895,7 +1927,7 @@ mod tests {
         assert!(message.contains("no turbulence in common"), "{message}");
     }
 
-    // A common turn is told only aloft
+    // Test a common rotation of sensors
     #[test]
     fn a_common_turn_is_told_only_aloft() {
         for (altitudes, blind) in [([0.0, 0.0], true), ([3000.0, 6500.0], false)] {

@@ -1237,6 +1237,56 @@ mod tests {
     }
 
     // Anisoplanatism by an independent quadrature
+    // Isoplanatic angles of a worked case
+    #[test]
+    fn isoplanatic_angles_are_those_of_the_worked_case() {
+        let layers = vec![Layer::new(3e3, 0.7, 30.0), Layer::new(9e3, 0.3, 20.0)];
+        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        let mean = 0.7 * 3e3f64.powf(5.0 / 3.0) + 0.3 * 9e3f64.powf(5.0 / 3.0);
+        let closed = 6.884f64.powf(-0.6) * 0.15 / mean.powf(0.6);
+        assert!((1e-6 * mean - 1.605).abs() < 1e-3 && (mean.powf(0.6) - 5288.0).abs() < 1.0);
+        let visible = air.isoplanatic_angle_at(500e-9);
+        assert!((closed / visible - 1.0).abs() < 1e-4);
+        assert!((1e6 * visible - 8.91).abs() < 0.01 && (visible / ARCSEC - 1.84).abs() < 0.005);
+        assert!((air.isoplanatic_angle_at(2.2e-6) / ARCSEC - 10.9).abs() < 0.05);
+        let radian = 500.0 / (2.0 * std::f64::consts::PI); // 79.58 nm
+        for (angle, variance, rms) in [(4.0, 3.65, 152.0), (25.0, 77.5, 700.0)] {
+            let found = (angle * ARCSEC / visible).powf(5.0 / 3.0);
+            assert!((found - variance).abs() < 0.06 && (found.sqrt() * radian - rms).abs() < 0.6);
+        }
+    }
+
+    // Errors along the cut of the figure
+    #[test]
+    fn errors_along_a_cut_are_those_of_the_figure() {
+        let place = |x: f64| {
+            let azimuth = if x < 0.0 { std::f64::consts::PI } else { 0.0 };
+            Source::star(x.abs() * ARCSEC, azimuth).unwrap()
+        };
+        let along = [0.0, 5.0, -5.0, 10.0, 60.0, -60.0].map(place);
+        let system = small().to_builder().targets(along).build().unwrap();
+        let found = |mode: CorrectionMode, terms: Vec<ErrorTerm>| {
+            let mut wanted = options(StructureFunctionModel::Stationary);
+            (wanted.image.terms, wanted.image.pixels) = (Some(terms), 16);
+            wanted.correction.mode = mode;
+            run(&system, wanted).targets
+        };
+        let own = found(CorrectionMode::Moao, vec![ErrorTerm::Tomography]);
+        let both = vec![ErrorTerm::Tomography, ErrorTerm::Anisoplanatism];
+        let shared = found(CorrectionMode::Ltao, both);
+        let close = |metres: f64, nm: f64| (1e9 * metres - nm).abs() < 0.006 * nm + 0.5;
+        for (k, total) in [125.0, 127.0, 164.0].into_iter().enumerate() {
+            assert!(close(shared[k].budget.total(), total));
+        }
+        for (k, aside) in [(1, 21.0), (2, 106.0)] {
+            assert!(close(term(&shared[k], "anisoplanatism").sqrt(), aside));
+        }
+        assert!(close(shared[4].budget.total(), 560.0));
+        for (k, total) in [(0, 125.0), (3, 92.0), (4, 390.0), (5, 290.0)] {
+            assert!((1e9 * own[k].budget.total() - total).abs() < 3.5);
+        }
+    }
+
     /// What a budget says of a term, m².
     fn term(target: &TargetImage, name: &str) -> f64 {
         of(&target.budget, name)
@@ -1344,6 +1394,26 @@ mod tests {
     }
 
     // Plan a field of a large telescope
+    #[test]
+    fn matrices_of_a_large_telescope_have_the_sizes_of_the_worked_case() {
+        let system = System::from_file("book/systems/harmoni-ltao.toml").unwrap();
+        let valid = system.valid_lenslets();
+        let lenslets: Vec<usize> =
+            valid.iter().map(|valid| valid.iter().filter(|valid| **valid).count()).collect();
+        assert_eq!((lenslets[0], lenslets[6]), (3972, 4));
+        let n = 2 * lenslets.iter().sum::<usize>();
+        let design = crate::model::MirrorDesign::new(Spacing::Actuators(75));
+        let mirror = crate::correction::Mirror::new(&design, &system).unwrap();
+        let (m, a) = mirror.interaction(&system, &system.targets()[0]).dim();
+        assert_eq!((n, m, a), (47_672, 7944, 4176));
+        let gigabytes = |rows: usize, columns: usize| 8e-9 * rows as f64 * columns as f64;
+        let close =
+            |found: f64, expected: f64| (found - expected).abs() < 0.006 * expected.max(1.0);
+        assert!(close(gigabytes(n, n), 18.2) && close(gigabytes(n, n) / 1.073_741_824, 16.9));
+        assert!(close(gigabytes(m, n), 3.03) && close(gigabytes(m, m), 0.50));
+        assert!(close(2.0 * (gigabytes(m, n) + gigabytes(m, m)), 7.07));
+        assert!(close(gigabytes(a, n), 1.59) && close(gigabytes(a, a), 0.14));
+    }
     #[test]
     fn fields_of_large_telescopes_take_the_memory_of_one_direction() {
         let system = System::from_file("book/systems/harmoni-ltao.toml").unwrap();

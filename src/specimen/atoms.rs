@@ -1,5 +1,5 @@
 // Tangled from book/src/atoms.md: edit there, or here and run cargo tangle stitch.
-//! Atoms, and the cell in which they are.
+//! Atoms, and the cell that contains them.
 
 // Imports of atoms
 use crate::error::{Invalid, accept};
@@ -84,9 +84,9 @@ pub(crate) const SYMBOLS: [&str; 103] = [
 pub struct Atom {
     /// Its element.
     pub element: Element,
-    /// Where it rests \[Å\]: x, y, z.
+    /// Its rest position \[Å\]: x, y, z.
     pub position: [f64; 3],
-    /// The share of cells in which it is there, from 0 to 1.
+    /// The share of cells in which it is present, from 0 to 1.
     pub occupancy: f64,
     /// The root mean square of its displacement along each axis \[Å\].
     pub displacement: f64,
@@ -108,10 +108,10 @@ crate::serial::deserialize_by!(Specimen::new(cell: [f64; 3], atoms: Vec<Atom>)?)
 impl Specimen {
     /// The specimen of these atoms in a cell of sides `cell` \[Å\]: x, y, z, the last along the beam.
     ///
-    /// Atoms beside the cell are brought into it along x and y; those within 1e-6 of its side above or below it are put on its face.
+    /// Atoms outside the cell are brought into it along x and y; those above or below it by up to 1e-6 of its height are put on its face.
     ///
     /// # Errors
-    /// `Invalid` where a side is not a length, where there is no atom, or where one lies above or below the cell, at no finite place, or has an occupancy outside 0 to 1
+    /// `Invalid` where a side is not a length, where there is no atom, or where one lies above or below the cell, has no finite position, or has an occupancy outside 0 to 1
     /// or a negative displacement.
     pub fn new(cell: [f64; 3], atoms: Vec<Atom>) -> Result<Self, Invalid> {
         // Check the sides of a specimen
@@ -139,7 +139,7 @@ impl Specimen {
 
 // A specimen with other atoms
 impl Specimen {
-    /// The specimen of atoms that are known to make sense, brought home as by [`new`](Self::new).
+    /// The specimen of atoms that have been checked, brought into the cell as by [`new`](Self::new).
     pub(crate) fn checked(cell: [f64; 3], mut atoms: Vec<Atom>) -> Self {
         for atom in &mut atoms {
             wrap(cell, atom);
@@ -148,7 +148,7 @@ impl Specimen {
         Self { cell, atoms }
     }
 
-    /// This cell with other atoms, which are brought home across the beam and may stand above or below the cell.
+    /// This cell with other atoms, which are brought into it across the beam and may lie above or below it.
     pub(crate) fn with(&self, mut atoms: Vec<Atom>) -> Self {
         for atom in &mut atoms {
             wrap(self.cell, atom);
@@ -172,7 +172,7 @@ fn brought_home(cell: [f64; 3], k: usize, mut atom: Atom) -> Result<Atom, Invali
     if !(atom.displacement >= 0.0 && atom.displacement.is_finite()) {
         return refuse("displacement", atom.displacement, "a length in Å, not negative");
     }
-    // Wrap the atom across the beam and refuse it along
+    // Wrap or reject an atom
     wrap(cell, &mut atom);
     let (height, slack) = (atom.position[2], 1e-6 * cell[2]);
     if !(-slack..=cell[2] + slack).contains(&height) {

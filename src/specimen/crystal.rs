@@ -1,5 +1,5 @@
 // Tangled from book/src/crystals.md: edit there, or here and run cargo tangle stitch.
-//! Crystals: cells with any angles, turned, repeated and stretched.
+//! Crystals: cells with any angles, rotated, repeated and stretched.
 
 // Imports of crystals
 use crate::device::refuse_beyond_memory;
@@ -52,12 +52,12 @@ impl Crystal {
         determinant(&self.lattice).abs()
     }
 
-    /// A place \[Å\] in units of the sides.
+    /// A position \[Å\] in units of the sides.
     pub fn fractional(&self, position: [f64; 3]) -> [f64; 3] {
         times(position, &self.inverse)
     }
 
-    /// The place \[Å\] that is `fractional` in units of the sides.
+    /// The position \[Å\] that is `fractional` in units of the sides.
     pub fn position(&self, fractional: [f64; 3]) -> [f64; 3] {
         times(fractional, &self.lattice)
     }
@@ -73,6 +73,9 @@ impl Crystal {
 /// use lenslet::{specimen::sides, units::DEGREE};
 /// let graphite = sides([2.46, 2.46, 6.71], [90.0, 90.0, 120.0].map(|angle: f64| angle * DEGREE))?;
 /// assert!((graphite[1][0] + 1.23).abs() < 1e-14);
+/// assert!((graphite[1][1] - 2.130).abs() < 1e-3);
+/// let volume = graphite[0][0] * graphite[1][1] * graphite[2][2];
+/// assert!((volume - 35.17).abs() < 0.01); // Å³
 /// # Ok::<(), lenslet::Invalid>(())
 /// ```
 pub fn sides(lengths: [f64; 3], angles: [f64; 3]) -> Result<[[f64; 3]; 3], Invalid> {
@@ -91,7 +94,7 @@ pub fn sides(lengths: [f64; 3], angles: [f64; 3]) -> Result<[[f64; 3]; 3], Inval
 
 // A crystal with other lengths
 impl Crystal {
-    /// The crystal stretched until its sides have these lengths \[Å\]; angles are kept, and so are atoms' places in units of the sides.
+    /// The crystal stretched until its sides have these lengths \[Å\]; angles and the atoms' positions in units of the sides are kept.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -153,7 +156,7 @@ impl BeamDirection {
 }
 
 // A specimen that is tiled on demand
-/// A turned cell that is repeated along its sides when its atoms are needed.
+/// A rotated cell that is repeated along its sides when its atoms are needed.
 #[derive(Debug, Clone)]
 pub struct TiledSpecimen {
     cell: [f64; 3],
@@ -205,7 +208,7 @@ impl Crystal {
     }
 
     // Turn the cell to the direction of the beam
-    /// The sides of the turned cell \[Å\], and its atoms.
+    /// The sides of the rotated cell \[Å\], and its atoms.
     fn turned(&self, beam: BeamDirection) -> ([f64; 3], Vec<Atom>) {
         let lengths = self.lattice.map(norm);
         let (third, towards_positive) = beam.axis();
@@ -301,7 +304,7 @@ impl From<Specimen> for TiledSpecimen {
 pub struct AtomColumn {
     /// Their element.
     pub element: Element,
-    /// Where they stand across the beam \[Å\].
+    /// Their position across the beam \[Å\].
     pub place: [f64; 2],
     /// How many they are, each counted by its occupancy.
     pub atoms: f64,
@@ -343,7 +346,7 @@ struct CellBins<'a> {
     /// Bins along each side, and the share of a bin that the limit is.
     counts: [f64; 3],
     reach: [f64; 3],
-    /// Places in units of the sides, and the atoms of each bin.
+    /// Positions in units of the sides, and the atoms of each bin.
     places: Vec<[f64; 3]>,
     bins: HashMap<[i64; 3], Vec<usize>>,
 }

@@ -6,23 +6,36 @@ use crate::specimen::atoms::{Atom, Specimen};
 use std::{collections::HashMap, f64::consts::PI};
 
 // Configurations of trembling atoms
-/// Frozen phonons: snapshots of atoms that tremble.
+/// Frozen phonons: snapshots of vibrating atoms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Phonons {
     /// The number of snapshots; 0 for atoms at rest.
     pub configurations: usize,
-    /// What snapshots are drawn from: the same seed gives the same snapshots.
+    /// Seed of the random displacements: the same seed gives the same snapshots.
     pub seed: u64,
 }
 
 impl Phonons {
     /// The specimen as a passing electron finds it in snapshot `configuration`; without configurations, the specimen at rest.
     ///
-    /// Atoms that are there have occupancy 1, and those that are not are left out. An atom that trembles out of the cell above or below keeps its
-    /// height, and [`Slicing::slice_of`](crate::specimen::Slicing::slice_of) counts it in the first or last slice. What is drawn depends on the
-    /// seed, the configuration and the atom's place in the list alone.
+    /// Atoms that are present have occupancy 1, and absent ones are left out. An atom displaced out of the cell above or below keeps its
+    /// height, and [`Slicing::slice_of`](crate::specimen::Slicing::slice_of) counts it in the first or last slice. The result depends on the
+    /// seed, the configuration and the atom's position in the list alone.
+    ///
+    /// ```
+    /// use lenslet::specimen::{Atom, Element, Phonons, Specimen};
+    /// let site = |number, occupancy| -> Result<_, lenslet::Invalid> {
+    ///     let element = Element::new(number)?;
+    ///     Ok(Atom { element, position: [1.0, 2.0, 3.0], occupancy, displacement: 0.076 })
+    /// };
+    /// let alloy = Specimen::new([5.0; 3], vec![site(14, 0.7)?, site(32, 0.3)?])?;
+    /// let phonons = Phonons { configurations: 1000, seed: 1 };
+    /// let drawn = (0..1000).map(|c| phonons.displaced(&alloy, c).atoms()[0]);
+    /// assert_eq!(drawn.filter(|atom| atom.element.number() == 14).count(), 696);
+    /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
     pub fn displaced(&self, specimen: &Specimen, configuration: usize) -> Specimen {
         if self.configurations == 0 {
             return specimen.clone();

@@ -8,7 +8,7 @@ use crate::specimen::atoms::Element;
 use std::{f64::consts::PI, sync::LazyLock};
 
 // Volts of a scattering factor
-/// What one ångström of a scattering factor is in volts, C = 2π e a₀ of Eq. [atom potential](https://lenslet.github.io/lenslet/scattering.html#eq-atom-potential), with e = 14.4 V Å and a₀ = 0.5292 Å \[V Å²\].
+/// The factor C = 2π e a₀ of Eq. [atom potential](https://lenslet.github.io/lenslet/scattering.html#eq-atom-potential) from a scattering factor \[Å\] to a potential, with e = 14.4 V Å and a₀ = 0.5292 Å \[V Å²\].
 pub const VOLTS: f64 = 2.0 * PI * 14.4 * 0.5292;
 
 // A scattering factor as a sum of terms
@@ -102,6 +102,9 @@ impl Factors {
     /// use lenslet::specimen::{Element, Factors};
     /// let silicon = Factors::Kirkland.of(Element::new(14)?)?;
     /// assert!((silicon.at(0.0) - 5.814).abs() < 0.001); // Å
+    /// let hydrogen = Element::new(1)?;
+    /// assert!((Factors::Kirkland.of(hydrogen)?.at(1.0) - 0.0890).abs() < 1e-4);
+    /// assert!((Factors::Lobato.of(hydrogen)?.at(1.0) - 0.08898).abs() < 1e-5);
     /// assert!(Factors::Kirkland.of(Element::of_symbol("Es")?).is_err());
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```
@@ -212,7 +215,7 @@ impl ScatteringFactor {
     }
 
     // Scattering factor beyond a height
-    /// What of the scattering factor \[Å\] comes from higher than `z` ≥ 0 \[Å\] above the nucleus, as a function of the frequency across the beam
+    /// The part of the scattering factor \[Å\] from higher than `z` ≥ 0 \[Å\] above the nucleus, as a function of the frequency across the beam
     /// \[1/Å\], Eq. [scattering beyond](https://lenslet.github.io/lenslet/scattering.html#eq-scattering-beyond).
     ///
     /// ```
@@ -247,7 +250,7 @@ impl Pole {
     /// ∫ (μ/R + π ν/√β) exp(−2π √β R) dz with R² = r² + z², for z from `near` to `far`, not negative.
     fn along_line(&self, r: f64, near: f64, far: f64) -> f64 {
         let (root, scale) = (self.beta.sqrt(), r.max(near));
-        // Beyond this, nothing: the exponential has fallen to e^(−45) of what it is at the nearer end.
+        // Beyond this the exponential has fallen to e^(−45) of its value at the nearer end.
         let negligible = f64::hypot(r, near) + 45.0 / (2.0 * PI * root);
         let end = far.min((negligible * negligible - r * r).sqrt());
         let [from, to] = [near, end].map(|z| (z / scale).asinh());
@@ -272,7 +275,7 @@ impl Pole {
 static RULE: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(16));
 
 // Highest frequency beyond a height
-/// What has fallen to exp(−NEGLIGIBLE) of its height is left out.
+/// Terms that have fallen to exp(−NEGLIGIBLE) of their height are omitted.
 pub(crate) const NEGLIGIBLE: f64 = 32.0;
 
 impl ScatteringFactor {

@@ -6,7 +6,7 @@ use crate::error::{Invalid, accept, positive};
 use crate::specimen::atoms::Specimen;
 
 // Cut a specimen into slices
-/// How far a depth may be from a whole number of slices and still be taken for it \[slices\].
+/// Largest distance of a depth from a whole number of slices to which it is rounded \[slices\].
 const SLACK: f64 = 1e-6;
 
 /// A specimen cut across the beam into slices of one thickness; slice 0 is met first, at high z.
@@ -19,9 +19,11 @@ pub struct Slicing {
     count: usize,
 }
 
+// Read back a division into slices
 #[cfg(feature = "serde")]
 crate::serial::deserialize_by!(Slicing::new(height: f64, thickness: f64)?);
 
+// Assign a height to a slice
 impl Slicing {
     // The constructor of slices
     /// Slices of `thickness` \[Å\] of a cell that is `height` \[Å\] high.
@@ -80,7 +82,7 @@ impl Slicing {
         [(k + 1) as f64, k as f64].map(|depth| self.height - depth * self.thickness)
     }
 
-    /// Accepts numbers of slices behind which a wave is looked at.
+    /// Accepts numbers of slices behind which a wave is recorded.
     ///
     /// # Errors
     /// `Invalid` where there are none, they do not rise, or lie behind the last slice.
@@ -91,7 +93,7 @@ impl Slicing {
         accept(rising && inside, "ends", ends, &expected).map(|_| ())
     }
 
-    /// The atoms of each slice, by their places in the specimen's list and in its order; each atom stands in exactly one slice.
+    /// The atoms of each slice, by their indices in the specimen's list and in its order; each atom is in exactly one slice.
     pub fn atoms(&self, specimen: &Specimen) -> Vec<Vec<usize>> {
         let mut slices = vec![Vec::new(); self.count];
         for (k, atom) in specimen.atoms().iter().enumerate() {

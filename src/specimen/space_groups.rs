@@ -1,5 +1,5 @@
 // Tangled from book/src/space-groups.md: edit there, or here and run cargo tangle stitch.
-//! Operations of symmetry, and the space groups by their symbols.
+//! Symmetry operations, and space groups by their symbols.
 
 // Imports of space groups
 use crate::files::spanned_toml::edits;
@@ -649,6 +649,33 @@ mod tests {
             ["", "-", "Q 2", "P 5", "P 2q", "P 21*", "P 4'", "P 2 (0 0", "P 2 (x,x,z)", "P é"]
         {
             assert_eq!(group(bad), None, "{bad}");
+        }
+    }
+
+    // Rutile has sixteen operations
+    #[test]
+    fn rutile_has_sixteen_operations() {
+        let operations = hall_operations("-P 4n 2n").unwrap();
+        assert_eq!(operations.len(), 16);
+        let images = |place: [f64; 3]| {
+            let mut images: Vec<[f64; 3]> = Vec::new();
+            for image in operations.iter().map(|one| one.of(place)) {
+                let same =
+                    |other: &[f64; 3]| norm(minus(image, *other).map(|x| x - x.round())) < 1e-9;
+                if !images.iter().any(same) {
+                    images.push(image.map(|x| x.rem_euclid(1.0)));
+                }
+            }
+            images
+        };
+        assert_eq!(images([0.12, 0.23, 0.34]).len(), 16);
+        assert_eq!(images([0.0; 3]).len(), 2);
+        let oxygen = images([0.305, 0.305, 0.0]);
+        assert_eq!(oxygen.len(), 4);
+        for expected in [[0.695, 0.695, 0.0], [0.195, 0.805, 0.5], [0.805, 0.195, 0.5]] {
+            let near =
+                |image: &[f64; 3]| norm(minus(*image, expected).map(|x| x - x.round())) < 1e-9;
+            assert!(oxygen.iter().any(near), "{oxygen:?}");
         }
     }
 

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 
 // Translations that map a crystal onto itself
 impl Crystal {
-    /// The translations within a cell, in units of the sides, that map the crystal onto itself, the first of which is none at all; and how many atoms they
-    /// take to places that are only nearly those of others.
+    /// The translations within a cell, in units of the sides, that map the crystal onto itself, beginning with zero; and how many atoms they
+    /// take to positions that are only nearly those of others.
     fn translations(&self) -> (Vec<[f64; 3]>, usize) {
         let places: Vec<[f64; 3]> =
             self.atoms().iter().map(|atom| self.fractional(atom.position)).collect();
@@ -55,18 +55,18 @@ impl Crystal {
 }
 
 // Places sorted into bins
-/// How near two places must be to be one \[Å\].
+/// Largest distance of positions that are treated as one \[Å\].
 const TOLERANCE: f64 = 1e-4;
-/// How near they are where even rounding does not show \[Å\].
+/// Largest distance of positions that are equal but for rounding in double precision \[Å\].
 const EQUAL: f64 = 1e-8;
 
-/// The distance \[Å\] between two places in units of the sides of `lattice`, modulo those sides.
+/// The distance \[Å\] between two positions in units of the sides of `lattice`, modulo those sides.
 fn apart(a: [f64; 3], b: [f64; 3], lattice: &Matrix3) -> f64 {
     norm(times(minus(a, b).map(|x| x - x.round()), lattice))
 }
 
 // Positions sorted into bins
-/// Places in units of the sides, sorted into bins.
+/// Positions in units of the sides, sorted into bins.
 struct Bins {
     side: i64,
     bins: HashMap<[i64; 3], Vec<usize>>,
@@ -87,7 +87,7 @@ impl Bins {
     }
 
     // Positions in neighbouring bins
-    /// The places in the bin of `place` and in those about it.
+    /// The positions in the bin of `place` and in those around it.
     fn near(&self, place: [f64; 3]) -> impl Iterator<Item = usize> + '_ {
         let bin = self.bin(place);
         let about = if self.side < 3 { 0..self.side } else { -1..2 };
@@ -197,7 +197,7 @@ fn smallest_pair(
 }
 
 // Search wider until nothing smaller can come
-/// The right-angled pair of lattice vectors across `axis` with the smallest area, no longer than [`widest`] tells.
+/// The right-angled pair of lattice vectors across `axis` with the smallest area, no longer than [`widest`] allows.
 fn pair_across(
     basis: &Matrix3,
     axis: [f64; 3],
@@ -221,7 +221,7 @@ fn pair_across(
 }
 
 // Limit of the search for vectors
-/// Where the search gives up \[Å\].
+/// The radius at which the search ends \[Å\].
 fn widest(basis: &Matrix3) -> f64 {
     let dual = inverse(basis);
     let density: f64 = (0..3).map(|k| norm([dual[0][k], dual[1][k], dual[2][k]])).product();
@@ -281,7 +281,7 @@ impl Crystal {
     }
 
     // Fill the cell that was cut
-    /// The cell of the sides `rows` \[Å\], filled with this crystal's atoms and laid upright.
+    /// The cell of the sides `rows` \[Å\], filled with this crystal's atoms and rotated to the axes x, y and z.
     fn filled(&self, rows: &Matrix3, zone: [i64; 3]) -> Result<Crystal, Invalid> {
         let (back, lengths) = (inverse(rows), rows.map(norm));
         let upright = [[lengths[0], 0.0, 0.0], [0.0, lengths[1], 0.0], [0.0, 0.0, lengths[2]]];
@@ -388,7 +388,7 @@ fn no_pair(basis: &Matrix3, axis: [f64; 3], zone: [i64; 3]) -> Invalid {
 }
 
 // A place brought into the cell
-/// A place brought between 0 and 1; what rounding leaves just beside 0 or 1 is 0.
+/// A coordinate brought between 0 and 1; one within rounding of 0 or 1 becomes 0.
 fn home(place: f64) -> f64 {
     let home = place.rem_euclid(1.0);
     if (1e-9..1.0 - 1e-9).contains(&home) { home } else { 0.0 }

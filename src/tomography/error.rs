@@ -45,11 +45,23 @@ impl WavefrontError {
     /// use lenslet::{model::LensletArray, tomography::WavefrontError};
     /// use ndarray::{Array2, s};
     /// let (array, valid) = (LensletArray::new(4, 0.5)?, Array2::from_elem((4, 4), true));
-    /// // All x slopes are wrong by the same amount, 1e-7 rad rms: a tilt, of that many times 0.707 m rms.
+    /// // All x slopes are wrong by the same amount, 1e-7 rad rms: a tilt with x² = 0.375 m² in the mean.
     /// let mut errors = Array2::zeros((32, 32));
     /// errors.slice_mut(s![..16, ..16]).fill(1e-14);
     /// let error = WavefrontError::of(&errors.view(), &array, &valid)?;
     /// assert!((error.rms / (1e-7 * 0.375f64.sqrt()) - 1.0).abs() < 1e-6 && error.rms_without_tilt < 1e-6 * error.rms);
+    /// // Independent noise of 1e-7 rad: of one lenslet of 2 m, and of squares of 8 and 16 lenslets, in units of their side.
+    /// let variance = |lenslets: usize, side: f64| -> Result<f64, lenslet::Error> {
+    ///     let array = LensletArray::new(lenslets, side)?;
+    ///     let valid = Array2::from_elem((lenslets, lenslets), true);
+    ///     let noise = Array2::from_diag_elem(2 * lenslets * lenslets, 1e-14);
+    ///     let error = WavefrontError::of(&noise.view(), &array, &valid)?;
+    ///     Ok((error.rms / (1e-7 * side)).powi(2))
+    /// };
+    /// assert!((variance(1, 2.0)? - 0.5).abs() < 1e-6);
+    /// let [small, large] = [variance(8, 0.5)?, variance(16, 0.5)?];
+    /// assert!((small - 1.202).abs() < 1e-3 && (large - 1.424).abs() < 1e-3);
+    /// assert!(((large - small) / 2f64.ln() / 0.3206 - 1.0).abs() < 0.01); // Fried: 0.6558 (1 + 0.24441 ln N²)
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn of(
@@ -74,7 +86,7 @@ impl WavefrontError {
 // Errors of all targets of a system
 impl Reconstruction {
     // Reconstruction as a data set
-    /// The reconstruction as a data set, with the `errors` of its [wavefronts](Self::wavefront_errors) and what is needed to use it.
+    /// The reconstruction as a data set, with the `errors` of its [wavefronts](Self::wavefront_errors) and a description of the system.
     pub fn to_data_set(&self, system: &System, errors: &[WavefrontError]) -> DataSet<'_> {
         let mut data = DataSet::default();
         if let Some(reconstructor) = &self.reconstructor {
@@ -111,12 +123,29 @@ impl Reconstruction {
     ///
     /// # Errors
     /// `Invalid` where the reconstruction is that of a system with another truth sensor.
+    ///
+    /// ```
+    /// use lenslet::model::{System, TipTilt};
+    /// use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
+    /// use lenslet::{device::Engine, plan::Plan, watch::unwatched};
+    /// let first = |system: &System| -> Result<[f64; 2], lenslet::Error> {
+    ///     let plan = ReconstructorPlan::new(system, ReconstructorOptions::default())?;
+    ///     let errors = plan.run(&Engine::default(), &unwatched)?.wavefront_errors(system)?;
+    ///     Ok([errors[0].rms, errors[0].rms_without_tilt].map(|error| (1e9 * error).round()))
+    /// };
+    /// let system = System::from_file("book/systems/small-moao.toml")?;
+    /// let mut stars = system.guide_stars().to_vec();
+    /// stars[0].tip_tilt = TipTilt::Removed;
+    /// let removed = system.to_builder().guide_stars(stars).build()?;
+    /// assert_eq!((first(&system)?, first(&removed)?), ([163.0, 156.0], [194.0, 156.0])); // nm
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
     pub fn wavefront_errors(&self, system: &System) -> Result<Vec<WavefrontError>, Error> {
         errors_of(&self.error_covariance, system)
     }
 
     // Errors without or with prediction
-    /// The same for the reconstructor that was not asked for, where there is a delay.
+    /// The errors of the other reconstructor, without or with prediction, if there is a delay.
     ///
     /// # Errors
     /// As [`wavefront_errors`](Self::wavefront_errors).
@@ -151,7 +180,7 @@ fn errors_of(errors: &Array3<f64>, system: &System) -> Result<Vec<WavefrontError
 
 // Time of the errors of wavefronts
 impl ReconstructorPlan {
-    /// The stage in which the errors of the wavefronts follow from those of the slopes, which cores compute.
+    /// The stage that integrates the errors of the slopes to those of the wavefronts, on cores.
     pub fn stage_of_wavefront_errors(&self, cores: &Engine) -> Stage {
         let m = self.truth_slopes() as f64;
         let maps = (self.targets() * if self.is_delayed() { 2 } else { 1 }) as f64;
@@ -161,7 +190,7 @@ impl ReconstructorPlan {
 }
 
 // Corners of the valid lenslets
-/// The corners of valid lenslets, in the order in which they come up.
+/// The corners of valid lenslets, in the order of their first lenslet.
 struct LensletCorners {
     /// Lenslets along an axis, and their side in metres.
     lenslets: usize,
@@ -209,8 +238,8 @@ impl LensletCorners {
         slopes
     }
 
-    // Parts of the pupil that hang together
-    /// Corners by the parts of the pupil that hang together.
+    // Connected parts of the pupil
+    /// Corners of each connected part of the pupil.
     fn parts(&self) -> Vec<Vec<usize>> {
         let mut part: Vec<usize> = (0..self.places.len()).collect();
         // Each corner takes the least number of its lenslets' corners, until nothing changes.
@@ -236,7 +265,7 @@ impl LensletCorners {
 const SIGNS: [[f64; 4]; 3] =
     [[-1.0, 1.0, -1.0, 1.0], [-1.0, -1.0, 1.0, 1.0], [1.0, -1.0, -1.0, 1.0]];
 
-/// ε: how little waffle counts against slopes.
+/// ε: weight of waffle relative to slopes.
 const WAFFLE: f64 = 1e-7;
 
 impl LensletCorners {
@@ -372,7 +401,7 @@ mod tests {
     /// Turbulence realisations.
     const REALISATIONS: usize = 200;
 
-    // A parabola comes back
+    // Test the error of a parabola
     #[test]
     fn a_parabola_comes_back() {
         let array = LensletArray::new(7, 0.4).unwrap();
@@ -423,7 +452,7 @@ mod tests {
         }
     }
 
-    // Pupils in parts and wrong shapes
+    // Test pupils in several parts
     #[test]
     fn pupils_may_be_in_parts() {
         let array = LensletArray::new(5, 1.0).unwrap();
@@ -443,7 +472,7 @@ mod tests {
         assert!((error.rms - 1e-7 * 2f64.sqrt()).abs() < 1e-13 && error.rms_without_tilt < 1e-12);
     }
 
-    // Simulated realisations confirm the error
+    // Test errors by simulated realisations
     #[test]
     fn simulated_realisations_confirm_the_error() {
         let (delay, wind) = (0.02, [2e-5, -3.5e-5]);
@@ -467,7 +496,7 @@ mod tests {
             Case { rows: &later, errors: &predicted.error_covariance, late: true, blind: false },
             Case { rows: &rows, errors: &late, late: true, blind: false },
         ];
-        // Compare what is left in each case
+        // Compare residual slopes of each case
         let all = left(&system, &cases, &modes, wind);
         for (case, left) in cases.iter().zip(&all) {
             compare_with_realisations(case, left, &system);
@@ -498,7 +527,7 @@ mod tests {
         still.to_builder().atmosphere(air).build().unwrap()
     }
 
-    // What reconstructors leave of simulated truths
+    // Residual slopes of simulated realisations
     /// Errors of the true slopes in each case, (realisations, T m). The truth sensors are further stars in the same
     /// realisation, without noise; those after the delay point upwind.
     fn left(
@@ -540,7 +569,7 @@ mod tests {
         all
     }
 
-    // Compare variances of what is left
+    // Compare variances of residual slopes
     fn compare_with_realisations(case: &Case, left: &Array2<f64>, system: &System) {
         let (targets, m, _) = case.errors.dim();
         for t in 0..targets {

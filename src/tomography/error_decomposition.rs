@@ -11,7 +11,7 @@ use crate::tomography::covariance_matrix::CovarianceMatrices;
 use crate::tomography::reconstructor::error_covariance;
 use ndarray::{Array2, s};
 
-// Error that noise makes
+// Error covariance due to noise
 // Example of an error by noise
 /// R C_n Rᵗ, (m, m), rad²: the noise part of Eq. [three causes](https://lenslet.github.io/lenslet/aliasing.html#eq-three-causes) for a reconstructor R, (m, n), of slopes with this noise.
 ///
@@ -59,6 +59,59 @@ pub struct ErrorParts {
 }
 
 /// Split of a reconstructor's error by its causes: the low covariances, the aliasing covariance and the noise.
+// Error split of a sensor on axis
+///
+/// The worked case of the chapter:
+///
+/// ```
+/// use lenslet::{correction::low_covariances, device::Engine, model::*, ndarray::{Array2, Axis}};
+/// use lenslet::{plan::Plan, tomography::*, watch::unwatched};
+/// let (air, array) = (Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)])?, LensletArray::new(2, 0.5)?);
+/// let axis = Source::star(0.0, 0.0)?;
+/// let star = GuideStar::at_rest(axis, array, 1e-14)?;
+/// let system = System::builder(air, array).guide_stars([star]).targets([axis]).build()?;
+/// let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default().keep(true))?;
+/// let found = plan.run(&Engine::default(), &unwatched)?;
+/// let (best, kept) = (found.reconstructor.unwrap(), found.covariances.unwrap());
+/// let low = low_covariances(&system, 0.5, &unwatched)?;
+/// let near = |found: f64, expected: f64| (1e14 * found - expected).abs() < 0.006;
+/// assert!(near(kept.measurements[[0, 0]], 69.64) && near(low.measurements[[0, 0]], 64.50));
+/// let split = ErrorSplit::new(&system, kept.measurements, low)?;
+/// for (reconstructor, expected) in [
+///     (Array2::eye(8), [0.0, 1.00, 4.14]), // a sum of 5.14
+///     (best.index_axis(Axis(0), 0).to_owned(), [0.02, 0.90, 3.80]), // a sum of 4.72
+/// ] {
+///     let parts = split.of(&reconstructor, 0)?;
+///     for (part, expected) in [parts.tomography, parts.noise, parts.aliasing].iter().zip(expected) {
+///         assert!(near(part.diag().mean().unwrap(), expected));
+///     }
+/// }
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+// Error budgets with aliasing
+///
+/// The budgets of `small-moao.toml` in nm, from C_ee and by their causes:
+///
+/// ```
+/// use lenslet::{correction::*, device::Engine, model::*, plan::Plan, psf::*};
+/// use lenslet::{tomography::ReconstructorOptions, watch::unwatched};
+/// let system = System::from_file("book/systems/small-moao.toml")?;
+/// let budgets = |terms: &[ErrorTerm]| -> Result<Vec<Vec<f64>>, lenslet::Error> {
+///     let image = CameraOptions::default().pixels(16).terms(terms.to_vec());
+///     let mirror = MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(9)) };
+///     let correction = CorrectionOptions::new(CorrectionMode::Moao, vec![mirror]);
+///     let options = PsfOptions::new(ReconstructorOptions::default(), correction, image);
+///     let targets = PsfPlan::new(&system, options)?.run(&Engine::default(), &unwatched)?.targets;
+///     Ok(targets.iter().map(|t| t.budget.terms().iter().map(|term| 1e9 * term.rms()).collect()).collect())
+/// };
+/// let close = |found: &[f64], expected: &[f64]| found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.7);
+/// let whole = budgets(&[ErrorTerm::Tomography])?;
+/// assert!(close(&whole[0], &[118.0]) && close(&whole[1], &[174.0]));
+/// let parts = budgets(&[ErrorTerm::Tomography, ErrorTerm::Aliasing])?;
+/// assert!(close(&parts[0], &[90.0, 54.0, 50.0])); // the root of the sum is 116
+/// assert!(close(&parts[1], &[150.0, 65.0, 53.0])); // and 172
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct ErrorSplit {
     low: CovarianceMatrices,
@@ -92,8 +145,8 @@ impl ErrorSplit {
         Ok(Self { low, folded, noise })
     }
 
-    // Take a reconstructor through three causes
-    /// The parts of the error of target `t` by a reconstructor R of its slopes, (m, n), which gives nothing for modes that were removed.
+    // Split the error of one target
+    /// The parts of the error of target `t` for a reconstructor R of its slopes, (m, n), whose response to removed modes is zero.
     ///
     /// # Errors
     /// `Invalid` where there is no such target, or the reconstructor is of other slopes.

@@ -31,7 +31,7 @@ use std::f64::consts::PI;
 
 // Prior of a wavefront in its pupil
 // Prior of a wavefront
-/// What is known of a target's wavefront before anything is measured.
+/// Statistics of a target's wavefront before any measurement.
 struct Prior {
     /// S of Eq. [von karman functions](https://lenslet.github.io/lenslet/phase.html#eq-von-karman-functions) of all layers at displacements of whole steps, (M, M), m².
     half_structures: Array2<f64>,
@@ -83,7 +83,7 @@ impl Prior {
 }
 
 // Pupil of a wavefront
-/// The points that count in means, and the modes over them.
+/// The points of the pupil with their weights, and the modes over them.
 struct Lit {
     /// Share of each point, (M²); they sum to 1.
     area: Array1<f64>,
@@ -92,6 +92,7 @@ struct Lit {
 }
 
 impl Lit {
+    // Points that count in the mean
     /// # Errors
     /// `Invalid` where no point is in the pupil.
     fn new(system: &System, grid: PhaseGrid) -> Result<Self, Invalid> {
@@ -132,11 +133,11 @@ impl Before {
 }
 
 // Plan of errors at points
-/// How the errors at all points of the wavefronts of a system's targets will be computed.
+/// Plan of the tomographic error at all points of the wavefronts of a system's targets.
 #[derive(Debug, Clone)]
 pub struct PointErrorsPlan {
     posed: PosedEstimate,
-    /// Why its covariances have the form that they have.
+    /// Reason for the form of its covariances.
     reason: String,
     tolerance: f64,
     grid: PhaseGrid,
@@ -144,12 +145,12 @@ pub struct PointErrorsPlan {
 }
 
 // Errors at all points
-/// The errors at all points.
+/// Tomographic errors at all points of the wavefronts.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PointErrors {
-    /// Of each target.
+    /// Errors of each target.
     pub errors: Vec<WavefrontError>,
     /// Iterations, of a point on average and at most.
     pub iterations: (f64, usize),
@@ -169,12 +170,41 @@ impl PointErrors {
 
 impl PointErrorsPlan {
     // Plan errors at points
-    /// Plans the errors of a system's wavefronts at the points of its grid. No error is wrong by more than the tolerance of the
-    /// options times itself.
+    /// Plans the errors of a system's wavefronts at the points of its grid. The tolerance of the options is the largest relative
+    /// deviation of an error.
     ///
     /// # Errors
     /// `Invalid` where the system has no target or no grid, the grid's wavefronts are averages over a disc of directions, or it has
-    /// no point in the pupil; where the options ask for what only a truth sensor has, or make no sense.
+    /// no point in the pupil; where options are invalid or require a truth sensor.
+    ///
+    /// ```
+    /// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, PhaseGrid, Pupil, Source, System};
+    /// use lenslet::tomography::{PointErrorsPlan, ReconstructorOptions, Truth};
+    /// use lenslet::{device::Engine, plan::Plan, watch::unwatched};
+    /// // With tilt and without \[nm\], for the noise of a star above the target and an outer scale.
+    /// let errors = |noise, outer_scale| -> Result<[f64; 2], lenslet::Error> {
+    ///     let array = LensletArray::new(8, 0.5)?;
+    ///     let star = GuideStar::at_rest(Source::star(0.0, 0.0)?, array, noise)?;
+    ///     let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, outer_scale)])?;
+    ///     let system = System::builder(air, array).pupil(Some(Pupil::new(4.0, 0.0)?));
+    ///     let system = system.guide_stars([star]).targets([Source::star(0.0, 0.0)?]);
+    ///     let system = system.phase(Some(PhaseGrid::new(17, 2, 0.0)?)).build()?;
+    ///     let options = ReconstructorOptions::default().truth(Truth::Wavefront);
+    ///     let plan = PointErrorsPlan::new(&system, options.errors_only(true).tolerance(1e-2))?;
+    ///     let error = &plan.run(&Engine::default(), &unwatched)?.errors[0];
+    ///     Ok([error.rms, error.rms_without_tilt].map(|rms| 1e9 * rms))
+    /// };
+    /// let unit = 500.0 / (2.0 * std::f64::consts::PI) * (4.0f64 / 0.15).powf(5.0 / 6.0); // of (D/r0)^(5/3)
+    /// let unmeasured = errors(1.0, f64::INFINITY)?;
+    /// for (error, noll) in unmeasured.into_iter().zip([1.0299f64, 0.134]) {
+    ///     assert!((error / (unit * noll.sqrt()) - 1.0).abs() < 0.02); // 1246 nm and 449 nm
+    /// }
+    /// assert!((unmeasured[0] - 1226.3).abs() < 0.5 && (unmeasured[1] - 442.7).abs() < 0.5);
+    /// let [measured, short] = [errors(1e-14, f64::INFINITY)?[0], errors(1e-14, 25.0)?[0]];
+    /// assert!((measured - 108.4).abs() < 0.5 && (measured - short).abs() < 0.5);
+    /// assert!((errors(1.0, 25.0)?[0] - 732.1).abs() < 0.5);
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
     pub fn new(system: &System, options: ReconstructorOptions) -> Result<Self, Error> {
         options.check()?;
         let tolerance = options.tolerance;
@@ -218,10 +248,10 @@ impl PointErrorsPlan {
     }
 }
 
-/// How many times the noise the preconditioner is made with.
+/// Factor of the noise in the preconditioner.
 const REGULAR: f64 = 8.0;
 
-// Errors in the pupil alone
+// Errors restricted to the pupil
 impl PointErrors {
     /// The errors with NaN at the points that are outside of the pupil of the system.
     ///
@@ -249,8 +279,8 @@ fn in_pupil(system: &System, grid: PhaseGrid) -> impl Fn((usize, usize)) -> bool
 }
 
 // Job of errors at points
-// What is to be explained
-/// What is to be explained.
+// Job and its answers
+/// The variances to be explained.
 struct Job<'a> {
     posed: &'a PosedEstimate,
     lit: &'a Lit,
@@ -260,7 +290,7 @@ struct Job<'a> {
     batch: usize,
 }
 
-/// What measurements explain.
+/// Variances and covariances that the measurements explain.
 struct Answers {
     /// Of the variance at each point, target by target.
     explained: Vec<ExplainedVariance>,
@@ -295,9 +325,10 @@ impl PointStrip {
     }
 }
 
+// Strips and their prior variances
 impl Job<'_> {
     // Strips across the grid
-    /// Strips of points, at most so wide.
+    /// Strips of points up to the given width.
     fn strips(&self, most: usize) -> Vec<PointStrip> {
         let across = self.lit.area.len().isqrt();
         let width = across.div_ceil(across.div_ceil(most));
@@ -316,9 +347,9 @@ impl Job<'_> {
     }
 }
 
-// Take answers together
+// Collect the answers of strips
 impl Job<'_> {
-    /// Room for the answers at all points.
+    /// Storage for the answers at all points.
     fn answers(&self) -> Answers {
         let (points, tilts) = (self.before.len() * self.lit.area.len(), self.tilts());
         let (explained, with_tilts) =
@@ -328,7 +359,7 @@ impl Job<'_> {
 }
 
 impl Answers {
-    /// Takes what is known of points from the first on.
+    /// Stores the answers of consecutive points, from the first on.
     fn put(&mut self, first: usize, explained: &[ExplainedVariance], with_tilts: &[f64]) {
         let tilts = with_tilts.len() / explained.len();
         self.explained[first..first + explained.len()].copy_from_slice(explained);
@@ -337,7 +368,7 @@ impl Answers {
     }
 }
 
-// When a point is done
+// Stopping criterion of a point
 impl Job<'_> {
     /// When points are explained, Eq. [when a point is done](https://lenslet.github.io/lenslet/point-errors.html#eq-when-a-point-is-done).
     fn stop(&self) -> Stop {
@@ -429,6 +460,7 @@ impl Job<'_> {
         let explained = &answers.explained[t * points..(t + 1) * points];
         let explained: Array1<f64> = explained.iter().map(ExplainedVariance::middle).collect();
         let variance = &before.variance - &explained;
+        // Covariances of errors with the tilts
         let with_tilts = &answers.with_tilts[t * points * all..(t + 1) * points * all];
         let with_mode = |k: usize| -> Array1<f64> {
             let explained = with_tilts[t * own + k..].iter().step_by(all);
@@ -462,7 +494,7 @@ fn check_options(options: &ReconstructorOptions) -> Result<(), Invalid> {
     Ok(())
 }
 
-// What errors at points will take
+// Stages of errors at points
 /// Names of the stages.
 const PRIOR: &str = "variances before measurements";
 const POINTS: &str = "points";
@@ -654,7 +686,7 @@ mod tests {
         errors.iter().flat_map(diagonal).collect()
     }
 
-    // Errors are those of dense algebra
+    // Compare errors with dense algebra
     #[test]
     fn errors_are_those_of_dense_algebra() {
         let (engine, natural) = (Engine::default(), system(["inf", "inf"], 0.0));
@@ -681,7 +713,7 @@ mod tests {
         }
     }
 
-    // Devices explain as cores do
+    // Compare error maps of devices and cores
     #[test]
     fn devices_explain_as_cores_do() {
         // Nine points are four batches of two and one of a single point.
@@ -710,7 +742,7 @@ mod tests {
         }
     }
 
-    // What cannot be told is refused
+    // Test the rejection of impossible maps
     #[test]
     fn what_cannot_be_told_is_refused() {
         let good = few_points(&system(["inf", "inf"], 0.0));
@@ -758,7 +790,7 @@ mod tests {
         }
     }
 
-    // Sums of structure functions are sums
+    // Test sums of structure functions
     #[test]
     fn sums_of_structure_functions_are_sums() {
         let system = few_points(&system(["inf", "inf"], 0.0));

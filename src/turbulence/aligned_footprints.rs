@@ -119,7 +119,7 @@ impl FootprintAverage {
         self.by_rule(self.rule(x, y, 0), x, y)
     }
 
-    /// The rule for a displacement, or the one so many places before it, which has more nodes.
+    /// The rule for a displacement, or the one `spare` positions after it, which has more nodes.
     fn rule(&self, x: f64, y: f64, spare: usize) -> &Rule {
         let distance = x.hypot(y) / self.half_width;
         let last = REACH.len() - 1;
@@ -246,7 +246,7 @@ pub(crate) struct DistantTable {
     coefficients: Vec<[f64; 4]>,
 }
 
-/// A coordinate of a displacement in the table: the panel, the place on it and the coordinate's sign.
+/// A coordinate of a displacement in the table: the panel, the position on it and the coordinate's sign.
 #[derive(Clone, Copy)]
 struct PanelCoordinate {
     panel: usize,
@@ -301,7 +301,7 @@ impl PanelGrid {
     }
 
     // Choose a table by the pairs it serves
-    /// The panels for displacements of up to `reach` metres along either axis, if so many `pairs` are worth a table.
+    /// The panels for displacements of up to `reach` metres along either axis, if a table for `pairs` pairs is worth its cost.
     pub(crate) fn worthy(sides: [f64; 2], reach: f64, pairs: usize) -> Option<Self> {
         let grid = Self::new(half_sum_and_difference(sides)[0], reach);
         let nodes = |panels: usize| (NODES * panels).pow(2);
@@ -309,7 +309,7 @@ impl PanelGrid {
         (values > 0 && pairs > 2 * values).then_some(grid)
     }
 
-    /// How many numbers a table takes, with that of its corners if they have one, for two sides and an outer scale.
+    /// Number of values in a table, with that of its corners if they have one, for two sides and an outer scale.
     pub(crate) fn numbers(&self, sides: [f64; 2], outer_scale: f64) -> u64 {
         let numbers = |grid: &Self| 4 * (NODES * grid.panels()).pow(2) as u64;
         let corners = extremes(&[sides])
@@ -405,7 +405,7 @@ impl DistantTable {
     }
 
     // Look a displacement up
-    /// The polynomials along x of some `panels`, at some `y`, times `strength`; what `line` holds of others is not asked for.
+    /// The polynomials along x of some `panels`, at some `y`, times `strength`; `line` keeps its values for the others.
     fn along_x(
         &self,
         panels: impl Iterator<Item = usize>,
@@ -426,8 +426,8 @@ impl DistantTable {
         }
     }
 
-    // Read a line at a place
-    /// xx, xy and yy at a place on such a line.
+    // Read a line at a position
+    /// xx, xy and yy at a position on such a line.
     #[inline(always)]
     fn on_line(line: &[[f64; 4]], PanelCoordinate { panel, z, sign }: PanelCoordinate) -> [f64; 4] {
         let polynomial = &line[panel * NODES..][..NODES];
@@ -483,7 +483,7 @@ fn fit_polynomial(fit: &[[[f64; NODES]; NODES]; 2], values: &mut [[f64; 4]], ste
 const INNERMOST: f64 = 5e-4;
 const DOUBLING: f64 = 0.1;
 
-/// How many times as far as it begins each panel beyond ends.
+/// Ratio of the end of a panel to its beginning, for the outer panels.
 const RATIO: f64 = 1.3;
 /// The least side and the largest half width of pairs of sides whose corners serve, if there are any.
 fn extremes(sides: &[[f64; 2]]) -> Option<(f64, f64)> {
@@ -607,7 +607,7 @@ fn four([a, b, c, d]: [[f64; 4]; 4]) -> [f64; 4] {
 }
 
 // Layer of two parallel sensors
-/// One layer as two sensors with parallel footprints see it; lengths in metres.
+/// One layer with the aligned footprints of two sensors; lengths in metres.
 pub(crate) struct FootprintPair<'a> {
     /// By what c is multiplied.
     pub(crate) strength: f64,
@@ -622,8 +622,8 @@ pub(crate) struct FootprintPair<'a> {
 /// A view of a band of the first sensor's rows, and the row of pairs that is at work.
 struct RowBand<'a> {
     view: &'a FootprintPair<'a>,
-    /// By number along x in the first and in the second sensor: the displacement, its place if there is a table, and its four corners
-    /// if it is near and there are some.
+    /// By index along x in the first and in the second sensor: the displacement, its position in the table, and its four corners
+    /// if it is near; None without a table or corners.
     x: Vec<(f64, Option<PanelCoordinate>, Option<[usize; 4]>)>,
     corners: Option<CornerFunctions>,
     /// Polynomials and sums over corners along the row.
@@ -841,7 +841,7 @@ pub(crate) mod tests {
         }
     }
 
-    // Hold the trapezium rules against edge integrals
+    // Compare the trapezium rules with edge integrals
     #[test]
     fn trapezium_rules_are_exact_from_where_they_serve() {
         for (kappa, outer_scale) in [0.0, 0.5, 0.9, 0.99].into_iter().flat_map(|kappa| {
@@ -881,7 +881,7 @@ pub(crate) mod tests {
         }
     }
 
-    // Hold tables and corners against edge integrals
+    // Compare tables and corners with edge integrals
     #[test]
     fn tables_and_corners_are_exact_on_both_sides_of_each_seam() {
         for (outer_scale, pairs) in [
@@ -946,5 +946,17 @@ pub(crate) mod tests {
         let [bare, tabulated] = [bare, tabulated].map(|average| at(&average, &place)[0]);
         let difference = largest_difference(bare, tabulated) / variance;
         assert!(difference > 0.0 && difference < 1e-11, "{difference:e}");
+    }
+
+    // Compute concentric footprints
+    #[test]
+    fn concentric_footprints_of_unequal_sides_are_nearly_one() {
+        let phase = Arc::new(TabulatedPhase::new(f64::INFINITY, 0.8, 3.0));
+        let [xx, xy, yy] = FootprintAverage::new(&phase, [1.0, 0.8]).at(0.0, 0.0);
+        assert!((xx - 6.5937456).abs() < 1e-6 && (yy - xx).abs() < 1e-9 && xy.abs() < 1e-9, "{xx}");
+        let variance = |side: f64| 0.1622428 * 4.0 * PI * PI * side.powf(-1.0 / 3.0);
+        let [one, two] = [variance(1.0), variance(0.8)];
+        assert!((one - 6.405).abs() < 1e-3 && (two - 6.900).abs() < 1e-3, "{one}, {two}");
+        assert!((xx / (one * two).sqrt() - 0.992).abs() < 1e-3);
     }
 }

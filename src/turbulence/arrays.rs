@@ -69,7 +69,7 @@ fn add_matrix<'a>(arrays: &mut DataSet<'a>, name: &str, matrix: &'a Array2<f64>)
         .long_name(OF_SLOPES);
 }
 
-// Add what has no lattice
+// Add blocks without a lattice
 fn add_rectangles<'a>(arrays: &mut DataSet<'a>, rectangles: &'a CrossBlocks) {
     let sets = &rectangles.sets;
     for (set, matrix) in sets.unstructured().into_iter().zip(&rectangles.unstructured) {
@@ -142,7 +142,7 @@ fn add_lattices<'a>(
 }
 
 // Describe the system in arrays
-/// Adds what a system is made of: valid lenslets, pitches, directions, and how sensors are turned and shifted.
+/// Adds the description of a system: valid lenslets, pitches, directions, rotations and shifts of the sensors.
 pub(crate) fn describe_system(arrays: &mut DataSet, system: &System) {
     let stars = system.guide_stars();
     let lit = "lenslets that are lit";
@@ -168,7 +168,7 @@ pub(crate) fn describe_system(arrays: &mut DataSet, system: &System) {
     }
 }
 
-// Directions and places in arrays
+// Directions and positions in arrays
 /// The directions of sources, (sources, 2), rad.
 fn directions(sources: &[Source]) -> Array2<f64> {
     let component = |(k, axis): (usize, usize)| sources[k].direction()[axis];

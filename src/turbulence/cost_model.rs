@@ -15,9 +15,9 @@ struct Rates {
     /// For two sensors of a lattice and a layer, and for each of their lags.
     view: f64,
     lag: f64,
-    /// For a layer that sensors see which share no lattice.
+    /// For a layer, if sensors share no lattice.
     layer: f64,
-    /// For two lenslets and a layer, parallel and turned, and what is added where they are near.
+    /// For two lenslets and a layer, aligned and rotated, and the addition where they are near.
     parallel: [f64; 2],
     turned: [f64; 2],
     /// For an entry and a layer by the formula of four points.
@@ -50,7 +50,7 @@ const DEVICE: Rates = Rates {
 };
 
 // Sensors and their lenslets
-/// A sensor as the covariance sees it.
+/// Properties of a sensor on which the cost of its covariance depends.
 pub(crate) struct SensorCost {
     /// Its number among those of its kind.
     pub(crate) number: usize,

@@ -29,11 +29,11 @@ use rayon::prelude::*;
 use std::f64::consts::PI;
 use std::sync::{Arc, Mutex};
 
-// Average over two turned footprints
+// Average over two rotated footprints
 /// Rings, with the distance in half widths from which they suffice, the farthest first; nearer than all, edges serve.
 const RINGS: [(usize, f64); 2] = [(2, 12.0), (3, 6.5)];
 
-/// The average of the covariance of phase gradients over two footprints turned against each other, for r0 = 1 m.
+/// The average of the covariance of phase gradients over two footprints rotated against each other, for r0 = 1 m.
 struct TurnedAverage {
     phase: Arc<TabulatedPhase>,
     squares: TurnedSquares,
@@ -44,7 +44,7 @@ struct TurnedAverage {
 }
 
 impl TurnedAverage {
-    // Average over turned footprints at any distance
+    // Average over rotated footprints at any distance
     fn new(phase: &Arc<TabulatedPhase>, squares: TurnedSquares) -> Self {
         let half_width = 0.5 * (squares.sides[0] + squares.sides[1]);
         let rules = RINGS.map(|(rings, _)| squares.rings(rings));
@@ -70,14 +70,14 @@ impl TurnedAverage {
     }
 }
 
-// What a star sees of a layer
+// Footprints of a sensor on a layer
 /// The footprints of one sensor's lenslets on a layer.
 struct Footprints {
     /// D = γ m d, metres.
     side: f64,
     /// g of Eq. [slope](https://lenslet.github.io/lenslet/slope-covariance.html#eq-slope).
     factor: f64,
-    /// The angle by which the sensor is turned, rad, and its axes.
+    /// The rotation of the sensor, rad, and its axes.
     rotation: f64,
     axes: [[f64; 2]; 2],
     /// Coordinates of the centres along these axes: along x by column, along y by row; metres.
@@ -138,7 +138,7 @@ struct SensorLayer {
 }
 
 impl SensorLayer {
-    // What two sensors have on a layer
+    // Sides and strength for two sensors
     /// The sides of their footprints, metres.
     fn sides(&self, pair: [usize; 2]) -> [f64; 2] {
         pair.map(|k| self.footprints[k].side)
@@ -149,7 +149,7 @@ impl SensorLayer {
         self.strength * self.footprints[p].factor * self.footprints[q].factor
     }
 
-    /// How sensor `q` is turned against sensor `p`.
+    /// Rotation of sensor `q` against sensor `p`.
     fn turn(&self, [p, q]: [usize; 2]) -> Turn {
         Turn::by(self.footprints[q].rotation - self.footprints[p].rotation)
     }
@@ -176,7 +176,7 @@ impl PhaseTables {
     }
 }
 
-// See all layers from all stars
+// Place all stars on all layers
 /// The footprints of all stars on each layer.
 fn place_footprints(
     atmosphere: &Atmosphere,
@@ -187,7 +187,7 @@ fn place_footprints(
     atmosphere.layers().iter().map(|layer| on(layer.altitude).collect()).collect()
 }
 
-/// All layers as the stars see them; `extent` says how far other points of interest lie from the axis at an altitude.
+/// All layers with the footprints of the stars; `extent` is the distance of other points of interest from the axis at an altitude.
 fn see_layers(
     atmosphere: &Atmosphere,
     stars: &[Sensor],
@@ -255,7 +255,7 @@ fn slope_order(
 enum StarPairBlock<'a> {
     /// Of two stars that share a lattice, by their numbers in the group.
     Shared(&'a SlopeCovariance, [usize; 2]),
-    /// Of two stars with parallel footprints, as each layer is seen; and the quarter turns of the second against the first.
+    /// Of two stars with aligned footprints, for each layer; and the quarter turns of the second against the first.
     Parallel(Vec<FootprintPair<'a>>, Turn),
     /// Of two others: each layer's strength (rad² per rad² m⁻²), its average, both stars' footprints on it. And how the second is
     /// turned against the first.
@@ -283,7 +283,7 @@ impl<'a> StarPairBlock<'a> {
     }
 
     // Block of two rotated sensors
-    /// The block of two sensors that are turned against each other.
+    /// The block of two sensors that are rotated against each other.
     fn turned(
         layers: impl Iterator<Item = &'a SensorLayer>,
         [p, q]: [usize; 2],
@@ -298,8 +298,8 @@ impl<'a> StarPairBlock<'a> {
         Self::Turned(turned.collect(), turn)
     }
 
-    // See a layer with parallel footprints
-    /// A layer as two sensors with parallel footprints see it, given the layer's averages, of which one is theirs.
+    // Pair of aligned footprints on a layer
+    /// The aligned footprints of two sensors on a layer, given the layer's averages, one of which has their sides.
     fn view(
         (layer, averages): (&'a SensorLayer, &'a Vec<FootprintAverage>),
         [p, q]: [usize; 2],
@@ -422,7 +422,7 @@ pub fn slope_covariance(
     square(atmosphere, (stars, valid), compute)
 }
 
-// Covariance between two sets of sensors
+// Covariance between two lists of sensors
 // The documentation of rectangular covariance
 /// The covariances of the slopes of the `first` sensors, as rows, with those of the `second`, as columns, rad²; each in the order of
 /// their own [`SlopeOrder`].
@@ -460,7 +460,7 @@ pub fn slope_cross_covariance(
     rectangle(atmosphere, [first, second], compute)
 }
 
-// Pose a square of slopes
+// Prepare a square of slopes
 /// The matrix of some sensors' slopes against themselves, of which `compute` fills the blocks from the diagonal on.
 pub(crate) fn square(
     atmosphere: &Atmosphere,
@@ -483,7 +483,7 @@ pub(crate) fn half_square<R>(
     compute(sensors, [slopes, slopes])
 }
 
-// Pose a rectangle of slopes
+// Prepare a rectangle of slopes
 /// The matrix of some sensors' slopes against those of others, which `compute` fills; all sensors are in one list.
 pub(crate) fn rectangle<R>(
     atmosphere: &Atmosphere,
@@ -504,9 +504,9 @@ pub(crate) fn rectangle<R>(
 #[derive(Clone, Copy)]
 pub(crate) struct Slopes<'a> {
     pub(crate) order: &'a SlopeOrder,
-    /// The number of their first sensor among all that a layer sees.
+    /// Index of their first sensor among all of a layer.
     pub(crate) first: usize,
-    /// How many sensors they are.
+    /// Number of these sensors.
     pub(crate) sensors: usize,
 }
 
@@ -544,7 +544,7 @@ fn any_slopes(
 }
 
 // Averages that all pairs of sensors share
-/// An average over two sides, which so many pairs of lenslets displaced by up to `reach` want; metres.
+/// An average over two sides, needed by a number of pairs of lenslets that are displaced by up to `reach`; metres.
 struct AverageRequest {
     outer_scale: f64,
     sides: [f64; 2],
@@ -558,7 +558,7 @@ fn shares(groups: &Groups) -> impl Fn([usize; 2]) -> bool {
 }
 
 // Request averages of all pairs
-/// What pairs of parallel sensors that are not `shared` want of each layer.
+/// Averages that pairs of aligned sensors need on each layer, if they are not `shared`.
 fn average_requests<'a>(
     shared: &dyn Fn([usize; 2]) -> bool,
     layers: impl Iterator<Item = (f64, &'a [Footprints])>,
@@ -572,7 +572,7 @@ fn average_requests<'a>(
     let of_layer = |(outer_scale, stars): (f64, &[Footprints])| {
         let mut requests: Vec<AverageRequest> = Vec::new();
         for &pair in &pairs {
-            // Want an average for two sensors
+            // Request an average for two sensors
             let [one, two] = pair.map(|k| &stars[k]);
             if Turn::by(two.rotation - one.rotation).sin != 0.0 {
                 continue;
@@ -601,13 +601,13 @@ impl AverageRequest {
         PanelGrid::worthy(self.sides, self.reach, self.pairs)
     }
 
-    /// How many numbers its table takes.
+    /// Number of values in its table.
     fn numbers(&self) -> u64 {
         self.grid().map_or(0, |grid| grid.numbers(self.sides, self.outer_scale))
     }
 }
 // Prepare averages with their tables
-/// The averages of each layer that are wanted of it.
+/// The averages that were requested for each layer.
 fn prepare_averages(
     layers: &[SensorLayer],
     requests: Vec<Vec<AverageRequest>>,
@@ -647,7 +647,7 @@ impl Sharing {
 }
 
 // Group and fill tables of corners
-/// The tables of corners of all averages that want a table.
+/// The tables of corners of all averages that have a table.
 fn tables_of_corners(
     layers: &[SensorLayer],
     requests: &[Vec<AverageRequest>],
@@ -683,7 +683,7 @@ impl AverageRequest {
     }
 }
 
-/// How many numbers all tables with corners for some sensors take, if all of their lenslets are valid.
+/// Number of values in all tables with corners for some sensors, if all of their lenslets are valid.
 fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     let all = |star: &Sensor| Array2::from_elem([star.array.lenslets(); 2], true);
     let valid: Vec<Array2<bool>> = sensors.iter().map(all).collect();
@@ -724,7 +724,7 @@ pub(crate) fn fill_slopes<B: Send + Sync>(
     let n = columns.order.len();
     let blocks = pairs_of_sensors([rows, columns], block, watch)?;
     let mut values = vec![0.0; rows.order.len() * n];
-    // Hand out the rows of both slopes
+    // Distribute the rows of both slopes
     let (mut bands, mut rest): (Vec<Rows>, _) = (Vec::new(), values.as_mut_slice());
     for p in 0..rows.sensors {
         let (these, others) = rest.split_at_mut(2 * rows.count(p) * n);
@@ -821,7 +821,7 @@ pub(crate) fn mirror(matrix: &mut Array2<f64>) {
 }
 
 // Check that the slope matrix fits
-/// How many numbers the Toeplitz forms of some groups take.
+/// Number of values in the Toeplitz forms of some groups.
 fn expanded<'a>(sensors: &[Sensor], groups: impl Iterator<Item = &'a [usize]>) -> u64 {
     let toeplitz = |group: &[usize]| {
         let lags = 2 * sensors[group[0]].array.lenslets() as u64 - 1;
@@ -832,7 +832,7 @@ fn expanded<'a>(sensors: &[Sensor], groups: impl Iterator<Item = &'a [usize]>) -
     groups.map(toeplitz).fold(0, u64::saturating_add)
 }
 
-/// Refuses a matrix that does not fit beside so many `other` numbers.
+/// Rejects a matrix that does not fit together with `other` numbers.
 pub(crate) fn check_slope_memory([rows, columns]: [Slopes; 2], other: u64) -> Result<(), Error> {
     let [m, n] = [rows, columns].map(|slopes| slopes.order.len() as u64);
     let what = || match rows.first == columns.first {
@@ -842,7 +842,7 @@ pub(crate) fn check_slope_memory([rows, columns]: [Slopes; 2], other: u64) -> Re
     check_memory(what, m.saturating_mul(n).saturating_add(other))
 }
 
-/// Refuses what needs more memory than there is for so many numbers, and 64 MiB for the rest.
+/// Rejects a computation that needs more memory than is available, with 64 MiB for the rest.
 fn check_memory(what: impl Fn() -> String, numbers: u64) -> Result<(), Error> {
     refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), what)
 }
@@ -1028,7 +1028,7 @@ pub fn wavefront_slope(
     )
 }
 
-// Wavefront slope covariance with moving stars
+// Wavefront slope covariance with displaced sensors
 /// A layer whose footprints are displaced, and the weight of its covariance in a sum.
 pub(crate) struct Motion {
     /// The number of the layer.
@@ -1079,7 +1079,7 @@ pub(crate) fn wavefront_slope_moving(
     let rows = targets.len() * grid.points * grid.points;
     let what = || format!("the covariance of {rows} wavefront points and {} slopes", order.len());
     check_memory(what, (rows as u64).saturating_mul(order.len() as u64))?;
-    // See the layers from targets and stars
+    // Place targets and stars on the layers
     let corner = grid.coordinate(grid.points - 1, pitch);
     let farthest = farthest(motions);
     let extent = |altitude: f64| {
@@ -1138,7 +1138,7 @@ pub(crate) fn wavefront_slope_moving(
     Ok(Array2::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length")))
 }
 
-// Covariances of slopes with moving stars
+// Covariances of slopes with displaced sensors
 /// [`slope_cross_covariance`] as a weighted sum over layers on which the footprints of the second sensors are displaced.
 pub(crate) fn moving_cross_covariance(
     (atmosphere, motions): (&Atmosphere, &[Motion]),
@@ -1174,7 +1174,7 @@ pub(crate) fn moving_cross_covariance(
     })
 }
 
-// Block of two sensors of which one moves
+// Block of two sensors with one displaced
 /// The covariance of the slopes of two sensors, of which the second is displaced in several ways.
 enum MovingBlock<'a> {
     /// Of sensors that share a lattice: xx, xy and yy by the displacement of lenslets in rows and columns, and lenslets across.
@@ -1183,7 +1183,7 @@ enum MovingBlock<'a> {
 }
 
 impl<'a> MovingBlock<'a> {
-    // Choose the block in motion
+    // Choose the block of displaced sensors
     fn new(
         sensors: &[Sensor],
         (layers, averages): (&'a [(usize, SensorLayer)], &'a [Vec<FootprintAverage>]),
@@ -1211,7 +1211,7 @@ impl<'a> MovingBlock<'a> {
     }
 
     // Covariances by displacements on a lattice
-    /// The block of sensors with so many lenslets across whose footprints share a lattice on each layer.
+    /// The block of sensors with `across` lenslets across whose footprints share a lattice on each layer.
     fn on_lattice(views: &[FootprintPair], across: usize) -> Self {
         let lags = 2 * across - 1;
         let first = |view: &FootprintPair| [0, 1].map(|axis| vec![view.first[axis][0]]);
@@ -1231,7 +1231,7 @@ impl<'a> MovingBlock<'a> {
         Self::Lattice(values, across)
     }
 
-    // Fill rows from a moving block
+    // Fill rows from a displaced block
     fn fill(&self, lenslets: [&[[usize; 2]]; 2], rows: &mut [[&mut [f64]; 4]]) {
         match self {
             Self::Pairs(block) => block.fill(lenslets, rows),
@@ -1426,8 +1426,8 @@ mod tests {
         assert!(matches!(vast, Error::Memory { .. }) && vast.exit_code() == 2, "{vast}");
     }
 
-    // Check turned sensors
-    /// The lopsided system with sensors that are turned by some angles, shifted and magnified.
+    // Check rotated sensors
+    /// The lopsided system with sensors that are rotated by some angles, shifted and magnified.
     fn turned(angles: [f64; 4]) -> (Atmosphere, Vec<Sensor>, Vec<Array2<bool>>) {
         let (air, mut stars, valid) = lopsided();
         for (star, angle) in stars.iter_mut().zip(angles) {
@@ -1445,7 +1445,7 @@ mod tests {
         slope_cross_covariance(air, first, second, ConeGradient::Pupil, &unwatched).unwrap()
     }
 
-    // Check the matrix of turned sensors
+    // Check the matrix of rotated sensors
     #[test]
     fn turned_sensors_have_a_covariance_matrix() {
         let system = turned([0.0, 3.0, 0.0, 90.4]);
@@ -1464,7 +1464,7 @@ mod tests {
             slope_cross_covariance(air, second, first, ConeGradient::Pupil, &unwatched).unwrap();
         let error = largest(&(&block - &other.t())) / matrix[[0, 0]];
         assert!(error < 1e-10 && error > 0.0, "{error:.1e}");
-        // Turn the whole system by an angle
+        // Rotate the whole system by an angle
         let (sin, cos) = 0.7f64.sin_cos();
         let turn = |[x, y]: [f64; 2]| [cos * x - sin * y, sin * x + cos * y];
         let all = stars.iter().map(|star| {
@@ -1501,7 +1501,7 @@ mod tests {
             .unwrap()
         };
         let (rest, quarter, more) = (covariance(0.0), covariance(90.0), covariance(90.0 + 6e-6));
-        // Compare with the turned array at rest
+        // Compare with the rotated array at rest
         for (j, i) in (0..36).map(|k| (k / 6, k % 6)) {
             // Row j of the turned array stands along y, from the right to the left.
             let (turned, still) = (6 * j + i, 6 * i + 5 - j);
@@ -1515,7 +1515,7 @@ mod tests {
         assert!(error < 1e-6 && error > 0.0, "{error:.1e}");
     }
 
-    // Check small lenslets that are turned
+    // Check small rotated lenslets
     #[test]
     fn small_lenslets_measure_turned_gradients() {
         let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(1e4, 1.0, 20.0)]).unwrap();
@@ -1549,6 +1549,28 @@ mod tests {
             let expected = axes(angle).dot(&rest).dot(&axes(other).t());
             let error = largest(&(&covariance(angle, other) - &expected)) / largest(&rest);
             assert!(error < 1e-3, "{angle} {other}: {error:.1e}");
+        }
+    }
+
+    // Check a row of lenslets at altitude
+    /// A row of lenslets of a natural star and of a laser star, on the axis, through a layer at 16 km.
+    #[test]
+    fn cone_moves_the_maximum_of_a_row() {
+        let array = LensletArray::new(20, 0.5).unwrap();
+        let air = Atmosphere::new(0.18, 500e-9, vec![Layer::new(16e3, 1.0, 28.0)]).unwrap();
+        let valid = vec![Array2::from_shape_fn((20, 20), |(j, _)| j == 10); 2];
+        let star = |height| Sensor::at_rest(Source::new(0.0, 0.0, height).unwrap(), array);
+        let stars = [star(f64::INFINITY), star(90e3)];
+        let matrix =
+            slope_covariance(&air, &stars, &valid, ConeGradient::Pupil, &unwatched).unwrap();
+        let order = SlopeOrder::new(&valid);
+        assert!(
+            (array.centre(19) - 4.75).abs() < 1e-12 && (3.75 * 90.0 / 74.0 - 4.56f64).abs() < 1e-2
+        );
+        for (lenslet, other, expected) in [(10, 10, 0.8476), (17, 17, 0.2241), (17, 19, 0.7589)] {
+            let first = order.index(0, 0, lenslet);
+            let ratio = matrix[[first, order.index(1, 0, other)]] / matrix[[first, first]];
+            assert!((ratio - expected).abs() < 1e-4, "{lenslet}, {other}: {ratio}");
         }
     }
 

@@ -132,7 +132,7 @@ impl DiscAverage {
     }
 }
 
-// Call a speck a point
+// Treat a small disc as a point
 /// The radius, or 0 where a disc is a point to a table of this reach; metres.
 fn or_point(phase: &VonKarman, radius: f64, reach: f64) -> f64 {
     if radius < 1e-21 * reach.min(phase.outer_scale()) { 0.0 } else { radius }
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    // Meet the closed forms of Kolmogorov
+    // Compare with the closed forms of Kolmogorov
     #[test]
     fn kolmogorov_has_its_closed_forms() {
         let (phase, power) = (VonKarman::new(f64::INFINITY), 5.0 / 3.0);
@@ -394,6 +394,35 @@ mod tests {
             let twice = DiscAverage::twice(&phase, radius, reach).half_structure(0.0) / unit;
             assert!((once - 6.0 / 11.0).abs() < 1e-14, "{once}");
             assert!((twice - pair).abs() < 1e-11, "R = {radius}: {twice} {pair}");
+        }
+    }
+
+    // Compare a field of an arcminute
+    #[test]
+    fn a_field_of_an_arcminute_agrees_with_the_worked_case() {
+        let radius = 1e4 * PI / (180.0 * 60.0);
+        let (power, constant) = (radius.powf(5.0 / 3.0), kolmogorov_constant());
+        assert!((radius - 2.91).abs() < 5e-3 && (power - 5.93).abs() < 5e-3, "{radius} {power}");
+        for (outer_scale, loss, nanometres) in [(f64::INFINITY, 3.34, 145.4), (25.0, 2.90, 135.5)] {
+            let phase = VonKarman::new(outer_scale);
+            let once = DiscAverage::new(&phase, radius, 10.0).half_structure(0.0);
+            let twice = DiscAverage::twice(&phase, radius, 10.0).half_structure(0.0);
+            if outer_scale.is_infinite() {
+                // Compare the averages of an arcminute
+                assert!(
+                    (once - 11.13).abs() < 5e-3 && (twice - 19.43).abs() < 5e-3,
+                    "{once} {twice}"
+                );
+                assert!(
+                    (constant - 3.44).abs() < 5e-3
+                        && (twice / (constant * power) - 0.952).abs() < 5e-4
+                );
+                assert!((2.0 * once - twice - 2.83).abs() < 5e-3, "{once} {twice}");
+                assert!(((2.0 * once - twice) / power - 0.4771).abs() < 5e-5, "{once} {twice}");
+            }
+            let variance = 0.05 * 0.15f64.powf(-5.0 / 3.0) * (2.0 * once - twice);
+            assert!((variance - loss).abs() < 5e-3, "{variance}");
+            assert!((variance.sqrt() * 500.0 / (2.0 * PI) - nanometres).abs() < 0.1, "{variance}");
         }
     }
 
@@ -460,7 +489,7 @@ mod tests {
         }
     }
 
-    // Hold the table against the circle
+    // Compare the table with the circle
     #[test]
     fn the_table_follows_the_circle() {
         for (outer_scale, radius, reach) in

@@ -45,8 +45,8 @@ impl HalfStructure {
         self.table.value_and_slope(if t < self.least { self.least } else { t }).0
     }
 
-    // See a difference from a point
-    /// χ of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends): both slopes of a lenslet as they are seen from a point, rad².
+    // Difference of the phase from a point
+    /// χ of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends): covariance of both phase differences of a lenslet with the phase at a point, rad².
     #[inline(always)]
     fn seen_from(&self, [[left, right], [below, above]]: &Ends, [x, y]: [f64; 2]) -> [f64; 2] {
         let value = |end: &[f64; 2]| self.at(end[0] - x, end[1] - y);
@@ -54,17 +54,17 @@ impl HalfStructure {
     }
 }
 
-// Differences of what is seen
+// Second differences of the structure function
 /// Midpoints of a footprint's edges, metres: behind and ahead along x, and along y.
 type Ends = [[[f64; 2]; 2]; 2];
 
-/// J of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends), from what is seen from the ends of the second lenslet: xx, xy, yx and yy.
+/// J of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends), from χ at the ends of the second lenslet: xx, xy, yx and yy.
 #[inline(always)]
 fn differences([[left, right], [below, above]]: Ends) -> [f64; 4] {
     [left[0] - right[0], below[0] - above[0], left[1] - right[1], below[1] - above[1]]
 }
 
-// What a sensor sees between midpoints
+// Lattice of a sensor on a layer
 /// The lattice of a sensor's lenslets on a layer, metres.
 struct SensorLattice {
     /// Half the side of a footprint, e.
@@ -109,16 +109,16 @@ impl SensorLattice {
         far.into_iter().fold(0.0, f64::max) + self.half
     }
 
-    // Tell whether edges meet
-    /// Whether the lenslets stand along the axes of the pupil, so that the edges of neighbours are the same.
+    // Test whether edges coincide
+    /// Whether the lenslets are aligned with the axes of the pupil, so that neighbours share an edge.
     fn is_straight(&self) -> bool {
         let side = 2.0 * self.half;
         self.steps == [[side, 0.0], [0.0, side]]
     }
 }
 
-// Layer that all sensors see
-/// A layer as all sensors see it.
+// Layer with the lattices of all sensors
+/// A layer with the lattices of all sensors.
 struct MidpointLayer {
     /// (λ/2π)² r0^(−5/3) f, m².
     strength: f64,
@@ -127,7 +127,7 @@ struct MidpointLayer {
 }
 
 // Place all sensors on layers
-/// All layers with turbulence, as the sensors see them.
+/// All layers with turbulence, with the lattices of the sensors.
 fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<MidpointLayer> {
     let wavefront = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
         * atmosphere.fried_parameter().powf(-5.0 / 3.0);
@@ -161,7 +161,7 @@ fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<MidpointLayer>
     midpoint_layers
 }
 
-// What a displacement decides
+// Covariances tabulated by displacement
 /// Covariances of the lenslets of two sensors on one lattice, xx, xy, yx and yy by their displacement in rows and columns.
 pub(crate) struct Displacements {
     /// None where no layer has such a lattice.
@@ -197,12 +197,12 @@ impl Displacements {
 struct MidpointBlock<'a> {
     /// Of layers where both share a lattice, rad².
     shared: Displacements,
-    /// Of the other layers: the strength, rad² per rad², half the structure function, and what both sensors see.
+    /// Of the other layers: the strength, rad² per rad², half the structure function, and the lattices of both sensors.
     apart: Vec<(f64, &'a HalfStructure, [&'a SensorLattice; 2])>,
 }
 
 impl<'a> MidpointBlock<'a> {
-    // Part layers by their lattices
+    // Divide layers by their lattices
     fn new(sensors: &[Sensor], layers: &'a [MidpointLayer], [p, q]: [usize; 2]) -> Self {
         let sides = sensors[p].side() * sensors[q].side();
         let terms = layers.iter().map(|layer| {
@@ -243,7 +243,7 @@ impl<'a> MidpointBlock<'a> {
                 let tile = start..others.len().min(start + TILE);
                 let second = EdgeMidpoints::new(two, &others[tile.clone()]);
                 see_edges(half_structure, [&first, &second], &mut edge_differences);
-                // Add what ends of edges see
+                // Add differences between ends of edges
                 let count = second.of.len();
                 for (&[left, right, below, above], rows) in first.of.iter().zip(&mut *rows) {
                     for (axis, behind, ahead) in [(0, left, right), (1, below, above)] {
@@ -279,7 +279,7 @@ impl EdgeMidpoints {
         let mut edges = Self { points: Vec::new(), of: Vec::with_capacity(lenslets.len()) };
         let (is_straight, mut last) = (view.is_straight(), vec![None; view.lenslets]);
         for (k, &[row, column]) in lenslets.iter().enumerate() {
-            // Find midpoints that are known
+            // Find the midpoints of neighbours
             let neighbour = |of: Option<usize>, at: [usize; 2]| {
                 of.filter(|&of| {
                     is_straight
@@ -308,8 +308,8 @@ impl EdgeMidpoints {
     }
 }
 
-// Look from edges to edges
-/// Lenslets of the second sensor that are looked at together.
+// Differences between edges of lenslets
+/// Lenslets of the second sensor that are processed together.
 const TILE: usize = 256;
 
 /// From each midpoint of the first lenslets, the differences of S between the left and the right ends of all others, then between their
@@ -354,6 +354,13 @@ fn see_edges(
 /// // 6.883877 / (2π)² λ² d^(−1/3) r0^(−5/3), where an average over the lenslet has 0.1622428.
 /// let variance = 0.1743707 * 500e-9f64.powi(2) * 0.5f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
 /// assert!((matrix[[0, 0]] / variance - 1.0).abs() < 1e-6 && matrix[[0, 1]] == 0.0);
+///
+/// // Of four lenslets, neighbours along the slope have 2^(2/3) − 1 of the variance, those across it 2^(5/6) − 1.
+/// let four = Sensor::at_rest(Source::star(0.0, 0.0)?, LensletArray::new(2, 0.5)?);
+/// let all = ndarray::Array2::from_elem((2, 2), true);
+/// let matrix = edge_midpoint::slope_covariance(&air, &[four], &[all], &unwatched)?;
+/// let correlation = |k: usize| matrix[[0, k]] / matrix[[0, 0]];
+/// assert!((correlation(1) - 0.5874).abs() < 1e-4 && (correlation(2) - 0.7818).abs() < 1e-4);
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 pub fn slope_covariance(
@@ -486,7 +493,7 @@ pub(crate) mod tests {
         all
     }
 
-    // Hold four points against end points
+    // Compare four points with end points
     #[test]
     fn four_points_are_the_covariance_of_differences() {
         let (air, sensors, valid) = lopsided();
@@ -502,7 +509,7 @@ pub(crate) mod tests {
         assert!(worst < 1e-13 && worst > 0.0, "{worst:.1e}");
     }
 
-    // Hold entries at long distances
+    // Check entries at long distances
     #[test]
     fn long_distances_lose_no_more_than_their_digits() {
         for (side, outer_scale) in [(0.5, 25.0), (0.2, 25.0), (0.5, f64::INFINITY)] {
@@ -525,7 +532,7 @@ pub(crate) mod tests {
         }
     }
 
-    // Hold entries to forty digits
+    // Compare entries with forty digits
     /// Side, outer scale and displacement in metres, and xx, xy and yy in units of the variance; by mpmath.
     const EXACT: &str = "
         0.1 25.0 0.25 -0.125 0.265926192292501263 0.100536673074143224 0.413186369004073654
@@ -592,7 +599,7 @@ pub(crate) mod tests {
         assert_eq!(across, matrix.slice(ndarray::s![..rows, rows..]));
     }
 
-    // Turn positions and no edges
+    // Rotate positions but not edges
     #[test]
     fn a_quarter_turn_moves_lenslets_and_keeps_their_slopes() {
         let (air, sensors, _) = lopsided();

@@ -25,7 +25,7 @@ impl EdgePanels {
     }
 
     // Cut an edge into panels
-    /// Hands over the panels, as their ends and their distance from the singularity, of the edge from `start` to `end` that
+    /// Passes to `panel` the ends of each panel, and its distance from the singularity, of the edge from `start` to `end` that
     /// passes the origin at the distance `across`.
     #[inline]
     pub(crate) fn along(
@@ -45,7 +45,7 @@ impl EdgePanels {
     }
 
     // Halve a panel that is too long
-    /// Hands the panel over, or its halves, and theirs in turn; `square` is that of the distance across.
+    /// Passes on the panel, or recursively its halves; `square` is the squared distance of the edge's line from the origin.
     fn halve(&self, square: f64, [from, to]: [f64; 2], panel: &mut impl FnMut([f64; 2], f64)) {
         let (length, distance) = (to - from, self.distance(square, [from, to]));
         let bends = length > self.outer_scale && distance < 8.0 * self.outer_scale;
@@ -167,12 +167,12 @@ impl EdgeLattice {
     }
 
     // Combine edges into triangles and cells
-    /// E of Eq. [triangle integral](https://lenslet.github.io/lenslet/edge-integrals.html#eq-triangle-integral) over two edges of length `side`: the weight u rises on the first and falls on the second.
+    /// The triangle integral of Eq. [triangle integral](https://lenslet.github.io/lenslet/edge-integrals.html#eq-triangle-integral) over two edges of length `side`: the weight u rises on the first and falls on the second.
     pub(crate) fn triangle(side: f64, rising: EdgeIntegrals, falling: EdgeIntegrals) -> f64 {
         rising.moment + side * falling.half_structure - falling.moment
     }
 
-    /// F of Eq. [cell by sides](https://lenslet.github.io/lenslet/edge-integrals.html#eq-cell-by-sides) of the cell that starts at the lines `j` and `i`.
+    /// The integral of S, Eq. [cell by sides](https://lenslet.github.io/lenslet/edge-integrals.html#eq-cell-by-sides), over the cell that starts at the lines `j` and `i`.
     pub(crate) fn cell(&self, j: usize, i: usize) -> f64 {
         let (x, y) = (&self.x, &self.y);
         y[j + 1] * self.horizontal[[j + 1, i]].half_mean - y[j] * self.horizontal[[j, i]].half_mean
@@ -182,7 +182,7 @@ impl EdgeLattice {
 }
 
 // Covariances from the edge lattice
-// The documentation of gradient covariances
+// Documentation of the gradient covariances
 /// Covariances of footprint-averaged phase gradients for r0 = 1 m at the lags `first` + (i, j) `side` (metres).
 ///
 /// Components xx, xy, yy on axis 0, then y and x: (3, ny, nx), rad² m⁻². Exact to some 1e-13 of the variance near the
@@ -194,6 +194,13 @@ impl EdgeLattice {
 /// let variance = gradient_covariances(&kolmogorov, 1.0, [0.0, 0.0], (1, 1))[[0, 0, 0]];
 /// let of_slope = variance / (2.0 * std::f64::consts::PI).powi(2); // in λ² d^(−1/3) r0^(−5/3)
 /// assert!((of_slope - 0.1622428).abs() < 1e-7);
+/// assert!((variance - 6.4051).abs() < 1e-4); // the midpoints of the edges give 6.884
+/// for (outer_scale, expected) in [(f64::INFINITY, 8.0699), (25.0, 4.5898)] {
+///     let phase = VonKarman::new(outer_scale);
+///     let variance = gradient_covariances(&phase, 0.5, [0.0, 0.0], (1, 1))[[0, 0, 0]];
+///     assert!((variance - expected).abs() < 1e-4);
+/// }
+/// assert!((kolmogorov.structure_function(1.0) - 6.884).abs() < 1e-3);
 /// ```
 pub fn gradient_covariances(
     phase: &VonKarman,
@@ -243,7 +250,7 @@ mod tests {
         assert!(here[[1, 0, 0]] < -0.01 * scale, "the mixed component is not small here");
     }
 
-    // Check that lags do not depend on their company
+    // Check that lags are independent of each other
     #[test]
     fn lags_do_not_depend_on_their_company() {
         let (phase, side, first) = (VonKarman::new(25.0), 0.5, [-1.3, -0.2]);
@@ -282,7 +289,7 @@ mod tests {
         }
     }
 
-    // Meet the limit of large footprints
+    // Compare with the limit of large footprints
     #[test]
     fn large_footprints_have_their_limit() {
         use crate::{numerics::special::gamma, turbulence::phase::spectrum_constant};

@@ -34,7 +34,7 @@ const TERMS: usize = 14;
 // Von Karman phase statistics
 /// Phase statistics of one outer scale, for r0 = 1 m: multiply by r0^(−5/3).
 ///
-/// The outer scale may be infinite (Kolmogorov); spectrum, fall, structure function and `slope_over_distance` keep their
+/// The outer scale may be infinite (Kolmogorov); spectrum, structure function and `slope_over_distance` keep their
 /// limits, the covariance becomes infinite.
 #[derive(Debug, Clone)]
 pub struct VonKarman {
@@ -106,7 +106,17 @@ impl VonKarman {
         2f64.powf(ORDER - 1.0) * gamma(ORDER)
     }
 
+    // Documentation of the structure function
     /// Structure function D(r) = 2 S(r) in rad² at the distance `r` in metres.
+    ///
+    /// ```
+    /// let phase = lenslet::turbulence::VonKarman::new(25.0);
+    /// let strength = 0.15f64.powf(-5.0 / 3.0); // for r0 = 0.15 m
+    /// assert!((phase.structure_function(1.0) - 3.4235).abs() < 1e-4);
+    /// assert!((strength - 23.6146).abs() < 1e-4);
+    /// let square = strength * phase.structure_function(0.5);
+    /// assert!((square - 30.639).abs() < 1e-3 && (square.sqrt() - 5.535).abs() < 1e-3);
+    /// ```
     pub fn structure_function(&self, r: f64) -> f64 {
         2.0 * self.half_structure_and_half_mean(r).0
     }
@@ -230,6 +240,19 @@ mod tests {
         }
         let outside = phase.covariance(0.0) - phase.covariance(3.0);
         assert!((outside / phase.half_structure_and_half_mean(3.0).0 - 1.0).abs() < 1e-13);
+    }
+
+    // Assert the numbers of the worked case
+    #[test]
+    fn the_series_has_the_numbers_of_the_worked_case() {
+        let (phase, x) = (VonKarman::new(25.0), 2.0 * PI * 0.5 / 25.0);
+        for (found, expected) in
+            [(x, 0.1257), (phase.odd[0], 1.874), (phase.even[0], -1.508), (phase.scale, 18.35)]
+        {
+            assert!((found / expected - 1.0).abs() < 5e-4, "{found} {expected}");
+        }
+        assert!((phase.odd[0] * x.powf(5.0 / 3.0) - 0.05909).abs() < 1e-5);
+        assert!((phase.even[0] * x.powi(2) + 0.02382).abs() < 1e-5);
     }
 
     // Differentiate the structure function numerically

@@ -106,6 +106,11 @@ fn given(sampling: SpectralSampling, error_estimate: f64, unit: &'static str) ->
 /// // 0.1622428 λ² d^(−1/3) r0^(−5/3) without the outer scale; L0 = 30 m takes 24 % of it away.
 /// let kolmogorov = 0.1622428 * 500e-9f64.powi(2) * 0.1f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
 /// assert!((covariance.variance() / kolmogorov - 0.761653).abs() < 1e-6);
+/// assert!((covariance.variance() - 1.5717277e-12).abs() < 1e-18);
+/// assert_eq!(covariance.values().len(), 6084);
+/// // The quadratic term of the structure function explains it.
+/// let quadratic = 3.0 * 0.0863143 / 0.1622428 * (0.1f64 / 30.0).powf(1.0 / 3.0);
+/// assert!((covariance.variance() / kolmogorov - (1.0 - quadratic)).abs() < 1e-4);
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -141,8 +146,8 @@ impl SlopeCovariancePlan {
         Ok(Self { problem, chosen })
     }
 
-    // Tell what the slope plan holds
-    /// The problem that was posed.
+    // Getters of the slope plan
+    /// The problem of this plan.
     pub fn problem(&self) -> &SlopeProblem {
         &self.problem
     }
@@ -172,7 +177,7 @@ impl SlopeCovariancePlan {
         Memory { host: field.saturating_mul(2 * fields), devices: self.on_devices(engine) }
     }
 
-    // Words about the slope plan
+    // Describe the slope plan
     /// What is computed, in words.
     fn what(&self) -> String {
         let (sources, lenslets) = (self.problem.sources(), self.problem.lenslets());
@@ -204,7 +209,7 @@ impl SlopeCovariancePlan {
         Stage::new(SLOPES, &[self.work()], engine)
     }
 
-    // Compute the slopes as planned
+    // Compute the slope covariance of a plan
     /// The slope covariance of all pairs of guide stars, rad², without the check of memory, which a larger plan has made.
     pub(crate) fn compute(
         &self,
@@ -252,6 +257,7 @@ impl Plan for SlopeCovariancePlan {
     }
 }
 
+// Plan of the wavefront covariance
 // Describe a compressed covariance
 /// Description of a covariance in the Toeplitz form: its words and arrays, its sampling if it has one, its memory and its stage.
 fn compressed(
@@ -274,7 +280,6 @@ fn compressed(
     }
 }
 
-// Plan of the wavefront covariance
 /// How the covariance of wavefronts with slopes will be computed.
 ///
 /// ```
@@ -322,8 +327,8 @@ impl WavefrontCovariancePlan {
         Ok(Self { problem, chosen })
     }
 
-    // Tell what the wavefront plan holds
-    /// The problem that was posed.
+    // Getters of the wavefront plan
+    /// The problem of this plan.
     pub fn problem(&self) -> &WavefrontProblem {
         &self.problem
     }
@@ -356,7 +361,7 @@ impl WavefrontCovariancePlan {
         Memory { host: 2 * self.result_bytes(), devices: self.on_devices(engine) }
     }
 
-    // Words about the wavefront plan
+    // Describe the wavefront plan
     /// What is computed, in words.
     fn what(&self) -> String {
         let (targets, points) = (self.problem.targets(), self.problem.grid().points);
@@ -396,7 +401,7 @@ impl WavefrontCovariancePlan {
         }
     }
 
-    // Compute the wavefronts as planned
+    // Compute the wavefront covariance of a plan
     /// The wavefront–slope covariance of all targets and guide stars, m rad, without the check of memory, which a larger plan has made.
     pub(crate) fn compute(
         &self,
@@ -446,7 +451,7 @@ impl Plan for WavefrontCovariancePlan {
     }
 }
 
-// Everything that a system asks for
+// All forms of a system's covariances
 // All covariances of a system
 /// The form of a covariance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -466,7 +471,7 @@ pub enum Form {
 }
 
 // Results of a covariance plan
-/// All covariances that a system asks for.
+/// All covariances of a system.
 #[derive(Debug, Clone)]
 pub struct Covariances {
     /// Of the slopes with themselves.
@@ -550,7 +555,7 @@ impl SlopeSlope {
 pub struct CovariancePlan {
     system: System,
     posed: PosedProblems,
-    /// The wavefront points, where a wavefront is wanted.
+    /// The wavefront points, if there is a wavefront.
     grid: Option<PhaseGrid>,
     /// Of the wavefronts with themselves, posed as if the targets were stars.
     wavefronts: Option<WavefrontProblem>,
@@ -581,7 +586,7 @@ pub(crate) struct BlocksPlan {
 }
 
 // Options of a covariance plan
-/// How covariances are wanted.
+/// Options of a covariance plan.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -670,7 +675,7 @@ impl CovariancePlan {
         Ok(Self { system: system.clone(), posed, grid, wavefronts, reason })
     }
 
-    // Tell what a plan holds
+    // Getters of a covariance plan
     /// The name of the form: `toeplitz`, `blocks` or `dense`.
     pub fn form(&self) -> &'static str {
         match self.posed {
@@ -944,7 +949,7 @@ impl Plan for CovariancePlan {
 }
 
 // Parts of the plan of covariances
-// Pose the problems of a plan
+// Make the problems of a plan
 /// Both problems with their methods.
 fn pose_toeplitz(system: &System, method: Method, wavefront: bool) -> Result<PosedProblems, Error> {
     let slopes = slope_problem(system)?;
@@ -996,7 +1001,7 @@ pub(crate) fn lattice_name(problem: &WavefrontProblem, k: usize) -> String {
 }
 
 // Wavefronts by target and point
-/// Covariances with rows of wavefront points, by target and place: (T, M, M, n).
+/// Covariances with rows of wavefront points, by target and point: (T, M, M, n).
 fn by_points(matrix: Array2<f64>, targets: usize, points: usize) -> Array4<f64> {
     let shape = (targets, points, points, matrix.ncols());
     matrix.into_shape_with_order(shape).unwrap_or_else(|_| unreachable!("same length"))
@@ -1078,11 +1083,11 @@ pub(crate) fn dense_wavefront_slope(
     Ok(matrix)
 }
 
-// Refuse results that are no numbers
+// Reject results that are not finite
 /// Refuses a result with an entry that is NaN or infinite.
 ///
 /// # Errors
-/// `NotFinite`, with its name and the place of the first such entry.
+/// `NotFinite`, with its name and the position of the first such entry.
 pub(crate) fn check_finite<D: Dimension>(result: &str, array: &Array<f64, D>) -> Result<(), Error> {
     let good = |chunk: &[f64]| chunk.iter().fold(true, |good, value| good & value.is_finite());
     if array.as_slice_memory_order().is_some_and(|values| values.par_chunks(1 << 14).all(good)) {
@@ -1102,7 +1107,7 @@ mod tests {
     use super::*;
     use crate::watch::unwatched;
 
-    // Refuse lenslet arrays that differ
+    // Reject lenslet arrays that differ
     #[test]
     fn lenslet_arrays_of_unequal_pitch_are_refused() {
         let system = System::from_file("book/systems/keck-lgs.toml").unwrap();
@@ -1118,7 +1123,7 @@ mod tests {
         );
     }
 
-    // Refuse what does not fit
+    // Reject results beyond the memory
     #[test]
     fn what_does_not_fit_is_refused_before_it_starts() {
         let system = System::from_file("book/systems/small.toml").unwrap();
@@ -1131,7 +1136,7 @@ mod tests {
         assert!(matches!(error, Error::Memory { .. }) && error.exit_code() == 2, "{error}");
     }
 
-    // Refuse entries that are no numbers
+    // Reject entries that are not finite
     #[test]
     fn no_result_holds_what_is_no_number() {
         let system = System::from_file("book/systems/keck-lgs.toml").unwrap();
@@ -1258,7 +1263,7 @@ mod tests {
         }
     }
 
-    // A system whose stars stand apart
+    // System of stars without a common lattice
     /// A natural star and a laser star on 3 × 3 lenslets, and a target between them.
     fn apart() -> System {
         use crate::model::{atmosphere::*, noise::GuideStar, source::Source};

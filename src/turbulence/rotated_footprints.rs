@@ -1,5 +1,5 @@
 // Tangled from book/src/turned-footprints.md: edit there, or here and run cargo tangle stitch.
-//! Gradients averaged over two squares that are turned against each other: their covariance by edges, and rules for squares far apart.
+//! Gradients averaged over two squares that are rotated against each other: their covariance by edges, and rules for squares far apart.
 
 // Imports of rotated footprints
 use crate::numerics::quadrature::{Rule, gauss_even, gauss_legendre};
@@ -7,8 +7,8 @@ use crate::turbulence::edges::{EdgeIntegrals, EdgePanels};
 use std::f64::consts::FRAC_PI_2;
 use std::sync::LazyLock;
 
-// A turn by any angle
-/// By how much a second frame of axes is turned against a first: quarter turns, and what is left of the angle.
+// Rotation by any angle
+/// Rotation of a second frame of axes against a first: quarter turns, and the rest of the angle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Turn {
     /// Quarter turns, 0 to 3.
@@ -23,7 +23,7 @@ pub(crate) struct Turn {
 const STRAIGHT: f64 = 1e-14;
 
 impl Turn {
-    // Turn vectors and slopes
+    // Rotate vectors and slopes
     /// The turn by an angle, rad, from x to y.
     pub(crate) fn by(angle: f64) -> Self {
         let quarters = (angle / FRAC_PI_2).round();
@@ -44,8 +44,8 @@ impl Turn {
     }
 }
 
-// Two squares turned against each other
-/// Two squares; the second is turned against the first by an angle between −45° and 45°.
+// Two squares rotated against each other
+/// Two squares; the second is rotated against the first by an angle between −45° and 45°.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TurnedSquares {
     /// Sides, metres.
@@ -59,7 +59,7 @@ pub(crate) struct TurnedSquares {
 pub(crate) const THIN: f64 = 1e-3;
 
 impl TurnedSquares {
-    // Covariance of turned squares by edges
+    // Covariance of rotated squares by edges
     /// c_ab for r0 = 1 m at the displacement `at` of the second centre, in metres along the axes of the first; rows are components of the
     /// first. `half_structure` and `half_mean` are S and M of squared distance.
     pub(crate) fn by_edges(
@@ -69,7 +69,7 @@ impl TurnedSquares {
         at: [f64; 2],
     ) -> [[f64; 2]; 2] {
         let ([one, two], cos, sin) = (self.sides, self.cos, self.sin);
-        // See the corners of either square
+        // Corners relative to the other square
         let of_second =
             corners(two).map(|[p, q]| [at[0] + cos * p - sin * q, at[1] + sin * p + cos * q]);
         let of_first = corners(one).map(|corner| {
@@ -363,7 +363,7 @@ mod tests {
         [0, 1].map(|a| [0, 1].map(|b| covariance(a, b)))
     }
 
-    // Compare turned footprints with brute force
+    // Compare rotated footprints with brute force
     #[test]
     fn turned_footprints_agree_with_brute_force() {
         let angles = [
@@ -398,7 +398,7 @@ mod tests {
         }
     }
 
-    // Hold the rings against the edges
+    // Compare the rings with the edges
     #[test]
     fn rings_are_exact_from_where_they_serve() {
         for (outer_scale, sides) in [f64::INFINITY, 40.0, 10.0, 1.0].into_iter().flat_map(|scale| {
@@ -452,5 +452,17 @@ mod tests {
             let (sin, cos) = angle.to_radians().sin_cos();
             assert!((x - cos).abs() < 1e-14 && (y - sin).abs() < 1e-14, "{angle}: {x}, {y}");
         }
+    }
+
+    // Compute concentric squares at an angle
+    #[test]
+    fn concentric_squares_measure_nearly_one_gradient() {
+        let (sin, cos) = 30f64.to_radians().sin_cos();
+        let pair = TurnedSquares { sides: [0.5, 0.5], cos, sin };
+        let [[xx, xy], _] = Tables::new(f64::INFINITY).by_edges(f64::INFINITY, &pair, [0.0; 2]);
+        assert!((xx - 6.967631).abs() < 1e-6 && (xy + 4.022764).abs() < 1e-6, "{xx}, {xy}");
+        assert!((xx / cos - 8.046).abs() < 1e-3 && (xy / sin + 8.046).abs() < 1e-3);
+        let variance = 0.1622428 * 4.0 * std::f64::consts::PI.powi(2) * 0.5f64.powf(-1.0 / 3.0);
+        assert!((variance - 8.070).abs() < 1e-3 && (xx / cos / variance - 0.997).abs() < 1e-3);
     }
 }

@@ -1,7 +1,7 @@
 // Tangled from book/src/slope-covariance.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance: the problem that the methods solve, its symmetries, and the store of its result.
 
-// What the slope problem is made of
+// Imports of the slope covariance
 use crate::error::{Error, Invalid};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
@@ -11,8 +11,8 @@ use ndarray::{Array2, Array3, Array6, ArrayView2, s};
 use rayon::prelude::*;
 use std::{f64::consts::PI, sync::Arc};
 
-// Layer as the lenslets see it
-/// A turbulent layer as the lenslets see it through the cone of their guide stars.
+// Layer projected through the cone
+/// A turbulent layer, projected onto the pupil through the cone of the guide stars.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProjectedLayer {
     /// Altitude h in metres.
@@ -21,7 +21,7 @@ pub struct ProjectedLayer {
     pub gamma: f64,
     /// Side D = γ d of a lenslet's footprint, metres.
     pub side: f64,
-    /// σ of Eq. [slope covariance](https://lenslet.github.io/lenslet/slope-covariance.html#eq-slope-covariance): multiplies a covariance of phase gradients for r0 = 1 m (rad² m⁻²) into rad².
+    /// σ of Eq. [slope covariance](https://lenslet.github.io/lenslet/slope-covariance.html#eq-slope-covariance): converts a covariance of phase gradients for r0 = 1 m (rad² m⁻²) to rad².
     pub strength: f64,
     /// Outer scale in metres, possibly infinite.
     pub outer_scale: f64,
@@ -36,7 +36,7 @@ pub struct SlopeProblem {
     sensors: Vec<Sensor>,
     layers: Vec<ProjectedLayer>,
 }
-/// What `make` makes of each number, made once for each number that occurs.
+/// `make` of each number, called once for each distinct number.
 pub(crate) fn share_equals<T>(
     numbers: impl Iterator<Item = f64>,
     make: impl Fn(f64) -> T,
@@ -54,7 +54,7 @@ pub(crate) fn share_equals<T>(
 /// The shortest outer scale for which covariances keep their accuracy, in sides of a footprint.
 const SHORTEST: f64 = 1e-3;
 
-/// Refuses an outer scale that is too short for the footprints of some sensors on its layer.
+/// Rejects an outer scale that is too short for the footprints of some sensors on its layer.
 pub(crate) fn check_outer_scales(air: &Atmosphere, sensors: &[Sensor]) -> Result<(), Invalid> {
     for (l, layer) in air.layers().iter().enumerate() {
         let side = |sensor: &Sensor| sensor.source.cone_factor(layer.altitude) * sensor.side();
@@ -77,10 +77,31 @@ pub(crate) fn check_outer_scales(air: &Atmosphere, sensors: &[Sensor]) -> Result
     Ok(())
 }
 
+// Methods of the slope problem
 impl SlopeProblem {
     // Pose the problem for common heights
     // Pose the problem at rest
-    /// Poses the problem for one lenslet array at rest, looked at from several sources.
+    /// Poses the problem for one lenslet array at rest that observes several sources.
+    ///
+    /// ```
+    /// use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
+    /// use lenslet::turbulence::{SlopeCovariance, SlopeProblem, direct::slope::pair_covariances};
+    /// let layers = vec![Layer::new(0.0, 0.7, 25.0), Layer::new(9000.0, 0.3, 25.0)];
+    /// let air = Atmosphere::new(0.15, 500e-9, layers)?;
+    /// let star = |azimuth| Source::new(10.0 * lenslet::units::ARCSEC, azimuth, 90e3);
+    /// let stars = [star(0.0)?, star(std::f64::consts::PI)?];
+    /// let array = LensletArray::new(3, 0.5)?;
+    /// let problem = SlopeProblem::new(&air, &array, &stars, ConeGradient::Pupil)?;
+    /// let upper = problem.layers()[1];
+    /// assert!((upper.side - 0.45).abs() < 1e-12 && (upper.strength - 3.634e-14).abs() < 1e-17);
+    /// assert!((problem.offset(&upper, 0, 1)[0] + 0.873).abs() < 1e-3);
+    /// let pairs = pair_covariances(&problem, &lenslet::watch::unwatched)?;
+    /// let covariance = SlopeCovariance::from_pairs(&problem, &pairs);
+    /// assert!((covariance.variance() - 6.576e-13).abs() < 1e-16);
+    /// assert!((covariance.values()[[0, 1, 0, 0, 2, 4]] - 2.359e-13).abs() < 1e-16);
+    /// assert!((covariance.values()[[0, 0, 0, 0, 2, 4]] / covariance.variance() - 0.129).abs() < 1e-3);
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`of_sensors`](Self::of_sensors).
@@ -141,7 +162,7 @@ impl SlopeProblem {
         self.pitch
     }
 
-    /// Number of sources, S.
+    /// Number of sources, N★.
     pub fn sources(&self) -> usize {
         self.sensors.len()
     }
@@ -157,39 +178,39 @@ impl SlopeProblem {
         2 * self.lenslets - 1
     }
 
-    /// Displacement at a layer that directions and shifts of sensors `p` and `q` bring about, along their axes, metres:
+    /// Displacement at a layer due to the directions and shifts of sensors `p` and `q`, along their axes, metres:
     /// h (θ_q − θ_p) for sensors at rest, else Eq. [sensor shift](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-shift).
     pub fn offset(&self, layer: &ProjectedLayer, p: usize, q: usize) -> [f64; 2] {
         self.sensors[p].offset_to(&self.sensors[q], layer.altitude)
     }
 
     // Size and pairs of the result
-    /// Length of the result: S² blocks of 2 × 2 components of (2N − 1)² lags.
+    /// Length of the result: N★² blocks of 2 × 2 components of (2N − 1)² lags.
     pub fn len(&self) -> usize {
         self.sources().pow(2) * 4 * self.lags().pow(2)
     }
 
-    /// Never: there is at least one source and one lenslet.
+    /// Always false: there is at least one source and one lenslet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The pairs to compute, from which symmetry gives all: one for p = q, then each p < q.
+    /// The pairs to compute, from which all others follow by symmetry: one for p = q, then each p < q.
     pub fn pairs(&self) -> Vec<(usize, usize)> {
         let sources = self.sources();
         let above = (0..sources).flat_map(|p| (p + 1..sources).map(move |q| (p, q)));
         std::iter::once((0, 0)).chain(above).collect()
     }
 
-    // Share what depends on outer scales
+    // Share objects of equal outer scales
     // Spoil a problem for a test
-    /// Gives a layer a strength that makes no sense, to see who notices.
+    /// Gives a layer an invalid strength, to test that the error is detected.
     #[cfg(test)]
     pub(crate) fn spoil(&mut self, strength: f64) {
         self.layers[0].strength = strength;
     }
 
-    /// What `make` makes of the outer scale (m) of each layer, made once for each outer scale that occurs.
+    /// `make` of the outer scale (m) of each layer, called once for each distinct outer scale.
     pub fn for_each_outer_scale<T>(&self, make: impl Fn(f64) -> T) -> Vec<Arc<T>> {
         share_equals(self.layers.iter().map(|layer| layer.outer_scale), make)
     }
@@ -199,7 +220,7 @@ impl SlopeProblem {
 /// Covariance of one pair of sources: components xx, xy and yy on axis 0, then the lags along y and x; (3, 2N−1, 2N−1), rad².
 pub type PairCovariance = Array3<f64>;
 
-/// The component of a pair that holds the axes `a` and `b` (0 for x, 1 for y): xy stands for yx as well.
+/// Index of the component of the axes `a` and `b` (0 for x, 1 for y); xy and yx share one.
 fn component(a: usize, b: usize) -> usize {
     a + b
 }
@@ -208,7 +229,7 @@ fn component(a: usize, b: usize) -> usize {
 /// The Toeplitz-compressed slope covariance of all pairs of sources.
 ///
 /// C\[p, q, a, b, j, i\] = ⟨s_a^p(x) s_b^q(x + ρ)⟩ in rad² with ρ = ((i − N + 1) d, (j − N + 1) d), of shape
-/// (S, S, 2, 2, 2N − 1, 2N − 1); Eq. [slope covariance](https://lenslet.github.io/lenslet/slope-covariance.html#eq-slope-covariance).
+/// (N★, N★, 2, 2, 2N − 1, 2N − 1); Eq. [slope covariance](https://lenslet.github.io/lenslet/slope-covariance.html#eq-slope-covariance).
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlopeCovariance(Array6<f64>);
 
@@ -235,7 +256,7 @@ impl SlopeCovariance {
     }
 
     // Read the slope covariance
-    /// The array, (S, S, 2, 2, 2N − 1, 2N − 1), rad².
+    /// The array, (N★, N★, 2, 2, 2N − 1, 2N − 1), rad².
     pub fn values(&self) -> &Array6<f64> {
         &self.0
     }
@@ -245,7 +266,7 @@ impl SlopeCovariance {
         self.0.dim().5.div_ceil(2)
     }
 
-    /// Number of sources, S.
+    /// Number of sources, N★.
     pub fn sources(&self) -> usize {
         self.0.dim().0
     }
@@ -276,8 +297,8 @@ impl SlopeCovariance {
     }
 }
 
-// Place a field, turned or made even
-/// Writes a field of lags into its block: as it is, turned by half a turn, or with its first half mirrored.
+// Write a field, rotated or made even
+/// Writes a field of lags into its block: unchanged, rotated by half a turn, or with its first half mirrored.
 fn place_field(field: ArrayView2<f64>, turned: bool, even: bool, values: &mut [f64]) {
     let last = values.len() - 1;
     for (k, &value) in field.iter().enumerate() {

@@ -296,7 +296,7 @@ impl WavefrontSlope {
     /// Computes each lattice from `pair`, which gives the covariance (2, K, K) for a lattice, counted from 0, a target and a star.
     ///
     /// # Errors
-    /// `Cancelled` where `watch` wants it.
+    /// `Cancelled` if `watch` requests a stop.
     pub fn compute(
         problem: &WavefrontProblem,
         watch: &dyn Watch,
@@ -372,6 +372,26 @@ mod tests {
         let array = LensletArray::new(n, 0.4)?;
         let stars = stars.map(|star| Sensor { shift: SHIFT, ..Sensor::at_rest(star, array) });
         WavefrontProblem::of_sensors(&atmosphere, (&targets, &stars), grid, ConeGradient::Pupil)
+    }
+
+    // Compare grids of layers with a pencil
+    #[test]
+    fn grids_of_layers_agree_with_the_worked_case() {
+        let grid = PhaseGrid::new(9, 2, 0.0).unwrap();
+        let layers = vec![Layer::new(9e3, 0.3, 25.0), Layer::new(0.0, 0.7, 25.0)];
+        let atmosphere = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        let (array, target) = (LensletArray::new(4, 0.4).unwrap(), Source::star(0.0, 0.0).unwrap());
+        let star = Sensor::at_rest(Source::new(0.0, 0.0, 90e3).unwrap(), array);
+        let sources = (&[target][..], &[star][..]);
+        let problem =
+            WavefrontProblem::of_sensors(&atmosphere, sources, grid, ConeGradient::Pupil).unwrap();
+        let known = [(11, 17, 0.18, -1.44), (9, 15, 0.2, -1.4)];
+        for (layer, (points, lags, step, first)) in problem.layers().iter().zip(known) {
+            assert_eq!((layer.points, problem.lags(layer)), (points, lags));
+            assert!((layer.step - step).abs() < 1e-12, "{}", layer.step);
+            let [x, y] = problem.first_lag(layer, 0, 0);
+            assert!((x - first).abs() < 1e-12 && (y - first).abs() < 1e-12, "{x} {y}");
+        }
     }
 
     // Check displacements by their coordinates

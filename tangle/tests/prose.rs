@@ -22,6 +22,7 @@ fn printed(option: &str, one: &str, two: &str, three: &str) -> String {
         ("four.md", "# Four\n\n$$ a $$\n"),
         ("five.md", "# Five\n\n$$ a $$\n"),
         ("wave.svg", ""),
+        ("numbers.txt", "It is 4.3301.\n"),
     ]);
     repository.write("book/src/SUMMARY.md", SUMMARY);
     let before = repository.files();
@@ -140,6 +141,8 @@ fn each_rule_that_a_chapter_does_not_follow_is_printed() {
     let bare = "# Three\n\n> What is light?\n\n{{#part-map}}\n";
     let expected = "parts that open without a picture: 1\n  1 II Light\n    1 book/src/three.md: 1";
     assert_eq!(prose(&whole, &two, bare), [expected]);
+    let named = "4.33 m, as `book/src/numbers.txt` has";
+    assert_eq!(printed("--prose", &whole.replace("4.32 m", named), &two, opening), "");
     let undrawn = whole.replace(DRAWING, "");
     let found = prose(&undrawn, &two, opening);
     assert!(

@@ -10,7 +10,7 @@ use crate::linear::factorisation::gpu::{EigenGpu, read_rows, upload_rows};
 use ndarray::{Array2, ArrayView2};
 
 // Choose a device for a projector
-/// Filters below this want singular values.
+/// Filters below this require singular values.
 const COARSE: f64 = 1e-3;
 
 impl Projector {

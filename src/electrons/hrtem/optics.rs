@@ -209,7 +209,7 @@ impl ImageSamples {
 const LARGEST_PHASE: f64 = 5e11;
 
 impl HrtemOptics {
-    /// Refuses what [`transfer`](Self::transfer) refuses, and a phase that is too large to be a number.
+    /// Rejects what [`transfer`](Self::transfer) rejects, and a phase without digits behind the point.
     ///
     /// # Errors
     /// `Invalid`, with the largest term.

@@ -41,7 +41,7 @@ fn quarter_patch(factor: &ScatteringFactor, pixel: [f64; 2], half: [usize; 2]) -
 }
 
 // Atoms on pixels
-/// Patches of elements and where they are put down.
+/// Patches of elements and the pixels to which they are added.
 pub(super) struct Lookup {
     patches: Vec<Array2<f64>>,
     slices: Vec<Vec<Stamp>>,
@@ -58,7 +58,7 @@ pub(super) fn half_patch(grid: &WaveGrid, bound: f64) -> Result<[usize; 2], Inva
 }
 
 // A patch on its pixel
-/// A patch put down: which, the pixel of its middle, and its weight.
+/// A patch to be added: its number, the pixel of its middle, and its weight.
 struct Stamp {
     kind: usize,
     pixel: [usize; 2],
@@ -108,7 +108,7 @@ impl Lookup {
 }
 
 // Add a row that goes around
-/// Adds `values` to a row from the place `start` on, which goes on at its beginning where it ends.
+/// Adds `values` to a periodic row, from the index `start` on.
 pub(super) fn add_around(
     row: &mut ArrayViewMut1<f64>,
     mut start: usize,

@@ -20,29 +20,44 @@ mod sites;
 mod waves;
 
 // Models of a slice's potential
-/// How the potential of a slice is made out of atoms.
+/// Model by which the potential of a slice is computed from its atoms.
+///
+/// ```
+/// use lenslet::electrons::{Potential, PotentialModel, PotentialOptions, WaveGrid};
+/// use lenslet::specimen::{BeamDirection, Crystal, Slicing};
+/// # let silicon = "silicon\n5.43 5.43 5.43\n14 0 0 0 1 0\n14 2.715 2.715 0 1 0\n14 2.715 0 2.715 1 0\n14 0 2.715 2.715 1 0\n14 1.3575 1.3575 1.3575 1 0\n14 4.0725 4.0725 1.3575 1 0\n14 4.0725 1.3575 4.0725 1 0\n14 1.3575 4.0725 4.0725 1 0\n-1\n";
+/// let cell = Crystal::from_text(silicon, "silicon.xyz", None)?.specimen(BeamDirection::MinusZ, [1; 3])?;
+/// let (grid, slices) = (WaveGrid::new([64; 2], [5.43; 2])?, Slicing::new(5.43, 1.3575)?);
+/// let mean = |model| -> Result<f64, lenslet::Invalid> {
+///     let options = PotentialOptions::default().model(model);
+///     Ok(Potential::new(&cell, grid, slices, options)?.slices().sum() / (64.0 * 64.0 * 5.43))
+/// };
+/// assert!((mean(PotentialModel::Projected)? - 13.91).abs() < 0.01); // V
+/// assert!((mean(PotentialModel::Lookup)? - 13.69).abs() < 0.01);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PotentialModel {
-    /// A patch of pixels for each element, put down at the nearest pixel.
+    /// A patch of pixels for each element, added at the pixel nearest to each atom.
     Lookup,
-    /// Each atom where it is, and all of it in its slice.
+    /// Each atom at its exact position, and all of it in its slice.
     #[default]
     Projected,
-    /// Each atom where it is, and of it in each slice what lies between the slice's faces.
+    /// Each atom at its exact position; each slice contains the part of it between its faces.
     Sliced,
-    /// Samples of each element's potential on planes between bounds, shifted to each atom, as Prismatic makes its potential in three dimensions.
+    /// Samples of each element's potential on planes between bounds, shifted to each atom, as in Prismatic's three-dimensional potential.
     Sampled,
 }
 
 // A potential that is made by the slice
-/// The potential of a specimen on the samples of a wave, made slice by slice as it is asked for.
+/// The potential of a specimen on the samples of a wave, computed slice by slice on request.
 pub struct Potential {
     grid: WaveGrid,
     slicing: Slicing,
     form: PotentialForm,
-    /// For each slice, the first that is like it.
+    /// For each slice, the first with the same atoms.
     alike: Vec<usize>,
 }
 
@@ -230,7 +245,7 @@ impl PotentialModel {
 
 // How long slices take
 impl PotentialModel {
-    /// How many waves pass a slice of a specimen while it is made, about, if all is done by one thread in single precision.
+    /// About how many waves propagate through a slice in the time in which it is computed, by one thread in single precision.
     pub(super) fn passes(self, atoms: usize, slicing: &Slicing, phonons: &Phonons) -> f64 {
         let atoms = atoms as f64 / slicing.count() as f64;
         let deep = match self {
@@ -282,7 +297,7 @@ impl Potential {
     }
 
     // All slices in parallel
-    /// The potential of all slices \[V Å\], (slice, y, x), made by all threads.
+    /// The potential of all slices \[V Å\], (slice, y, x), computed by all threads.
     pub fn slices(&self) -> Array3<f64> {
         let [x, y] = self.grid.points();
         let mut all = Array3::zeros((self.count(), y, x));

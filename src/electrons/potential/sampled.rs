@@ -221,7 +221,7 @@ impl Sampled {
 
 impl AtomBox {
     // Share an atom out among slices
-    /// Adds an atom's planes to the slices to which they belong.
+    /// Adds the planes of an atom to the slices to which they belong.
     fn share_out(&self, slicing: &Slicing, site: &Site, slices: &mut [Vec<PlaneShare>]) {
         let places = [0, 1].map(|axis| site.place[axis] / self.pixel[axis]);
         let fine = |x: f64| (x * 2f64.powi(40)).round() / 2f64.powi(40);

@@ -5,7 +5,7 @@
 use crate::specimen::{Atom, Element, Slicing, Specimen};
 
 // Atoms as potentials need them
-/// An atom as potentials need it: which of the specimen's elements it is, where \[Å\], and how much of it.
+/// An atom as potentials need it: the number of its element among those of the specimen, its position \[Å\] and its weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Site {
     pub(super) kind: usize,
@@ -14,7 +14,7 @@ pub(super) struct Site {
 }
 
 // Sites of a specimen
-/// The atoms that are there at all; `elements` are in order.
+/// The atoms of non-zero occupancy; `elements` are in order.
 pub(super) fn sites(specimen: &Specimen, elements: &[Element]) -> Vec<Site> {
     let there = specimen.atoms().iter().filter(|atom| atom.occupancy > 0.0);
     let kind = |element: Element| elements.partition_point(|&known| known < element);

@@ -18,7 +18,7 @@ use std::f64::consts::PI;
 use std::sync::{Arc, Mutex, OnceLock};
 
 // Cosines and sines of a place
-/// Adds the cosines of 2π k x/L and then the sines, for k from 0 up, `weight` times; x is `place` \[Å\] along `axis`.
+/// Adds the cosines of 2π k x/L and then the sines, for k from 0 up, times `weight`; x is `place` \[Å\] along `axis`.
 ///
 /// The sine of the highest frequency that the grid has is left out: there it holds only half of a wave, see Eq. [highest wave](https://lenslet.github.io/lenslet/potential-waves.html#eq-highest-wave).
 fn add_waves(grid: &WaveGrid, axis: usize, place: f64, weight: f64, mut row: ArrayViewMut1<f64>) {
@@ -68,7 +68,7 @@ impl StructureFactor {
 }
 
 // Atoms with equal coordinates
-/// Atoms with the same place along `axis`: that place, as bits, and the other place and the weight of each.
+/// Atoms with the same coordinate along `axis`: that coordinate, as bits, and the other coordinate and the weight of each.
 fn lines(sites: &[Site], axis: usize) -> BTreeMap<u64, Vec<(f64, f64)>> {
     let mut lines = BTreeMap::<u64, Vec<(f64, f64)>>::new();
     for site in sites {
@@ -79,7 +79,7 @@ fn lines(sites: &[Site], axis: usize) -> BTreeMap<u64, Vec<(f64, f64)>> {
 }
 
 // Spectrum of a potential
-/// What potentials become waves by: the grid, and plans of its transforms.
+/// The grid of potentials, and plans of its transforms.
 struct PotentialTransforms {
     grid: WaveGrid,
     along_y: Arc<dyn Fft<f64>>,
@@ -90,6 +90,7 @@ struct PotentialTransforms {
 type PotentialSpectrum = Array2<Complex<f64>>;
 
 impl PotentialTransforms {
+    // Plans and an empty spectrum
     fn new(grid: WaveGrid) -> Self {
         let [x, y] = grid.points();
         let along_y = f64::plan_complex_inverse(y);
@@ -207,7 +208,7 @@ fn add_flat(
 }
 
 // Flat atoms between pixels
-/// Potentials of atoms that are flat and lie where they are.
+/// Potentials of flat atoms at their exact positions.
 pub(super) struct Projected {
     waves: PotentialTransforms,
     forms: Vec<Array2<f64>>,
@@ -266,7 +267,7 @@ impl Radii {
         (0..pieces).map(piece).collect()
     }
 
-    /// Fills a row for an index along x, from index 0 along y, and says how much of it; the rest is beyond the table.
+    /// Fills a row for an index along x, from index 0 along y, and returns how many; the rest is beyond the table.
     fn fill(&self, table: &[[f64; COEFFICIENTS]], kx: usize, row: &mut [f64]) -> usize {
         let mut filled = 0;
         for (value, (piece, u)) in row.iter_mut().zip(self.places.row(kx)) {
@@ -281,17 +282,17 @@ impl Radii {
 
 // Deep atoms across slices
 // State of deep atoms
-/// Potentials of atoms as deep as they are.
+/// Potentials of atoms that extend along the beam.
 pub(super) struct Sliced {
     waves: PotentialTransforms,
     kinds: Vec<&'static ScatteringFactor>,
     forms: Vec<Array2<f64>>,
     radii: Radii,
-    /// From high to low; those of the same height stand together by their elements.
+    /// From high to low; those of the same height are grouped by element.
     sites: Vec<Site>,
     /// Heights of the cuts between slices \[Å\], and how many atoms lie above each.
     cuts: Vec<(f64, usize)>,
-    /// Flows through cuts that one of their two slices has asked for.
+    /// Flows through cuts that one of their two slices has requested.
     known: Mutex<BTreeMap<usize, Arc<OnceLock<PotentialSpectrum>>>>,
 }
 
@@ -333,7 +334,7 @@ impl Sliced {
     }
 
     // Places of flows
-    /// The place of the flow through a cut: the one that the slice on its other side has left, or a new one.
+    /// The entry of the flow through a cut: the one that the slice on its other side has created, or a new one.
     fn shared(&self, cut: usize) -> Arc<OnceLock<PotentialSpectrum>> {
         let mut known = lock(&self.known);
         known.remove(&cut).unwrap_or_else(|| {
@@ -454,7 +455,7 @@ const PLANE: usize = 4;
 /// Atoms of one element whose distances from a cut \[Å\] lie within an octave, the nearest first.
 type Octave = [(f64, Site)];
 
-/// Sorts atoms by element and octave; at most 128 atoms stand together, so that what is computed of them stays in the caches.
+/// Sorts atoms by element and octave, at most 128 atoms together, so that their intermediate results stay in the caches.
 fn octaves(atoms: &mut [(f64, Site)]) -> Vec<&Octave> {
     atoms.sort_by(|(a, one), (b, other)| one.kind.cmp(&other.kind).then(a.total_cmp(b)));
     let (mut octaves, mut rest) = (Vec::new(), &*atoms);

@@ -52,6 +52,7 @@ pub(crate) fn upload_rows<'a, T: Real>(
 }
 
 // Copy large matrices back
+// Copy rows in pieces of fixed size
 /// Numbers that a device copies at a time.
 pub(crate) const FETCHED: usize = 1 << 22;
 

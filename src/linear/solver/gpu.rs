@@ -261,6 +261,7 @@ impl<T: Real> SolverGpu<T> {
     ) -> Result<(), Error> {
         let (mut iterations, mut before) = (0, f64::INFINITY);
         loop {
+            // Start a sweep and read its residual
             let first = before.is_infinite();
             self.work.multiply_solution(first && from == Start::Cold)?;
             self.work.begin(b, first, stop)?;

@@ -124,6 +124,7 @@ type StoppingRule<'r> = dyn FnMut(usize, Step) -> bool + 'r;
 impl MultiRhs<'_> {
     /// Runs conjugate gradients for these rows from their residuals, until the rule calls each of them done.
     fn sweep(&mut self, mut rows: Vec<usize>, is_done: &mut StoppingRule) -> Result<(), Error> {
+        // Start from the residuals of all rows
         let (n, many) = (self.a.rows(), rows.len());
         let mut r: Vec<f64> = rows.iter().flat_map(|&k| self.left.row(k).to_vec()).collect();
         let [mut x, mut z, mut product] = [(); 3].map(|()| vec![0.0; many * n]);

@@ -30,7 +30,7 @@ use ndarray::{Array2, ArrayView2, ArrayView4, Axis, s};
 use std::ops::Range;
 use std::sync::Mutex;
 
-// Points that a device explains side by side
+// Number of points per batch
 /// Points that are explained side by side.
 const BATCH: usize = 32;
 
@@ -58,7 +58,7 @@ impl PointErrorsPlan {
         side_by_side(BATCH, |batch| engine.has_room(self.bytes_on_device(batch, engine)))
     }
 
-    // Numbers of a set of stars
+    // Bytes of a group of stars
     /// Numbers of half spectra and fields of a point, for guide stars that share a lattice, perhaps with wavefronts.
     fn numbers_of_set(
         &self,
@@ -79,7 +79,7 @@ impl PointErrorsPlan {
     }
 }
 
-// Explain on devices
+// Distribute strips among the devices
 // Explain in the precision of devices
 impl Job<'_> {
     /// Explains the variances of all points on the devices of an engine, in its precision.
@@ -125,19 +125,20 @@ fn in_precision<T: Real>(
 struct Explainer<T> {
     right_hand_sides: Vec<RightHandSides<T>>,
     systems: SideBySide<T>,
-    /// Modes that are taken out of right-hand sides.
+    /// Modes that are removed from right-hand sides.
     unseen: Option<ModesGpu<T>>,
     /// Solutions for the tilts, and the products of right-hand sides with them.
     tilts: Buffer<T>,
     products: Buffer<f64>,
-    /// Less than the eigenvalues of PA.
+    /// Lower bound of the eigenvalues of PA.
     least: f64,
     stop: Stop,
 }
 
+// Steps of the explainer on a device
 impl<T: Real> Explainer<T> {
     // Explain a row of a strip
-    /// What is explained of the points of a strip in one row, and their products with the solutions for tilts.
+    /// Explained variances of the points of a strip in one row, and their products with the solutions for tilts.
     fn explain(
         &mut self,
         job: &Job,
@@ -160,7 +161,7 @@ impl<T: Real> Explainer<T> {
         Ok((explained, with_tilts))
     }
 
-    // Make what explains points
+    // Prepare the explainer of a device
     fn new(
         gpu: &Gpu,
         job: &Job,
@@ -195,7 +196,7 @@ impl<T: Real> Explainer<T> {
         Ok(explainer)
     }
 
-    /// Takes out of right-hand sides what stars do not see.
+    /// Removes from right-hand sides the modes that stars do not measure.
     fn remove_unseen(&self) -> Result<(), Error> {
         let rows = self.systems.right_hand_sides();
         self.unseen.iter().try_for_each(|modes| modes.apply(rows, rows))
@@ -228,7 +229,7 @@ impl<T: Real> Explainer<T> {
     }
 }
 
-// Ways from points to slopes
+// Right-hand sides of a group of stars
 /// How points and tilts become right-hand sides, for a group of guide stars.
 enum RightHandSides<T> {
     Layered(Box<Layered<T>>),
@@ -236,6 +237,7 @@ enum RightHandSides<T> {
     Known(Box<[RowsAtPlaces<T>; 2]>),
 }
 
+// Right-hand sides of points and tilts
 impl<T: Real> RightHandSides<T> {
     /// Makes the right-hand sides of points from the first on.
     fn points(&self, first: usize, systems: &SideBySide<T>) -> Result<(), Error> {
@@ -265,7 +267,7 @@ impl<T: Real> RightHandSides<T> {
     }
 }
 
-// A way through the layers
+// Compressed form of right-hand sides
 /// Of stars that share a lattice with the wavefronts.
 struct Layered<T> {
     layers: LayersGpu<T>,
@@ -273,12 +275,12 @@ struct Layered<T> {
     stacked: BlockToeplitzGpu<T>,
     /// Wavefronts at the layers, for each of the points.
     fields: Buffer<T>,
-    /// What the weights of the mean over the pupil are there.
+    /// Weights of the mean over the pupil, at the layers.
     area: Buffer<T>,
 }
 
 impl<T: Real> Layered<T> {
-    // Make a way through the layers
+    // Prepare the compressed right-hand sides
     fn new(
         gpu: &Gpu,
         job: &Job,
@@ -322,8 +324,8 @@ impl<T: Real> Layered<T> {
     }
 }
 
-// Ways of all sets
-/// Right-hand sides of all groups of guide stars, for so many points at a time.
+// Right-hand sides of all groups
+/// Right-hand sides of all groups of guide stars, for a batch of points.
 fn right_hand_sides<T: Real>(
     gpu: &Gpu,
     job: &Job,
@@ -362,7 +364,7 @@ fn right_hand_sides<T: Real>(
 }
 
 // Tables of points and tilts
-/// The way of slopes whose covariances with all points, (T, M, M, n), are known.
+/// Right-hand sides of slopes whose covariances with all points, (T, M, M, n), are known.
 fn known<T: Real>(
     gpu: &Gpu,
     job: &Job,

@@ -31,7 +31,7 @@ pub(crate) type StrokeSum<'s> = Vec<(usize, ArrayView2<'s, f64>)>;
 
 impl ReconstructorPlan {
     // Sum projected covariances over targets
-    /// The sum of P C_tm over targets, (a, n), of which the covariances of one are there at a time.
+    /// The sum of P C_tm over targets, (a, n), with the covariances of one target in memory at a time.
     fn weighed(
         &self,
         sum: &StrokeSum,
@@ -86,6 +86,7 @@ impl ReconstructorPlan {
             return self.commands_on_device(sums, unit, (gpu, engine.precision()), watch);
         }
         let apart = self.factorised_on_host(engine, watch)?;
+        // Compute one command after another
         let command = |(number, sum)| {
             let watch = &command_part(number, sums.len(), watch);
             let rows = self.weighed(sum, engine, watch)?;
@@ -95,7 +96,7 @@ impl ReconstructorPlan {
         sums.iter().enumerate().map(command).collect()
     }
 
-    // Refuse sums that cannot be
+    // Reject invalid sums of strokes
     fn check_sums(&self, sums: &[StrokeSum]) -> Result<(), Invalid> {
         let expected = "\"auto\", \"cholesky\" or \"eigen\" where targets share mirrors, as strokes are made of matrices";
         let good = self.method != Inversion::Iterative;
@@ -111,7 +112,7 @@ impl ReconstructorPlan {
     }
 }
 
-// Matrix of measurements taken apart
+// Factorised covariance of measurements
 /// C_mm taken apart by either method.
 enum FactorisedCovariance {
     Cholesky(Cholesky),
@@ -119,6 +120,7 @@ enum FactorisedCovariance {
     Eigen(Eigen, usize, Array1<f64>),
 }
 
+// Command by a factorised covariance
 impl FactorisedCovariance {
     /// The command of the sum of P C_tm, (a, n).
     fn command(&self, mut rows: Array2<f64>) -> StrokeCommand {
@@ -138,7 +140,7 @@ impl FactorisedCovariance {
     }
 }
 
-// Take measurements apart on cores
+// Factorise the measurements on processors
 impl ReconstructorPlan {
     /// C_mm with its noise, made and taken apart by processors.
     fn factorised_on_host(

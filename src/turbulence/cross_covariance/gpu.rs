@@ -275,16 +275,16 @@ fn centres(layers: &[SensorLayer], sensors: [usize; 2]) -> Vec<f64> {
     let of = |layer: &SensorLayer| sensors.map(|k| layer.footprints[k].centres.concat()).concat();
     layers.iter().flat_map(of).collect()
 }
-/// The tables of an average as they stand one after the other on a device, if it has both.
+/// The tables of an average in their order on a device, if it has both.
 fn parts(average: &FootprintAverage) -> impl Iterator<Item = &[f64]> {
     average.tables().into_iter().flatten().flatten()
 }
 
 // Blocks to compute on devices
-/// The covariances of rows with columns, posed for devices.
+/// The covariances of rows with columns, prepared for devices.
 struct PosedBlocks<'a> {
     slopes: [Slopes<'a>; 2],
-    /// Groups of sensors that share a lattice, with the pairs that are wanted of each.
+    /// Groups of sensors that share a lattice, with the pairs of each that occur in the matrix.
     shared: Vec<(SlopeProblem, Vec<(usize, usize)>)>,
     /// What is tabulated on each layer of parallel footprints.
     averages: Vec<Vec<FootprintAverage>>,
@@ -292,7 +292,7 @@ struct PosedBlocks<'a> {
     blocks: Vec<SensorPairBlock<'a>>,
 }
 
-// Pose the blocks of a matrix
+// Prepare the blocks of a matrix
 impl<'a> PosedBlocks<'a> {
     /// Poses the covariances of sensors, those of the rows first.
     fn new(
@@ -301,7 +301,7 @@ impl<'a> PosedBlocks<'a> {
         [rows, columns]: [Slopes<'a>; 2],
         watch: &dyn Watch,
     ) -> Result<Self, Error> {
-        // Request averages and pose groups
+        // Request averages and list groups
         let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0, None);
         let (mut shared, groups) = (Vec::new(), Groups::new(sensors));
         let views = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
@@ -315,7 +315,7 @@ impl<'a> PosedBlocks<'a> {
         }
         let mut blocks = Vec::new();
         for [p, q] in pairs_of([rows, columns]) {
-            // Pose a pair of sensors
+            // Prepare a pair of sensors
             let [(group, first), (other, second)] =
                 [rows.first + p, columns.first + q].map(|k| groups.place(k));
             let source = if group == other {
@@ -348,7 +348,7 @@ struct CrossCovarianceTables<T> {
     /// Tables of parallel footprints.
     averages: Buffer<f64>,
     kernels: CrossKernels<T>,
-    /// The covariances of each group of which pairs are wanted.
+    /// The covariances of each group with pairs in the matrix.
     shared: Vec<Option<SlopePlan<T>>>,
 }
 
@@ -426,7 +426,7 @@ impl<T: Real> CrossCovarianceTables<T> {
                 return gpu.launch(&self.kernels.gather_block, shape, arguments);
             }
         };
-        // Hand two sensors to the device
+        // Pass two sensors to the device
         let nodes: Vec<T> = averaged.nodes.as_flattened().iter().map(|&node| T::of(node)).collect();
         let mut views = averaged.views.clone();
         views.iter_mut().for_each(|view| view.strength /= unit);
@@ -488,7 +488,7 @@ impl<T: Real> CrossCovarianceTables<T> {
         [columns, pitch, height]: [usize; 3],
     ) -> Result<(), Error> {
         let (gpu, tables) = (&self.gpu, &self.averages);
-        // Hand the tables of two sensors over
+        // Pass the tables of two sensors
         let mut views = tabled.views.clone();
         views.iter_mut().for_each(|view| view.strength /= unit);
         let [across_first, across_second] = views[0].across.map(|n| n as usize);
@@ -503,7 +503,7 @@ impl<T: Real> CrossCovarianceTables<T> {
         let arguments = PlaceColumns { views, centres, tables, along: along.view(..) };
         let shape = Shape::over(across_first * across_second, 128, [layers, 1]);
         gpu.launch(&self.kernels.place_columns, shape, arguments)?;
-        // Make room for lines
+        // Allocate memory for lines
         let of_row = [layers * across_second * length, layers * around * near_length];
         let bytes = of_row[0] * size_of::<T>() + of_row[1] * size_of::<f64>();
         let height_of_part = (LINES_BYTES / bytes).clamp(1, across_first);
@@ -569,7 +569,7 @@ fn upload_tables(gpu: &Gpu, averages: &[Vec<FootprintAverage>]) -> Result<Buffer
     Ok(tables)
 }
 
-// Places of slopes in a row
+// Positions of slopes in a row
 /// Those of some lenslets of which a slope is wanted, as kernels read them: row, column, and the places of their x and y slopes in a row of
 /// the matrix, −1 where one is not wanted; `place` tells it from the axis and the number of the lenslet.
 fn places(lenslets: &[[usize; 2]], place: impl Fn(usize, usize) -> Option<usize>) -> Vec<[i32; 4]> {
@@ -588,7 +588,7 @@ const NEAR_BYTES: usize = 64 << 20;
 /// Bytes that the lines of some rows take at most.
 const LINES_BYTES: usize = 64 << 20;
 
-/// Numbers of a panel of a line; it stands in the kernels, too.
+/// Numbers of a panel of a line; the kernels contain the same constant.
 const PANEL_OF_LINE: usize = 30;
 
 /// Rows of a piece with so many columns.

@@ -1,5 +1,5 @@
 // Tangled from book/src/turned-lags.md: edit there, or here and run cargo tangle stitch.
-//! Covariances of sensors that are turned against each other, from few places for all pairs of a lag.
+//! Covariances of sensors that are rotated against each other, from few displacements for all pairs of a lag.
 
 // Imports of turned lags
 use super::{PhaseTables, SensorLayer, TurnedAverage, see_layers};
@@ -12,7 +12,7 @@ use crate::turbulence::slope::check_outer_scales;
 use ndarray::Array2;
 use std::f64::consts::PI;
 
-// Covariances that know their slopes
+// Covariances with their derivatives
 /// Covariances of the slopes of a sensor, by rows, with those of another, by columns, and how they change with the displacement.
 pub(crate) struct Displaced {
     /// rad²
@@ -27,7 +27,7 @@ struct Pair {
     by: [f64; 2],
 }
 
-// Covariance of turned sensors by lags
+// Covariance of rotated sensors by lags
 // The documentation of turned covariances
 /// The covariances of the lenslets of two sensors that are turned against each other, each by its own `[j, i]`; `lag` numbers the groups
 /// of pairs that are displaced nearly alike. Exact to 1e-9 of the slope variance, or some 1e-9 at a tenth of a degree. Slopes are
@@ -123,7 +123,7 @@ struct LagPatch {
     nodes: [usize; 2],
     /// Shares of Chebyshev's polynomials, those along x together: xx, xy, yx, yy.
     shares: Vec<[f64; 4]>,
-    /// Whether it may stand for the function itself, and not only for its slopes.
+    /// Whether it represents the function itself, and not only its derivatives.
     exact: bool,
 }
 
@@ -148,7 +148,7 @@ impl LagPatch {
         let needed = Self::needed(&kernel.average.squares, middle, half);
         let worthy = needed.filter(|[nx, ny]| nx * ny <= pairs.len().max(9));
         let wide = half.map(|half| half / sides[0].min(sides[1]));
-        // Nodes that serve slopes alone
+        // Nodes for derivatives alone
         let for_slopes = wide.map(|wide| {
             if wide < 0.05 {
                 3
@@ -235,7 +235,7 @@ impl LagPatch {
 }
 
 // Polynomials of Chebyshev with slopes
-/// The first `n` of Chebyshev's polynomials at a place, and their derivatives.
+/// The first `n` Chebyshev polynomials at a position, and their derivatives.
 fn polynomials(z: f64, n: usize) -> [[f64; 2]; MOST] {
     let mut all = [[1.0, 0.0]; MOST];
     all[1] = [z, 1.0];

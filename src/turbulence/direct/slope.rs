@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-// Where one rule hands over to the next
+// Distances of the three zones
 /// Edge integrals serve lags with |x| and |y| below this many sides.
 pub(crate) const NEAR: f64 = 4.0;
 
@@ -49,10 +49,37 @@ pub(crate) static FILTER: LazyLock<[f64; NEIGHBOURS + 1]> = LazyLock::new(|| {
     weights
 });
 
-// Covariance of all pairs, directly
+// Covariance of all pairs by averages
 /// Slope covariance of the pairs of [`SlopeProblem::pairs`], in that order, rad².
 ///
+// Documentation of the direct pair covariances
 /// Every entry is exact to 1e-10 of the slope variance; working memory is about 4 (2N + 7)² numbers a thread.
+///
+/// ```
+/// use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
+/// use lenslet::turbulence::direct::slope::pair_covariances;
+/// use lenslet::turbulence::{SlopeProblem, VonKarman, hessian};
+/// let air = Atmosphere::new(1.0, 500e-9, vec![Layer::new(0.0, 1.0, f64::INFINITY)])?;
+/// let (array, star) = (LensletArray::new(18, 1.0)?, Source::star(0.0, 0.0)?);
+/// let problem = SlopeProblem::new(&air, &array, &[star], ConeGradient::Pupil)?;
+/// let covariance = &pair_covariances(&problem, &lenslet::watch::unwatched)?[0];
+/// let found = covariance[[2, 17, 17 + 16]] / problem.layers()[0].strength; // yy, 16 sides along x
+/// assert!((found - 2.2761449).abs() < 1e-7);
+/// // One term of the filter, by the gradients at the lag and at its four neighbours
+/// let kolmogorov = VonKarman::new(f64::INFINITY);
+/// let gradient = |x: f64, y: f64| {
+///     let t = x * x + y * y;
+///     let p = kolmogorov.slope_over_distance(t);
+///     hessian(p, -p / (6.0 * t), [x, y])[2]
+/// };
+/// let centre = gradient(16.0, 0.0);
+/// let along_x = gradient(17.0, 0.0) + gradient(15.0, 0.0) - 2.0 * centre;
+/// let along_y = 2.0 * gradient(16.0, 1.0) - 2.0 * centre;
+/// assert!((centre - 2.27656).abs() < 1e-5);
+/// assert!((along_x - 0.00396).abs() < 1e-5 && (along_y + 0.00886).abs() < 1e-5);
+/// assert!((centre + (along_x + along_y) / 12.0 - 2.27615).abs() < 1e-5);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 pub fn pair_covariances(
     problem: &SlopeProblem,
     watch: &dyn Watch,
@@ -64,7 +91,7 @@ pub fn pair_covariances(
 }
 
 // Sum over layers of one pair
-/// Slope covariance of one pair of sources, whichever, rad².
+/// Slope covariance of any one pair of sources, rad².
 #[cfg(feature = "factorise")]
 pub(crate) fn pair_alone(problem: &SlopeProblem, pair: (usize, usize)) -> PairCovariance {
     covariance_of(problem, &tabulate(problem), pair)
@@ -87,7 +114,7 @@ fn covariance_of(
 }
 
 // Layer of one pair of sources
-/// A layer as one pair of sources sees it.
+/// A layer for one pair of sources.
 struct SourcePairGeometry<'a> {
     grid: LagGrid,
     /// σ of the slope covariance, rad² per (rad² m⁻²).
@@ -95,7 +122,7 @@ struct SourcePairGeometry<'a> {
     gradients: &'a Gradients,
 }
 
-// Covariance of one pair, directly
+// Covariance of one pair by averages
 fn pair_covariance(layers: &[SourcePairGeometry], lags: usize) -> PairCovariance {
     let whole = Window { rows: 0..lags, columns: 0..lags };
     let windows = layers.iter().map(|layer| (layer, layer.grid.window(FAR)));
@@ -149,7 +176,7 @@ fn tabulate(problem: &SlopeProblem) -> Vec<Arc<Gradients>> {
     })
 }
 
-// Distances that a layer asks for
+// Range of distances of a layer
 /// The nearest and the farthest distance in metres at which a layer's gradients are looked up.
 fn distances(problem: &SlopeProblem, layer: &ProjectedLayer) -> (f64, f64) {
     let offset = |&(p, q): &(usize, usize)| {
@@ -164,7 +191,7 @@ fn distances(problem: &SlopeProblem, layer: &ProjectedLayer) -> (f64, f64) {
 }
 
 // Grid of lags on a layer
-/// The lags of the array on a layer: lag (j, i) lies at (x + i side, y + j side).
+/// The lags of the array on a layer: lag (j, i) is at (x + i side, y + j side).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LagGrid {
     side: f64,
@@ -185,7 +212,7 @@ impl LagGrid {
         self.first[axis] + k as f64 * self.side
     }
 
-    /// The lags with |x| and |y| below so many sides.
+    /// The lags with |x| and |y| below this number of sides.
     pub(crate) fn window(&self, sides: f64) -> Window {
         let range = |axis: usize| {
             let reach = (sides - 1e-9) * self.side;
@@ -339,8 +366,8 @@ mod tests {
     use crate::model::source::{ConeGradient, Source};
     use crate::watch::unwatched;
 
-    // Two stars that see one layer
-    /// One layer seen by two stars whose footprints lie `offset` apart.
+    // Two stars and one layer
+    /// One layer and two stars whose footprints are displaced by `offset`.
     fn two_stars(lenslets: usize, pitch: f64, outer_scale: f64, offset: [f64; 2]) -> SlopeProblem {
         let (altitude, wind_speed, wind_direction) = (10_000.0, 0.0, 0.0);
         let layer = Layer { altitude, fraction: 1.0, outer_scale, wind_speed, wind_direction };
@@ -352,7 +379,7 @@ mod tests {
         SlopeProblem::new(&atmosphere, &array, &stars, ConeGradient::Pupil).unwrap()
     }
 
-    // Hold the three distances against edge integrals
+    // Compare the three zones with edge integrals
     #[test]
     fn all_distances_agree_with_edge_integrals() {
         let pitch = 0.5;

@@ -137,6 +137,7 @@ fn references(problem: &WavefrontProblem) -> Vec<Reference> {
 fn reference(problem: &WavefrontProblem, layer: &WavefrontLayer) -> Reference {
     Reference::new(layer.outer_scale, layer.disc, distances(problem, layer))
 }
+
 /// The nearest and the farthest distance in metres at which a layer's gradients are looked up.
 pub(crate) fn distances(problem: &WavefrontProblem, layer: &WavefrontLayer) -> [f64; 2] {
     let (targets, stars) = (0..problem.targets(), 0..problem.stars());
@@ -241,7 +242,6 @@ impl Lags {
         let (o, corners) = (self.oversampling, self.count + self.oversampling);
         let mut pieces = [Array2::zeros((corners, corners)), Array2::zeros((corners, corners))];
         for &(j, i) in near {
-            // Mark the pieces of a lag
             for side in [0, o] {
                 pieces[0].slice_mut(s![j..j + o, i + side]).fill(1.0);
                 pieces[1].slice_mut(s![j + side, i..i + o]).fill(1.0);
@@ -495,7 +495,19 @@ mod tests {
             .unwrap()
     }
 
-    // Hold the zones against plain edges
+    // Compare a point on an edge
+    #[test]
+    fn a_point_on_an_edge_agrees_with_the_worked_case() {
+        let posed = problem((1, 1.0), (3, 2), f64::INFINITY, 0.0, [0.0; 2]);
+        let on_edge = covariance(&posed, &unwatched).unwrap().lattices()[0][[0, 0, 0, 1, 0]];
+        let (constant, on_edge) =
+            (crate::turbulence::kolmogorov_constant(), on_edge / posed.layers()[0].slope_strength);
+        assert!((on_edge - 3.272).abs() < 1e-3 && (constant - 3.442).abs() < 1e-3, "{on_edge}");
+        assert!((on_edge / constant - (1.069 - 0.118)).abs() < 1e-3, "{on_edge}");
+        assert!((5.0 / 3.0 * constant * 0.5f64.powf(2.0 / 3.0) - 3.614).abs() < 1e-3);
+    }
+
+    // Compare the zones with plain edges
     #[test]
     fn all_zones_agree_with_edges() {
         let infinity = f64::INFINITY;

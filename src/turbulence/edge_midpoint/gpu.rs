@@ -164,7 +164,7 @@ impl<'a, T: Real> MidpointTables<'a, T> {
     }
 }
 
-// Four points into their places
+// Store four points in a matrix
 /// Columns of a rank in a block-cyclic layout of the slope covariance matrix by the formula of four points, (n, n), rad² over `unit`, on a
 /// device; blocks of sensors below the diagonal are zero. In double precision an entry differs from the processor's by at most 1e-12 of the
 /// variance of a slope, and in single precision it is rounded once.

@@ -78,7 +78,7 @@ impl<T: Real> PhaseTablesGpu<T> {
     /// Copies the tables to a device. They are made at the first call.
     ///
     /// # Errors
-    /// `Cuda` where the device has no room.
+    /// `Cuda` where the device has too little memory.
     pub fn on(gpu: &Gpu) -> Result<Self, Error> {
         let single = size_of::<T>() == 4;
         let slope = if single { &TABLES.slope_slivers } else { &TABLES.slope_over_distance };
@@ -98,7 +98,7 @@ impl<T: Real> PhaseTablesGpu<T> {
 }
 
 // Scales of one outer scale
-/// What a kernel must know of an outer scale, in metres or infinite: 1/ℓ², ℓ^(5/3), ℓ^(−1/3) and the law, 0 or 1; Eq.
+/// Parameters of a kernel for an outer scale, in metres or infinite: 1/ℓ², ℓ^(5/3), ℓ^(−1/3) and the law, 0 or 1; Eq.
 /// [scaled phase](https://lenslet.github.io/lenslet/phase-gpu.html#eq-scaled-phase). If it is infinite, `unit` becomes ℓ: a length, in metres, of the order of those to be looked up.
 pub(crate) fn phase_scales(outer_scale: f64, unit: f64) -> [f64; 4] {
     let (unit, law) =
@@ -186,7 +186,7 @@ mod tests {
         largest
     }
 
-    // Hold the functions on all devices
+    // Compare the functions on all devices
     #[test]
     fn functions_on_the_device_are_those_of_the_phase() {
         for gpu in test_backends() {

@@ -24,7 +24,7 @@ use crate::watch::{StageParts, Watch};
 
 // Steps of a plan in blocks
 impl BlocksPlan {
-    // Pose the problems of all sets
+    // Make the problems of all groups
     /// Poses the covariances of a system, those of wavefronts if it is `with_wavefronts`.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl BlocksPlan {
             between,
         })
     }
-    // Compute wavefronts with each set
+    // Compute wavefronts with each group
     /// The covariances of the wavefronts with the slopes of each group.
     ///
     /// # Errors

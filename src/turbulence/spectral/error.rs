@@ -319,7 +319,7 @@ mod tests {
     use crate::turbulence::spectral::slope::pair_covariances;
     use crate::watch::unwatched;
 
-    // Pose a lopsided problem for spectra
+    // Pose an asymmetric problem for spectra
     fn problem(lenslets: usize, pitch: f64, outer_scales: [f64; 2], stars: usize) -> SlopeProblem {
         let layer = |altitude: f64, fraction: f64, outer_scale: f64| {
             let (wind_speed, wind_direction) = (0.0, 0.0);
@@ -334,7 +334,29 @@ mod tests {
         SlopeProblem::new(&atmosphere, &array, &stars, ConeGradient::Pupil).unwrap()
     }
 
-    // Meet the known numbers of errors
+    // Compare estimates with errors by hand
+    #[test]
+    fn estimates_agree_with_the_worked_case() {
+        let (altitude, fraction, wind_speed, wind_direction) = (0.0, 1.0, 0.0, 0.0);
+        let problem = |lenslets: usize, outer_scale: f64| {
+            let layer = Layer { altitude, fraction, outer_scale, wind_speed, wind_direction };
+            let atmosphere = Atmosphere::new(0.15, 500e-9, vec![layer]).unwrap();
+            let array = LensletArray::new(lenslets, 0.1).unwrap();
+            let star = Source::star(0.0, 0.0).unwrap();
+            SlopeProblem::new(&atmosphere, &array, &[star], ConeGradient::Pupil).unwrap()
+        };
+        let (finite, infinite) = (problem(3, 30.0), problem(3, f64::INFINITY));
+        let known = [(&finite, 4, 1.109e-3), (&finite, 8, 1.746e-4), (&infinite, 4, 0.1106)];
+        for (problem, oversampling, known) in known {
+            let sampling = SpectralSampling::new(1024 * oversampling, oversampling).unwrap();
+            let estimate = sampling.error_estimate(problem);
+            assert!((estimate / known - 1.0).abs() < 1e-3, "{oversampling}: {estimate:e}");
+        }
+        let chosen = SpectralSampling::choose(&problem(20, 30.0)).sampling;
+        assert_eq!((chosen.samples(), chosen.oversampling()), (5760, 12));
+    }
+
+    // Compare errors with known numbers
     #[test]
     fn errors_are_of_the_known_size() {
         let problem = problem(3, 0.1, [3.0, 2.0], 2);
@@ -350,7 +372,7 @@ mod tests {
         }
     }
 
-    // Sum the copies for ever
+    // Compare copies with lattice sums
     #[test]
     fn copies_are_summed_to_infinity() {
         let rule = gauss_legendre(12);

@@ -47,7 +47,7 @@ kernels! {
 /// result does not depend on how many devices share them.
 ///
 /// # Errors
-/// `Invalid` where the transform has fewer than 2N − 1 lags, or there is no device; `Cancelled` where the watcher wants to stop;
+/// `Invalid` where the transform has fewer than 2N − 1 lags, or there is no device; `Cancelled` if `watch` requests a stop;
 /// `Device` where CUDA fails.
 pub fn slope_pairs<T: Real>(
     problem: &SlopeProblem,
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(alone, computed, "not the same by one device and by two");
     }
 
-    // Hold small slope problems to the processor
+    // Compare small slope problems with the processor
     #[test]
     fn slopes_are_those_of_the_processor() {
         for gpu in test_backends() {
@@ -464,7 +464,7 @@ mod tests {
         assert_eq!(alone, computed, "not the same by one device and by two");
     }
 
-    // Hold small wavefront problems to the processor
+    // Compare small wavefront problems with the processor
     #[test]
     fn wavefronts_are_those_of_the_processor() {
         let cases = [

@@ -1,5 +1,5 @@
 // Tangled from book/src/turbulence.md: edit there, or here and run cargo tangle stitch.
-//! Covariances through the spectrum, as most codes compute them, and what they miss.
+//! Covariances through the spectrum, as most codes compute them, and estimates of their error.
 
 // Modules of the spectral methods
 pub mod slope;

@@ -105,7 +105,7 @@ impl SpectralSampling {
 /// Equals the real part of the original's transform, [`original_component`], to rounding. `watch` counts rows, then columns.
 ///
 /// # Errors
-/// `Invalid` where the transform has fewer than 2N − 1 lags; `Cancelled` where the watcher wants to stop.
+/// `Invalid` where the transform has fewer than 2N − 1 lags; `Cancelled` if `watch` requests a stop.
 pub fn pair_covariances(
     problem: &SlopeProblem,
     sampling: &SpectralSampling,
@@ -278,7 +278,7 @@ impl SpectrumTables {
         }
     }
 
-    // Let the corner stand alone
+    // Correct the corner sample
     /// Replaces the mean over four corners by that over two, in the bin where they fold to.
     fn stand_the_corner_alone(&self, j: usize, fields: &mut [Complex64]) {
         let bin = self.half % self.folded;
@@ -374,7 +374,7 @@ impl SpectrumTables {
     }
 }
 
-// Original algorithm as it stands
+// Original algorithm without folding
 // Covariance by the original algorithm
 /// One component of one pair by the original's algorithm, unfolded, Eq. [discrete covariance](https://lenslet.github.io/lenslet/spectral-method.html#eq-discrete-covariance); (2N − 1, 2N − 1), rad².
 ///
@@ -486,7 +486,7 @@ mod tests {
     use crate::model::source::{ConeGradient, Source};
     use crate::watch::unwatched;
 
-    // Pose a lopsided problem for spectra
+    // Pose an asymmetric problem for spectra
     fn problem(lenslets: usize, pitch: f64, outer_scales: [f64; 2], stars: usize) -> SlopeProblem {
         let layer = |altitude: f64, fraction: f64, outer_scale: f64| {
             let (wind_speed, wind_direction) = (0.0, 0.0);
@@ -499,6 +499,41 @@ mod tests {
         let star = |&(zenith, azimuth): &(f64, f64)| Source::new(zenith, azimuth, 90e3).unwrap();
         let stars: Vec<Source> = places[..stars].iter().map(star).collect();
         SlopeProblem::new(&atmosphere, &array, &stars, ConeGradient::Pupil).unwrap()
+    }
+
+    // Compare two lenslets with a pencil
+    #[test]
+    fn two_lenslets_agree_with_a_sum_by_hand() {
+        let (altitude, fraction, wind_speed, wind_direction) = (0.0, 1.0, 0.0, 0.0);
+        let layer = Layer { altitude, fraction, outer_scale: 1.0, wind_speed, wind_direction };
+        let atmosphere = Atmosphere::new(1.0, 2e-6 * PI, vec![layer]).unwrap(); // σ = 1e-12 rad²
+        let (array, star) = (LensletArray::new(2, 1.0).unwrap(), Source::star(0.0, 0.0).unwrap());
+        let problem = SlopeProblem::new(&atmosphere, &array, &[star], ConeGradient::Pupil).unwrap();
+        for (samples, oversampling, variance) in [(6, 2, 0.04805), (30, 10, 0.06154)] {
+            let sampling = SpectralSampling::new(samples, oversampling).unwrap();
+            let lags = &pair_covariances(&problem, &sampling, &unwatched).unwrap()[0] * 1e12;
+            assert!((lags[[0, 1, 1]] - variance).abs() < 1e-5, "{}", lags[[0, 1, 1]]);
+            assert!((lags[[0, 1, 2]] + 0.5 * lags[[0, 1, 1]]).abs() < 1e-15, "{}", lags[[0, 1, 2]]);
+        }
+        let exact =
+            &crate::turbulence::direct::slope::pair_covariances(&problem, &unwatched).unwrap();
+        assert!((exact[0][[0, 1, 1]] * 1e12 - 0.06198).abs() < 1e-5, "{}", exact[0][[0, 1, 1]]);
+        // Add the samples of the table
+        let sample = |n: usize, m: usize| {
+            let [x, y] = [n, m].map(|n| n as f64 / 3.0);
+            x * x * (x * x + y * y + 1.0).powf(-11.0 / 6.0) * (sinc(x) * sinc(y)).powi(2)
+        };
+        let table = [[0.0626, 0.0360, 0.0058], [0.0387, 0.0231, 0.0041]];
+        let mut sum = 0.0;
+        for (n, m) in (0..2).flat_map(|n| (0..3).map(move |m| (n, m))) {
+            assert!((sample(n + 1, m) - table[n][m]).abs() < 6e-5, "{n} {m}: {}", sample(n + 1, m));
+            sum += if m == 0 { 2.0 } else { 4.0 } * sample(n + 1, m);
+        }
+        let constant = 4.0 * PI * PI * spectrum_constant() / 9.0;
+        assert!((sum - 0.478).abs() < 1e-3 && (constant - 0.1004).abs() < 1e-4, "{sum} {constant}");
+        assert!(
+            (sum * constant - 0.0480).abs() < 1e-4 && (0.5 * sum * constant - 0.0240).abs() < 1e-4
+        );
     }
 
     // Compare the folded with the original

@@ -30,7 +30,7 @@ use std::{f64::consts::PI, sync::Arc};
 /// all lattices.
 ///
 /// # Errors
-/// `Invalid` where the folded transform is shorter than the lags of a lattice; `Cancelled` where the watcher wants to stop.
+/// `Invalid` where the folded transform is shorter than the lags of a lattice; `Cancelled` if `watch` requests a stop.
 pub fn covariance(
     problem: &WavefrontProblem,
     sampling: &SpectralSampling,
@@ -235,7 +235,7 @@ impl CrossSpectrum {
         }
     }
 
-    // Set Nyquist's corner right
+    // Correct Nyquist's corner of wavefronts
     /// Replaces the mean over four corners by that over two, in the bin where they fold to.
     fn set_the_corner_right(&self, j: usize, fields: &mut [Complex64]) {
         let bin = self.half % self.folded;
@@ -601,7 +601,37 @@ mod tests {
         sum
     }
 
-    // Hold folding to plain sums
+    // Compare two lenslets and two points
+    #[test]
+    fn two_lenslets_and_two_points_agree_with_a_sum_by_hand() {
+        let atmosphere = Atmosphere::new(1.0, 2e-6 * PI, vec![Layer::new(0.0, 1.0, 1.0)]).unwrap();
+        let (array, grid) =
+            (LensletArray::new(2, 1.0).unwrap(), PhaseGrid::new(2, 1, 0.0).unwrap());
+        let star = [Source::star(0.0, 0.0).unwrap()];
+        let sources: (&[Source], &[Source]) = (&star, &star);
+        let problem =
+            WavefrontProblem::new(&atmosphere, &array, sources, grid, ConeGradient::Pupil).unwrap();
+        for (samples, oversampling, known) in [(6, 2, 0.00637), (12, 4, 0.00479), (30, 10, 0.00500)]
+        {
+            let sampling = SpectralSampling::new(samples, oversampling).unwrap();
+            let lags = covariance(&problem, &sampling, &unwatched).unwrap();
+            let left = lags.lattices()[0][[0, 0, 0, 1, 0]] * 1e12; // σ' = 1e-12
+            assert!((left - known).abs() < 1e-5, "{oversampling}: {left}");
+        }
+        let table = [[0.227, 0.158, 0.051, 0.644], [0.140, 0.101, 0.036, 0.414]];
+        for (n, row) in [1.0 / 3.0, 2.0 / 3.0].into_iter().zip(table) {
+            let of = |m: f64| {
+                let power = (n * n + m * m + 1.0).powf(-11.0 / 6.0);
+                n * power * sinc(n) * sinc(m)
+            };
+            let [zero, one, two] = [0.0, 1.0 / 3.0, 2.0 / 3.0].map(of);
+            for (value, known) in [zero, one, two, zero + 2.0 * (one + two)].into_iter().zip(row) {
+                assert!((value - known).abs() < 6e-4, "{value} {known}");
+            }
+        }
+    }
+
+    // Compare folding with plain sums
     #[test]
     fn folding_changes_no_digit() {
         let targets = [Source::star(1e-4, 0.3).unwrap(), Source::star(0.0, 0.0).unwrap()];
@@ -632,7 +662,7 @@ mod tests {
         }
     }
 
-    // Average over directions by force
+    // Average over many targets
     #[test]
     fn a_disc_is_an_average_over_targets() {
         let (radius, centre) = (2e-5, [6e-5, -2e-5]);
@@ -668,7 +698,7 @@ mod tests {
         }
     }
 
-    // Sum the wavefront's copies for ever
+    // Compare the wavefront's copies with lattice sums
     #[test]
     fn copies_of_the_wavefront_are_summed_to_infinity() {
         let (rule, period) = (gauss_legendre(12), 40.0);

@@ -172,6 +172,7 @@ impl Sheet {
             ])
             .args([
                 "--no-pdf-header-footer",
+                "--generate-pdf-document-outline",
                 &value("user-data-dir", &profile),
                 &value("print-to-pdf", file),
             ])

@@ -101,6 +101,7 @@ impl Plan {
         choices: Choices,
         number: usize,
     ) -> Result<Self, Error> {
+        // Choose the length of transforms
         let least = matrix.parts.shape.least_length();
         let radices = choices.radices.or_else(|| Radices::cheapest(least));
         let refused = || Invalid::new("length of transforms", least, "at most 4096 on a device");

@@ -141,13 +141,13 @@ fn batch<T: Real>(layers: usize) -> usize {
     (SCRATCH / (layers * view)).max(1)
 }
 
-/// Bytes of a device's memory that the covariance of so many pairs takes: the result, and at most 32 MiB unless a pair alone
+/// Device memory in bytes for the covariance of a number of pairs: the result, and at most 32 MiB unless a single pair
 /// needs more.
 pub fn memory<T: Real>(problem: &SlopeProblem, pairs: usize) -> u64 {
     PhaseTablesGpu::<T>::bytes() + bytes::<T>(problem.layers().len(), problem.lags(), pairs)
 }
 
-/// Bytes of a device's memory that so many pairs take besides the tables, by the layers and the displacements along an axis.
+/// Device memory in bytes for a number of pairs without the tables, by the layers and the lags along an axis.
 pub(crate) fn bytes<T: Real>(layers: usize, lags: usize, pairs: usize) -> u64 {
     let values = 3 * lags.pow(2) * size_of::<T>();
     let views = layers * pairs.min(batch::<T>(layers));
@@ -304,7 +304,8 @@ pub fn pair_covariances_on(
 }
 
 // Let cores and devices share the pairs
-/// What slope covariances are computed with.
+// Resources of a worker
+/// Tables from which a worker computes slope covariances.
 enum Resources<'a, T> {
     Cores(Vec<Arc<Gradients>>),
     Device(&'a Gpu, Arc<PhaseTablesGpu<T>>),
@@ -339,7 +340,7 @@ fn shared<T: Real>(
 }
 
 // Cut pairs into equal pieces
-/// Equal ranges of so many items: all of them for one worker, else about four for each.
+/// Divides a number of items into equal ranges: one range for one worker, otherwise about four for each.
 pub(crate) fn pieces(items: usize, workers: usize) -> impl Iterator<Item = Range<usize>> {
     let count = if workers == 1 { 1 } else { items.min(4 * workers) };
     (0..count).map(move |k| k * items / count..(k + 1) * items / count)

@@ -165,6 +165,7 @@ impl Averages {
     }
 }
 
+// Plans of wavefronts on devices
 // Batches of wavefront layer pairs
 /// Bytes of the two lists at most, unless a single band of rows needs more.
 const SCRATCH: usize = 24 << 20;
@@ -361,7 +362,7 @@ impl<T: Real> WavefrontPlan<T> {
     /// Queues the computation; the result stays on the device.
     ///
     /// # Errors
-    /// `Cuda` where the device refuses.
+    /// `Cuda` if a launch fails.
     pub fn run(&self) -> Result<(), Error> {
         for (batch, views) in &self.batches {
             self.compute_close(batch, views)?;
