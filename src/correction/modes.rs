@@ -553,7 +553,7 @@ mod tests {
         corrected.stroke_errors.outer_iter().map(mean).collect()
     }
 
-    // One target makes all modes one
+    // All modes agree for one target
     #[test]
     fn one_target_makes_all_modes_one() {
         let system = system(2e-14);

@@ -56,7 +56,7 @@ impl Projector {
         Ok(Self { interaction, inverse, values: parts.values().to_vec(), kept })
     }
 
-    // Tell the parts of a projector
+    // Getters of a projector
     /// J, (m, a), 1/m.
     pub fn interaction(&self) -> &Array2<f64> {
         &self.interaction
@@ -94,7 +94,7 @@ impl Projector {
         Ok(errors)
     }
 
-    // Refuse errors of other slopes
+    // Reject error covariances of other slopes
     /// Rejects a covariance of other slopes.
     fn check_errors(&self, slope_errors: &ArrayView2<f64>) -> Result<(), Error> {
         let m = self.interaction.nrows();

@@ -221,7 +221,7 @@ impl Correction {
         gaps.min_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(k, _)| k)
     }
 
-    // Directions whose own error is wanted
+    // Directions whose own error is computed
     /// The directions whose own errors are wanted, and are not known from shapes for them alone.
     pub(crate) fn own_sums(
         &self,
@@ -338,7 +338,7 @@ impl SharedMirrors<'_> {
         Ok(ResidualStrokes { parts, shape })
     }
 
-    // Own error and strokes seen by a target
+    // Own error and projection of a target
     /// Residual C_vv of a shape in the directions that it is for, (b, b), m², of the first of the parts; the weighted mean over its directions, each behind a mirror of its own, if
     /// that is [wanted](SharedOptions::own).
     pub fn own_error(&self, shape: usize) -> Option<&Array2<f64>> {
@@ -679,7 +679,7 @@ mod tests {
         assert!(expected[1] > 1.3 * expected[0]);
     }
 
-    // Devices share mirrors as cores do
+    // Devices and host agree on shared mirrors
     #[test]
     fn devices_share_mirrors_as_cores_do() {
         use crate::numerics::Precision;

@@ -105,7 +105,7 @@ mod tests {
         });
         let strokes = here.stroke_errors(&errors.view(), &Engine::default()).unwrap();
         for gpu in test_backends() {
-            // Hold a device's projector to that of cores
+            // Compare projectors of device and host
             let engine = Engine::gpus(vec![gpu.clone()], Precision::F64).unwrap();
             let found = here.stroke_errors(&errors.view(), &engine).unwrap();
             assert!(largest(&(&found - &strokes)) < 1e-11 * largest(&strokes), "{}", gpu.name());
