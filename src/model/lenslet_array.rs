@@ -351,7 +351,7 @@ impl SlopeOrder {
         &self.lenslets[source]
     }
 
-    /// The place of the slope of valid lenslet `k` of `source` along `component`, 0 for x and 1 for y.
+    /// Index of the slope of valid lenslet `k` of `source` along `component`, 0 for x and 1 for y.
     pub fn index(&self, source: usize, component: usize, k: usize) -> usize {
         self.starts[source] + component * self.lenslets[source].len() + k
     }
