@@ -366,9 +366,9 @@ pub enum SlopeArrangement {
     Rows,
     /// All x slopes before all y slopes, lenslets column by column.
     Columns,
-    /// x and y of each lenslet in turns, lenslets row by row.
+    /// x and y of each lenslet alternate, lenslets row by row.
     Interleaved,
-    /// x and y of each lenslet in turns, lenslets column by column.
+    /// x and y of each lenslet alternate, lenslets column by column.
     InterleavedColumns,
 }
 
