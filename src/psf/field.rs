@@ -21,7 +21,15 @@ use crate::units::ARCSEC;
 /// use lenslet::{psf::Field, units::ARCSEC};
 /// let field = Field { size: 60.0 * ARCSEC, step: 20.0 * ARCSEC };
 /// assert_eq!((field.across(), field.directions()?.len()), (4, 16));
-/// assert!((field.offsets()[0] / ARCSEC + 30.0).abs() < 1e-9);
+/// let arcsec = |angles: Vec<f64>| angles.iter().map(|angle| angle / ARCSEC).collect::<Vec<_>>();
+/// let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);
+/// assert!(close(&arcsec(field.offsets()), &[-30.0, -10.0, 10.0, 30.0]));
+/// let [x, y] = field.directions()?[2].direction().map(|angle| angle / ARCSEC);
+/// assert!(close(&[x, y], &[10.0, -30.0]) && (x.hypot(y) - 31.6).abs() < 0.05);
+/// let wide = Field { size: 96.0 * ARCSEC, step: 8.0 * ARCSEC };
+/// assert!(wide.directions()?.len() == 169 && close(&arcsec(wide.offsets())[..1], &[-48.0]));
+/// let margin = Field { size: 50.0 * ARCSEC, step: 20.0 * ARCSEC };
+/// assert!(close(&arcsec(margin.offsets()), &[-20.0, 0.0, 20.0]) && margin.across() == 3);
 /// # Ok::<(), lenslet::Invalid>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,19 +38,19 @@ use crate::units::ARCSEC;
 pub struct Field {
     /// Length of a side \[rad\].
     pub size: f64,
-    /// From one direction to the next \[rad\].
+    /// Step between neighbouring directions \[rad\].
     pub step: f64,
 }
 
-/// More directions along a side than this are refused.
+/// Largest number of directions along a side.
 const MOST: f64 = 200.0;
 
 impl Field {
     // Refuse fields without directions
-    /// Refuses a side or a step that is not positive, a step beyond the side, and more than 200 directions along a side.
+    /// Rejects a side or a step that is not positive, a step beyond the side, and more than 200 directions along a side.
     ///
     /// # Errors
-    /// `Invalid`, by the name of the key.
+    /// `Invalid`, with the name of the key.
     pub fn check(&self) -> Result<(), Invalid> {
         positive("size", self.size)?;
         positive("step", self.step)?;
@@ -67,7 +75,7 @@ impl Field {
     /// All directions by rows, x fastest.
     ///
     /// # Errors
-    /// `Invalid` where a direction is too far from the axis for a source.
+    /// `Invalid` if a direction is too far from the axis for a source.
     pub fn directions(&self) -> Result<Vec<Source>, Invalid> {
         let offsets = self.offsets();
         let all = offsets.iter().flat_map(|y| offsets.iter().map(move |x| (x, y)));
@@ -81,7 +89,7 @@ impl Field {
     /// Reads the table `[field]` of a system file, if there is one.
     ///
     /// # Errors
-    /// The first line of the table that makes no sense.
+    /// The first invalid line of the table.
     pub fn from_system_file(file: &SystemFile) -> Result<Option<Self>, Error> {
         let Some(table) = file.root()?.table("field")? else { return Ok(None) };
         let angle = |key: &str| table.required(key, "an angle in arcseconds greater than 0");

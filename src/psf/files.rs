@@ -1,5 +1,5 @@
 // Tangled from book/src/image-files.md: edit there, or here and run cargo tangle stitch.
-//! Images in files with the layout of TIPTOP's.
+//! Images in files with the layout of TIPTOP.
 
 // Imports of files of images
 use crate::data::{DataSet, Variable};
@@ -18,7 +18,7 @@ pub struct Images<'a> {
     pub targets: &'a [Source],
     /// For each target the exposures at all wavelengths.
     pub exposures: &'a [Vec<Exposure>],
-    /// The error of the wavefront of each target, m rms.
+    /// The wavefront error of each target, m rms.
     pub errors: &'a [f64],
     /// The image without correction at the first wavelength.
     pub uncorrected: &'a PointSpread,
@@ -31,7 +31,7 @@ impl Images<'_> {
     /// Adds the images to a file with the layout of TIPTOP's.
     ///
     /// # Errors
-    /// `Invalid` where targets, exposures and errors are not as many, or images differ in their wavelengths, pixels or size.
+    /// `Invalid` if the numbers of targets, exposures and errors differ, or images differ in their wavelengths, pixels or size.
     pub fn add_to(&self, arrays: &mut DataSet) -> Result<(), Error> {
         self.check()?;
         let first = &self.exposures[0];
@@ -102,7 +102,7 @@ impl Images<'_> {
     }
 
     // Profiles of images over the radius
-    /// Radii \[mas\] of the rings of each target's image at the first wavelength, and the mean share of the light on a pixel of each.
+    /// Radii \[mas\] of the rings of each target's image at the first wavelength, and the mean fraction of the light in a pixel of each ring.
     fn profiles(&self) -> Array2<f64> {
         let targets = self.targets.len();
         let rings: Vec<_> =
@@ -155,7 +155,7 @@ impl Images<'_> {
     }
 }
 
-/// A number with so many digits behind the point.
+/// A number rounded to some digits after the decimal point.
 fn rounded(x: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (x * scale).round() / scale

@@ -39,12 +39,13 @@ pub struct LoopSimulation {
     by_eye: Array2<f64>,
     /// Wavefronts of the strokes of all mirrors at the lit points of the pupil, towards each target, (points, a).
     shapes: Vec<Array2<f64>>,
-    /// The same of a mirror in the pupil.
+    /// Those of a mirror in the pupil.
     pupil_shapes: Array2<f64>,
     lit: Vec<[usize; 2]>,
     aperture: Aperture,
     telescope: TelescopeTransfer,
     plane: Plane,
+    // Light and given errors of a loop
     /// The light of the lit points, and its spectrum on the plane.
     light: Array1<f64>,
     spectrum: Array2<Complex64>,
@@ -64,8 +65,8 @@ pub struct LoopSimulation {
 pub struct LoopSimulationOptions {
     /// Independent turbulence realisations, at least 2: their scatter gives the standard errors.
     pub realisations: usize,
-    /// Squares of the pupil's grid to each lenslet; unless given, as many as sample the shapes of the mirror as finely as computed
-    /// residuals do.
+    /// Squares of the pupil's grid per lenslet. The default samples the influence functions as finely as the computed
+    /// residuals.
     pub squares_per_lenslet: Option<usize>,
 }
 
@@ -82,7 +83,7 @@ impl LoopSimulationOptions {
         Self { realisations, ..self }
     }
 
-    /// Sets the squares of the pupil's grid to each lenslet.
+    /// Sets the number of squares of the pupil's grid per lenslet.
     pub fn squares_per_lenslet(self, squares: usize) -> Self {
         Self { squares_per_lenslet: Some(squares), ..self }
     }
@@ -99,7 +100,7 @@ pub struct LoopSimulationPlan {
     /// The pupil on its grid, and the side of its squares, m.
     aperture: Aperture,
     step: f64,
-    /// Of guide stars and truth sensors, over the grid of the pupil.
+    /// Turbulence of the guide stars, the truth sensors and the grid of the pupil.
     turbulence: SimulationPlan,
     /// Seconds of all realisations.
     seconds: f64,
@@ -108,8 +109,8 @@ pub struct LoopSimulationPlan {
 // Prepare the plan of simulated loops
 impl LoopSimulationPlan {
     // Documentation of simulated loops
-    /// Plans the loop of a system with the mirrors, the delay and the wavelengths of `options`. Other options of an image are not used, nor is a
-    /// field.
+    /// Plans the loop of a system with the mirrors, the delay and the wavelengths of `options`. Other options of an image and a field are not
+    /// used.
     ///
     /// # Errors
     /// As for the [plan of images](crate::psf::PsfPlan::new) and for [`SimulationPlan::new`]; `Invalid` for fewer than two realisations.
@@ -154,6 +155,7 @@ impl LoopSimulationPlan {
         let seconds = frames * (NODES.len() * (control.settling() + 1)) as f64;
         let (system, options) = (system.clone(), options.clone());
         Ok(Self {
+            // Parts of the loop plan
             system,
             options,
             realisations,
@@ -217,7 +219,7 @@ impl Plan for LoopSimulationPlan {
         "simulated loops".into()
     }
 
-    /// Averages independent realisations, those of the seeds from 1 on; `watch` counts them.
+    /// Averages independent realisations, with seeds from 1 on; `watch` counts them.
     ///
     /// # Errors
     /// Those of [`check`](Self::check); as for the plan of the reconstructor; `Cancelled`; `Invalid` where a wavefront is not finite.
@@ -231,7 +233,7 @@ impl Plan for LoopSimulationPlan {
 // Prepare a simulated loop
 impl LoopSimulation {
     // Loop without a plan
-    /// The loop of a system with the mirrors, the delay and the wavelengths of `options`, with so many squares of the pupil's grid to each
+    /// The loop of a system with the mirrors, the delay and the wavelengths of `options`, with a number of squares of the pupil's grid per
     /// lenslet.
     ///
     /// # Errors
@@ -244,7 +246,7 @@ impl LoopSimulation {
     /// The loop of a plan: its matrices, its mirrors and its turbulence.
     ///
     /// # Errors
-    /// As for the plans of the reconstructor and of the simulation; `Cancelled` where the watcher wants to stop.
+    /// As for the plans of the reconstructor and of the simulation; `Cancelled` if the watcher stops the run.
     pub fn of(plan: &LoopSimulationPlan, watch: &dyn Watch) -> Result<Self, Error> {
         // Reconstruct and command a loop
         let LoopSimulationPlan { system, options, correction, aperture, step, .. } = plan;
@@ -370,14 +372,15 @@ impl LoopSimulation {
     }
 }
 
-/// Name of the stage of simulated loops, and of its pieces.
+// Names of stages of simulated loops
+/// Names of the stage of simulated loops and of its steps.
 pub const LOOPS: &str = "simulated loops";
 pub const REALISATIONS: &str = "realisations";
 
 // Strokes of a loop in time
 impl ControlLoop {
     // Frames until a loop has settled
-    /// Exposures after which a closed loop has forgotten how it began, to a hundredth.
+    /// Exposures after which the response of a closed loop to its initial strokes stays below one hundredth.
     fn settling(&self) -> usize {
         if self.kind == LoopKind::Open {
             return 1;
@@ -397,11 +400,11 @@ impl ControlLoop {
     }
 }
 
-/// What is done where there is no loop: an exposure takes no time, and nothing is late.
+/// Loop of a system without a control loop: exposures take no time, and there is no delay.
 const AT_ONCE: ControlLoop =
     ControlLoop { kind: LoopKind::Open, rate: f64::INFINITY, gain: 1.0, delay: 0.0 };
 
-/// No loop is given more frames to settle.
+/// Largest number of frames for a loop to settle.
 const MOST_FRAMES: usize = 400;
 
 /// The strokes of a loop, the newest last.
@@ -410,14 +413,14 @@ struct StrokeHistory<'a> {
     rows: Vec<Array1<f64>>,
 }
 
-// Follow what is wanted of strokes
+// History of strokes in a loop
 impl<'a> StrokeHistory<'a> {
     fn new(control: &'a ControlLoop) -> Self {
         Self { control, rows: Vec::new() }
     }
 
     // Follow one command of the loop
-    /// Takes what is wanted after an exposure. A loop that is at rest had nothing before, another one the same.
+    /// Appends the strokes for the command after an exposure. Before the first command, a loop at rest had zero strokes, any other loop this command.
     fn follow(&mut self, command: &Array1<f64>, at_rest: bool) {
         let ControlLoop { kind, gain, delay, .. } = *self.control;
         if kind == LoopKind::Open {
@@ -435,7 +438,7 @@ impl<'a> StrokeHistory<'a> {
         self.rows.push(next);
     }
 
-    /// The strokes that are held in the end.
+    /// The newest strokes, which are held last.
     fn held(&self) -> &Array1<f64> {
         &self.rows[self.rows.len() - 1]
     }
@@ -722,6 +725,21 @@ mod tests {
         let mean = values.iter().sum::<f64>() / count;
         let square = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
         [mean, square.sqrt() / count]
+    }
+
+    // Settle a loop by hand
+    #[test]
+    fn a_loop_settles_as_computed_by_hand() {
+        let control = ControlLoop { kind: LoopKind::Closed, rate: 500.0, gain: 0.5, delay: 2.0 };
+        let (mut strokes, mut found) = (StrokeHistory::new(&control), Vec::new());
+        for k in 0..13 {
+            strokes.follow(&Array1::from_elem(1, if k == 0 { 1.0 } else { 0.0 }), k == 0);
+            found.push(128.0 * strokes.held()[0]);
+        }
+        let by_hand = [64, 64, 32, 0, -16, -16, -8, 0, 4, 4, 2, 0, -1].map(f64::from);
+        assert_eq!(found, by_hand);
+        assert_eq!(control.settling(), 11);
+        assert!((control.lasting() - 26e-3).abs() < 1e-12);
     }
 
     // Compare a simulated open loop with a budget

@@ -56,7 +56,7 @@ pub struct PsfOptions {
 
 // PSF options one by one
 impl PsfOptions {
-    /// The images of a camera behind mirrors, by slopes that a reconstructor gives; without a control loop and a field.
+    /// Options of images behind mirrors that a reconstructor controls, without a control loop and a field.
     pub fn new(
         reconstructor: ReconstructorOptions,
         correction: CorrectionOptions,
@@ -70,7 +70,7 @@ impl PsfOptions {
         Self { reconstructor, ..self }
     }
 
-    /// Sets the mirrors and what they are for.
+    /// Sets the mirrors and the mode of correction.
     pub fn correction(self, correction: CorrectionOptions) -> Self {
         Self { correction, ..self }
     }
@@ -94,10 +94,10 @@ impl PsfOptions {
 // Read PSF options from a system file
 #[cfg(feature = "files")]
 impl PsfOptions {
-    /// Reads its tables from a system file.
+    /// Reads the tables of the options from a system file.
     ///
     /// # Errors
-    /// The first line of the tables that makes no sense, or that there is no `[[mirror]]`.
+    /// The first invalid line of the tables, or a missing `[[mirror]]`.
     pub fn from_system_file(file: &SystemFile) -> Result<Self, Error> {
         let expected = "at least one [[mirror]], by which light is corrected";
         let Some(correction) = CorrectionOptions::from_system_file(file)? else {
@@ -131,14 +131,14 @@ pub struct PsfPlan {
     shared: Option<SharedOptions>,
     /// The terms of the error.
     terms: Vec<ErrorTerm>,
-    /// Why they are added as independent variances, if they are.
+    /// Reason for adding them as independent variances, if they are added.
     independent: Option<String>,
     /// The number of targets for which mirrors are optimised, if each has its own.
     mirrors: usize,
 }
 
 // Choose the grid of the pupil
-/// Squares of the pupil between two actuators, and across the pupil, at least.
+/// Smallest numbers of squares between two actuators and across the pupil.
 const PER_PITCH: f64 = 6.0;
 const ACROSS: f64 = 128.0;
 
@@ -152,7 +152,7 @@ fn samples(diameter: f64, pitch: f64, image: &CameraOptions) -> usize {
 }
 
 // Refuse fields of too many squares
-/// Refuses a field of pixels, or boxes, that would need a pupil of more squares than there may be, by the key that is to blame.
+/// Rejects a field or a box that would need more squares across the pupil than allowed, with the key at fault.
 fn check_field(
     across: usize,
     diameter: f64,
@@ -187,7 +187,7 @@ fn check_field(
 }
 
 // Append the directions of a field
-/// The system with the directions of a field behind its targets.
+/// The system with the directions of a field appended to its targets.
 fn with_field(system: &System, options: &mut PsfOptions) -> Result<System, Invalid> {
     let Some(field) = options.field else { return Ok(system.clone()) };
     field.check()?;
@@ -203,7 +203,7 @@ fn with_field(system: &System, options: &mut PsfOptions) -> Result<System, Inval
 }
 
 // Choose between one covariance and independent terms
-/// The terms of the error that enter, and why they are added as independent variances, if they are.
+/// The error terms, and the reason for adding them as independent variances, if they are added.
 fn choose_terms(options: &PsfOptions, correction: &Correction) -> (Vec<ErrorTerm>, Option<String>) {
     use ErrorTerm::{Aliasing, Anisoplanatism, Fitting, ServoLag, Tomography};
     let few = vec![Tomography, Fitting, ServoLag];
@@ -248,7 +248,7 @@ fn why_independent(
 }
 
 // Compare one covariance with the memory
-/// Says so where one covariance of all terms does not fit into memory.
+/// Reason for independent terms if one covariance of all terms does not fit into memory.
 fn beyond_memory(correction: &Correction) -> Option<String> {
     let (needed, available) = (ResidualWavefronts::bytes(correction), available_memory()?);
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
@@ -261,7 +261,7 @@ fn beyond_memory(correction: &Correction) -> Option<String> {
 }
 
 // Gain of a system's loop for noise
-/// Noise gain of the loop, if there is one and it counts.
+/// Noise gain of the loop, 1 without a loop.
 fn noise_gain(options: &PsfOptions) -> f64 {
     options.control.as_ref().map_or(1.0, ControlLoop::noise_gain)
 }
@@ -272,8 +272,31 @@ impl PsfPlan {
     /// The plan for the images of all targets of a `system`.
     ///
     /// # Errors
-    /// `Invalid`, by the name of the key, where there is no telescope or no target, mirrors cannot be or do not suit the mode, the loop or the
-    /// image make no sense, or the reconstructor has a delay of its own or no truth sensor. As for the plan of the reconstructor.
+    /// `Invalid`, with the name of the key, if there is no telescope or no target, if mirrors are invalid or do not suit the mode, if the loop or the
+    /// image is invalid, or if the reconstructor has its own delay or no truth sensor. As for the plan of the reconstructor.
+    // Grids of a worked case
+    ///
+    /// Squares across the pupil for a camera of more pixels and for a mirror of more actuators:
+    ///
+    /// ```
+    /// use lenslet::{model::{SystemFile, Spacing}, psf::{PsfOptions, PsfPlan}, units::ARCSEC};
+    /// let file = SystemFile::from_file("book/systems/small-moao.toml")?;
+    /// let (system, options) = (file.system()?, PsfOptions::from_system_file(&file)?);
+    /// for (pixels, actuators, across) in
+    ///     [(128, 9, 128), (512, 9, 128), (1024, 9, 181), (128, 41, 240)]
+    /// {
+    ///     let mut options = options.clone();
+    ///     options.image.pixels = pixels;
+    ///     options.correction.mirrors[0].spacing = Spacing::Actuators(actuators);
+    ///     let plan = PsfPlan::new(&system, options)?;
+    ///     assert_eq!(plan.aperture().light().nrows(), across);
+    /// }
+    /// let (wavelength, field) = (1.65e-6, 1024.0 * 15e-3);
+    /// assert!((wavelength / (4.0 / 128.0) / ARCSEC - 10.9f64).abs() < 0.05);
+    /// assert!((field - 15.36f64).abs() < 1e-9 && (field / 8.0 - 1.92f64).abs() < 1e-9);
+    /// assert!((wavelength / (field * ARCSEC) - 0.0222f64).abs() < 5e-5 && (0.1 / 6.0 - 0.0167f64).abs() < 5e-5);
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
     pub fn new(system: &System, options: PsfOptions) -> Result<Self, Error> {
         let mut options = options;
         let expected = "a [telescope], whose images are wanted";
@@ -360,7 +383,7 @@ impl PsfPlan {
     }
 
     // Decide whether errors of slopes suffice
-    /// Whether errors of slopes are all that is needed of the reconstruction, of so many targets.
+    /// Whether the errors of slopes suffice for this number of targets.
     fn is_plain(options: &CorrectionOptions, targets: usize) -> bool {
         let alone = options.mode == CorrectionMode::Ltao && targets == 1;
         let own = options.mode == CorrectionMode::Moao || alone;
@@ -373,7 +396,7 @@ impl PsfPlan {
         self.terms.contains(&term)
     }
 
-    /// Why terms of the error are added as independent variances, if they are: where not, one covariance has them all.
+    /// Reason for adding the error terms as independent variances; `None` if one covariance contains all of them.
     pub fn independent(&self) -> Option<&str> {
         self.independent.as_deref()
     }
@@ -394,12 +417,12 @@ impl PsfPlan {
         &self.options
     }
 
-    /// Sets whether the images of a field's directions are kept, and not only their Strehl ratios, widths and budgets.
+    /// Sets whether whole images of the directions of a field are kept, in addition to their Strehl ratios, widths and budgets.
     pub fn whole_field(self, whole_field: bool) -> Self {
         Self { whole_field, ..self }
     }
 
-    /// The pupil, as images are made through it.
+    /// The pupil on the grid of the images.
     pub fn aperture(&self) -> &Aperture {
         &self.aperture
     }
@@ -412,7 +435,7 @@ impl PsfPlan {
 
 // Describe the PSF plan
 // Rates and stages of the images
-/// The stages in which a mirror's shapes are made ready, and in which images are made of errors.
+/// Names of the stages for the shapes of the mirror and for the images.
 const MIRROR: &str = "mirror";
 const IMAGES: &str = "images";
 
@@ -425,7 +448,8 @@ const EIGENVECTORS_ON_DEVICE: f64 = 1e-11;
 const MODE: f64 = 3.5e-9;
 
 impl PsfPlan {
-    /// Description of what the plan will do.
+    // Description of the images of a plan
+    /// Description of the plan: arrays, memory, stages and run time.
     fn description(&self, engine: &Engine) -> Description {
         let mut plan = self.reconstruction.description(engine);
         if !self.has(ErrorTerm::Tomography) && self.independent.is_some() {
@@ -492,7 +516,7 @@ impl PsfPlan {
     }
 
     // Stage of the images
-    /// The stage of the images: cores make them, or what they finish where devices do.
+    /// The stage of the images: on cores, or their remaining part if a device computes the images.
     fn stage(&self, engine: &Engine) -> Stage {
         let points = self.points() as f64;
         let modes = match (self.has(ErrorTerm::Tomography), self.options.image.structure) {
@@ -520,7 +544,7 @@ impl PsfPlan {
         8 * (40 * points * points + 3 * actuators * actuators + 2 * images as u64)
     }
 
-    /// Bytes on a device: of a camera, and of a batch of modes, as many as it takes, or of strokes with a list of their pairs.
+    /// Bytes on a device: of a camera, and of a batch of modes or of strokes with a list of their pairs.
     fn bytes_on_device(&self) -> u64 {
         let (actuators, image) =
             (self.correction.pupil_mirror().positions().len(), &self.options.image);
@@ -545,13 +569,43 @@ impl PsfPlan {
 // Results of the PSF plan
 // Image and budget of a target
 /// The images of a target, with its error budget.
+// Budget with covariances of a worked case
+///
+/// The error budgets of `small-moao.toml` in nm, with the signed root of their covariances and the total:
+///
+/// ```
+/// use lenslet::{device::Engine, model::SystemFile, plan::Plan};
+/// use lenslet::{psf::{PsfOptions, PsfPlan}, watch::unwatched};
+/// let file = SystemFile::from_file("book/systems/small-moao.toml")?;
+/// let (system, options) = (file.system()?, PsfOptions::from_system_file(&file)?);
+/// let targets = PsfPlan::new(&system, options)?.run(&Engine::default(), &unwatched)?.targets;
+/// let expected = [
+///     // tomography, anisoplanatism, noise, aliasing, servo lag, fitting, covariance, total
+///     [90.1, 0.0, 53.8, 49.9, 50.3, 116.2, -34.7, 168.3],
+///     [149.7, 0.0, 64.5, 53.4, 48.8, 116.2, -40.0, 209.0],
+/// ];
+/// for (target, expected) in targets.iter().zip(expected) {
+///     let terms = target.budget.terms().iter().map(|term| 1e9 * term.rms());
+///     let found: Vec<f64> = terms.chain([1e9 * target.budget.total()]).collect();
+///     assert!(found.iter().zip(expected).all(|(a, b): (&f64, f64)| (a - b).abs() < 0.06), "{found:?}");
+/// }
+/// let variances = [8121.0, 2894.0, 2489.0, 2533.0, 13_498.0];
+/// let sum: f64 = variances.iter().sum();
+/// assert!(sum == 29_535.0 && (sum.sqrt() - 171.9).abs() < 0.05);
+/// let covariance: f64 = -1204.0;
+/// assert!((sum + covariance - 28_331.0).abs() < 1.0 && (28_331f64.sqrt() - 168.3).abs() < 0.05);
+/// let phase = (2.0 * std::f64::consts::PI * 168.3 / 1650.0f64).powi(2);
+/// assert!((phase - 0.411).abs() < 5e-4 && ((-phase).exp() - 0.663).abs() < 5e-4);
+/// assert!((targets[0].exposures[0].image.strehl - 0.664).abs() < 5e-4);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct TargetImage {
     /// The image at each wavelength, with its width and ensquared energies.
     pub exposures: Vec<Exposure>,
-    /// The errors of the wavefront by their causes.
+    /// The wavefront errors by causes.
     pub budget: Budget,
 }
 
@@ -560,7 +614,7 @@ impl PsfResult {
     /// Map of a value over the directions of a field, (n, n), axis 0 along y.
     ///
     /// # Panics
-    /// If it is another field.
+    /// If the field has another number of directions.
     pub fn map(&self, field: &Field, value: impl Fn(&TargetImage) -> f64) -> Array2<f64> {
         let n = field.across();
         assert_eq!(self.field.len(), n * n, "directions of the field");
@@ -626,7 +680,7 @@ impl PsfResult {
 }
 
 // Stack maps behind each other
-/// Maps behind each other.
+/// Maps stacked along a first axis.
 fn stacked(maps: &[Array2<f64>]) -> Array3<f64> {
     let (rows, columns) = maps.first().map_or((0, 0), Array2::dim);
     Array3::from_shape_fn((maps.len(), rows, columns), |(k, j, i)| maps[k][[j, i]])
@@ -637,9 +691,9 @@ fn stacked(maps: &[Array2<f64>]) -> Array3<f64> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PsfResult {
-    /// Those of all targets.
+    /// Images and budgets of all targets.
     pub targets: Vec<TargetImage>,
-    /// Those of the directions of a field, by rows; of the images themselves only the middle, unless the plan keeps [all](PsfPlan::whole_field).
+    /// Images and budgets of the directions of a field, by rows. Only the central pixel of an image is kept unless the plan keeps the [whole field](PsfPlan::whole_field).
     pub field: Vec<TargetImage>,
     /// The image without correction at the first wavelength.
     pub uncorrected: PointSpread,
@@ -647,7 +701,7 @@ pub struct PsfResult {
 
 // Expose all targets
 // What targets have of their own
-/// The errors of strokes of a target, by their names in a budget.
+/// The stroke errors of a target, with their names in a budget.
 type OwnErrors = Vec<(&'static str, StrokeCovariance<'static>)>;
 
 /// The errors of a target. If anisoplanatism is a separate term, with the number of the mirrors' shape and C_vv of the tomographic error in the
@@ -679,7 +733,7 @@ impl Plan for PsfPlan {
     ///
     /// # Errors
     /// As for the plan of the reconstructor; `Invalid` where pixels or the wind do not fit the grid; `Failed` where eigenvectors or singular
-    /// values are not found; `Cancelled` where the watcher wants to stop.
+    /// values do not converge; `Cancelled` if the watcher stops the run.
     fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<PsfResult, Error> {
         self.check(engine)?;
         watch.stage(MIRROR, "");
@@ -804,7 +858,7 @@ impl PsfPlan {
     }
 
     // Errors of strokes of all targets
-    /// Hands C_vv of one target after the other, (a, a), m², to `sink`: of the tomographic error, or of its causes.
+    /// Passes C_vv of one target after the other, (a, a), m², to `sink`: of the tomographic error, or of its causes.
     fn each_stroke_error(
         &self,
         engine: &Engine,
@@ -917,7 +971,7 @@ impl PsfPlan {
     }
 
     // Strokes of the errors of slopes
-    /// C_vv for C_ee, where it is needed next.
+    /// C_vv from C_ee, in the memory where it is used next.
     fn strokes_of(
         &self,
         projector: &Projector,
@@ -952,7 +1006,7 @@ impl PsfPlan {
     }
 
     // Structure functions of given errors
-    /// Errors that are given, by their structure functions, m².
+    /// Structure functions of the given errors, m².
     fn given(
         &self,
         telescope: &TelescopeTransfer,
@@ -981,7 +1035,7 @@ impl PsfPlan {
     }
 
     // See a star without correction
-    /// The image of a star behind the air alone, at the first wavelength.
+    /// The image of a star without correction, at the first wavelength.
     fn without_correction(&self, telescope: &TelescopeTransfer) -> Result<PointSpread, Error> {
         let image = &self.options.image;
         let whole = telescope.turbulence(self.correction.system().atmosphere());
@@ -1080,7 +1134,7 @@ mod tests {
     }
 
     // Separate a budget by its causes
-    /// What a budget says of a cause, m².
+    /// Variance of a cause in a budget, m².
     fn of(budget: &Budget, name: &str) -> f64 {
         budget.terms().iter().find(|term| term.name == name).map_or(f64::NAN, |term| term.variance)
     }
@@ -1471,6 +1525,33 @@ mod tests {
                 }
             }
         }
+    }
+
+    // Fitting errors of two instruments
+    #[test]
+    fn fitting_errors_of_muse_and_harmoni_follow_from_closed_forms() {
+        let square = |r0: f64, outer_scale: f64, pitch: f64| {
+            let air = Atmosphere::new(r0, 500e-9, vec![Layer::new(0.0, 1.0, outer_scale)]).unwrap();
+            1e9 * Fitting::new(&air, pitch).unwrap().variance().sqrt()
+        };
+        // Pitch, Fried parameter and outer scale, where the image ends, and the errors in nm.
+        let muse = ([0.222, 0.1423, 27.44, 10.9], [60.3, 55.4, 14.9, 58.5]);
+        let harmoni = ([0.37, 0.14205, 25.0, 2.82], [92.5, 85.0, 46.0, 80.2]);
+        for ([pitch, r0, outer_scale, end], expected) in [muse, harmoni] {
+            let ratio = f64::powf(pitch / r0, 5.0 / 3.0);
+            let circle = 500.0 / (2.0 * std::f64::consts::PI) * (0.274 * ratio).sqrt();
+            let beyond = square(r0, outer_scale, 0.5 / end);
+            let inside = (circle.powi(2) - beyond.powi(2)).sqrt();
+            let found = [circle, square(r0, outer_scale, pitch), beyond, inside];
+            let close = found.iter().zip(expected).all(|(a, b): (&f64, f64)| (a - b).abs() < 0.06);
+            assert!(close, "{found:?}");
+        }
+        let ratio = f64::powf(0.222 / 0.1423, 5.0 / 3.0);
+        assert!((ratio - 2.098).abs() < 6e-4);
+        assert!((0.274 * ratio - 0.575).abs() < 5e-4 && (0.231 * ratio - 0.485).abs() < 5e-4);
+        assert!(
+            (1.125 * ARCSEC / 500e-9 - 10.9).abs() < 0.05 && (0.5 / 10.9f64 - 0.0459).abs() < 5e-5
+        );
     }
 
     // Refuse images that no system has

@@ -1,5 +1,5 @@
 // Tangled from book/src/residual-wavefront.md: edit there, or here and run cargo tangle stitch.
-//! The residual wavefront of a loop, from one covariance of all that makes it.
+//! The residual wavefront of a loop, from one covariance of all its causes.
 
 // Imports of the residual wavefront
 use crate::correction::in_band_covariance::{LowTurbulence, low_wavefront};
@@ -31,11 +31,11 @@ use num_complex::Complex64;
 use rayon::prelude::*;
 
 // Points of the pupil
-/// Points for each pitch of the mirror, and across the pupil, at least.
+/// Smallest numbers of points per pitch of the mirror and across the pupil.
 const PER_PITCH: f64 = 3.0;
 const ACROSS: f64 = 24.0;
 
-/// The pupil on squares that count where their centre is lit, or with the mean light of an image of it.
+/// The pupil on squares that belong to it if their centre is lit, or the mean light in each square of a mask.
 pub(crate) fn sampled_aperture(
     image: &CameraOptions,
     pupil: &Pupil,
@@ -48,7 +48,7 @@ pub(crate) fn sampled_aperture(
     }
 }
 
-/// The side of the squares by whose centres a pupil is sampled, for a mirror of this `pitch` \[m\].
+/// Side of the squares at whose centres a pupil is sampled, for a mirror of this `pitch` \[m\].
 pub(crate) fn sample_step(diameter: f64, pitch: f64) -> f64 {
     (diameter / ACROSS).min(pitch / PER_PITCH)
 }
@@ -129,7 +129,7 @@ impl Points {
 }
 
 // Fit of the mirror to wavefronts
-/// Wavefronts of the actuators of some mirrors at points of the pupil \[m\], as a target sees them, (points, a).
+/// Influence functions of the actuators of some mirrors at points of the pupil, towards a target, (points, a).
 pub(crate) fn shapes_towards(
     mirrors: &[Mirror],
     target: &Source,
@@ -201,12 +201,13 @@ struct CommandMoments {
     noise: Array2<f64>,
 }
 
+// Covariance of strokes from slopes
 /// K C Kᵗ.
 fn through(rows: &Array2<f64>, covariance: &Array2<f64>) -> Array2<f64> {
     times_transpose(&times_transpose(rows, covariance), rows)
 }
 
-/// The moments of all commands of a correction, and of commands for directions alone the covariances by coarse turbulence.
+/// Moments of all commands of a correction, and the covariances due to coarse turbulence of the commands for single directions.
 fn moments_of(
     (correction, weights, low): (&Correction, &LoopWeights, &LowTurbulence),
     (commands, alone): (Vec<Array2<f64>>, &[Array2<f64>]),
@@ -250,19 +251,19 @@ fn moments_of(
 pub(crate) struct ResidualOptions<'a> {
     pub(crate) image: &'a CameraOptions,
     pub(crate) control: Option<&'a ControlLoop>,
-    /// How many targets the mirrors are for, from the first on, if each has its own.
+    /// Number of targets, from the first on, that have their own mirrors.
     pub(crate) mirrors: usize,
-    /// Whether anisoplanatism is a term of its own, apart from tomography.
+    /// Whether anisoplanatism is a term separate from tomography.
     pub(crate) apart: bool,
 }
 
 // Command for some directions
-/// A command of the mirrors, for some directions.
+/// Command of the mirrors that is optimised for some directions.
 struct CommandShape {
-    /// Numbers of the directions that it is for, with weights.
+    /// Indices of these directions, with weights.
     chosen: Vec<(usize, f64)>,
     moments: CommandMoments,
-    /// Tomographic variance where it is for, m², if that is wanted; the weighted mean over its directions, each behind a mirror of its own.
+    /// Tomographic variance in these directions, m², if requested: the weighted mean, each behind its own mirror.
     own: Option<f64>,
 }
 
@@ -277,16 +278,17 @@ pub(crate) struct ResidualWavefronts<'a> {
     shapes: Vec<CommandShape>,
 }
 
-/// Points whose covariances with all slopes are there at a time.
+// Limits of residual wavefronts
+/// Points per block of covariances with all slopes.
 const SOME: usize = 1024;
 
 /// Steps of the stage of the covariances through the loop: tables of coarse turbulence, the fit of the mirror, tables of wavefronts, and
-/// moments of the commands, which the reconstructor has to give first.
+/// moments of the commands, which follow the reconstructor.
 const STEPS: usize = 4;
 
 // Pose the residual wavefronts
 impl<'a> ResidualWavefronts<'a> {
-    /// Those behind the mirrors of a correction, whose strokes follow from the plan of a reconstructor of its system.
+    /// Residual wavefronts behind the mirrors of a correction, whose strokes follow from the plan of a reconstructor of its system.
     ///
     /// # Errors
     /// As for [`Correction::shared`] and [`LoopCovariances::new`].
@@ -322,7 +324,7 @@ impl<'a> ResidualWavefronts<'a> {
     }
 
     // Give the mirrors their shapes
-    /// With the commands of all shapes and of the directions that they are for.
+    /// Adds the commands of all shapes, with the directions for which they are optimised.
     fn shaped(
         mut self,
         plan: &ReconstructorPlan,
@@ -385,6 +387,7 @@ impl<'a> ResidualWavefronts<'a> {
     }
 }
 
+// Motion between combined frames
 /// How far layers may move between frames of the distant past that share their weights, in lenslets.
 const MOST_MOTION: f64 = 0.2;
 
@@ -398,7 +401,7 @@ pub(crate) struct Residual {
     terms: Vec<(&'static str, f64)>,
 }
 
-/// The term of what the others have in common.
+/// Name of the covariances of the other terms.
 const COVARIANCE: &str = "covariance";
 
 impl ResidualWavefronts<'_> {
@@ -434,7 +437,7 @@ impl ResidualWavefronts<'_> {
     }
 
     // Covariance of a wavefront with strokes
-    /// Y of Eq. [residual moments](https://lenslet.github.io/lenslet/residual-wavefront.html#eq-residual-moments) for a target and the rows of a command, (P, a), m²; some points at a time, so that the covariances with all slopes take little memory.
+    /// Y of Eq. [residual moments](https://lenslet.github.io/lenslet/residual-wavefront.html#eq-residual-moments) for a target and the rows of a command, (P, a), m²; in blocks of points, so that the covariances with all slopes occupy little memory.
     fn with_strokes(
         &self,
         target: &Source,
@@ -482,7 +485,7 @@ impl ResidualWavefronts<'_> {
     }
 
     // Residual on the displacements of a camera
-    /// A structure function on the displacements of the points, on those of a camera.
+    /// Interpolates a structure function from the displacements of the points to those of a camera.
     fn on_camera(
         &self,
         structure: &Array2<f64>,
@@ -565,7 +568,7 @@ impl Points {
 
 // Memory of residual wavefronts
 // Interpolate a map by cubics
-/// A map between its points, by the polynomial of third degree through four of them along each axis; 0 beyond its rim.
+/// Value of a map between its points, by the cubic through four of them along each axis; points outside the map count as 0.
 fn cubic(map: &Array2<f64>, [y, x]: [f64; 2]) -> f64 {
     let along = |x: f64| {
         let (first, t) = (x.floor() as isize - 1, x - x.floor());
@@ -605,7 +608,7 @@ impl ResidualWavefronts<'_> {
         table + LOOK_UP * targets * points * n * layers + PRODUCT * matrices * actuators * n * n
     }
 
-    /// The most memory that residual wavefronts take beside the commands of the mirrors.
+    /// Upper limit of the memory for residual wavefronts, without the commands of the mirrors.
     pub(crate) fn bytes(correction: &Correction) -> u64 {
         let (system, mirror) = (correction.system(), correction.pupil_mirror());
         let diameter = system.pupil().map_or(0.0, Pupil::diameter);
