@@ -10,7 +10,8 @@ extern "C" __global__ void keep_upper(real *matrix, int n) {
     if (column < row && column < n) matrix[(size_t)row * n + column] = 0;
 }
 
-// Lay modes on a pupil
+// Compute modes on a pupil
+// Modes of one thread at a time
 /// Modes that a thread makes at a time.
 #define SIDE_BY_SIDE 8
 

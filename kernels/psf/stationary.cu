@@ -27,7 +27,7 @@ extern "C" __global__ void weigh_frequencies(Pair *spectrum, const real *sums, c
     if (k < count) spectrum[k] = {sums[k] * weights[k], 0};
 }
 
-// Lay the structure function on a quarter
+// Write the structure function on a quadrant
 /// Twice what is positive of a difference, or no number.
 __device__ real twice(real difference) { return difference < 0 ? (real)0 : 2 * difference; }
 

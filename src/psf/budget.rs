@@ -44,7 +44,7 @@ impl TelescopeTransfer {
         Ok(self.on_grid(|[x, y]| variance * (x * x + y * y)))
     }
 
-    /// The structure function \[m²\] of an error of so much `rms` \[m\] whose spectrum falls with this `exponent`; Eq. [given errors](https://lenslet.github.io/lenslet/error-budget.html#eq-given-errors).
+    /// The structure function \[m²\] of an error of this `rms` \[m\] with a power-law spectrum of this `exponent`; Eq. [given errors](https://lenslet.github.io/lenslet/error-budget.html#eq-given-errors).
     ///
     /// # Errors
     /// `Invalid` where the rms is negative or not finite, or the exponent is not finite.
@@ -102,6 +102,35 @@ impl BudgetTerm {
 /// assert_eq!(budget.to_string(), "fitting 30.0 nm, noise 40.0 nm, total 50.0 nm");
 /// # Ok::<(), lenslet::Invalid>(())
 /// ```
+// Error budget of a worked case
+///
+/// The worked case of the chapter on error budgets:
+///
+/// ```
+/// use lenslet::{model::Pupil, psf::{Aperture, Budget}, units::ARCSEC};
+/// let telescope = Aperture::across(&Pupil::new(8.0, 0.0)?, &[], 128)?.transfer(256)?;
+/// let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 2e-3, "{found} {expected}");
+/// let angle = 3e-3 * ARCSEC;
+/// near(angle, 14.54e-9);
+/// let jitter = telescope.variance(&telescope.jitter(angle)?)?;
+/// near(1e9 * jitter.sqrt(), 41.1);
+/// let budget = |fitting: f64, jitter: f64| {
+///     Budget::default().with("fitting", fitting * fitting)?.with("extra", 2.5e-15)?.with("jitter", jitter)
+/// };
+/// for (fitting, jitter, total, strehl) in
+///     [(104.4, jitter, 122.8, 0.804), (104.4, 0.0, 115.8, 0.823), (104.4 / 1.782, jitter, 87.3, 0.895)]
+/// {
+///     let found = budget(1e-9 * fitting, jitter)?;
+///     near(1e9 * found.total(), total);
+///     near(found.marechal(1.65e-6), strehl);
+/// }
+/// near(104.4f64.powi(2), 10_900.0);
+/// near(1e18 * jitter, 1690.0);
+/// near(122.8f64.powi(2), 15_090.0);
+/// near(104.4 / 1.782, 58.6);
+/// near(2.0 * (2.0 * 2f64.ln()).sqrt(), 2.355); // full width of a Gaussian over its rms
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Budget(Vec<BudgetTerm>);
@@ -139,7 +168,7 @@ impl Budget {
     }
 
     // Budget of structure functions
-    /// The budget of structure functions \[m²\] with their names, seen by a telescope.
+    /// The budget of named structure functions \[m²\] over the pupil of a telescope.
     ///
     /// # Errors
     /// `Invalid` as for [`TelescopeTransfer::variance`].
@@ -153,7 +182,7 @@ impl Budget {
     }
 
     // Terms and total of a budget
-    /// The terms, in the order in which they came.
+    /// The terms, in the order in which they were added.
     pub fn terms(&self) -> &[BudgetTerm] {
         &self.0
     }

@@ -16,7 +16,7 @@ use crate::psf::structure_function::{Actuators, MeanStructure, Stationary};
 use ndarray::{Array2, arr2};
 use std::borrow::Cow;
 
-// Strokes here or there
+// Covariance of strokes in either memory
 /// A covariance of strokes, m², (a, a).
 pub(crate) enum StrokeCovariance<'s> {
     /// In the memory of the host.
@@ -87,7 +87,7 @@ enum StructureFunctionSource<'a> {
 }
 
 // Exposures of a mirror
-/// Long exposures of a star through a mirror with errors of its strokes, for one covariance of them after the other.
+/// Long-exposure images of a star behind a mirror with stroke errors, for one covariance of strokes after the other.
 // Example of exposures of strokes
 ///
 /// On an engine with devices, the first of them computes.
@@ -101,11 +101,39 @@ enum StructureFunctionSource<'a> {
 /// let actuators = Actuators { positions: &positions, pitch: 0.4, influence: &gauss };
 /// let image = CameraOptions::default().pixels(32).structure(StructureFunctionModel::Stationary);
 /// let mut exposures = Exposures::new(actuators, &aperture, &image, 4.0, &Engine::default())?;
-/// // Strokes without errors, and with 80 nm rms: the more, the less light is in the middle.
+/// // Strokes without errors, and with independent errors of 80 nm rms
 /// let quiet = exposures.images(&ndarray::Array2::zeros((121, 121)))?;
 /// let noisy = exposures.images(&(ndarray::Array2::eye(121) * 6.4e-15))?;
 /// assert!((quiet[0].strehl - 1.0).abs() < 1e-12 && noisy[0].strehl < 0.97);
 /// assert_eq!(noisy[0].values.dim(), (32, 32));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+// Exposures of several causes in numbers
+///
+/// The worked case of the chapter:
+///
+/// ```
+/// use lenslet::{device::Engine, model::Pupil};
+/// use lenslet::psf::{Actuators, Aperture, CameraOptions, Exposures, StructureFunctionModel};
+/// use ndarray::Array2;
+/// let aperture = Aperture::across(&Pupil::new(4.0, 0.0)?, &[], 64)?;
+/// let positions: Vec<_> = (0..121).map(|k| [(k % 11) as f64 - 5.0, (k / 11) as f64 - 5.0].map(|x| 0.4 * x)).collect();
+/// let gauss = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.1).exp();
+/// let actuators = Actuators { positions: &positions, pitch: 0.4, influence: &gauss };
+/// let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 2e-3, "{found} {expected}");
+/// assert_eq!((121 * 121, 21 * 21), (14_641, 441));
+/// let strokes = Array2::eye(121) * 6.4e-15;
+/// let telescope = aperture.transfer(128)?;
+/// near(1e9 * telescope.variance(&actuators.stationary(&strokes, &telescope)?)?.sqrt(), 77.5);
+/// near(std::f64::consts::PI * 0.05 / 0.16, 0.982);
+/// near(80.0 * 0.982f64.sqrt(), 79.3);
+/// // A jitter of 60 nm rms over a disc of 4 m
+/// for (jitter, size, strehl) in [(0.0, 1.0, 0.917), (0.0, 2.0, 0.840), (60e-9 * 8f64.sqrt() / 4.0, 1.0, 0.870)] {
+///     let image = CameraOptions::default().pixels(32).structure(StructureFunctionModel::Stationary).jitter(jitter);
+///     let mut exposures = Exposures::new(actuators, &aperture, &image, 4.0, &Engine::default())?;
+///     near(exposures.images(&(size * &strokes))?[0].strehl, strehl);
+/// }
+/// near((-(2.0 * std::f64::consts::PI * 60.0 / 1650.0f64).powi(2)).exp(), 0.949);
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 pub struct Exposures<'a> {
@@ -119,14 +147,14 @@ pub struct Exposures<'a> {
     there: Option<Box<dyn DeviceCamera + 'a>>,
 }
 
-// Make ready to expose strokes
+// Prepare exposures of a mirror
 impl<'a> Exposures<'a> {
     // Exposures of one mirror
     /// Exposures of a mirror's errors through an `aperture` of this `diameter` \[m\], on twice as many displacements as it has squares.
     ///
     /// # Errors
-    /// `Invalid` where options make no sense, pixels do not fit into the field in which the pupil is sampled, or actuators have no place or,
-    /// for a stationary structure function, no regularity; what a device says.
+    /// `Invalid` if options are invalid, pixels exceed the field that the sampling of the pupil allows, actuators have no finite position or,
+    /// for a stationary structure function, an irregular grid; errors of a device.
     pub fn new(
         actuators: Actuators<'a>,
         aperture: &'a Aperture,
@@ -200,14 +228,15 @@ impl Exposures<'_> {
     /// The exposures of a covariance C_vv of `strokes` \[m²\], (a, a), one for each wavelength.
     ///
     /// # Errors
-    /// `Invalid` where the covariance is not that of the actuators or not finite, or boxes do not fit into the field in which the pupil is
-    /// sampled; what a device says.
+    /// `Invalid` if the covariance has another shape or is not finite, or boxes exceed the field that the sampling of the pupil
+    /// allows; errors of a device.
     pub fn of(&mut self, strokes: &Array2<f64>) -> Result<Vec<Exposure>, Error> {
         let strokes = StrokeCovariance::OnHost(Cow::Borrowed(strokes));
         Ok(self.by_cause(&[("strokes", strokes)], true)?.1)
     }
 
-    /// The budget and the exposures of errors by their causes; where not `whole`, images have their middle alone.
+    // Budget and exposures by causes
+    /// The budget and the exposures of errors by their causes; unless `whole`, images contain only their central pixel.
     pub(crate) fn by_cause(
         &mut self,
         own: &[(&str, StrokeCovariance)],
@@ -272,6 +301,7 @@ impl Exposures<'_> {
         self.read_from_device(whole).map(|exposures| (budget, exposures))
     }
 
+    // Exposures read from a device
     /// The exposures of what the device has added; where not `whole`, images have their middle alone.
     fn read_from_device(&mut self, whole: bool) -> Result<Vec<Exposure>, Error> {
         let mut exposures = Vec::new();
@@ -296,7 +326,7 @@ impl Exposures<'_> {
         Ok(exposures)
     }
 
-    // Look for a number that is none
+    // Find a value that is not finite
     /// Refuses strokes of which something became no number, with the place in their covariance.
     fn refuse_none(&self, number: f64, strokes: &StrokeCovariance) -> Result<(), Error> {
         if number.is_finite() {
@@ -347,10 +377,10 @@ impl Exposures<'_> {
     }
 }
 
-// Images of strokes and nothing else
+// Images without budgets and widths
 impl Exposures<'_> {
     // Images of one covariance
-    /// The images of a covariance C_vv of `strokes` \[m²\], (a, a), one for each wavelength, and nothing that is read from them.
+    /// The images of a covariance C_vv of `strokes` \[m²\], (a, a), one for each wavelength, without widths and energies.
     ///
     /// # Errors
     /// As [`of`](Self::of).
@@ -413,7 +443,7 @@ mod tests {
             let engine = Engine::default();
             let mut made = Exposures::new(actuators, &aperture, &image, 2.0, &engine).unwrap();
             let (exposures, images) = (made.of(&strokes).unwrap(), made.images(&strokes).unwrap());
-            // Hold exposures to their steps
+            // Compare exposures with their steps
             for k in 0..2 {
                 let gap = (&exposures[k].image.values - &wanted[k].image.values)
                     .fold(0.0, |m: f64, g| m.max(g.abs()));

@@ -17,11 +17,11 @@ pub enum Edges {
     /// They let through the share of their area that is lit.
     #[default]
     Area,
-    /// They are lit where their centre is.
+    /// They are lit if their centre is.
     Centre,
 }
 
-// Lay a pupil on a grid
+// Represent a pupil on a grid
 // Light of a pupil on squares
 /// A pupil on a grid of squares.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,11 +35,12 @@ pub struct Aperture {
 crate::serial::deserialize_by!(Aperture::from_light(light: Array2<f64>, step: f64)?);
 
 impl Aperture {
+    // Light of every square around the axis
     // Example of a pupil on squares
     /// A pupil on `samples` × `samples` squares of side `step` \[m\] around its axis, with the vanes of a spider.
     ///
     /// # Errors
-    /// `Invalid` where there are none or too many squares, they do not hold the pupil, or a vane is impossible.
+    /// `Invalid` if there are no or too many squares, they do not contain the pupil, or a vane is invalid.
     ///
     /// ```
     /// use lenslet::{psf::{Aperture, Edges}, model::Pupil};
@@ -83,8 +84,8 @@ impl Aperture {
         Self::new(pupil, vanes, samples, pupil.diameter() / samples as f64, Edges::Area)
     }
 
-    // Ask a pupil on a grid
-    /// The light that each square lets through, from 0 to 1, (p, p), axis 0 along y.
+    // Transmission and area of a pupil
+    /// Transmission of each square, from 0 to 1, (p, p), axis 0 along y.
     pub fn light(&self) -> &Array2<f64> {
         &self.light
     }
@@ -101,7 +102,7 @@ impl Aperture {
 }
 
 // Light in a square of the pupil
-/// The light that a square of the pupil lets through, given its centre and side \[m\].
+/// Transmission of a square of the pupil, given its centre and side \[m\].
 fn lit(pupil: &Pupil, vanes: &[Vane], centre: [f64; 2], side: f64, edges: Edges) -> f64 {
     match edges {
         Edges::Area => {
@@ -125,7 +126,7 @@ pub struct Vane {
     pub width: f64,
     /// Its direction from x to y \[rad\].
     pub angle: f64,
-    /// How far its middle passes to the left of the axis, seen outwards \[m\].
+    /// Distance at which its centre line passes to the left of the axis, seen from the axis outwards \[m\].
     #[cfg_attr(feature = "serde", serde(default))]
     pub offset: f64,
 }
@@ -138,7 +139,8 @@ impl Vane {
         finite("offset", self.offset).map(drop)
     }
 
-    /// A point as it lies along the vane and across.
+    // Points relative to a vane
+    /// Coordinates of a point along and across the vane.
     fn seen_along(&self, [x, y]: [f64; 2]) -> [f64; 2] {
         let (sin, cos) = self.angle.sin_cos();
         [x * cos + y * sin, y * cos - x * sin - self.offset]
@@ -153,7 +155,7 @@ impl Vane {
 
 // Area of a vane in a square
 impl Vane {
-    /// The share of a square, given its centre and side \[m\], that lies behind the vane.
+    /// The fraction of a square, given its centre and side \[m\], behind the vane.
     fn covers(&self, [x, y]: [f64; 2], side: f64) -> f64 {
         let reach = 0.75 * side;
         let [along, across] = self.seen_along([x, y]);
@@ -197,7 +199,7 @@ fn area(polygon: &[[f64; 2]]) -> f64 {
     0.5 * polygon.iter().zip(next).map(|(a, b)| a[0] * b[1] - a[1] * b[0]).sum::<f64>()
 }
 
-// Take a pupil from elsewhere
+// Pupil from an array or file
 /// The most squares across a pupil.
 pub(crate) const MOST: usize = 8192;
 
@@ -210,7 +212,7 @@ impl Aperture {
     /// A pupil whose squares of side `step` \[m\] let through this much `light`, (p, p), axis 0 along y.
     ///
     /// # Errors
-    /// `Invalid` where the array is no square, a number is not between 0 and 1, or all is dark.
+    /// `Invalid` if the array is not square, a value is not between 0 and 1, or all are 0.
     pub fn from_light(light: Array2<f64>, step: f64) -> Result<Self, Invalid> {
         let step = length("step", step)?;
         let square = light.is_square() && light.nrows() > 0;
@@ -235,7 +237,7 @@ impl Aperture {
     /// Reads a pupil of `diameter` \[m\] from a file with one square image, as wide as the pupil.
     ///
     /// # Errors
-    /// `Read` where the file cannot be read, `Invalid` as for [`from_light`](Self::from_light).
+    /// `Read` if the file cannot be read, `Invalid` as for [`from_light`](Self::from_light).
     pub fn read(path: &std::path::Path, diameter: f64) -> Result<Self, crate::Error> {
         let light = crate::files::read_array2(path, crate::files::Unit::None)?;
         let samples = light.ncols().max(1) as f64;
@@ -247,12 +249,12 @@ impl Aperture {
     }
 }
 
-// Lay a pupil on other squares
+// Resample a pupil to other squares
 impl Aperture {
     /// The pupil resampled to `samples` × `samples` squares of side `step` \[m\] around its axis, each with the mean of the light that it covers.
     ///
     /// # Errors
-    /// `Invalid` where there are none or too many squares, their side is no length, or they are all dark.
+    /// `Invalid` if there are no or too many squares, their side is not positive, or all are dark.
     pub fn resampled(&self, samples: usize, step: f64) -> Result<Self, Invalid> {
         check_samples(samples)?;
         let (step, old) = (length("step", step)?, self.light.nrows());
@@ -270,7 +272,7 @@ impl Aperture {
 // Transfer function of a telescope
 /// The optical transfer function of a telescope on a grid of displacements, Eq. [optical transfer](https://lenslet.github.io/lenslet/optical-transfer.html#eq-optical-transfer).
 ///
-/// Displacement zero stands at \[n/2, n/2\], axis 0 is along y.
+/// Displacement zero is at \[n/2, n/2\], axis 0 is along y.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TelescopeTransfer {
     values: Array2<f64>,
@@ -281,10 +283,10 @@ pub struct TelescopeTransfer {
 }
 
 impl TelescopeTransfer {
-    /// Transfer function of an unlimited telescope: 1 everywhere, for images that turbulence alone makes.
+    /// Transfer function of an unlimited telescope, 1 everywhere, for images of turbulence alone.
     ///
     /// # Errors
-    /// `Invalid` where there are no or too many displacements, or the step is no length.
+    /// `Invalid` if there are no or too many displacements, or the step is not positive.
     pub fn unlimited(points: usize, step: f64) -> Result<Self, Invalid> {
         let good = (1..=2 * MOST).contains(&points);
         accept(good, "points", points, "a sensible number of displacements")?;
@@ -294,7 +296,7 @@ impl TelescopeTransfer {
         Ok(Self { values, step, area, reach: (points - 1) / 2 })
     }
 
-    // Ask the transfer of a telescope
+    // Values and grid of a telescope's transfer
     /// Its values, (n, n).
     pub fn values(&self) -> &Array2<f64> {
         &self.values
@@ -320,11 +322,11 @@ impl TelescopeTransfer {
         displacement(self.points(), self.step, [j, i])
     }
 
-    /// A function of the displacement \[m\] on the grid, as for structure functions that are known as formulas.
+    /// The values of a function of the displacement \[m\] on the grid, for example of a structure function in closed form.
     pub fn on_grid(&self, f: impl Fn([f64; 2]) -> f64) -> Array2<f64> {
         Array2::from_shape_fn(self.values.dim(), |(j, i)| f(self.displacement([j, i])))
     }
-    /// What it passes on where the whole transfer is known, (n, n), at a `wavelength` \[m\].
+    /// An optical transfer function from its values, (n, n), at a `wavelength` \[m\].
     #[cfg(feature = "factorise")]
     pub(crate) fn with_values(
         &self,
@@ -337,7 +339,7 @@ impl TelescopeTransfer {
     /// Optical transfer function of the telescope alone at a `wavelength` \[m\].
     ///
     /// # Errors
-    /// `Invalid` where that is no wavelength.
+    /// `Invalid` if the wavelength is not positive.
     pub fn alone(&self, wavelength: f64) -> Result<OpticalTransfer, Invalid> {
         let values = self.values.clone();
         OpticalTransfer::of(self, values, length("wavelength", wavelength)?)
@@ -349,7 +351,7 @@ impl Aperture {
     /// The telescope's transfer function on `points` × `points` displacements of the step of this grid.
     ///
     /// # Errors
-    /// `Invalid` where the grid is too small for the pupil against itself, 2p − 1.
+    /// `Invalid` if the grid is smaller than 2p − 1 points across, for p squares across the pupil.
     pub fn transfer(&self, points: usize) -> Result<TelescopeTransfer, Invalid> {
         let samples = self.light.nrows();
         let (least, most) = (2 * samples - 1, 2 * MOST);
@@ -383,17 +385,45 @@ impl TelescopeTransfer {
     /// wavefront on the same grid; Eq. [optical transfer](https://lenslet.github.io/lenslet/optical-transfer.html#eq-optical-transfer).
     ///
     /// # Errors
-    /// `Invalid` where the structure function has another shape or is not finite, or a wavelength is none.
+    /// `Invalid` if the structure function has another shape or is not finite, or a wavelength is not positive.
     ///
     /// ```
     /// use lenslet::{psf::Aperture, model::Pupil};
     /// let telescope = Aperture::across(&Pupil::new(8.0, 0.2)?, &[], 64)?.transfer(128)?;
-    /// // A wavefront that is wrong by 100 nm rms, independently from point to point.
+    /// // A wavefront error of 100 nm rms, independent from point to point
     /// let wrong = telescope.on_grid(|rho| if rho == [0.0, 0.0] { 0.0 } else { 2e-14 });
     /// let [short, long] = &telescope.through(&wrong, &[1.25e-6, 2.2e-6])?[..] else { panic!() };
     /// let marechal = |wavelength: f64| (-(2.0 * std::f64::consts::PI * 1e-7 / wavelength).powi(2)).exp();
     /// assert!((short.strehl() / marechal(1.25e-6) - 1.0).abs() < 1e-3);
     /// assert!((long.strehl() / marechal(2.2e-6) - 1.0).abs() < 1e-3);
+    /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
+    // Transfer functions of a worked case
+    ///
+    /// The worked case of the chapter:
+    ///
+    /// ```
+    /// use lenslet::{psf::Aperture, model::Pupil};
+    /// use std::f64::consts::PI;
+    /// let telescope = Aperture::across(&Pupil::new(8.0, 0.0)?, &[], 128)?.transfer(256)?;
+    /// let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 3e-3, "{found} {expected}");
+    /// let t = 0.5f64;
+    /// near(t.acos(), 1.0472);
+    /// near(t * (1.0 - t * t).sqrt(), 0.4330);
+    /// near(telescope.values()[[128, 128 + 64]], 0.391);
+    /// near(2.0 * PI * 104.4 / 1650.0, 0.3976);
+    /// let fitting = telescope.on_grid(|rho| if rho == [0.0, 0.0] { 0.0 } else { 2.0 * 104.4e-9f64.powi(2) });
+    /// let corrected = &telescope.through(&fitting, &[1.65e-6])?[0];
+    /// near(corrected.values()[[128, 128 + 64]], 0.334);
+    /// near(corrected.strehl(), 0.854);
+    /// let phase = |rho: f64| 6.884 * (rho / 0.15).powf(5.0 / 3.0);
+    /// near(phase(0.5), 51.2);
+    /// near(phase(0.5) * (500.0f64 / 1650.0).powi(2), 4.70);
+    /// let kolmogorov = telescope.on_grid(|[x, y]| (500e-9 / (2.0 * PI)).powi(2) * phase(x.hypot(y)));
+    /// let seen = &telescope.through(&kolmogorov, &[1.65e-6])?[0];
+    /// let factor = |k: usize| seen.values()[[128, 128 + k]] / telescope.values()[[128, 128 + k]];
+    /// near(factor(8), f64::exp(-2.351));
+    /// assert!((factor(16) - 6e-4).abs() < 5e-5);
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```
     pub fn through(
@@ -443,7 +473,7 @@ impl OpticalTransfer {
         Ok(Self { values, step, wavelength, reach, perfect: telescope.values.sum() })
     }
 
-    /// Multiplies the transfer by a further factor, an even function of the displacement \[m\].
+    /// Multiplies the transfer function by a further factor, an even function of the displacement \[m\].
     pub fn times(mut self, factor: impl Fn([f64; 2]) -> f64 + Sync) -> Self {
         let (points, step) = (self.values.nrows(), self.step);
         Zip::indexed(&mut self.values).par_for_each(|(j, i), value| {
@@ -459,7 +489,7 @@ impl OpticalTransfer {
         self.values.sum() / self.perfect
     }
 
-    // Ask an optical transfer
+    // Values and grid of an optical transfer
     /// Its values, (n, n), with displacement zero at \[n/2, n/2\] and axis 0 along y.
     pub fn values(&self) -> &Array2<f64> {
         &self.values
@@ -477,7 +507,7 @@ impl OpticalTransfer {
 }
 
 // Displacement of a grid element
-/// The displacement \[m\] of element `[j, i]` on a grid of so many points.
+/// The displacement \[m\] of element `[j, i]` on a grid of `points` × `points` displacements.
 fn displacement(points: usize, step: f64, [j, i]: [usize; 2]) -> [f64; 2] {
     [i, j].map(|k| (k as f64 - (points / 2) as f64) * step)
 }
@@ -534,7 +564,7 @@ mod tests {
         }
     }
 
-    // Sum small pupils over and over
+    // Sum small pupils directly
     #[test]
     fn lopsided_pupils_are_summed() {
         for (samples, points) in [(6, 11), (6, 12), (7, 13), (7, 16)] {

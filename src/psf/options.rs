@@ -326,7 +326,7 @@ pub struct Exposure {
     pub perfect: PointSpread,
     /// Its full widths at half maximum; `None` where it is wider than half the field.
     pub width: Option<Width>,
-    /// The share of the light in each of the boxes of the options.
+    /// The fraction of the light in each of the boxes of the options.
     pub ensquared: Vec<f64>,
 }
 
@@ -336,8 +336,8 @@ impl CameraOptions {
     /// the extra error are added; one for each wavelength.
     ///
     /// # Errors
-    /// `Invalid` where the structure function is of another grid, or pixels or boxes do not fit into the field in which the
-    /// pupil is sampled.
+    /// `Invalid` if the structure function has another grid, or pixels or boxes exceed the field that the sampling of the
+    /// pupil allows.
     ///
     /// ```
     /// use lenslet::{psf::{Aperture, CameraOptions}, model::Pupil, units::ARCSEC};
@@ -346,6 +346,27 @@ impl CameraOptions {
     /// let seen = options.expose(&telescope, &telescope.extra(150e-9, -2.0)?, 8.0)?.remove(0);
     /// assert!(seen.image.strehl < 0.8 && seen.perfect.strehl == 1.0);
     /// assert!(seen.ensquared[0] < 0.8 && seen.width.is_some());
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
+    // Exposures of a worked case
+    ///
+    /// The worked case of the chapter:
+    ///
+    /// ```
+    /// use lenslet::{model::Pupil, psf::{Aperture, CameraOptions}, units::ARCSEC};
+    /// let telescope = Aperture::across(&Pupil::new(8.0, 0.0)?, &[], 128)?.transfer(256)?;
+    /// let fitting = telescope.on_grid(|rho| if rho == [0.0, 0.0] { 0.0 } else { 2.0 * 104.4e-9f64.powi(2) });
+    /// let options = CameraOptions::default().wavelengths(vec![0.64e-6, 1.25e-6, 2.2e-6]).jitter(3e-3 * ARCSEC).pixels(33);
+    /// let exposures = options.expose(&telescope, &fitting, 8.0)?;
+    /// let expected = [(8.25, 2.1, 0.297), (16.1, 4.1, 0.728), (28.4, 7.3, 0.902)];
+    /// for (exposure, (pixel, field, strehl)) in exposures.iter().zip(expected) {
+    ///     let found = exposure.image.pixel / ARCSEC;
+    ///     assert!((1e3 * found - pixel).abs() < 0.05 && (256.0 * found - field).abs() < 0.05);
+    ///     assert!((exposure.image.strehl - strehl).abs() < 0.01, "{} {strehl}", exposure.image.strehl);
+    /// }
+    /// let total = 104.4f64.hypot(41.1);
+    /// assert!((total - 112.2).abs() < 0.05);
+    /// assert!((2.0 * std::f64::consts::PI * total / 640.0 - 1.102).abs() < 1e-3);
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn expose(
@@ -377,7 +398,7 @@ impl CameraOptions {
 /// The exponent of the spectrum of the extra error.
 pub(crate) const EXPONENT: f64 = -2.0;
 
-// Read what the light passes
+// Read spiders and pupil images
 /// Rejects spiders and an image of the pupil that no telescope has, in a system file.
 ///
 /// # Errors
@@ -460,9 +481,9 @@ fn mask(telescope: &Table) -> Result<Option<Aperture>, Error> {
     Ok(Some(read.map_err(|error| refuse(format!("{expected}, and {error}")))?))
 }
 
-// Lay the camera's pupil on a grid
+// Pupil of the camera on a grid
 impl CameraOptions {
-    /// The pupil as the camera sees it, on a grid of its own.
+    /// The pupil of the camera on a grid of `samples` × `samples` squares of side `step` \[m\].
     ///
     /// # Errors
     /// As [`Aperture::new`] and [`Aperture::resampled`].

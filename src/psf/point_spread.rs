@@ -1,10 +1,10 @@
 // Tangled from book/src/point-spread.md: edit there, or here and run cargo tangle stitch.
 //! Point-spread functions on any pixels, and what is read from them.
 
+// Imports of point spread
 #[cfg(feature = "factorise")]
 pub(crate) mod gpu;
 
-// Imports of point spread
 use crate::error::{Error, Invalid, accept, positive};
 use crate::numerics::special::sinc;
 use crate::psf::optical_transfer::OpticalTransfer;
@@ -22,6 +22,7 @@ pub(crate) struct Quarter {
 }
 
 impl Quarter {
+    // Quadrant of a long exposure
     fn of(transfer: &OpticalTransfer) -> Self {
         let middle = transfer.values.nrows() / 2;
         let side = transfer.reach + 1;
@@ -50,12 +51,12 @@ impl Quarter {
 }
 
 // Waves of displacements in directions
-/// A wave of the displacements of a quarter in so many directions, whose pixel is this share of the field; (directions, displacements).
+/// A wave of the displacements of a quadrant in several directions, whose pixel is this fraction of the field; (directions, displacements).
 pub(super) fn waves(shape: [usize; 2], pixel: f64, wave: fn(f64) -> f64) -> Array2<f64> {
     Array2::from_shape_fn(shape, |(k, j)| wave(2.0 * PI * pixel * (k * j) as f64))
 }
 
-// Waves on both sides
+// Product with waves on both sides
 /// W A Wᵗ, on all threads.
 fn both_sides(waves: &Array2<f64>, quarter: &Array2<f64>) -> Array2<f64> {
     let transposed = waves.t().as_standard_layout().into_owned();
@@ -81,7 +82,7 @@ pub struct PointSpread {
     pub wavelength: f64,
     /// The Strehl ratio.
     pub strehl: f64,
-    /// Factor from a value to the share of the star's light on that pixel.
+    /// Factor from a value to the fraction of the star's light on that pixel.
     pub share: f64,
 }
 
@@ -91,8 +92,8 @@ impl OpticalTransfer {
     // Errors and example of an image
     ///
     /// # Errors
-    /// `Invalid` where there are no or too many pixels, their side is not positive, or they reach beyond the field λ/ℓ
-    /// in which the transfer function is sampled.
+    /// `Invalid` if there are no or too many pixels, their side is not positive, or they exceed the field λ/ℓ
+    /// that the sampling of the transfer function allows.
     ///
     /// ```
     /// use lenslet::{psf::Aperture, model::Pupil};
@@ -102,6 +103,34 @@ impl OpticalTransfer {
     /// let image = perfect.point_spread(1.22 * 1.6e-6 / 8.0, 3)?;
     /// assert!((image.values[[1, 1]] - 1.0).abs() < 1e-12 && image.values[[1, 2]] < 1e-4);
     /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
+    // Images of a worked case
+    ///
+    /// The worked case of the chapter on point-spread functions:
+    ///
+    /// ```
+    /// use lenslet::{psf::Aperture, model::Pupil, units::ARCSEC};
+    /// let telescope = Aperture::across(&Pupil::new(8.0, 0.0)?, &[], 128)?.transfer(256)?;
+    /// let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 3e-3, "{found} {expected}");
+    /// let (wavelength, mas) = (1.65e-6, 1e-3 * ARCSEC);
+    /// let perfect = telescope.alone(wavelength)?;
+    /// near(wavelength / 8.0 / mas, 42.5);
+    /// near(perfect.width()?.mean() / mas, 43.8);
+    /// near(1.22 * wavelength / 8.0 / mas, 51.9);
+    /// near(perfect.encircled(&[1.22 * wavelength / 8.0])?[0], 0.838);
+    /// let pixel = 0.5 * wavelength / 8.0;
+    /// near(pixel / mas, 21.3);
+    /// near(perfect.point_spread(pixel, 9)?.shares()[[4, 4]], 0.196);
+    /// near(perfect.ensquared(&[pixel])?[0], 0.177);
+    /// let fitting = telescope.on_grid(|rho| if rho == [0.0, 0.0] { 0.0 } else { 2.0 * 104.4e-9f64.powi(2) });
+    /// let corrected = &telescope.through(&fitting, &[wavelength])?[0];
+    /// near(corrected.strehl(), 0.854);
+    /// near(corrected.point_spread(pixel, 9)?.shares()[[4, 4]], 0.168);
+    /// near(corrected.width()?.mean() / mas, 43.8);
+    /// near(perfect.ensquared(&[0.1 * ARCSEC])?[0], 0.842);
+    /// near(corrected.ensquared(&[0.1 * ARCSEC])?[0], 0.719);
+    /// near(1.0 - corrected.strehl(), 0.146);
+    /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn point_spread(&self, pixel: f64, pixels: usize) -> Result<PointSpread, Invalid> {
         let Self { step, wavelength, perfect, .. } = *self;
@@ -161,7 +190,7 @@ fn unfold([even, odd]: &[Array2<f64>; 2], pixels: usize) -> Array2<f64> {
     values
 }
 impl PointSpread {
-    /// The share of the star's light on each pixel, (m, m).
+    /// The fraction of the star's light on each pixel, (m, m).
     pub fn shares(&self) -> Array2<f64> {
         &self.values * self.share
     }
@@ -174,7 +203,7 @@ impl PointSpread {
 
 // Light in boxes
 impl OpticalTransfer {
-    /// The share of the light in boxes of these sides \[rad\] around the star, Eq. [energy](https://lenslet.github.io/lenslet/point-spread.html#eq-energy).
+    /// The fraction of the light in boxes of these `sides` \[rad\] around the star, Eq. [energy](https://lenslet.github.io/lenslet/point-spread.html#eq-energy).
     ///
     /// # Errors
     /// `Invalid` for a side that is negative or larger than the [`field`](Self::field).
@@ -198,7 +227,7 @@ impl Quarter {
 
 // Light in circles
 impl OpticalTransfer {
-    /// The share of the light in circles of these radii \[rad\] around the star, Eq. [energy](https://lenslet.github.io/lenslet/point-spread.html#eq-energy).
+    /// The fraction of the light in circles of these `radii` \[rad\] around the star, Eq. [energy](https://lenslet.github.io/lenslet/point-spread.html#eq-energy).
     ///
     /// # Errors
     /// `Invalid` for a radius that is negative or larger than half the [`field`](Self::field).
@@ -280,7 +309,7 @@ impl OpticalTransfer {
     /// The full widths of the image at half its maximum, Eq. [half maximum](https://lenslet.github.io/lenslet/point-spread.html#eq-half-maximum).
     ///
     /// # Errors
-    /// `Failed` where the image is wider than half the [`field`](Self::field).
+    /// `Failed` if the image is wider than half the [`field`](Self::field).
     ///
     /// ```
     /// use lenslet::{psf::Aperture, model::Pupil};
@@ -294,6 +323,7 @@ impl OpticalTransfer {
     }
 }
 
+// Search patch after patch
 impl Quarter {
     /// Full widths of the image at half its maximum, Eq. [half maximum](https://lenslet.github.io/lenslet/point-spread.html#eq-half-maximum).
     pub(super) fn width(&self) -> Result<Width, Error> {
@@ -313,13 +343,12 @@ impl Quarter {
         Err(Error::Failed { what: "the width of the image".into(), reason })
     }
 }
-
-// Look for half the maximum
+// Search for half the maximum
 /// The sums of a quarter around the star.
 struct QuarterPatch([Array2<f64>; 2]);
 
 impl QuarterPatch {
-    /// How many steps from the star the image has half its maximum, if it does on this patch.
+    /// Distance from the star, in steps, at which the image has half its maximum, if it is on this patch.
     fn half_maximum(&self, angle: f64) -> Option<f64> {
         let (sin, cos) = angle.sin_cos();
         let half = 0.5 * self.0[0][[0, 0]];
@@ -380,7 +409,7 @@ pub struct Ring {
 }
 
 impl PointSpread {
-    /// Rings of pixels around the star, out to the last that is whole.
+    /// Rings of pixels around the star, up to the last complete one.
     pub fn rings(&self) -> Vec<Ring> {
         let middle = self.pixels() / 2;
         let count = self.pixels() - middle;

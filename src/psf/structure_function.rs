@@ -26,20 +26,20 @@ use rayon::prelude::*;
 use std::f64::consts::PI;
 
 // Actuators of a mirror
-/// The actuators of a mirror, as the wavefront knows them.
+/// The actuators of a mirror and their influence function.
 #[derive(Clone, Copy)]
 pub struct Actuators<'a> {
-    /// Their places on the pupil \[m\].
+    /// Their positions in the pupil \[m\].
     pub positions: &'a [[f64; 2]],
     /// Their pitch \[m\].
     pub pitch: f64,
-    /// The influence function at an offset \[m\] from an actuator, 1 in its middle.
+    /// The influence function at an offset \[m\] from an actuator, 1 at its centre.
     pub influence: &'a (dyn Fn([f64; 2]) -> f64 + Sync),
 }
 
 impl Actuators<'_> {
     // Refuse strokes of other actuators at once
-    /// Refuses a covariance that is not that of these actuators, and actuators that stand nowhere.
+    /// Rejects a covariance of other actuators, and actuators without a finite position.
     pub(super) fn check(&self, strokes: &Array2<f64>) -> Result<(), Invalid> {
         self.check_shape(strokes.dim())?;
         self.check_places()?;
@@ -109,12 +109,12 @@ type Harmonic = fn(f64) -> f64;
 
 // Structure function of stationary strokes
 impl Actuators<'_> {
-    /// The structure function \[m²\] of the wavefront on the displacements of a telescope, (n, n), as if the `strokes` (C_vv, m²) depended on the
-    /// separation of two actuators alone; Eq. [stationary structure](https://lenslet.github.io/lenslet/structure-function.html#eq-stationary-structure). It is 0 where the telescope's transfer is.
+    /// The structure function \[m²\] of the wavefront on the displacements of a telescope, (n, n), in the approximation that the covariance `strokes` (C_vv, m²) depends only
+    /// on the separation of two actuators; Eq. [stationary structure](https://lenslet.github.io/lenslet/structure-function.html#eq-stationary-structure). It is 0 where the transfer function of the telescope is.
     // Errors and example of stationary strokes
     ///
     /// # Errors
-    /// `Invalid` where the covariance is not that of these actuators or not finite, or they stand without any regularity.
+    /// `Invalid` if the covariance has another shape or is not finite, or the grid of actuators is irregular.
     ///
     /// ```
     /// use lenslet::{psf::{Actuators, Aperture}, model::Pupil};
@@ -122,10 +122,40 @@ impl Actuators<'_> {
     /// let positions: Vec<_> = (0..81).map(|k| [(k % 9) as f64 - 4.0, (k / 9) as f64 - 4.0].map(|x| 0.5 * x)).collect();
     /// let gauss = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.16).exp();
     /// let actuators = Actuators { positions: &positions, pitch: 0.5, influence: &gauss };
-    /// // Independent strokes of 10 nm rms: far apart, the wavefront is, too.
+    /// // Independent strokes of 10 nm rms: far apart, the wavefront is uncorrelated as well
     /// let found = actuators.stationary(&(ndarray::Array2::eye(81) * 1e-16), &telescope)?;
     /// let variance = 1e-16 / 0.25 * std::f64::consts::PI * 0.08;
     /// assert!((found[[40, 40 + 35]] / (2.0 * variance) - 1.0).abs() < 1e-9);
+    /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
+    // Structure functions of a worked case
+    ///
+    /// The worked case of the chapter:
+    ///
+    /// ```
+    /// use lenslet::{psf::{Actuators, Aperture}, model::Pupil};
+    /// use ndarray::Array2;
+    /// let telescope = Aperture::across(&Pupil::new(4.0, 0.0)?, &[], 40)?.transfer(80)?;
+    /// let positions: Vec<_> = (0..169).map(|k| [(k % 13) as f64, (k / 13) as f64].map(|x| 0.5 * (x - 6.0))).collect();
+    /// let gauss = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.25 * 5f64.ln()).exp();
+    /// let actuators = Actuators { positions: &positions, pitch: 0.5, influence: &gauss };
+    /// let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 4e-3, "{found} {expected}");
+    /// near(std::f64::consts::PI / (2.0 * 5f64.ln()), 0.976);
+    /// near(5f64.powf(-0.5), 0.447);
+    /// // Structure functions at one pitch and far apart, for a correlation of neighbours
+    /// for (correlation, next, far) in [(0.0, 108.0, 195.0), (0.25, 125.0, 282.0)] {
+    ///     let strokes = Array2::from_shape_fn((169, 169), |(k, l)| {
+    ///         let apart = [0, 1].map(|m| positions[k][m] - positions[l][m]);
+    ///         let apart = apart[0].hypot(apart[1]);
+    ///         1e-16 * if apart < 0.1 { 1.0 } else if apart < 0.6 { correlation } else { 0.0 }
+    ///     });
+    ///     let found = actuators.stationary(&strokes, &telescope)?;
+    ///     near(1e18 * found[[40, 40 + 5]], next);
+    ///     near(1e18 * found[[40, 40 + 35]], far);
+    /// }
+    /// // Covariances 97.6, 141.2 and 78.8 nm²
+    /// near(97.6 * (1.0 + 0.447), 141.2);
+    /// near(97.6 * (0.447 + 0.25 * 1.44), 78.8);
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```
     pub fn stationary(
@@ -156,7 +186,7 @@ impl Stationary {
     /// Constants for these actuators and a telescope.
     ///
     /// # Errors
-    /// `Invalid` where actuators have no place, or stand without any regularity.
+    /// `Invalid` if actuators have no finite position, or their grid is irregular.
     pub(crate) fn new(
         actuators: Actuators,
         telescope: &TelescopeTransfer,
@@ -192,6 +222,7 @@ impl Stationary {
 }
 
 // Spectrum of the separations
+// Numbered separations along both axes
 /// The separations of actuators along y and along x, and how many pairs have each two of them.
 struct Separations {
     axes: [SeparationAxis; 2],
@@ -372,11 +403,11 @@ impl<'a> MeanStructure<'a> {
 #[cfg(feature = "factorise")]
 impl Actuators<'_> {
     /// The mean over the pupil of the structure function \[m²\] of the wavefront on `points` × `points` displacements, for the covariance C_vv of
-    /// the `strokes` \[m²\]; Eq. [modal structure](https://lenslet.github.io/lenslet/pupil-structure.html#eq-modal-structure). It is 0 where the telescope's transfer is.
+    /// the `strokes` \[m²\]; Eq. [modal structure](https://lenslet.github.io/lenslet/pupil-structure.html#eq-modal-structure). It is 0 where the transfer function of the telescope is.
     ///
     /// # Errors
-    /// `Invalid` where the covariance is not that of these actuators, not finite or not symmetric, or for a grid that does not hold the
-    /// displacements of the pupil; `Failed` where its eigenvectors are not found.
+    /// `Invalid` if the covariance has another shape, is not finite or not symmetric, or the grid does not contain the
+    /// displacements of the pupil; `Failed` if its eigenvectors are not found.
     pub fn mean(
         &self,
         strokes: &Array2<f64>,
@@ -387,7 +418,7 @@ impl Actuators<'_> {
     }
 }
 
-// Actuators that squares feel
+// Actuators near each square
 /// Influence functions below this share of their height are not felt.
 #[cfg(feature = "factorise")]
 const FELT: f64 = 1e-12;
@@ -402,6 +433,7 @@ struct Felt {
     side: usize,
 }
 
+// List actuators near each square
 #[cfg(feature = "factorise")]
 impl Felt {
     fn of(actuators: &Actuators, aperture: &Aperture) -> Self {
@@ -409,7 +441,7 @@ impl Felt {
         let squares: Vec<_> = lit.map(|((j, i), light)| ([j, i], *light)).collect();
         let middle = 0.5 * (aperture.light().nrows() as f64 - 1.0);
         let reach = actuators.reach();
-        // Find what one square feels
+        // Actuators near one square
         let felt_at = |([j, i], _): &([usize; 2], f64)| {
             let [x, y] = [*i, *j].map(|k| (k as f64 - middle) * aperture.step());
             let offsets = actuators.positions.iter().map(|[u, v]| [x - u, y - v]).enumerate();
@@ -421,7 +453,7 @@ impl Felt {
         Self { squares, near, side: aperture.light().nrows() }
     }
 
-    // Add rows that a square feels
+    // Add rows of nearby actuators
     /// Adds to `sum` the parts of the rows of all actuators, each as much as square `k` feels it.
     fn add(&self, k: usize, rows: &ArrayView2<f64>, mut sum: ArrayViewMut1<f64>) {
         self.near[k].iter().for_each(|(l, height)| sum.scaled_add(*height, &rows.row(*l)));

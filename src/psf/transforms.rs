@@ -149,6 +149,7 @@ impl Plane {
 }
 
 // Sum of many powers
+// Buffers of a sum of powers
 /// A sum of the squared magnitudes of spectra, with what it takes to make them on one thread.
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))] // modes want a root of their covariance
 pub(crate) struct Powers<'p> {

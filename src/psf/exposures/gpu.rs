@@ -53,7 +53,7 @@ impl<T: Real> DeviceCamera for ExposuresGpu<T> {
         self.camera.add(&self.structure)
     }
 
-    // Ask the camera on a device
+    // Variance and images from a device
     fn variance(&self) -> Result<f64, Error> {
         self.camera.variance()
     }
@@ -69,7 +69,7 @@ impl<T: Real> DeviceCamera for ExposuresGpu<T> {
     }
 }
 
-// Bring strokes to a device
+// Send strokes to a device
 /// Numbers of a piece, about.
 const PIECE: usize = 1 << 19;
 
@@ -168,7 +168,7 @@ mod tests {
         image.ensquared(vec![6e-7, 1.5e-6]).jitter(3e-8).extra(20e-9)
     }
 
-    // Hold exposures of devices to cores
+    // Compare exposures of devices with processors
     #[test]
     fn exposures_of_devices_are_those_of_cores() {
         let vane = Vane { width: 0.1, angle: 0.5, offset: 0.05 };
@@ -196,7 +196,7 @@ mod tests {
             let mut cores = made(&Engine::default());
             for gpu in test_backends() {
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
-                // Hold exposures of one device to cores
+                // Compare exposures of one device with processors
                 let mut made = made(&engine);
                 let there =
                     StrokeCovariance::OnDevice(gpu.upload(strokes.as_slice().unwrap()).unwrap());
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    // Hold one exposure to another
+    // Compare one exposure with another
     fn near(a: f64, b: f64, bound: f64) {
         assert!((a / b - 1.0).abs() < 10.0 * bound, "{a:e} {b:e}");
     }

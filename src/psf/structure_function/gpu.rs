@@ -21,6 +21,7 @@ const SOURCE: KernelSource = KernelSource {
     headers: &[REAL],
 };
 
+// Kernels of the modes of a mirror
 kernels! {
     /// Kernels of the modes of a mirror.
     struct MirrorModeKernels in SOURCE {
@@ -92,7 +93,7 @@ impl<T: Real> MirrorModesGpu<T> {
         let batch = (ROOM / of_mode).clamp(1, MOST).min(actuators.max(1));
         let lists = width * count * (size_of::<T>() + 4);
         gpu.refuse_beyond_memory((batch * of_mode + lists) as u64, "the modes of a mirror")?;
-        // Lay out what squares feel
+        // Lay out lists of nearby actuators
         let squares: Vec<[usize; 2]> = felt.squares.iter().map(|(square, _)| *square).collect();
         let places: Vec<i32> = squares.iter().map(|[j, i]| (j * points + i) as i32).collect();
         let light: Vec<T> = felt.squares.iter().map(|(_, light)| T::of(*light)).collect();
@@ -104,6 +105,7 @@ impl<T: Real> MirrorModesGpu<T> {
             }
         }
         Ok(Self {
+            // Buffers of modes and their transforms
             gpu: gpu.clone(),
             kernels: MirrorModeKernels::load(gpu, &[])?,
             squares,
@@ -394,7 +396,7 @@ mod tests {
         for strokes in [regular, singular] {
             let here = actuators.mean(&strokes, &aperture, 27).unwrap();
             let largest = here.fold(0.0, |most: f64, value| most.max(*value));
-            // Hold devices to cores in either precision
+            // Compare devices with processors in either precision
             for gpu in test_backends() {
                 for (precision, bound) in [(Precision::F64, 1e-10), (Precision::F32, 3e-6)] {
                     let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
