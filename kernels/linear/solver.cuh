@@ -4,7 +4,7 @@
 #include "device/real.cuh"
 
 // State of a solution on the device
-/// The numbers of a solution in progress; the host reads the first seven.
+/// The numbers of a solution in progress; the host reads the first eight, and of systems side by side more.
 struct State {
     double iteration, done, fault, value; // value: what broke an assumption
     double start, residual, norm; // relative residuals at the start of the sweep and now; norm of b

@@ -250,7 +250,7 @@ __device__ void add_turned(int quarters, double strength, const double c[4], dou
 // Fill a block of two sensors
 /// Covariances of the slopes of some lenslets of one sensor with those of another, in a matrix with
 /// rows of `pitch` numbers. The second ones are given by row, column, and the places of their x and y
-/// slopes in a row, less than 0 where one is not wanted; y slopes of the first stand `height` rows below
+/// slopes in a row, less than 0 for a slope that is not stored; y slopes of the first are `height` rows below
 /// their x slopes. `centres` has for each layer the coordinates
 /// along x and y of the first sensor's `across_first` columns and rows, then of the second's;
 /// lenslets are rows and columns.

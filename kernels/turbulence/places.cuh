@@ -1,5 +1,5 @@
 // Tangled from book/src/dense-gpu.md: edit there, or here and run cargo tangle stitch.
-// Where the entries of two lenslets go in a matrix.
+// Positions of the entries of two lenslets in a matrix.
 #pragma once
 
 #include "device/real.cuh"

@@ -38,7 +38,29 @@ use std::sync::Arc;
 
 // Options of an estimate
 // Settings of an estimate
-/// How an estimate is to be made.
+/// Options of an estimate.
+///
+/// ```
+/// use lenslet::{device::Engine, estimation::{EstimateOptions, EstimatePlan}, model::*, plan::Plan, watch::unwatched};
+/// let (axis, array) = (Source::star(0.0, 0.0)?, LensletArray::new(1, 1.0)?);
+/// let rise = |noise: f64| -> Result<f64, lenslet::Error> {
+///     let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)])?;
+///     let system = System::builder(air, array)
+///         .guide_stars([GuideStar::at_rest(axis, array, noise)?])
+///         .phase(Some(PhaseGrid::new(2, 1, 0.0)?))
+///         .targets([axis])
+///         .build()?;
+///     let plan = EstimatePlan::new(&system, EstimateOptions::default())?;
+///     let estimator = plan.run(&Engine::default(), &unwatched)?;
+///     let slopes = ndarray::array![[1e-6, 0.0]];
+///     let wavefront = estimator.estimate(slopes.view(), false, &unwatched)?.wavefront;
+///     assert!((wavefront[[0, 0, 1, 1]] + wavefront[[0, 0, 1, 0]]).abs() < 1e-12);
+///     Ok(1e6 * wavefront[[0, 0, 1, 1]]) // µm
+/// };
+/// assert!((rise(1e-20)? - 0.4561).abs() < 1e-4);
+/// assert!((rise(0.4417e-12)? - 0.228).abs() < 1e-3); // noise as large as the signal
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -58,7 +80,7 @@ pub struct EstimateOptions {
     pub preconditioned: bool,
     /// Largest relative residual that is accepted, between 0 and 1.
     pub tolerance: f64,
-    /// Largest number of iterations; `None` for as many as [`EstimateOptions::limit`] says.
+    /// Largest number of iterations; `None` for the default of [`EstimateOptions::limit`].
     pub iterations: Option<usize>,
     /// Frames that will follow, for the memory and the time that a plan states.
     pub frames: usize,
@@ -87,73 +109,74 @@ impl Default for EstimateOptions {
 
 // Settings one by one
 impl EstimateOptions {
-    /// Asks for a form of the covariances.
+    /// Sets the form of the covariances.
     pub fn form(self, form: Form) -> Self {
         Self { form, ..self }
     }
 
-    /// Asks for the dense form wherever it fits, or for interpolated layers even there.
+    /// Sets whether the dense form is used wherever it fits, or interpolated layers even there.
     pub fn exact(self, exact: bool) -> Self {
         Self { exact, ..self }
     }
 
-    /// Asks for an interpolation.
+    /// Sets the interpolation of layers to the pupil.
     pub fn interpolation(self, interpolation: Interpolation) -> Self {
         Self { interpolation, ..self }
     }
 
-    /// Asks for a factor or for iterations.
+    /// Sets the method: a factor or iterations.
     pub fn method(self, method: Inversion) -> Self {
         Self { method, ..self }
     }
 
-    /// Asks for a filter of eigenvalues.
+    /// Sets the filter of eigenvalues.
     pub fn filter(self, filter: f64) -> Self {
         Self { filter, ..self }
     }
 
-    /// Asks for a solver.
+    /// Sets the iterative solver.
     pub fn solver(self, solver: Solver) -> Self {
         Self { solver, ..self }
     }
 
     // Settings of the solver and its frames
-    /// Asks for a preconditioner or none.
+    /// Sets whether the solver is preconditioned.
     pub fn preconditioned(self, preconditioned: bool) -> Self {
         Self { preconditioned, ..self }
     }
 
-    /// Says when to stop.
+    /// Sets the tolerance and the largest number of iterations.
     pub fn stop(self, stop: Stop) -> Self {
         Self { tolerance: stop.tolerance, iterations: Some(stop.iterations), ..self }
     }
 
-    /// Says how many iterations to make at most, or leaves that to [`limit`](Self::limit).
+    /// Sets the largest number of iterations; `None` for the default of [`limit`](Self::limit).
     pub fn limited(self, iterations: Option<usize>) -> Self {
         Self { iterations, ..self }
     }
 
-    /// Says which residual to accept.
+    /// Sets the largest relative residual that is accepted.
     pub fn tolerance(self, tolerance: f64) -> Self {
         Self { tolerance, ..self }
     }
 
-    /// Largest number of iterations for so many slopes: what was asked for, or twice as many as slopes, and at least 1000.
+    /// Largest number of iterations for a number of slopes: the one that was set, or twice the number of slopes, and at least 1000.
     pub fn limit(&self, slopes: usize) -> usize {
         self.iterations.unwrap_or(slopes.saturating_mul(2).max(Stop::default().iterations))
     }
 
-    /// When the solver stops for so many slopes.
+    /// Stopping rule of the solver for a number of slopes.
     pub(crate) fn stop_at(&self, slopes: usize) -> Stop {
         Stop { tolerance: self.tolerance, iterations: self.limit(slopes) }
     }
 
-    /// Says how many frames will follow.
+    /// Sets the number of frames that will follow.
     pub fn frames(self, frames: usize) -> Self {
         Self { frames, ..self }
     }
 }
 
+// Problem and model of an estimate
 // Problem of an estimate
 // Estimate that is posed
 /// An estimate that is posed: plans of its covariances, and the noise.
@@ -275,7 +298,7 @@ pub(crate) fn groups(system: &System, known: &CovariancePlan) -> Result<Vec<Pose
 }
 
 // Model of a system
-/// What the operators of an estimate are made of.
+/// Covariances and noise from which the operators of an estimate are built.
 pub(crate) struct Model {
     pub(crate) covariances: Matrices,
     pub(crate) groups: Vec<Grouped>,
@@ -351,13 +374,13 @@ pub(crate) struct Grouped {
 
 // Groups with their covariances
 impl Grouped {
-    /// The group as the preconditioner wants it.
+    /// The group in the form of the preconditioner.
     pub(crate) fn group(&self) -> Group<'_> {
         let Self { stars, covariance, noise, valid } = self;
         Group { stars, covariance, noise, valid }
     }
 
-    /// Has the preconditioner made as if there was so many times the noise.
+    /// Multiplies the noise that the preconditioner assumes.
     #[cfg(feature = "factorise")]
     pub(crate) fn regularise(&mut self, times: f64) {
         self.noise.iter_mut().for_each(|noise| *noise *= times);
@@ -419,6 +442,7 @@ impl<T: Real> EstimatorCpu<T> {
                     || Circulant::new(&groups).map(|p| Arc::new(p) as SharedOperator<T>);
                 ((slopes, options.preconditioned.then(circulant).transpose()?), wavefront)
             }
+            // Operators in blocks and on one lattice
             Matrices::Blocks(rectangles, sets) => {
                 let of_set = |(k, set): (usize, &GroupWavefrontSlopes)| {
                     let valid = rectangles.sets.pick(k, &model.valid);
@@ -571,7 +595,7 @@ fn without<T: Real>(
 
 // Estimates frame by frame
 // Estimates of several frames
-/// Estimated wavefronts of several frames, and what they took.
+/// Estimated wavefronts of several frames, with iterations, residuals and goodness of fit.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -628,7 +652,7 @@ impl Estimates {
 }
 
 // What is found for one frame
-/// What is found for one frame, in units of `unit` rad of slope.
+/// Estimate of one frame, in units of `unit` rad of slope.
 pub(crate) struct FrameEstimate<T> {
     pub(crate) wavefront: Vec<T>,
     pub(crate) attempt: Attempt,
@@ -647,7 +671,7 @@ pub(crate) fn chi_squared<T: Real>(slopes: &[T], coefficients: &[T], n: usize) -
 
 // Put a frame among the estimates
 impl Estimates {
-    /// Adds what was found for the next frame.
+    /// Adds the estimate of the next frame.
     ///
     /// # Errors
     /// `Invalid` where a wavefront is beyond the largest number.
@@ -791,7 +815,7 @@ pub(crate) fn check_frames(frames: usize, wavefronts: [usize; 3]) -> Result<(), 
 }
 
 // What all estimators can do
-/// What all estimators can do, wherever they compute.
+/// Common interface of the estimators on processors and devices.
 pub(crate) trait Frames: Send + Sync {
     /// Estimates the frames in the rows of `slopes`.
     fn frames(

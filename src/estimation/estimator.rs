@@ -109,7 +109,7 @@ impl EstimatePlan {
     }
 
     // Interpolate where memory is short
-    /// What is posed, with interpolated layers where the dense form was chosen here and does not fit into the memory of an engine.
+    /// The stated problem, with interpolated layers where the dense form was chosen here and does not fit into the memory of an engine.
     fn on_engine(self, engine: &Engine) -> Result<PosedEstimate, Error> {
         if self.posed.reason.is_none() || self.check_memory(engine).is_ok() {
             return Ok(self.posed);
@@ -179,7 +179,7 @@ impl EstimatePlan {
     }
 
     // Describe the plan of an estimate
-    /// What the plan will do.
+    /// Description of the plan.
     fn description(&self, engine: &Engine) -> Description {
         let posed = &self.posed;
         let covariances = posed.covariances.description(engine);
@@ -302,7 +302,7 @@ impl Plan for EstimatePlan {
 }
 
 // Exact estimates where they fit
-/// Bytes of the largest matrix, and the seconds, for which the dense form is taken unasked.
+/// Bytes of the largest matrix, and the largest time in seconds, for which an open form becomes dense.
 const EXACT_BYTES: u64 = 2 << 30;
 const EXACT_SECONDS: f64 = 60.0;
 
@@ -311,7 +311,7 @@ fn interpolates(posed: &PosedEstimate) -> bool {
     posed.covariances.wavefront().is_some_and(|plan| plan.problem().is_layered())
 }
 
-/// What is posed, in dense form where layers would be interpolated, the form is open, and dense matrices fit.
+/// The stated problem, in dense form where layers would be interpolated, the form is open, and dense matrices fit.
 fn exact_where_it_fits(posed: PosedEstimate) -> Result<PosedEstimate, Error> {
     let (options, system) = (posed.options, posed.covariances.system());
     let is_open = options.form == Form::Auto && options.exact && interpolates(&posed);
@@ -343,7 +343,7 @@ fn factor_bytes(_: usize, _: Inversion, _: &Engine) -> (u64, u64) {
     (0, 0)
 }
 
-/// What solving the frames of an estimate will take.
+/// Cost of solving the frames of an estimate.
 fn cost(posed: &PosedEstimate) -> Cost {
     let (system, slopes) = (posed.covariances.system(), posed.noise.variances.len());
     let toeplitz = |plan: &SlopeCovariancePlan| {

@@ -13,13 +13,25 @@ use crate::model::system::System;
 
 // Ways to invert the measurements
 /// How C_mm, the covariance of measurements with their noise, is inverted, or how systems with it are solved.
+///
+/// ```
+/// use lenslet::{estimation::{EstimateOptions, EstimatePlan, Inversion}, model::System, turbulence::Form};
+/// let keck = System::from_file("book/systems/keck-lgs.toml")?;
+/// let options = EstimateOptions::default().form(Form::Toeplitz);
+/// let method = |frames| Ok::<_, lenslet::Error>(EstimatePlan::new(&keck, options.frames(frames))?.method());
+/// assert_eq!(EstimatePlan::new(&keck, options)?.slopes(), 2400);
+/// assert_eq!(method(9)?, Inversion::Iterative);
+/// # #[cfg(feature = "factorise")]
+/// assert_eq!(method(10)?, Inversion::Cholesky);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Inversion {
-    /// As the plan chooses and says: where the matrix is dense, by Cholesky's factor if all guide stars have noise and nothing is
-    /// filtered, else by eigenvectors.
+    /// Chosen by the plan, which reports it. A dense matrix is inverted by its Cholesky factor if all guide stars have noise and
+    /// nothing is filtered, otherwise by eigenvectors.
     #[default]
     Auto,
     /// By Cholesky's factor, Eq. [half solved](https://lenslet.github.io/lenslet/dense-reconstructor.html#eq-half-solved).
@@ -78,7 +90,7 @@ pub(crate) fn least_noise(stars: &[GuideStar]) -> f64 {
 }
 
 // What a solution will cost
-/// What solutions for some frames will take; times are seconds of one thread.
+/// Cost of the solutions for some frames; times are seconds of one thread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
     /// Slopes of a frame.
@@ -114,7 +126,7 @@ pub(crate) fn half_spectra(stars: usize, lenslets: usize) -> usize {
     8 * stars * (2 * lenslets).next_multiple_of(32) * lenslets
 }
 
-/// How many right-hand sides go side by side, of so many at most: half of them, and half of these, until they fit.
+/// Number of right-hand sides that are solved together, at most `most`: halved until they fit.
 #[cfg(feature = "factorise")]
 pub(crate) fn side_by_side(most: usize, fits: impl Fn(usize) -> bool) -> usize {
     let mut count = most.max(1);
@@ -125,7 +137,7 @@ pub(crate) fn side_by_side(most: usize, fits: impl Fn(usize) -> bool) -> usize {
 }
 
 // Time of a toeplitz product
-/// Time of a Toeplitz product for so many stars, of tables with so many lags along an axis.
+/// Time of a Toeplitz product for a number of stars, of tables with a number of lags along an axis.
 pub(crate) fn toeplitz_product(stars: usize, lags: usize) -> f64 {
     let (stars, lags) = (stars as f64, lags as f64);
     4.0 * stars * lags.powi(2) * 2.0 * lags.log2() * 0.7e-9
@@ -181,7 +193,7 @@ impl MatrixRates {
 }
 
 // Choose by the cost
-/// Bytes of the largest matrix that is factorised unasked.
+/// Bytes of the largest matrix that `auto` factorises.
 const LARGEST: u64 = 2 << 30;
 
 /// Time of one number of a dense matrix: to gather it, and to use it for one frame.
@@ -189,6 +201,7 @@ const GATHER: f64 = 6e-9;
 const USE: f64 = 1.6e-9;
 
 impl Cost {
+    // Cost of preparation and of frames
     /// Work of one thread to prepare an inversion, and to solve all frames with it.
     pub(crate) fn of(&self, inversion: Inversion) -> [Vec<(CostKind, f64)>; 2] {
         let (n, frames) = (self.slopes as f64, self.frames as f64);
@@ -206,10 +219,10 @@ impl Cost {
     }
 
     // Choose and say why
-    /// The way that is asked for, or else the faster one on a machine of some speed, and why.
+    /// The requested method, or else the faster one on a machine of some speed, and the reason.
     ///
     /// # Errors
-    /// `Invalid` where this build cannot go the way that is asked for, or a filter makes no sense.
+    /// `Invalid` where this build lacks the requested method, or a filter makes no sense.
     pub(crate) fn choose(
         &self,
         given: Inversion,

@@ -1,5 +1,5 @@
 // Tangled from book/src/factorisations.md: edit there, or here and run cargo tangle stitch.
-//! Dense matrices taken apart: by Cholesky's method, into eigenvectors, and by their singular values.
+//! Factorisations of dense matrices: Cholesky's, by eigenvectors, and by singular values.
 
 pub(crate) mod gpu;
 
@@ -15,7 +15,7 @@ use faer::linalg::triangular_solve::{
 use faer::{Accum, MatMut, MatRef, Par, Side};
 use ndarray::{Array2, ArrayBase, Data, Ix2};
 
-// See rows as columns
+// Rows as columns without a copy
 /// The transpose of an array, as columns in place.
 fn columns_mut(rows: &mut Array2<f64>) -> MatMut<'_, f64> {
     let (m, n) = rows.dim();
@@ -30,7 +30,7 @@ fn columns<S: Data<Elem = f64>>(rows: &ArrayBase<S, Ix2>) -> MatRef<'_, f64> {
     MatRef::from_column_major_slice(values, n, m)
 }
 
-/// An array whose rows stand one after the other.
+/// An array whose rows are stored one after the other.
 fn row_by_row(array: Array2<f64>) -> Array2<f64> {
     if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() }
 }
@@ -47,7 +47,7 @@ fn product(shape: (usize, usize), a: MatRef<f64>, b: MatRef<f64>) -> Array2<f64>
 /// A Bᵗ, (m, k), for A of (m, n) and B of (k, n), on all threads.
 ///
 /// # Panics
-/// If the rows of both are not of one length.
+/// If the rows of both have different lengths.
 ///
 /// ```
 /// use ndarray::arr2;
@@ -111,11 +111,11 @@ pub struct NotPositive {
 }
 
 impl Cholesky {
-    // Take the cholesky factor
+    // Compute the Cholesky factor
     /// Factorises a matrix in its own memory; only its upper triangle is read.
     ///
     /// # Errors
-    /// Where a pivot is not positive.
+    /// If a pivot is not positive.
     ///
     /// # Panics
     /// If the matrix is not square.
@@ -138,12 +138,12 @@ impl Cholesky {
     /// Replaces each row b by L⁻¹ b.
     ///
     /// # Panics
-    /// If a row is not as long as the matrix is wide, or rows do not stand one after the other.
+    /// If the length of a row differs from the order of the matrix, or rows are not stored one after the other.
     pub fn halve(&self, rows: &mut Array2<f64>) {
         solve_lower_triangular_in_place(columns(&self.0), columns_mut(rows), Par::rayon(0));
     }
 
-    /// Replaces each row y by L⁻ᵗ y, which is A⁻¹ b where y is L⁻¹ b.
+    /// Replaces each row y by L⁻ᵗ y, which is A⁻¹ b if y is L⁻¹ b.
     ///
     /// # Panics
     /// As [`halve`](Self::halve).
@@ -162,14 +162,14 @@ impl Cholesky {
 }
 
 // Unit of a matrix
-/// A power of two of the size of the diagonal.
+/// A power of two of the order of the largest diagonal element.
 pub(crate) fn unit(matrix: &Array2<f64>) -> f64 {
     let largest = matrix.diag().fold(0.0, |most: f64, value| most.max(value.abs()));
     if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 }
 }
 
 // Count eigenvalues that pass a filter
-/// How many of the ascending `values` are positive and at least `filter` times the last.
+/// Number of the ascending `values` that are positive and at least `filter` times the last one.
 fn kept(values: &[f64], filter: f64) -> usize {
     let least = filter * values.last().copied().unwrap_or(0.0);
     values.iter().filter(|&&value| value > 0.0 && value >= least).count()
@@ -197,7 +197,7 @@ impl Eigen {
     /// Decomposes a matrix; only its upper triangle is read.
     ///
     /// # Errors
-    /// `Failed` where the iterations of the decomposition do not converge.
+    /// `Failed` if the iterations of the decomposition do not converge.
     ///
     /// # Panics
     /// If the matrix is not square.
@@ -220,21 +220,21 @@ impl Eigen {
     }
 
     // Count eigenvalues that are kept
-    /// How many eigenvalues, of the largest ones, are positive and at least `filter` times the largest.
+    /// Number of eigenvalues that are positive and at least `filter` times the largest.
     pub fn kept(&self, filter: f64) -> usize {
         kept(&self.values, filter)
     }
 
-    /// Refuses a filter that is not a ratio.
+    /// Rejects a filter that is not a ratio.
     ///
     /// # Errors
-    /// `Invalid` where it is not at least 0 and less than 1.
+    /// `Invalid` if it is not at least 0 and less than 1.
     pub fn check_filter(filter: f64) -> Result<f64, Invalid> {
         let expected = "a ratio of eigenvalues, at least 0 and less than 1";
         accept((0.0..1.0).contains(&filter), "filter", filter, expected)
     }
 
-    // Go to eigenvectors and back
+    // Project onto eigenvectors and expand
     /// The rows of B along the `kept` last eigenvectors: (m, kept).
     pub fn project(&self, rows: &Array2<f64>, kept: usize) -> Array2<f64> {
         let rows = rows.as_standard_layout();
@@ -268,18 +268,18 @@ impl Eigen {
 /// ```
 #[derive(Debug, Clone)]
 pub struct SingularValues {
-    /// Of the transposed matrix in its unit.
+    /// The decomposition of the transposed matrix, divided by the unit.
     parts: Svd<f64>,
     unit: f64,
     values: Vec<f64>,
 }
 
 impl SingularValues {
-    // Take a matrix to its singular values
+    // Decompose into singular values
     /// Decomposes a matrix.
     ///
     /// # Errors
-    /// `Failed` where it has a number that is not finite, or the iterations of the decomposition do not converge.
+    /// `Failed` if it has a number that is not finite, or if the iterations of the decomposition do not converge.
     pub fn new(matrix: &Array2<f64>) -> Result<Self, Error> {
         let (m, n) = matrix.dim();
         let failed = |reason: String| Error::Failed {
@@ -304,14 +304,14 @@ impl SingularValues {
         &self.values
     }
 
-    /// How many singular values, of the largest ones, are positive and at least `filter` times the largest; those that are nothing but rounding never are.
+    /// Number of singular values that are positive and at least `filter` times the largest; those at the level of rounding are not counted.
     pub fn kept(&self, filter: f64) -> usize {
         let rounding = f64::EPSILON * self.parts.U().nrows().max(self.parts.V().nrows()) as f64;
         let least = filter.max(rounding) * self.values.first().copied().unwrap_or(0.0);
         self.values.iter().filter(|&&value| value > 0.0 && value >= least).count()
     }
 
-    // Invert what is kept of a matrix
+    // Pseudo-inverse of a matrix
     /// M⁺, (n, m), of the `kept` largest singular values.
     pub fn inverse(&self, kept: usize) -> Array2<f64> {
         let (right, left) = (self.parts.U(), self.parts.V());
@@ -321,10 +321,10 @@ impl SingularValues {
         product((right.nrows(), left.nrows()), left.subcols(0, kept), columns(&right))
     }
 
-    /// Refuses a filter that is not a ratio.
+    /// Rejects a filter that is not a ratio.
     ///
     /// # Errors
-    /// `Invalid` where it is not at least 0 and less than 1.
+    /// `Invalid` if it is not at least 0 and less than 1.
     pub fn check_filter(filter: f64) -> Result<f64, Invalid> {
         let expected = "a ratio of singular values, at least 0 and less than 1";
         accept((0.0..1.0).contains(&filter), "filter", filter, expected)

@@ -10,16 +10,16 @@ use ndarray::{Array1, Array2, Axis, Zip};
 // A model with residuals
 /// A model that can be fitted: its residuals and their derivatives.
 pub trait Residuals {
-    /// The residuals at some parameters, each in units of its error.
+    /// The residuals at these parameters, each divided by its standard deviation.
     ///
     /// # Errors
-    /// What hinders the model.
+    /// Errors of the model.
     fn residuals(&mut self, parameters: &[f64]) -> Result<Array1<f64>, Error>;
 
-    /// Their derivatives by the parameters, (residuals, parameters).
+    /// The derivatives of the residuals by the parameters, (residuals, parameters).
     ///
     /// # Errors
-    /// What hinders the model.
+    /// Errors of the model.
     fn jacobian(&mut self, parameters: &[f64]) -> Result<Array2<f64>, Error>;
 }
 
@@ -46,42 +46,42 @@ pub trait Residuals {
 /// ```
 #[derive(Debug, Clone)]
 pub struct LeastSquares {
-    /// The least and the largest value of each parameter.
+    /// The smallest and the largest value of each parameter.
     pub bounds: Vec<[f64; 2]>,
-    /// Residuals whose root sum of squares is below this are nothing.
+    /// The fit ends if the root of the sum of squares is below this value.
     pub floor: f64,
-    /// The most steps.
+    /// The largest number of steps.
     pub steps: usize,
 }
 
 // Methods of a damped fit
 // What a fit has found
-/// What a fit has found.
+/// The result of a fit.
 #[derive(Debug, Clone)]
 pub struct Fitted {
     /// The best parameters.
     pub parameters: Vec<f64>,
-    /// What the model misses with them.
+    /// The residuals at these parameters.
     pub residuals: Array1<f64>,
-    /// The derivatives there.
+    /// The derivatives at these parameters.
     pub jacobian: Array2<f64>,
-    /// Which parameters are at a bound and want to go beyond.
+    /// Which parameters are at a bound beyond which the sum of squares decreases.
     pub held: Vec<bool>,
     /// Steps that were taken.
     pub steps: usize,
-    /// Whether the fit has ended by itself.
+    /// Whether the fit has converged.
     pub converged: bool,
 }
 
 impl LeastSquares {
-    // Go down step by step
+    // Minimise by damped steps
     /// Fits a model, starting from some parameters.
     ///
     /// # Errors
-    /// Those of the model, `Cancelled`, and `Failed` where a matrix cannot be decomposed.
+    /// Those of the model, `Cancelled`, and `Failed` if a matrix cannot be decomposed.
     ///
     /// # Panics
-    /// If there is not a bound for each parameter.
+    /// If the number of bounds differs from that of the parameters.
     pub fn run(
         &self,
         model: &mut dyn Residuals,
@@ -164,7 +164,7 @@ impl LeastSquares {
 
 // Hold parameters at their bounds
 impl LeastSquares {
-    /// Which parameters would go beyond a bound, downhill.
+    /// Which parameters are at a bound beyond which the sum of squares decreases.
     fn held(&self, at: &[f64], gradient: &Array1<f64>) -> Vec<bool> {
         let beyond = |((at, [low, high]), slope): ((&f64, &[f64; 2]), &f64)| {
             (at <= low && *slope >= 0.0) || (at >= high && *slope <= 0.0)
@@ -173,7 +173,7 @@ impl LeastSquares {
     }
 }
 
-/// The share of the sum of squares that is not worth a step.
+/// The relative gain in the sum of squares at which a fit ends.
 const LITTLE: f64 = 1e-10;
 
 /// Parameters, and their residuals.
@@ -185,10 +185,10 @@ fn norm(residuals: &Array1<f64>) -> f64 {
 }
 
 // Normal equations and their eigenvectors
-/// The normal equations of the parameters that are not held and do something, in the form of their eigenvectors.
+/// The normal equations of the free parameters, in the form of their eigenvectors.
 #[derive(Debug, Clone)]
 pub struct Normal {
-    /// The parameters that take part, and how many there are at all.
+    /// The free parameters, and the number of all.
     free: Vec<usize>,
     parameters: usize,
     scales: Vec<f64>,
@@ -196,11 +196,11 @@ pub struct Normal {
 }
 
 impl Normal {
-    // Pose the normal equations
-    /// The equations for derivatives (residuals, parameters), of which those that are `held` do not take part.
+    // Construct the normal equations
+    /// The equations for derivatives (residuals, parameters), without the parameters that are `held`.
     ///
     /// # Errors
-    /// `Failed` where the matrix cannot be decomposed.
+    /// `Failed` if the matrix cannot be decomposed.
     pub fn new(jacobian: &Array2<f64>, held: &[bool]) -> Result<Self, Error> {
         let lengths: Vec<f64> =
             jacobian.columns().into_iter().map(|column| column.dot(&column).sqrt()).collect();
@@ -215,8 +215,8 @@ impl Normal {
     }
 
     // Directions that the data do not determine
-    /// Directions along which the residuals hardly move: eigenvectors of $\mathcal N$ whose eigenvalues are below a share of the
-    /// largest, by parameters, each in units of the step that it makes alone.
+    /// Directions along which the residuals hardly change: eigenvectors of $\mathcal N$ whose eigenvalues are below a fraction of the
+    /// largest, in the scaled parameters $\mathcal D\upsilon$.
     pub fn blind(&self, share: f64) -> Vec<Vec<f64>> {
         let Some(eigen) = &self.eigen else { return Vec::new() };
         let blind = self.free.len() - eigen.kept(share);
@@ -230,7 +230,7 @@ impl Normal {
     }
 
     // Solve the normal equations
-    /// What eigenvalues below this share of the largest say is rounding.
+    /// Eigenvalues below this fraction of the largest are rounding errors.
     pub const ROUNDING: f64 = 1e-10;
 
     /// 𝒟⁻¹ (𝒩 + ϰ)⁻¹ 𝒟⁻¹ g for each row g, (rows, parameters), Eq. [damped step](https://lenslet.github.io/lenslet/least-squares.html#eq-damped-step); zero for fixed parameters, and along
@@ -255,7 +255,7 @@ impl Normal {
         solved
     }
 
-    /// The parameters that take part: neither held nor without any effect.
+    /// The free parameters: neither held nor without influence.
     pub fn free(&self) -> &[usize] {
         &self.free
     }

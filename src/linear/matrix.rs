@@ -23,8 +23,8 @@ use rayon::prelude::*;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dense<T>(Array2<T>);
 
-// Scalar product in eight strands
-/// Σ a b, summed in eight independent strands, with the digits of b.
+// Scalar product as eight sums
+/// Σ a b, as eight independent sums in the precision of b.
 pub(crate) fn dot<A: Real, T: Real>(a: &[A], b: &[T]) -> T {
     let term = |a: A, b: T| T::of(a.in_double()) * b;
     let mut sums = [T::zero(); 8];

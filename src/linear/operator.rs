@@ -1,5 +1,5 @@
 // Tangled from book/src/operators.md: edit there, or here and run cargo tangle stitch.
-//! Linear operators, known by their products with vectors: diagonals, sums and products.
+//! Linear operators, defined by their products with vectors: diagonals, sums and products.
 
 pub(crate) mod gpu;
 
@@ -27,13 +27,13 @@ use std::sync::Arc;
 /// The products panic where a slice has the wrong length, as an index out of bounds does.
 pub trait Operator<T: Real>: Send + Sync {
     // Sizes of vectors and scratch
-    /// Numbers in a vector that comes out, m.
+    /// Number of rows m, the length of a result.
     fn rows(&self) -> usize;
 
-    /// Numbers in a vector that goes in, n.
+    /// Number of columns n, the length of an input.
     fn columns(&self) -> usize;
 
-    /// Numbers of scratch for either product with so many vectors at once; more will do.
+    /// Scratch numbers for either product with this number of vectors at once. A longer scratch is permitted.
     fn scratch(&self, vectors: usize) -> usize;
 
     // Products with an operator and its transpose
@@ -45,18 +45,18 @@ pub trait Operator<T: Real>: Send + Sync {
     /// It is the transpose in the sense of Eq. [adjoint](https://lenslet.github.io/lenslet/operators.html#eq-adjoint).
     fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]);
 
-    // What an operator weighs
-    /// Bytes that the operator keeps.
+    // Memory of an operator
+    /// Bytes that the operator stores.
     fn bytes(&self) -> u64;
 
-    /// Bytes of the same as a dense matrix.
+    /// Bytes of the same operator as a dense matrix.
     fn dense_bytes(&self) -> u64 {
         self.rows() as u64 * self.columns() as u64 * size_of::<T>() as u64
     }
 }
 
 // Shapes, products and vectors either way
-/// Numbers out and numbers in of the operator, or of its transpose.
+/// Rows and columns of the operator, or of its transpose.
 pub(crate) fn shape<T: Real>(operator: &dyn Operator<T>, transposed: bool) -> (usize, usize) {
     let (rows, columns) = (operator.rows(), operator.columns());
     if transposed { (columns, rows) } else { (rows, columns) }
@@ -77,7 +77,7 @@ fn multiply<T: Real>(
 }
 
 // Number of vectors in two slices
-/// How many vectors `x` and `y` hold, for a product that takes `columns` numbers to `rows`; panics if they disagree.
+/// Number of vectors in `x` and `y` for a product with a matrix of this shape; panics if they disagree.
 pub(crate) fn vectors<T>(x: &[T], y: &[T], (rows, columns): (usize, usize)) -> usize {
     let vectors = x.len().checked_div(columns).unwrap_or(y.len() / rows.max(1));
     let whole = x.len() == vectors * columns && y.len() == vectors * rows;
@@ -85,7 +85,7 @@ pub(crate) fn vectors<T>(x: &[T], y: &[T], (rows, columns): (usize, usize)) -> u
     vectors
 }
 
-// Walk through the places of vectors
+// Positions of numbers in several vectors
 /// Numbers in some ranges.
 pub(crate) fn count(places: &[Range<usize>]) -> usize {
     places.iter().map(Range::len).sum()
@@ -171,7 +171,7 @@ impl<T: Real> Operator<T> for Diagonal<T> {
         self.apply(x, y, scratch);
     }
 
-    // Weigh a diagonal
+    // Bytes of a diagonal matrix
     fn bytes(&self) -> u64 {
         size_of_val(self.0.as_slice()) as u64
     }
@@ -186,12 +186,12 @@ pub struct Pairs<T> {
 }
 
 impl<T: Real> Pairs<T> {
-    /// The operator that takes row k from the place `partners[k]`, times `elements[k]`.
+    /// The operator whose row k has the element `elements[k]` in the column `partners[k]`.
     ///
     /// # Errors
-    /// `Invalid` where a partner of a partner is another row, or both have unequal elements.
+    /// `Invalid` if the partner of a partner is another row, or if two partners have unequal elements.
     pub fn new(partners: Vec<usize>, elements: Vec<T>) -> Result<Self, Invalid> {
-        // Refuse rows that are no pairs
+        // Reject rows that are not paired
         let (rows, expected) = (elements.len(), "as many as elements");
         accept(partners.len() == rows, "partners", partners.len(), expected)?;
         for (k, &partner) in partners.iter().enumerate() {
@@ -249,7 +249,7 @@ impl<T: Real> Operator<T> for Pairs<T> {
 }
 
 // Matrix of a few vectors
-/// The sum of a few products of vectors with themselves, [low rank](https://lenslet.github.io/lenslet/matrix-operators.html#eq-low-rank).
+/// The weighted sum of a few outer products of vectors with themselves, [low rank](https://lenslet.github.io/lenslet/matrix-operators.html#eq-low-rank).
 #[derive(Debug, Clone, PartialEq)]
 pub struct LowRank<T> {
     rows: usize,
@@ -257,10 +257,10 @@ pub struct LowRank<T> {
 }
 
 impl<T: Real> LowRank<T> {
-    /// The operator of so many `rows` and of `terms`: the weight of each, the row at which its vector begins, and the vector.
+    /// The operator with this number of `rows` and with `terms`: for each, the weight, the first row of its vector, and the vector.
     ///
     /// # Errors
-    /// `Invalid` where a vector ends beyond the rows.
+    /// `Invalid` if a vector extends beyond the last row.
     pub fn new(rows: usize, terms: Vec<(T, usize, Vec<T>)>) -> Result<Self, Invalid> {
         for (k, (_, first, vector)) in terms.iter().enumerate() {
             let (end, expected) = (first + vector.len(), format!("at most {rows}, the rows"));
@@ -316,7 +316,7 @@ impl<T: Real> Sum<T> {
     /// The sum of `terms`.
     ///
     /// # Errors
-    /// `Invalid` where there is no term, or two have different shapes.
+    /// `Invalid` if there is no term, or if two terms have different shapes.
     pub fn new(terms: Vec<Arc<dyn Operator<T>>>) -> Result<Self, Invalid> {
         let shapes: Vec<_> = terms.iter().map(|term| shape(term.as_ref(), false)).collect();
         let first = *shapes.first().ok_or_else(|| Invalid::new("terms", 0, "at least one"))?;
@@ -341,8 +341,8 @@ impl<T: Real> Sum<T> {
     }
 }
 
-// Refuse shapes that do not fit
-/// Says that an operator of one shape does not go with one of another.
+// Reject shapes that do not fit
+/// The error of two operators whose shapes do not fit.
 fn misfit(what: &str, first: (usize, usize), second: (usize, usize), expected: &str) -> Invalid {
     let value = format!("{} × {} and {} × {}", first.0, first.1, second.0, second.1);
     Invalid::new(what, value, expected)
@@ -385,7 +385,7 @@ impl<T: Real> Product<T> {
     /// The product of `factors`, written from left to right.
     ///
     /// # Errors
-    /// `Invalid` where there is no factor, or one has not as many columns as the next has rows.
+    /// `Invalid` if there is no factor, or if the columns of one are not as many as the rows of the next.
     pub fn new(factors: Vec<Arc<dyn Operator<T>>>) -> Result<Self, Invalid> {
         if factors.is_empty() {
             return Err(Invalid::new("factors", 0, "at least one"));
@@ -454,7 +454,7 @@ impl<T: Real> Operator<T> for Product<T> {
 
 // Tests of operators
 // Battery of tests for operators
-/// What every operator has to pass, here and in the chapters that follow.
+/// Tests that every operator must pass, here and in later chapters.
 #[cfg(test)]
 pub(crate) mod battery {
     use super::*;
@@ -494,7 +494,7 @@ pub(crate) mod battery {
         y
     }
 
-    // Hold an operator to all promises
+    // Test all properties of an operator
     /// Checks adjoint, several vectors at once, linearity and repeatability, within a relative tolerance.
     pub(crate) fn check<T: Real>(operator: &dyn Operator<T>, tolerance: f64) {
         let (rows, columns) = (operator.rows(), operator.columns());
@@ -549,8 +549,8 @@ mod tests {
         Arc::new(Dense::new(matrix.clone()))
     }
 
-    // Hold an operator to its matrix
-    /// Holds an operator to the battery and to its matrix.
+    // Compare an operator with its matrix
+    /// Runs the battery of tests on an operator and compares it with its matrix.
     fn compare<T: Real>(operator: &dyn Operator<T>, matrix: &Array2<T>, tolerance: f64) {
         check(operator, tolerance);
         for (transposed, matrix) in [(false, matrix.view()), (true, matrix.t())] {
@@ -561,7 +561,7 @@ mod tests {
         }
     }
 
-    // Hold the simple operators to their matrices
+    // Compare the simple operators with their matrices
     fn all_as_spelled_out<T: Real>(tolerance: f64) {
         for (rows, columns) in [(1, 1), (3, 17), (40, 5), (21, 600)] {
             let a = matrix::<T>(rows, columns, 5);
@@ -582,7 +582,7 @@ mod tests {
             let mut spelled_out = Array2::zeros((columns, columns));
             elements.iter().enumerate().for_each(|(k, &e)| spelled_out[[k, columns - 1 - k]] = e);
             compare(&pairs, &spelled_out, tolerance);
-            // Hold a few vectors to their matrix
+            // Compare a few vectors with their matrix
             let [u, v] = [10, 11].map(|seed| Array1::from(random::<T>(columns, seed)));
             let (two, last) = (T::of(2.0), v.slice(ndarray::s![columns / 2..]).to_vec());
             let terms = vec![(two, 0, u.to_vec()), (-T::one(), columns / 2, last)];

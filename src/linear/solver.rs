@@ -25,27 +25,27 @@ impl Default for Stop {
         Self { tolerance: 1e-6, iterations: 1000 }
     }
 }
-/// How an iteration went.
+/// The result of an iteration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Solved {
     /// Iterations that were made.
     pub iterations: usize,
-    /// Relative residual ‖b − A x‖ / ‖b‖ of the result, computed anew and not by recurrence.
+    /// True relative residual ‖b − A x‖ / ‖b‖ of the result, computed from a product.
     pub residual: f64,
     /// Relative residual at the start and after each iteration: `iterations + 1` numbers.
     pub history: Vec<f64>,
 }
-/// A solution as far as it came.
+/// A solution that may be incomplete.
 #[derive(Debug)]
 pub struct Attempt {
-    /// How it went, with the true residual of the last iterate.
+    /// The iterations, with the true residual of the last iterate.
     pub solved: Solved,
-    /// Why it ended short of its tolerance, if it did: `NotConverged`, or `Failed` where the method broke down.
+    /// The reason if the tolerance was not reached: `NotConverged`, or `Failed` after a breakdown of the method.
     pub shortfall: Option<Error>,
 }
 
 impl Attempt {
-    /// The solution if it met its tolerance, else why it did not.
+    /// The solution if it met its tolerance, and otherwise the reason as an error.
     ///
     /// # Errors
     /// The shortfall.
@@ -76,9 +76,9 @@ impl Solver {
     /// that it returns ends the run.
     ///
     /// # Errors
-    /// `Invalid` where shapes, tolerance, `b` or `x` make no sense. `NotConverged`, with the true residual, where the
-    /// iterations are used up or the precision is. `Failed` where the operator, or the preconditioner, turns out not to be
-    /// positive definite (MINRES asks that of the latter only), or singular. What `watch` says.
+    /// `Invalid` for shapes that do not fit and for an invalid tolerance, `b` or `x`. `NotConverged`, with the true residual, if the
+    /// iterations or the precision are exhausted. `Failed` if the operator or the preconditioner is found not to be
+    /// positive definite (MINRES requires this of the latter only), or singular. Errors of `watch`.
     pub fn solve<T: Real>(
         self,
         a: &dyn Operator<T>,
@@ -91,12 +91,12 @@ impl Solver {
         self.attempt(a, preconditioner, b, x, stop, watch)?.whole()
     }
 
-    // Go as far as possible
-    /// Goes towards the solution of A x = b as [`solve`](Self::solve) does, and keeps what was found, in `x`, where it ends
-    /// short of its tolerance.
+    // Attempt a solution
+    /// Solves A x = b as [`solve`](Self::solve) does, but leaves the best solution in `x` if it does not reach its
+    /// tolerance.
     ///
     /// # Errors
-    /// `Invalid` where shapes, tolerance, `b` or `x` make no sense; what `watch` says.
+    /// `Invalid` for shapes that do not fit and for an invalid tolerance, `b` or `x`. Errors of `watch`.
     pub fn attempt<T: Real>(
         self,
         a: &dyn Operator<T>,
@@ -107,7 +107,7 @@ impl Solver {
         watch: &mut dyn FnMut(usize, f64) -> Result<(), Error>,
     ) -> Result<Attempt, Error> {
         let norm = check(a, preconditioner, b, x, stop)?;
-        // Answer zero or start a run
+        // Return zero or start a run
         if norm == 0.0 {
             x.fill(T::zero());
             let solved = Solved { iterations: 0, residual: 0.0, history: vec![0.0] };
@@ -155,7 +155,7 @@ impl Solver {
         Err(self.broken(format!("the {operator} is not positive definite: {about}")))
     }
 
-    // Say how a solution failed
+    // Errors of a failed solution
     /// The right-hand side is beyond the range of a singular operator.
     pub(crate) fn singular(self) -> Error {
         self.broken("the operator is singular, and the right-hand side beyond its range")
@@ -216,7 +216,7 @@ pub fn minres<T: Real>(
 }
 
 // Check the system and its right-hand side
-/// The norm of `b`, if the system makes sense.
+/// The norm of `b`, if the system is valid.
 fn check<T: Real>(
     a: &dyn Operator<T>,
     preconditioner: Option<&dyn Operator<T>>,
@@ -237,7 +237,7 @@ fn check<T: Real>(
     }
     norm_of(b, x)
 }
-/// The norm of `b`, if that and the start `x` make sense.
+/// The norm of `b`, if it and the start `x` are valid.
 pub(crate) fn norm_of<T: Real>(b: &[T], x: &[T]) -> Result<f64, Invalid> {
     // Measure the right-hand side and the start
     if let Some(k) = x.iter().position(|x| !x.is_finite()) {
@@ -294,7 +294,7 @@ impl<T: Real> SolverState<'_, T> {
     }
 
     // Residual at the start of a sweep
-    /// Computes r = b − A x, puts its relative norm in the place of the last one recorded, and returns it.
+    /// Computes r = b − A x, replaces the last recorded residual by its relative norm, and returns it.
     fn true_residual(&mut self, b: &[T], x: &[T], r: &mut [T]) -> Result<f64, Error> {
         r.fill(T::zero());
         if x.iter().any(|x| !x.is_zero()) {
@@ -307,8 +307,8 @@ impl<T: Real> SolverState<'_, T> {
         Ok(residual)
     }
 
-    // Settle what a broken run left
-    /// Makes the last iterate finite, and the last residual recorded that of it.
+    // Make the last iterate finite
+    /// Makes the last iterate finite, and records its residual as the last one.
     fn settle(&mut self, b: &[T], x: &mut [T]) {
         let mut r = vec![T::zero(); b.len()];
         if self.true_residual(b, x, &mut r).is_err() {
@@ -337,7 +337,7 @@ impl<T: Real> SolverState<'_, T> {
     }
 
     // Record of residuals
-    /// Where a sweep from the residual `r` ends.
+    /// The relative residual at which a sweep from the residual `r` ends.
     fn target(&self, r: &[T]) -> f64 {
         let start = dot(r, r).sqrt() / self.norm;
         let tolerance = self.stop.tolerance;
@@ -362,7 +362,7 @@ impl<T: Real> SolverState<'_, T> {
         self.iterations() >= self.stop.iterations
     }
 
-    // Refusals of a solution in progress
+    // Faults of a solution in progress
     fn finite(&self, value: f64, name: &str) -> Result<f64, Error> {
         self.solver.finite(value, name, self.iterations() + 1)
     }
@@ -586,7 +586,7 @@ mod tests {
         }
     }
 
-    // Hold the recurrences to the truth
+    // Compare recursive and true residuals
     #[test]
     fn recurrences_follow_the_true_residual() {
         let a = with_eigenvalues(&(1..=40).map(|k| f64::from(k * k)).collect::<Vec<_>>());
@@ -682,7 +682,7 @@ mod tests {
         }
     }
 
-    // Refuse what cannot be solved
+    // Reject systems without a solution
     #[test]
     fn refusals_are_typed() {
         let definite = Dense::new(with_eigenvalues(&(1..=30).map(f64::from).collect::<Vec<_>>()));
@@ -697,7 +697,7 @@ mod tests {
                     assert!(x.iter().all(|x| x.is_finite()));
                     result
                 };
-            // Refuse bad operators and capped runs
+            // Reject bad operators and capped runs
             match run(&definite, None, &b, &stop).unwrap_err() {
                 Error::NotConverged { iterations: 4, residual, tolerance, .. } => {
                     assert!(residual > 1e-3 && residual < 1.0 && tolerance == 1e-10)
@@ -711,7 +711,7 @@ mod tests {
             assert!(bad.contains("preconditioner is not positive definite: r·Pr = -"), "{bad}");
             assert!(failure(&definite, Some(&poisoned)).contains("r·Pr = NaN"));
             assert!(failure(&poisoned, None).contains("= NaN in iteration 1"));
-            // Settle for what there is
+            // Return incomplete solutions
             let full = with_eigenvalues(&(1..=30).map(f64::from).collect::<Vec<_>>());
             let attempt =
                 |a: &Array2<f64>, watch: &mut dyn FnMut(usize, f64) -> Result<(), Error>| {
@@ -737,7 +737,7 @@ mod tests {
                 matches!(error, Error::NotConverged { iterations, .. } if iterations < 1000),
                 "{error}"
             );
-            // Refuse bad numbers and shapes
+            // Reject bad numbers and shapes
             let with = |value: f64| b.iter().take(29).copied().chain([value]).collect::<Vec<_>>();
             let invalid = |b: &[f64], tolerance: f64| {
                 let stop = Stop { tolerance, iterations: 100 };

@@ -6,7 +6,7 @@
 pub struct Rule {
     /// Abscissae, ascending, symmetric about zero.
     pub nodes: Vec<f64>,
-    /// Positive weights, one a node.
+    /// Positive weights, one for each node.
     pub weights: Vec<f64>,
 }
 
@@ -37,7 +37,7 @@ pub fn gauss_triangle(n: usize) -> Rule {
     gauss_trapezium(n, 0.0)
 }
 
-/// Gauss's rule for a trapezium of mass 1 that is flat on |u| < `flat` and falls to zero at 1; 0 ≤ `flat` < 1.
+/// Gauss's rule for a trapezium of integral 1 that is flat on |u| < `flat` and falls to zero at 1; 0 ≤ `flat` < 1.
 ///
 /// The weight is that of Eq. [trapezium weight](https://lenslet.github.io/lenslet/quadrature.html#eq-trapezium-weight) over 1 + `flat`; exact for polynomials of degree 2n − 1.
 pub fn gauss_trapezium(n: usize, flat: f64) -> Rule {
@@ -55,7 +55,7 @@ pub fn gauss_trapezium(n: usize, flat: f64) -> Rule {
 }
 
 // Rule of Gauss for an even weight
-/// Gauss's rule for an even weight of mass 1 on [−1, 1], given by the `mean` under it of any even function.
+/// Gauss's rule for an even weight of integral 1 on [−1, 1], which is given by the weighted `mean` of any even function.
 pub(crate) fn gauss_even(n: usize, mean: impl Fn(&dyn Fn(f64) -> f64) -> f64) -> Rule {
     let (mut beta, mut norm) = (vec![1.0], 1.0);
     while beta.len() < n {
@@ -67,7 +67,7 @@ pub(crate) fn gauss_even(n: usize, mean: impl Fn(&dyn Fn(f64) -> f64) -> f64) ->
 }
 
 // Orthogonal polynomial by its recurrence
-/// π_n(x), n the number of coefficients given; Eq. [recurrence](https://lenslet.github.io/lenslet/quadrature.html#eq-recurrence). The first coefficient plays no part.
+/// π_n(x), n the number of coefficients given; Eq. [recurrence](https://lenslet.github.io/lenslet/quadrature.html#eq-recurrence). The first coefficient has no effect.
 fn orthogonal_polynomial(beta: &[f64], x: f64) -> f64 {
     beta.iter().fold((1.0, 0.0), |(last, before), b| (x * last - b * before, last)).0
 }

@@ -1,7 +1,7 @@
 // Tangled from book/src/quadrature.md: edit there, or here and run cargo tangle stitch.
 //! A table of a smooth function of squared distance: value and slope from one cache line.
 
-/// Each octave of t is cut into 2^SEGMENT_BITS segments.
+/// Each octave of t is divided into 2^SEGMENT_BITS segments.
 const SEGMENT_BITS: u32 = 5;
 
 /// Coefficients of a segment's polynomial.
@@ -45,7 +45,7 @@ impl RadialTable {
 
     // Tabulate by the slope
     /// Tabulates the function that is `value` at the lower edge of the table and has the slope df/dt, from `low` to `high`: differences of
-    /// neighbouring values are as exact as the slope is, where those of [`new`](Self::new) have the errors of `value`.
+    /// neighbouring values are as accurate as the slope, while those of [`new`](Self::new) have the errors of `value`.
     pub fn by_slope(
         [low, high]: [f64; 2],
         value: impl Fn(f64) -> f64,
@@ -97,7 +97,7 @@ impl RadialTable {
         (value, slope)
     }
 
-    // Hand the table to a device
+    // Segments of a table for a device
     /// The segments that a device looks up in double precision: the centre and seven coefficients each.
     pub(crate) fn segments(&self) -> impl Iterator<Item = [f64; 8]> + '_ {
         self.segments.iter().map(|segment| {

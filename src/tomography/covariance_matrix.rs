@@ -1,5 +1,5 @@
 // Tangled from book/src/covariance-matrices.md: edit there, or here and run cargo tangle stitch.
-//! Covariance matrices of what guide stars measure with what truth sensors would see.
+//! Covariance matrices of the slopes of guide stars and truth sensors.
 
 // Imports of the covariance matrices
 use crate::device::engine::Engine;
@@ -17,7 +17,25 @@ use crate::watch::{StageParts, Watch};
 use ndarray::{Array2, ArrayView1, s};
 
 // Three covariance matrices
-/// What statistics know of measurements and truth, Eq. [three covariances](https://lenslet.github.io/lenslet/covariance-matrices.html#eq-three-covariances).
+/// Covariance matrices of measurements and truth, Eq. [three covariances](https://lenslet.github.io/lenslet/covariance-matrices.html#eq-three-covariances).
+///
+/// ```
+/// use lenslet::{model::*, tomography::CovarianceMatrices, watch::unwatched};
+/// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(10e3, 1.0, 25.0)])?;
+/// let array = LensletArray::new(1, 1.0)?;
+/// let [left, right] = [Source::star(5e-5, std::f64::consts::PI)?, Source::star(5e-5, 0.0)?];
+/// let system = System::builder(air, array)
+///     .guide_stars([GuideStar::at_rest(left, array, 1e-13)?, GuideStar::at_rest(right, array, 1e-13)?])
+///     .targets([Source::star(0.0, 0.0)?])
+///     .build()?;
+/// let c = CovarianceMatrices::of(&system, &unwatched)?;
+/// let close = |value: f64, expected: f64| assert!((1e12 * value - expected).abs() < 1e-6);
+/// close(c.truth[[0, 0]], 0.441668);
+/// close(c.measurements[[0, 0]], 0.541668);
+/// [(0, 0.128004), (1, 0.304748)].map(|(axis, covariance)| close(c.measurements[[axis, axis + 2]], covariance));
+/// [(0, 0.317104), (1, 0.395554)].map(|(axis, covariance)| close(c.truth_measurements[[axis, axis]], covariance));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CovarianceMatrices {
@@ -185,6 +203,28 @@ impl CovarianceMatrices {
     ///
     /// # Errors
     /// As [`on`](Self::on).
+    ///
+    /// ```
+    /// use lenslet::{device::Engine, model::*, plan::Plan, tomography::*, watch::unwatched};
+    /// let mut layer = Layer::new(10e3, 1.0, 25.0);
+    /// (layer.wind_speed, layer.wind_direction) = (50.0, 0.0);
+    /// let (air, array) = (Atmosphere::new(0.15, 500e-9, vec![layer])?, LensletArray::new(1, 1.0)?);
+    /// let [left, right] = [Source::star(5e-5, std::f64::consts::PI)?, Source::star(5e-5, 0.0)?];
+    /// let system = System::builder(air, array)
+    ///     .guide_stars([GuideStar::at_rest(left, array, 1e-13)?, GuideStar::at_rest(right, array, 1e-13)?])
+    ///     .targets([Source::star(0.0, 0.0)?])
+    ///     .build()?;
+    /// let later = CovarianceMatrices::later_truth(&system, 0.01, &Engine::default(), &unwatched)?;
+    /// assert!((1e12 * later[[0, 0]] - 0.4417).abs() < 1e-4 && (1e12 * later[[0, 2]] - 0.1280).abs() < 1e-4);
+    /// let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default().delay(0.01))?;
+    /// let found = plan.run(&Engine::default(), &unwatched)?;
+    /// let weights = found.reconstructor.unwrap_or_default();
+    /// assert!((weights[[0, 0, 0]] - 0.804).abs() < 1e-3 && (weights[[0, 0, 2]] - 0.046).abs() < 1e-3);
+    /// assert!((1e12 * found.error_covariance[[0, 0, 0]] - 0.0804).abs() < 1e-4);
+    /// let without = found.other_error_covariance.unwrap_or_default();
+    /// assert!((1e12 * without[[0, 0, 0]] - 0.2025).abs() < 1e-4);
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
     pub fn later_truth(
         system: &System,
         delay: f64,

@@ -1,5 +1,5 @@
 // Tangled from book/src/reconstructor.md: edit there, or here and run cargo tangle stitch.
-//! The reconstructor of least mean square error, and the covariance of the error that it leaves.
+//! The reconstructor of minimum mean square error, and the covariance of its error.
 
 pub(crate) mod command;
 mod gpu;
@@ -27,9 +27,10 @@ use crate::turbulence::plan::{SLOPES, sensors_of};
 use crate::watch::{Watch, check};
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
 
+// Options and plan of a reconstructor
 // Options and truth of a reconstructor
 // Options of a reconstructor
-/// What may be chosen about a reconstructor: the table `[reconstructor]` of a system file.
+/// Options of a reconstructor: the table `[reconstructor]` of a system file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -43,13 +44,13 @@ pub struct ReconstructorOptions {
     pub delay: f64,
     /// Whether the reconstructor predicts over the delay.
     pub predict: bool,
-    /// Whether the covariances are kept beside what is computed from them.
+    /// Whether the covariances are kept with the results.
     pub keep: bool,
     /// Largest relative residual of a row, where iterations invert.
     pub tolerance: f64,
-    /// Whether the errors are all that is wanted, and the reconstructor itself is not kept.
+    /// Whether only the errors are computed, without the reconstructor.
     pub errors_only: bool,
-    /// What is to be known.
+    /// The truth: slopes or wavefront.
     pub truth: Truth,
 }
 
@@ -86,7 +87,7 @@ impl ReconstructorOptions {
         Self { tolerance, ..self }
     }
 
-    /// Sets whether only the errors are wanted, without the reconstructor.
+    /// Sets whether only the errors are computed, without the reconstructor.
     pub fn errors_only(self, errors_only: bool) -> Self {
         Self { errors_only, ..self }
     }
@@ -152,7 +153,7 @@ impl ReconstructorOptions {
 }
 
 // What is to be known
-/// What a system's targets are to be known by.
+/// The quantity that is reconstructed for the targets of a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -273,7 +274,7 @@ impl ReconstructorPlan {
         if self.is_shared(engine) { engine.place()[1] } else { 1 }
     }
 
-    /// Whether the errors are all that is wanted.
+    /// Whether only the errors are computed.
     pub fn errors_only(&self) -> bool {
         self.options.errors_only
     }
@@ -394,7 +395,7 @@ impl ReconstructorPlan {
     }
 
     // Describe a planned reconstructor
-    /// What the plan will do, as a part of a larger one.
+    /// Description of the plan, as a part of a larger one.
     pub(crate) fn description(&self, engine: &Engine) -> Description {
         let ([n, m], targets) =
             ([self.measurements, self.truth_slopes], self.system.targets().len());
@@ -498,17 +499,17 @@ impl Plan for ReconstructorPlan {
 // Errors of each target, one by one
 impl ReconstructorPlan {
     // Errors of each target
-    /// Whether an engine has rows of one target at a time, where errors alone are wanted.
+    /// Whether an engine computes the rows of one target at a time, where only errors are requested.
     fn is_one_by_one(&self, engine: &Engine) -> bool {
         let alone = !engine.devices().is_empty() && !self.is_shared(engine);
         alone && self.method != Inversion::Iterative && !self.is_delayed() && !self.options.keep
     }
 
-    /// Hands the covariance C_ee of each target's error, (m, m), rad², to `sink` with the target's number, one after the other. C_mm is taken
-    /// apart once, and a device has rows of one target at a time.
+    /// Passes the covariance C_ee of each target's error, (m, m), rad², to `sink` with the number of the target, one after the other. C_mm is
+    /// factorised once, and a device has rows of one target at a time.
     ///
     /// # Errors
-    /// As [`run`](Self::run), and what `sink` says.
+    /// As [`run`](Self::run), and those of `sink`.
     pub fn each_error(
         &self,
         engine: &Engine,
@@ -541,17 +542,43 @@ impl ReconstructorPlan {
 }
 
 // What a reconstruction is
-/// A reconstructor with the error that it leaves, for each of T targets.
+/// Reconstructor and covariance of its error, for each of T targets.
+///
+/// ```
+/// use lenslet::{device::Engine, model::*, plan::Plan, tomography::{ReconstructorOptions, ReconstructorPlan}, watch::unwatched};
+/// let array = LensletArray::new(1, 1.0)?;
+/// let reconstruct = |directions: &[f64]| -> Result<_, lenslet::Error> {
+///     let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(10e3, 1.0, 25.0)])?;
+///     let star = |&x: &f64| {
+///         let azimuth = if x < 0.0 { std::f64::consts::PI } else { 0.0 };
+///         GuideStar::at_rest(Source::star(x.abs(), azimuth)?, array, 1e-13)
+///     };
+///     let stars: Result<Vec<GuideStar>, lenslet::Invalid> = directions.iter().map(star).collect();
+///     let builder = System::builder(air, array).guide_stars(stars?);
+///     let system = builder.targets([Source::star(0.0, 0.0)?]).build()?;
+///     let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default())?;
+///     let found = plan.run(&Engine::default(), &unwatched)?;
+///     let errors = [0, 1].map(|k| 1e12 * found.error_covariance[[0, k, k]]);
+///     Ok((found.reconstructor.unwrap_or_default(), errors))
+/// };
+/// let (r, [x, y]) = reconstruct(&[-5e-5, 5e-5])?;
+/// assert!((r[[0, 0, 0]] - 0.4735).abs() < 1e-4 && (r[[0, 0, 2]] - 0.4735).abs() < 1e-4);
+/// assert!((r[[0, 1, 1]] - 0.4673).abs() < 1e-4);
+/// assert!((x - 0.1414).abs() < 1e-4 && (y - 0.0720).abs() < 1e-4);
+/// let (_, [alone, _]) = reconstruct(&[0.0])?; // Wiener's filter
+/// assert!((alone - 0.4417 * 0.1 / 0.5417).abs() < 1e-4 && (alone - 0.0815).abs() < 1e-4);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Reconstruction {
     /// R of Eq. [reconstructor](https://lenslet.github.io/lenslet/reconstructor.html#eq-reconstructor), (T, m, n): the slopes of a truth sensor per measured slope; none where the
-    /// errors are all that was wanted.
+    /// errors only were requested.
     pub reconstructor: Option<Array3<f64>>,
     /// C_ee of Eq. [error covariance](https://lenslet.github.io/lenslet/reconstructor.html#eq-error-covariance), (T, m, m), rad².
     pub error_covariance: Array3<f64>,
-    /// With a delay, C_ee of the reconstructor that was not asked for: with prediction in place of without, or the other way.
+    /// With a delay, C_ee of the other reconstructor: without prediction if one with prediction was requested, and vice versa.
     pub other_error_covariance: Option<Array3<f64>>,
     /// C_tt, (m, m), rad².
     pub truth_covariance: Array2<f64>,
@@ -563,7 +590,7 @@ pub struct Reconstruction {
 
 // Empty reconstruction of other ranks
 impl Reconstruction {
-    /// What ranks have other than the first: nothing.
+    /// The empty result of all ranks but the first.
     fn elsewhere() -> Self {
         Self {
             reconstructor: None,
@@ -582,8 +609,9 @@ const FACTOR: &str = "factorisation";
 const RECONSTRUCTOR: &str = "reconstructor";
 const ERROR: &str = "error";
 
+// Inversion of the measured covariance
 // Types of inverted covariances
-/// Who takes the covariance C_ee of a target's error, (m, m), rad², with the target's number.
+/// Receiver of the covariance C_ee of a target's error, (m, m), rad², with the number of the target.
 pub type ErrorSink<'s> = dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error> + 's;
 
 /// The covariances of the errors of all targets, (T, m, m), and with a delay those of the other choice about prediction.
@@ -616,7 +644,7 @@ impl ReconstructorPlan {
     }
 
     // Gather a reconstruction
-    /// A reconstruction from what the inversion gives.
+    /// A reconstruction from the results of the inversion.
     fn result(
         &self,
         (rows, (error, other), spectrum, kept): Inverted,
@@ -722,7 +750,7 @@ impl ReconstructorPlan {
     }
 
     // Rows of the later and present truth
-    /// C_mm and C_tm that are to be kept: of the later truth, where there is one.
+    /// C_mm and C_tm to keep: of the later truth, where there is one.
     fn kept(&self, covariances: &CovarianceMatrices) -> [Array2<f64>; 2] {
         let CovarianceMatrices { measurements, truth_measurements, .. } = covariances;
         let rows = truth_measurements.nrows() / self.sets();
@@ -735,7 +763,7 @@ impl ReconstructorPlan {
     }
 
     // Tell errors with and without prediction
-    /// C_ee of the reconstructor that is asked for, and with a delay of the other, Eq. [gain of prediction](https://lenslet.github.io/lenslet/prediction.html#eq-gain-of-prediction).
+    /// C_ee of the requested reconstructor, and with a delay of the other one, Eq. [gain of prediction](https://lenslet.github.io/lenslet/prediction.html#eq-gain-of-prediction).
     fn errors(&self, truth: &Array2<f64>, half: &Array2<f64>) -> Errors {
         let with = self.unexplained(truth, half);
         if !self.is_delayed() {
@@ -751,12 +779,12 @@ impl ReconstructorPlan {
     }
 
     // Choose what was asked for
-    /// The errors of what is asked for and of the other choice.
+    /// The errors of the requested reconstructor and of the other one.
     fn choose(&self, with: Array3<f64>, without: Array3<f64>) -> Errors {
         if self.options.predict { (with, Some(without)) } else { (without, Some(with)) }
     }
 
-    /// The rows of the reconstructor that is asked for, if one is.
+    /// The rows of the requested reconstructor, if any.
     fn chosen_rows(&self, half: Array2<f64>) -> Option<Array2<f64>> {
         if self.options.errors_only {
             return None;
@@ -769,7 +797,7 @@ impl ReconstructorPlan {
     }
 
     // Say the delay of a plan
-    /// What a plan says of the delay.
+    /// The part of a description about the delay.
     fn say_delay(&self) -> String {
         let with = if self.options.predict { "with" } else { "without" };
         match self.is_delayed() {
@@ -778,7 +806,7 @@ impl ReconstructorPlan {
         }
     }
 
-    /// What a plan says of several devices.
+    /// The part of a description about several devices.
     fn say_ranks(&self, engine: &Engine) -> String {
         match self.ranks(engine) {
             1 => self.say_alone(engine),
@@ -801,6 +829,16 @@ impl ReconstructorPlan {
 // Error of any reconstructor
 /// C_ee of Eq. [error covariance](https://lenslet.github.io/lenslet/reconstructor.html#eq-error-covariance), (m, m), rad², of any reconstructor R, (m, n), where the covariances of one target are
 /// `truth` = C_tt, `truth_measurements` = C_tm and `measurements` = C_mm with the noise.
+///
+/// ```
+/// use lenslet::tomography::error_covariance;
+/// use ndarray::array;
+/// let (truth, cross, measured) = (array![[1.0]], array![[0.9, 0.9]], array![[1.1, 0.7], [0.7, 1.1]]);
+/// let error = |r: ndarray::Array2<f64>| error_covariance(&r, &truth, &cross, &measured)[[0, 0]];
+/// assert!((error(array![[0.5, 0.5]]) - 0.1).abs() < 1e-12);
+/// assert!((error(array![[0.9 / 1.1, 0.0]]) - 0.2636).abs() < 1e-4); // one star
+/// assert!((error(array![[1.0 / 2.1, 1.0 / 2.1]]) - 0.1020).abs() < 1e-4); // all turbulence at the ground
+/// ```
 ///
 /// # Panics
 /// If the shapes do not go together.

@@ -94,9 +94,9 @@ pub(crate) struct FootprintAverage {
     half_flat: f64,
     /// Rules for the trapezium, in the order of `REACH`.
     rules: [Rule; REACH.len()],
-    /// What is tabulated of displacements that are not near.
+    /// Table of the covariance for displacements that are not near.
     table: Option<DistantTable>,
-    /// What is tabulated of corners, for those that are.
+    /// Table of the corner functions, for displacements that are near.
     corners: Option<DistantTable>,
 }
 
@@ -692,7 +692,7 @@ impl<'a> RowBand<'a> {
 }
 
 // Covariances of a band of rows
-/// Hands over the covariances of lenslets of a first sensor, in rows, with those of a second, summed over all layers.
+/// Computes the covariances of lenslets of a first sensor, in rows, with those of a second, summed over all layers.
 ///
 /// Lenslets come by their numbers along y and along x, those of one row of the first together; `give` is called with their
 /// indices in the two lists, and with xx, xy and yy.

@@ -190,7 +190,7 @@ fn describe_misaligned(arrays: &mut DataSet, sensors: &[Sensor]) {
 
 // Slopes one by one in a table
 // One slope and its lenslet
-/// A slope of a vector: its star, axis and lenslet, and where that lies in the pupil, metres.
+/// A slope of a vector: its star, axis and lenslet, and the position of the lenslet on the pupil, metres.
 struct Slope {
     star: usize,
     axis: usize,

@@ -385,14 +385,14 @@ impl<'a> StarPairBlock<'a> {
 // The documentation of the slope covariance
 /// The covariance matrix of the slopes of any guide stars in the order of [`SlopeOrder`], rad².
 ///
-/// `valid` holds the valid lenslets of each star. Stars may stand at unequal heights and have arrays of unequal pitch and size,
-/// turned, shifted and magnified; slopes are along the sensors' own axes. Every entry is exact to 1e-9 of the slope variance, and to
-/// 1e-10 where sensors are parallel; those of sensors that share a lattice come from their Toeplitz form. `watch` counts
+/// `valid` has the valid lenslets of each star. Stars may have unequal heights, and their arrays unequal pitch, size, rotation, shift
+/// and magnification; slopes are along the sensors' own axes. Every entry is exact to 1e-9 of the slope variance, and to
+/// 1e-10 where sensors are aligned; those of sensors that share a lattice are expanded from their Toeplitz form. `watch` counts
 /// lenslets.
 ///
 /// # Errors
 /// `Invalid` where there is no star, a layer at or above one, or a mask of the wrong shape or without a valid lenslet; `Memory`
-/// where the matrix, and the Toeplitz forms that it is expanded from, do not fit.
+/// where the matrix, and the Toeplitz forms from which it is expanded, do not fit.
 ///
 /// ```
 /// use lenslet::watch::unwatched;
@@ -403,7 +403,7 @@ impl<'a> StarPairBlock<'a> {
 /// let stars = [star(Source::new(0.0, 0.0, 90e3)?)?, star(Source::star(0.0, 0.0)?)?];
 /// let one = ndarray::arr2(&[[true]]);
 /// let matrix = cross_covariance::slope_covariance(&air, &stars, &[one.clone(), one], ConeGradient::Pupil, &unwatched)?;
-/// // On the ground both stars see the same: 0.1622428 λ² d^(−1/3) r0^(−5/3) everywhere, along x and along y.
+/// // On the ground both stars have the same footprints: 0.1622428 λ² d^(−1/3) r0^(−5/3) everywhere, along x and along y.
 /// let variance = 0.1622428 * 500e-9f64.powi(2) * 0.5f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
 /// assert!([0, 2].iter().all(|&column| (matrix[[0, column]] / variance - 1.0).abs() < 1e-6));
 /// assert!(matrix[[0, 1]].abs() < 1e-12 * variance && matrix[[1, 2]].abs() < 1e-12 * variance);
@@ -427,7 +427,7 @@ pub fn slope_covariance(
 /// The covariances of the slopes of the `first` sensors, as rows, with those of the `second`, as columns, rad²; each in the order of
 /// their own [`SlopeOrder`].
 ///
-/// Sensors come with the valid lenslets of each. They may differ in everything; slopes are along the sensors' own axes. Entries are
+/// Each sensor has a mask of valid lenslets. Sensors may differ in every property; slopes are along the sensors' own axes. Entries are
 /// as exact as those of [`slope_covariance`], whose blocks they are. `watch` counts lenslets of the rows.
 ///
 /// # Errors
@@ -990,7 +990,7 @@ fn tables_of_edges(
 ///
 /// Rows are wavefront points: target by target, and in each the points of the grid by rows, x fastest. The grid's step is
 /// `pitch` / oversampling, `pitch` in metres. Columns are slopes in the order of [`SlopeOrder`], for the lenslets of `valid`.
-/// Targets and stars may stand at any heights. Entries are exact to 1e-10 of the largest. `watch` counts rows.
+/// Targets and stars may have any heights. Entries are exact to 1e-10 of the largest. `watch` counts rows.
 ///
 /// # Errors
 /// `Invalid` where there is no target or no star, a layer at or above one, or a mask of the wrong shape or without a valid

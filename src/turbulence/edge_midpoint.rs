@@ -46,7 +46,7 @@ impl HalfStructure {
     }
 
     // Difference of the phase from a point
-    /// χ of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends): covariance of both phase differences of a lenslet with the phase at a point, rad².
+    /// χ of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends): minus the covariance of both phase differences of a lenslet with the phase at a point, rad².
     #[inline(always)]
     fn seen_from(&self, [[left, right], [below, above]]: &Ends, [x, y]: [f64; 2]) -> [f64; 2] {
         let value = |end: &[f64; 2]| self.at(end[0] - x, end[1] - y);
@@ -352,7 +352,7 @@ fn see_edges(
 /// let star = Sensor::at_rest(Source::star(0.0, 0.0)?, LensletArray::new(1, 0.5)?);
 /// let matrix = edge_midpoint::slope_covariance(&air, &[star], &[ndarray::arr2(&[[true]])], &unwatched)?;
 /// // 6.883877 / (2π)² λ² d^(−1/3) r0^(−5/3), where an average over the lenslet has 0.1622428.
-/// let variance = 0.1743707 * 500e-9f64.powi(2) * 0.5f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
+/// let variance = 0.1743706 * 500e-9f64.powi(2) * 0.5f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
 /// assert!((matrix[[0, 0]] / variance - 1.0).abs() < 1e-6 && matrix[[0, 1]] == 0.0);
 ///
 /// // Of four lenslets, neighbours along the slope have 2^(2/3) − 1 of the variance, those across it 2^(5/6) − 1.

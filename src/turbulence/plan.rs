@@ -130,7 +130,7 @@ impl SlopeCovariancePlan {
     /// Plans the covariance of a problem.
     ///
     /// # Errors
-    /// `Invalid` where the spectral sampling does not suit the problem.
+    /// `Invalid` if the period of the spectral sampling is shorter than the lattice of the problem.
     pub fn new(problem: SlopeProblem, method: Method) -> Result<Self, Error> {
         let chosen = match method {
             Method::Direct => None,
@@ -163,7 +163,7 @@ impl SlopeCovariancePlan {
         (self.problem.len() as u64).saturating_mul(8)
     }
 
-    /// The memory that the plan works with, besides its result.
+    /// The working memory of the plan, besides its result.
     pub(crate) fn working(&self, engine: &Engine) -> Memory {
         let (pairs, field) = (self.problem.pairs(), field_bytes(self.problem.lags()));
         let fields = 3 * pairs.len() as u64;
@@ -311,7 +311,7 @@ impl WavefrontCovariancePlan {
     /// Plans the covariance of a problem.
     ///
     /// # Errors
-    /// `Invalid` where the spectral sampling does not suit the problem.
+    /// `Invalid` if the period of the spectral sampling is shorter than the lattice of the problem.
     pub fn new(problem: WavefrontProblem, method: Method) -> Result<Self, Error> {
         let chosen = match method {
             Method::Direct => None,
@@ -348,7 +348,7 @@ impl WavefrontCovariancePlan {
         self.problem.layers().iter().map(|layer| self.problem.lags(layer)).max().unwrap_or(0)
     }
 
-    /// The memory that the plan works with, besides its result.
+    /// The working memory of the plan, besides its result.
     pub(crate) fn working(&self, engine: &Engine) -> Memory {
         if engine.devices().is_empty() {
             let fields = field_bytes(self.most_lags()).saturating_mul(8 * threads() as u64);
@@ -596,23 +596,23 @@ pub struct CovarianceOptions {
     pub form: Form,
     /// The method.
     pub method: Method,
-    /// Whether the wavefronts are left out.
+    /// Whether the wavefronts are omitted.
     pub slopes_only: bool,
 }
 
 // Options one by one
 impl CovarianceOptions {
-    /// Asks for a form.
+    /// Requests a form.
     pub fn form(self, form: Form) -> Self {
         Self { form, ..self }
     }
 
-    /// Asks for a method.
+    /// Requests a method.
     pub fn method(self, method: Method) -> Self {
         Self { method, ..self }
     }
 
-    /// Leaves the wavefronts out, though the system may have targets and a grid.
+    /// Omits the wavefronts, even if the system has targets and a grid.
     pub fn slopes_only(self) -> Self {
         Self { slopes_only: true, ..self }
     }
@@ -624,9 +624,9 @@ impl CovariancePlan {
     /// Plans the covariances of a system.
     ///
     /// # Errors
-    /// `NotToeplitz` where that form is asked for and the stars have none; `Invalid` as in [`SlopeProblem::new`] and
-    /// [`WavefrontProblem::new`], where the spectral method shall give a dense form or blocks, where its sampling does not suit, and
-    /// where slopes between midpoints of edges are wanted by that method, with wavefronts or in blocks.
+    /// `NotToeplitz` if that form is requested and the stars have none; `Invalid` as in [`SlopeProblem::new`] and
+    /// [`WavefrontProblem::new`], if the spectral method is requested for a dense form or blocks, if its sampling is too short for the
+    /// lattice, and if slopes between edge midpoints are requested with that method, with wavefronts or in blocks.
     pub fn new(system: &System, options: CovarianceOptions) -> Result<Self, Error> {
         // Refuse wavefronts and spectra of midpoints
         let grid = system.wavefront_grid().ok().filter(|_| !options.slopes_only);
@@ -1024,7 +1024,7 @@ fn wavefront_work(system: &System) -> f64 {
 /// The slope covariance matrix of a system, whatever its stars, (n, n), rad².
 ///
 /// # Errors
-/// Those of [`cross_covariance::slope_covariance`], and what a device says.
+/// Those of [`cross_covariance::slope_covariance`], and errors of a device.
 pub(crate) fn dense_slopes(
     system: &System,
     engine: &Engine,
@@ -1049,7 +1049,7 @@ pub(crate) fn dense_slopes(
 /// The covariances of the slopes of some sensors with those of others, averaged over lenslets, on an engine, (m, n), rad².
 ///
 /// # Errors
-/// Those of [`cross_covariance::slope_cross_covariance`], and what a device says.
+/// Those of [`cross_covariance::slope_cross_covariance`], and errors of a device.
 pub(crate) fn slope_cross_covariance(
     atmosphere: &crate::model::Atmosphere,
     [first, second]: [(&[crate::model::Sensor], &[Array2<bool>]); 2],
@@ -1084,7 +1084,7 @@ pub(crate) fn dense_wavefront_slope(
 }
 
 // Reject results that are not finite
-/// Refuses a result with an entry that is NaN or infinite.
+/// Rejects a result with an entry that is NaN or infinite.
 ///
 /// # Errors
 /// `NotFinite`, with its name and the position of the first such entry.

@@ -22,7 +22,7 @@ use crate::watch::{Watch, check};
 use ndarray::{Array2, ArrayView2, s};
 
 // What a factor has to do
-/// What solves and multiplies, wherever it is; a row is a frame.
+/// Solution and products of a factor, on processors or a device; a row is a frame.
 pub(crate) trait Factored: Send + Sync {
     /// Replaces each row s by c of Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate-operators.html#eq-blind-estimate).
     fn solve(&self, rows: &mut Array2<f64>) -> Result<(), Error>;
@@ -161,7 +161,7 @@ impl Factorised {
     }
 
     // Solve some frames by a factor
-    /// What is found for some frames of slopes, rad.
+    /// Estimates of some frames of slopes, rad.
     fn solve(&self, slopes: ArrayView2<f64>) -> Result<Vec<FrameEstimate<f64>>, Error> {
         let mut rows = slopes.as_standard_layout().into_owned();
         let mut units = Vec::new();

@@ -1,5 +1,5 @@
 // Tangled from book/src/factorisations-gpu.md: edit there, or here and run cargo tangle stitch.
-//! Dense symmetric matrices taken apart on a device.
+//! Factorisations of dense symmetric matrices on a device.
 
 // Imports of factorisations on a device
 use super::{NotPositive, kept};
@@ -32,7 +32,7 @@ const PIECE: usize = 1 << 24;
 /// The rows of a matrix on a device, divided by `unit` and rounded.
 ///
 /// # Errors
-/// `Memory` where they do not fit, and what the device says.
+/// `Memory` if they do not fit, and errors of the device.
 pub(crate) fn upload_rows<'a, T: Real>(
     gpu: &Gpu,
     rows: impl Into<ArrayView2<'a, f64>>,
@@ -59,7 +59,7 @@ pub(crate) const FETCHED: usize = 1 << 22;
 /// Rows of `n` numbers from a device, times `unit`.
 ///
 /// # Errors
-/// What the device says.
+/// Errors of the device.
 pub(crate) fn read_rows<T: Real>(
     rows: BufferView<T>,
     n: usize,
@@ -84,10 +84,10 @@ fn read_pieces<T: Real>(
 }
 
 // Memory of a factorisation
-/// Matrices of the size of A that finding eigenvectors takes, its own included.
+/// Matrices of the size of A that the computation of eigenvectors needs, including A.
 pub(crate) const EIGENVECTORS: f64 = 5.0;
 
-/// Bytes that cuSOLVER and cuBLAS take whatever the sizes.
+/// Bytes that cuSOLVER and cuBLAS occupy for any size of the matrix.
 pub(crate) const WORKING: u64 = 1 << 30;
 
 // Cholesky factor on a device
@@ -99,7 +99,7 @@ pub(crate) struct CholeskyGpu<T> {
 }
 
 impl<T: Real> CholeskyGpu<T> {
-    /// Factorises a matrix in its own memory; only its upper triangle is looked at. The inner error is a matrix that is not positive
+    /// Factorises a matrix in its own memory; only its upper triangle is read. The inner error is a matrix that is not positive
     /// definite.
     ///
     /// # Errors
@@ -133,13 +133,13 @@ pub(crate) struct EigenGpu<T> {
     vectors: Buffer<T>,
     values: Vec<f64>,
     kept: usize,
-    /// Columns of the vectors that are here.
+    /// Columns of the vectors that are on this device.
     width: usize,
 }
 
 impl<T: Real> EigenGpu<T> {
     // Decompose a matrix in its memory
-    /// Decomposes a matrix in its own memory; only its upper triangle is looked at. Eigenvalues below `filter` times the largest are
+    /// Decomposes a matrix in its own memory; only its upper triangle is read. Eigenvalues below `filter` times the largest are
     /// dropped.
     ///
     /// # Errors
@@ -155,10 +155,10 @@ impl<T: Real> EigenGpu<T> {
     }
 
     // Divide eigenvectors by their roots
-    /// The decomposition by ascending eigenvalues and their eigenvectors, one a row, of which `width` columns are on this device.
+    /// The decomposition by ascending eigenvalues and their eigenvectors, one in each row, of which `width` columns are on this device.
     ///
     /// # Errors
-    /// What the device says.
+    /// Errors of the device.
     pub(crate) fn of(
         gpu: &Gpu,
         (values, vectors): (Vec<T>, Buffer<T>),
@@ -184,8 +184,8 @@ impl<T: Real> EigenGpu<T> {
         (&self.values, self.kept)
     }
 
-    // Go to eigenvectors and back on a device
-    /// The rows of B along the eigenvectors that are kept: B V E^(−½), (m, kept); of the columns that are here.
+    // Project onto eigenvectors on a device
+    /// The rows of B along the eigenvectors that are kept: B V E^(−½), (m, kept); from the columns on this device.
     pub(crate) fn project(&self, rows: &Buffer<T>) -> Result<Buffer<T>, Error> {
         let (n, kept, width) = (self.values.len(), self.kept, self.width);
         let m = rows.len() / width;
@@ -195,7 +195,7 @@ impl<T: Real> EigenGpu<T> {
         Ok(along)
     }
 
-    /// Puts Y Λ^(−½) Uᵗ, (m, n), into `rows`, for rows Y of (m, kept).
+    /// Writes Y E^(−½) Vᵗ, (m, n), to `rows`, for rows Y of (m, kept).
     pub(crate) fn expand(&self, along: BufferView<T>, rows: BufferView<T>) -> Result<(), Error> {
         let (n, kept, width) = (self.values.len(), self.kept, self.width);
         let factors = [(along, false), (self.vectors.view((n - kept) * width..), false)];

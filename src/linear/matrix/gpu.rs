@@ -45,7 +45,7 @@ impl<T: Real> MatrixGpu<T> {
     /// The matrix on the device, rounded to its precision.
     ///
     /// # Errors
-    /// `Memory` where it does not fit, and what the device says.
+    /// `Memory` if it does not fit, and errors of the device.
     pub fn new(gpu: &Gpu, matrix: ArrayView2<f64>) -> Result<Self, Error> {
         let bytes = (matrix.len() * size_of::<T>()) as u64;
         gpu.refuse_beyond_memory(bytes, "a dense matrix")?;

@@ -19,20 +19,20 @@ use std::sync::Arc;
 /// A product only launches kernels, in order on the stream of the device: it may be recorded in a graph. The same
 /// operator must not be used by two threads at once, because its products share scratch.
 pub trait DeviceOperator<T>: Send + Sync {
-    /// The device that the operator lives on.
+    /// The device whose memory contains the operator.
     fn gpu(&self) -> &Gpu;
 
-    /// Numbers in a vector that comes out, m.
+    /// Number of rows m, the length of a result.
     fn rows(&self) -> usize;
 
-    /// Numbers in a vector that goes in, n.
+    /// Number of columns n, the length of an input.
     fn columns(&self) -> usize;
 
     // Queue products with a device operator
     /// y = A x: `x` holds n numbers, `y` takes m. They are different buffers.
     ///
     /// # Errors
-    /// `Invalid` where a buffer has the wrong length; what the device says where a launch fails.
+    /// `Invalid` if a buffer has the wrong length, and an error of the device if a launch fails.
     fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error>;
 
     /// y = Aᵀ x: `x` holds m numbers, `y` takes n. They are different buffers.
@@ -41,12 +41,12 @@ pub trait DeviceOperator<T>: Send + Sync {
     /// As in [`DeviceOperator::apply`].
     fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error>;
 
-    /// Bytes of the device's memory that the operator keeps, with its scratch.
+    /// Bytes that the operator occupies in the memory of the device, including its scratch.
     fn bytes(&self) -> u64;
 }
 
-// Refuse buffers of other lengths
-/// Refuses buffers that an operator of m × n numbers, or its transpose, cannot take.
+// Reject buffers of other lengths
+/// Rejects buffers whose lengths do not fit an operator of m × n numbers, or its transpose.
 pub(crate) fn check_lengths<T: Pod>(
     x: &Buffer<T>,
     y: &Buffer<T>,
@@ -60,7 +60,7 @@ pub(crate) fn check_lengths<T: Pod>(
 }
 
 // Count the vectors of an operator
-/// How many vectors of so many rows, which others have as well, a square operator takes.
+/// Number of vectors with this number of rows, that of another object, that a square operator multiplies at once.
 fn vectors_of<T>(
     operator: &dyn DeviceOperator<T>,
     (rows, others): (usize, &str),
@@ -82,7 +82,7 @@ impl<T: Real> ProductGpu<T> {
     /// The product of `left` and `right`.
     ///
     /// # Errors
-    /// `Invalid` where they do not fit; what the device says.
+    /// `Invalid` if their sizes do not fit, and errors of the device.
     pub fn new(
         left: Arc<dyn DeviceOperator<T>>,
         right: Arc<dyn DeviceOperator<T>>,
@@ -142,7 +142,7 @@ kernels! {
     }
 }
 
-/// A square operator and elements in pairs, added up.
+/// The sum of a square operator and of elements in pairs.
 pub struct WithPairsGpu<T> {
     operator: Arc<dyn DeviceOperator<T>>,
     partners: Buffer<i32>,
@@ -152,10 +152,10 @@ pub struct WithPairsGpu<T> {
 
 // Copy pairs to a device
 impl<T: Real> WithPairsGpu<T> {
-    /// The sum of `operator` and `pairs`, as often as vectors of the operator stand one behind the other.
+    /// The sum of `operator` and `pairs`, which are repeated for each of the vectors that the operator multiplies at once.
     ///
     /// # Errors
-    /// `Invalid` where they do not fit; what the device says.
+    /// `Invalid` if their sizes do not fit, and errors of the device.
     pub fn new(operator: Arc<dyn DeviceOperator<T>>, pairs: &Pairs<f64>) -> Result<Self, Error> {
         vectors_of(operator.as_ref(), (pairs.elements().len(), "pairs"))?;
         let gpu = operator.gpu();
@@ -205,13 +205,13 @@ impl<T: Real> DeviceOperator<T> for WithPairsGpu<T> {
 }
 
 // Operator on a device used from the host
-/// An operator on a device, used from the host: vectors go there and come back at each product.
+/// An operator on a device that is used from the host: each product copies its vectors to the device and back.
 ///
-/// A product of which the device fails is full of NaN, and the standard error says why.
+/// If the device fails, the product is filled with NaN, and the reason is printed on the standard error.
 pub struct OnHost<T>(pub Arc<dyn DeviceOperator<T>>);
 
 impl<T: Real> OnHost<T> {
-    // Carry vectors there and back
+    // Copy vectors to the device and back
     /// Multiplies vector after vector on the device.
     fn multiply(&self, transposed: bool, x: &[T], y: &mut [T]) -> Result<(), Error> {
         let (mut rows, mut columns) = (self.0.rows(), self.0.columns());

@@ -74,7 +74,7 @@ kernels! {
 }
 
 // Solver for kernels that include it
-/// The state of a solution, and what kernels do with it.
+/// The state of a solution, and functions of kernels that use it.
 pub(crate) const HEADER: Header =
     Header { name: "linear/solver.cuh", text: include_str!("../../../kernels/linear/solver.cuh") };
 
@@ -84,25 +84,25 @@ pub(crate) const THREADS: usize = 512;
 /// Numbers of a state.
 pub(crate) const SCALARS: usize = 23;
 
-/// Place of the one that says whether there is nothing to do any more.
+/// Index of the flag in the state that marks the end of a sweep.
 pub(crate) const DONE: usize = 1;
 
-/// Residuals that the device keeps until they are fetched.
+/// Residuals that the device stores until the host reads them.
 const HISTORY: usize = 512;
 
 // What a method launches
-/// What a method launches, where methods differ.
+/// The launches in which methods differ.
 pub(crate) trait SolverMethod<T>: Send + Sync {
-    /// Its name to the user.
+    /// The name of the method for the user.
     fn solver(&self) -> Solver;
 
-    /// Queues what a sweep needs besides the residual that it starts with.
+    /// Queues the launches that begin a sweep, after those of its residual.
     fn begin(&self, work: &SolverWorkspace<T>) -> Result<(), Error>;
 
     /// Queues one iteration.
     fn iterate(&self, work: &SolverWorkspace<T>) -> Result<(), Error>;
 
-    /// Queues the judgement of the residual that the last iteration has left.
+    /// Queues the convergence test of the last iteration.
     fn judge(&self, work: &SolverWorkspace<T>) -> Result<(), Error>;
 }
 
@@ -123,7 +123,7 @@ pub enum Start {
     /// From zero.
     #[default]
     Cold,
-    /// From what [`SolverGpu::solution`] holds.
+    /// From the values of [`SolverGpu::solution`].
     Warm,
 }
 
@@ -133,11 +133,11 @@ const MANY: usize = 8;
 
 impl<T: Real> SolverGpu<T> {
     // Make a solver on a device
-    /// A solver for a symmetric operator, with the same demands on operator and preconditioner as on the processor.
+    /// A solver for a symmetric operator, with the same requirements for operator and preconditioner as on the processor.
     ///
     /// # Errors
-    /// `Invalid` where the operators are not square or differ in size; `Memory` where the vectors do not fit; what the device
-    /// says.
+    /// `Invalid` if the operators are not square or differ in size, `Memory` if the vectors do not fit, and errors of the
+    /// device.
     pub fn new(
         solver: Solver,
         a: Arc<dyn DeviceOperator<T>>,
@@ -171,7 +171,7 @@ impl<T: Real> SolverGpu<T> {
     }
 
     // Solution and its inner products
-    /// The solution, n numbers: where the next one starts from if that is to start warm.
+    /// The solution, n numbers, from which the next solution starts if it starts warm.
     pub fn solution(&self) -> &Buffer<T> {
         &self.work.x
     }
@@ -179,7 +179,7 @@ impl<T: Real> SolverGpu<T> {
     /// The inner product of the solution with a vector of n numbers, summed in double precision.
     ///
     /// # Errors
-    /// `Invalid` where the length is another; what the device says.
+    /// `Invalid` if the length differs, and errors of the device.
     pub fn along(&self, b: &Buffer<T>) -> Result<f64, Error> {
         let work = &self.work;
         accept(b.len() == work.x.len(), "length of a vector", b.len(), "that of the solution")?;
@@ -194,7 +194,7 @@ impl<T: Real> SolverGpu<T> {
     /// relative residual of the last iteration whenever the host reads them from the device; an error that it returns ends the run.
     ///
     /// # Errors
-    /// As for [`Solver::solve`]; and what the device says.
+    /// As for [`Solver::solve`], and errors of the device.
     pub fn solve(
         &mut self,
         b: &Buffer<T>,
@@ -205,12 +205,12 @@ impl<T: Real> SolverGpu<T> {
         self.attempt(b, from, stop, watch)?.whole()
     }
 
-    // Go as far as a device can
-    /// Goes towards the solution of A x = b as [`solve`](Self::solve) does, and keeps what was found where it ends short of its
+    // Attempt a solution on a device
+    /// Solves A x = b as [`solve`](Self::solve) does, but keeps the best solution if it does not reach its
     /// tolerance.
     ///
     /// # Errors
-    /// As for [`Solver::attempt`]; and what the device says.
+    /// As for [`Solver::attempt`], and errors of the device.
     pub fn attempt(
         &mut self,
         b: &Buffer<T>,
@@ -296,7 +296,7 @@ impl<T: Real> SolverGpu<T> {
     }
 
     // Queue iterations and read the state
-    /// Queues so many iterations, and reads what has become of them.
+    /// Queues this number of iterations, and reads the state after them.
     fn advance(
         &self,
         ahead: usize,
@@ -318,7 +318,7 @@ impl<T: Real> SolverGpu<T> {
         Ok(report)
     }
 
-    // Refuse what broke on the device
+    // Translate faults of the device
     fn refuse(&self, report: &SolverStatus, b: &Buffer<T>) -> Result<(), Error> {
         let ((fault, value), solver) = (report.fault, self.method.solver());
         let at = report.iterations + 1;
@@ -340,8 +340,8 @@ impl<T: Real> SolverGpu<T> {
     }
 }
 
-// Refuse operators that are not square
-/// Refuses operators that are not square, or differ in size.
+// Reject operators that are not square
+/// Rejects operators that are not square, or differ in size.
 fn check_shapes<T>(
     a: &dyn DeviceOperator<T>,
     preconditioner: Option<&dyn DeviceOperator<T>>,
@@ -356,8 +356,8 @@ fn check_shapes<T>(
     Ok(())
 }
 
-// Refuse what is not a system
-/// Refuses a right-hand side of the wrong length, and a tolerance that makes no sense.
+// Reject an invalid system
+/// Rejects a right-hand side of the wrong length and an invalid tolerance.
 fn check<T: Real>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid> {
     positive("tolerance", stop.tolerance)?;
     let (name, expected) =
@@ -370,11 +370,11 @@ fn check<T: Real>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid> {
 pub(crate) const SIZES: [(&str, usize); 2] = [("SCALARS", SCALARS), ("HISTORY", HISTORY)];
 
 // Report of the device
-/// What the host wants to know of a state.
+/// The numbers of a state that the host uses.
 struct SolverStatus {
     iterations: usize,
     done: bool,
-    /// What broke, and its value.
+    /// The fault, and the value that caused it.
     fault: (usize, f64),
     /// Relative residuals: at the start of the sweep, and now.
     start: f64,
@@ -392,8 +392,8 @@ impl SolverStatus {
         Self { iterations, done: done != 0.0, fault, start, residual, norm, target }
     }
 
-    // Guess the iterations that are left
-    /// A guess at the iterations that are left in a sweep that began after so many.
+    // Estimate the remaining iterations
+    /// An estimate of the remaining iterations of a sweep that began after this number.
     fn iterations_left(&self, before: usize) -> usize {
         let made = (self.iterations - before) as f64;
         let (gained, needed) =
@@ -412,11 +412,11 @@ pub(crate) struct SolverWorkspace<T> {
     pub(crate) r: Buffer<T>,
     /// A product with A.
     pub(crate) product: Buffer<T>,
-    /// The state in two places, by turns; the history is behind the second.
+    /// Two buffers that contain the state in turn; the history follows the second one.
     pub(crate) states: [Buffer<f64>; 2],
     pub(crate) squares: Buffer<f64>,
     parts: Buffer<f64>,
-    /// Blocks of a launch over all numbers of a system and threads of one, and how many systems there are.
+    /// Blocks of a launch over all numbers of a system, threads of a block, and number of systems.
     pub(crate) blocks: usize,
     pub(crate) threads: usize,
     pub(crate) systems: usize,
@@ -425,9 +425,9 @@ pub(crate) struct SolverWorkspace<T> {
 
 // Work that all methods share
 impl<T: Real> SolverWorkspace<T> {
-    // Make room for a solution
-    /// Room for as many systems side by side, each with a state of its own, as `a` has matrices on its diagonal, where there is enough
-    /// for so many vectors of a method besides.
+    // Allocate the workspace of a solution
+    /// The workspace of as many systems as `a` has matrices on its diagonal, each with a separate state, if the memory is also sufficient
+    /// for this number of further vectors of a method.
     pub(crate) fn of_systems(
         a: Arc<dyn DeviceOperator<T>>,
         vectors: usize,
@@ -466,7 +466,7 @@ impl<T: Real> SolverWorkspace<T> {
     }
 
     // Queue a launch over all numbers
-    /// So many blocks for each system.
+    /// A launch with this number of blocks for each system.
     fn shape(&self, blocks: usize) -> Shape {
         Shape { grid: [blocks, 1, self.systems], block: self.threads, shared: 0 }
     }
@@ -480,7 +480,7 @@ impl<T: Real> SolverWorkspace<T> {
         self.a.gpu().launch(kernel, self.shape(self.blocks), arguments)
     }
 
-    /// Queues the sums a·z and w·z in all blocks but the last, and the judgement in that.
+    /// Queues the sums a·z and w·z in all blocks but the last, and the convergence test in the last one.
     fn look(&self, blocks: usize, vectors: [&Buffer<T>; 3]) -> Result<(), Error> {
         let [a, z, w] = vectors.map(|vector| vector.view(..));
         let [now, next] = self.states.each_ref().map(|state| state.view(..));
@@ -491,18 +491,18 @@ impl<T: Real> SolverWorkspace<T> {
     }
 
     // Sum and judge
-    /// Queues the sums a·z and w·z, and the judgement of the last residual beside them.
+    /// Queues the sums a·z and w·z, and the convergence test of the last iteration.
     fn sum(&self, vectors: [&Buffer<T>; 3]) -> Result<(), Error> {
         self.look(self.blocks + 1, vectors)
     }
 
-    /// Queues the judgement alone.
+    /// Queues the convergence test alone.
     fn judge(&self) -> Result<(), Error> {
         self.look(1, [&self.r; 3])
     }
 
     // Begin a sweep on the device
-    /// Queues the product A x with the solution so far, or with zero.
+    /// Queues the product A x with the present solution, or with zero.
     pub(crate) fn multiply_solution(&self, zero: bool) -> Result<(), Error> {
         if zero {
             self.x.clear()?;
@@ -510,7 +510,7 @@ impl<T: Real> SolverWorkspace<T> {
         }
         self.a.apply(&self.x, &self.product)
     }
-    /// Queues the start of a sweep, the first one or another, from the product with the solution so far.
+    /// Queues the start of the first or a later sweep, from the product with the present solution.
     fn begin(&self, b: &Buffer<T>, first: bool, stop: &Stop) -> Result<(), Error> {
         let [b, product, r] = [b, &self.product, &self.r].map(|vector| vector.view(..));
         let (squares, blocks, n) = (self.squares.view(..), self.blocks, self.length());
@@ -526,7 +526,7 @@ impl<T: Real> SolverWorkspace<T> {
 }
 
 // Product of a preconditioner on a device
-/// P with the place of its products, or nothing where P is the identity.
+/// P with the buffer of its products, or nothing if P is the identity.
 struct PlacedPreconditioner<T>(Option<(Arc<dyn DeviceOperator<T>>, Buffer<T>)>);
 
 impl<T: Real> PlacedPreconditioner<T> {
@@ -604,10 +604,10 @@ impl<T: Real> SolverMethod<T> for Descent<T> {
 }
 
 // Conjugate gradients for several systems
-/// Room for systems, and the method that works there.
+/// The workspace of systems, and the method that uses it.
 pub(crate) type WithMethod<T> = (SolverWorkspace<T>, Box<dyn SolverMethod<T>>);
 
-/// Room for systems side by side with a preconditioner, and this method for them.
+/// The workspace of systems side by side with a preconditioner, and this method for them.
 pub(crate) fn descent<T: Real>(
     a: Arc<dyn DeviceOperator<T>>,
     preconditioner: Arc<dyn DeviceOperator<T>>,
@@ -633,7 +633,7 @@ struct Lanczos<T> {
 impl<T: Real> Lanczos<T> {
     const VECTORS: usize = 5;
 
-    // Make room for the vectors of Lanczos
+    // Allocate the vectors of Lanczos
     fn new(
         work: &SolverWorkspace<T>,
         preconditioner: PlacedPreconditioner<T>,
@@ -755,7 +755,7 @@ mod tests {
     /// Rows of the largest matrix that is full.
     const FULL: usize = 100;
 
-    /// A symmetric matrix with these eigenvalues, turned by two reflections, or a large one in pairs.
+    /// A symmetric matrix with these eigenvalues, rotated by two reflections, or a large one rotated in pairs.
     fn with_eigenvalues(values: &[f64]) -> Array2<f64> {
         let mut a = Array2::from_diag(&Array1::from_vec(values.to_vec()));
         if values.len() > FULL {
@@ -784,7 +784,7 @@ mod tests {
 
     // Solve on the processor or a device
     // Solve with the processor
-    /// What was said, where the solution stands, and the residual that it is said to have.
+    /// The outcome with its message, the solution, and the reported residual.
     type Outcome = (Result<Solved, String>, Vec<f64>, Option<f64>);
 
     fn outcome(attempt: Result<Attempt, Error>, x: Vec<f64>) -> Outcome {
@@ -952,7 +952,7 @@ mod tests {
             && ours.zip(theirs).all(|(a, b)| a == b || near(a, b))
     }
 
-    // Compare what both refuse
+    // Compare the errors of both machines
     #[test]
     fn a_device_refuses_what_the_processor_refuses() {
         let n = 30;
@@ -976,7 +976,7 @@ mod tests {
             (&definite, None, zero.clone(), b.clone()),
             (&singular, None, vec![1.0; n], zero.clone()),
         ];
-        // Hold both machines to each case
+        // Compare both machines in each case
         for gpu in test_backends() {
             for (solver, (a, p, b, x)) in
                 SOLVERS.iter().flat_map(|s| cases.iter().map(move |c| (*s, c)))
@@ -1001,7 +1001,7 @@ mod tests {
                     _ => panic!("{solver:?}: {outcome:?} for {expected:?}"),
                 }
             }
-            // Refuse systems whose parts disagree
+            // Reject systems of unequal sizes
             let matrix =
                 |shape| Arc::new(MatrixGpu::<f64>::new(&gpu, Array2::zeros(shape).view()).unwrap());
             let refused = |a, p: Option<_>| {
@@ -1018,7 +1018,7 @@ mod tests {
         }
     }
 
-    // Go as far as single precision can
+    // Reach the limit of single precision
     #[test]
     fn single_precision_goes_as_far_on_a_device() {
         let a = with_eigenvalues(&(1..=30).map(f64::from).collect::<Vec<_>>());

@@ -27,10 +27,10 @@ struct MultiRhs<'a> {
     watch: &'a mut dyn FnMut() -> Result<(), Error>,
 }
 
-/// Solves A x = b for each row of `b`; the solutions, and their true residuals b − A x. `watch` is asked in each step.
+/// Solves A x = b for each row of `b`; the solutions, and their true residuals b − A x. `watch` is called in each step.
 ///
 /// # Errors
-/// As for [`Solver::solve`], of the first row that is found to fail.
+/// As for [`Solver::solve`], for the first row that fails.
 pub(crate) fn solve_together(
     a: &dyn Operator<f64>,
     preconditioner: &dyn Operator<f64>,
@@ -74,12 +74,12 @@ impl MultiRhs<'_> {
     }
 }
 
-// Aim of each row that is open
-/// The residual at which each row ends its next sweep, from what is `left` of it, its norm and its iterations so far, where the residual
-/// of the sweep `before` is given and those of now are put; none where the tolerance is met. ε is the precision of the numbers.
+// Target of each unconverged row
+/// The residual at which each row ends its next sweep, from its residual vector `left`, its norm and its iterations so far; none if the
+/// tolerance is met. `before` holds the residuals of the preceding sweep and receives the present ones. ε is the precision of the numbers.
 ///
 /// # Errors
-/// `NotConverged` where a row has no iterations left, or its last sweep was in vain.
+/// `NotConverged` if a row has no iterations left, or its last sweep had no effect.
 fn aims(
     left: &Array2<f64>,
     (norms, iterations): (&[f64], &[usize]),
@@ -90,7 +90,7 @@ fn aims(
         if *norm > 0.0 { row.dot(&row).sqrt() / norm } else { 0.0 }
     };
     let residuals: Vec<f64> = left.outer_iter().zip(norms).map(residual).collect();
-    // Next aim of one row
+    // Next target of one row
     let aim = |k: usize| {
         let (now, spent) = (residuals[k], iterations[k]);
         if now <= stop.tolerance {
@@ -108,7 +108,7 @@ fn aims(
     aims
 }
 
-// Sweep over those that are open
+// Sweep over the unconverged rows
 // Numbers of a step
 /// The numbers of a step: ρ and α of Eq. [conjugate steps](https://lenslet.github.io/lenslet/solvers.html#eq-conjugate-steps), and the square of the residual after it.
 #[derive(Debug, Clone, Copy)]
@@ -118,11 +118,11 @@ pub(crate) struct Step {
     pub(crate) square: f64,
 }
 
-/// Whether a row is done, by its number and its last step.
+/// Whether a row is complete, from its number and its last step.
 type StoppingRule<'r> = dyn FnMut(usize, Step) -> bool + 'r;
 
 impl MultiRhs<'_> {
-    /// Runs conjugate gradients for these rows from their residuals, until the rule calls each of them done.
+    /// Runs conjugate gradients for these rows from their residuals, until the rule ends each of them.
     fn sweep(&mut self, mut rows: Vec<usize>, is_done: &mut StoppingRule) -> Result<(), Error> {
         // Start from the residuals of all rows
         let (n, many) = (self.a.rows(), rows.len());
@@ -145,7 +145,7 @@ impl MultiRhs<'_> {
             add(&mut r, &product, n, &steps, -1.0);
             let squares = dots(&r[..all], &r[..all], n);
             rows.iter().for_each(|&k| self.iterations[k] += 1);
-            // Let rows that are done leave
+            // Remove rows that have converged
             for s in (0..rows.len()).rev() {
                 let (k, last) = (rows[s], rows.len() - 1);
                 let step = Step { along: along[s], length: steps[s], square: squares[s] };
@@ -160,7 +160,7 @@ impl MultiRhs<'_> {
                 rows.swap_remove(s);
                 along.swap_remove(s);
             }
-            // Turn to new directions
+            // Compute the new directions
             let all = rows.len() * n;
             self.preconditioner.apply(&r[..all], &mut z[..all], &mut scratch);
             let next = dots(&r[..all], &z[..all], n);
@@ -177,8 +177,8 @@ impl MultiRhs<'_> {
         Ok(())
     }
 
-    // Refuse what is not positive
-    /// The numbers, of these rows, if all are positive.
+    // Reject numbers that are not positive
+    /// The numbers of these rows, if all are positive.
     fn positive(
         &self,
         values: Vec<f64>,
@@ -190,13 +190,13 @@ impl MultiRhs<'_> {
     }
 }
 
-// Bound what is not explained
-/// What the steps of conjugate gradients tell of bᵗA⁻¹b, Eqs. [explained variance](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-explained-variance) and [upper bound](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-upper-bound).
+// Bounds of the explained variance
+/// Bounds of bᵗA⁻¹b from the steps of conjugate gradients, Eqs. [explained variance](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-explained-variance) and [upper bound](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-upper-bound).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ExplainedVariance {
-    /// Less than bᵗA⁻¹b.
+    /// Lower bound of bᵗA⁻¹b.
     pub(crate) variance: f64,
-    /// By no more than this.
+    /// Upper bound of the remainder.
     pub(crate) rest: f64,
     pub(crate) iterations: usize,
     /// γ of the last step, its length and ρ.
@@ -205,18 +205,18 @@ pub(crate) struct ExplainedVariance {
 
 impl ExplainedVariance {
     // Values of an explained variance
-    /// One with these values, as a device computes them.
+    /// The explained variance with these values, as a device computes them.
     pub(crate) fn new(variance: f64, rest: f64, iterations: usize) -> Self {
         Self { variance, rest, iterations, ..Self::default() }
     }
 
-    /// The middle of what it is at least and at most.
+    /// The mean of the lower and the upper bound.
     pub(crate) fn middle(&self) -> f64 {
         self.variance + 0.5 * self.rest
     }
 
     // Add a step to the bound
-    /// Takes a step, where no eigenvalue of PA is below `least`.
+    /// Adds a step, if no eigenvalue of PA is below `least`.
     pub(crate) fn add(&mut self, step: Step, least: f64) {
         let [last, length, along] = self.bound;
         let gap = match self.iterations {
@@ -231,12 +231,12 @@ impl ExplainedVariance {
     }
 }
 
-// Explain variances together
-/// bᵗA⁻¹b for each row of `b`, where no eigenvalue of PA is below `least`, so far that what is not explained is less than the tolerance
-/// times what is left of the `wholes`. `watch` is asked in each step.
+// Explained variances of several rows
+/// bᵗA⁻¹b for each row of `b`, if no eigenvalue of PA is below `least`. The bound of the remainder is less than the tolerance times
+/// the unexplained part of the `wholes`. `watch` is called in each step.
 ///
 /// # Errors
-/// As for [`Solver::solve`], of the first row that is found to fail.
+/// As for [`Solver::solve`], for the first row that fails.
 pub(crate) fn explain_together(
     [a, preconditioner]: [&dyn Operator<f64>; 2],
     (b, x): (Array2<f64>, Array2<f64>),
@@ -248,7 +248,7 @@ pub(crate) fn explain_together(
     let left = Array2::zeros(b.dim());
     let mut run = MultiRhs { a, preconditioner, stop, x, left, norms, iterations, watch };
     run.find_residuals(&b);
-    // Count what the first guess explains
+    // Variance explained by the first guess
     let rows = b.outer_iter().zip(run.left.outer_iter()).zip(run.x.outer_iter());
     let begin = |((b, left), x): ((VectorRow, VectorRow), VectorRow)| {
         let variance = b.iter().zip(&left).zip(&x).map(|((b, left), x)| (b + left) * x).sum();
@@ -270,9 +270,9 @@ pub(crate) fn explain_together(
 
 type VectorRow<'a> = ndarray::ArrayView1<'a, f64>;
 
-// Refuse what is not explained
+// Reject an unexplained remainder
 impl ExplainedVariance {
-    /// Refuses what is not explained to a tolerance of what is left of the whole.
+    /// Rejects a remainder that exceeds the tolerance times the unexplained part of the whole.
     pub(crate) fn check(&self, whole: f64, tolerance: f64) -> Result<(), Error> {
         let share = self.rest / (whole - self.variance);
         if self.iterations == 0 || (0.0..=tolerance).contains(&share) {
@@ -283,7 +283,7 @@ impl ExplainedVariance {
 }
 
 // Least eigenvalue from steps
-/// The steps of conjugate gradients as a tridiagonal matrix, whose least eigenvalue tends to that of PA, Eq. [steps as a matrix](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-steps-as-a-matrix).
+/// The steps of conjugate gradients as a tridiagonal matrix, whose smallest eigenvalue converges to that of PA, Eq. [steps as a matrix](https://lenslet.github.io/lenslet/many-right-hand-sides.html#eq-steps-as-a-matrix).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ritz {
     steps: Vec<Step>,
@@ -291,7 +291,7 @@ pub(crate) struct Ritz {
 }
 
 impl Ritz {
-    /// Takes a step; whether the least eigenvalue has settled.
+    /// Adds a step; returns whether the smallest eigenvalue has converged.
     pub(crate) fn add(&mut self, step: Step) -> bool {
         self.steps.push(step);
         self.least.push(self.find());
@@ -304,13 +304,13 @@ impl Ritz {
         self.least.last().copied().unwrap_or(0.0)
     }
 
-    /// A number below all eigenvalues of PA, once the least has settled.
+    /// A number below all eigenvalues of PA, after the smallest one has converged.
     pub(crate) fn below(&self) -> f64 {
         BELOW * self.least()
     }
 
     // Bisect for the least eigenvalue
-    /// By bisection: the pivots of T − λ are all positive where λ is below all eigenvalues.
+    /// By bisection: the pivots of T − λ are all positive if λ is below all eigenvalues.
     fn find(&self) -> f64 {
         let is_below = |value: f64| {
             let (mut pivot, mut last) = (f64::INFINITY, None::<&Step>);
@@ -331,15 +331,15 @@ impl Ritz {
     }
 }
 
-// Settling of the least eigenvalue
-/// Iterations over which the least eigenvalue has to settle.
+// Convergence of the least eigenvalue
+/// Iterations during which the smallest eigenvalue must not change.
 const SETTLED: usize = 10;
 
-/// How far below the least eigenvalue that was found none is taken to be.
+/// Ratio of the number below all eigenvalues to the smallest eigenvalue that was found.
 const BELOW: f64 = 0.8;
 
 // A number below all eigenvalues
-/// Numbers without a pattern, between −1 and 1.
+/// Pseudo-random numbers between −1 and 1.
 pub(crate) fn patternless(count: usize) -> Vec<f64> {
     let mix = |k: usize| {
         let mixed = (k as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

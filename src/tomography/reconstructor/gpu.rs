@@ -354,7 +354,7 @@ impl HostColumns {
 type ReadRows<'r, T> = dyn Fn(BufferView<T>) -> Result<Array2<f64>, Error> + 'r;
 type ReadErrors<'r, T> = dyn Fn(&Buffer<T>) -> Result<Array3<f64>, Error> + 'r;
 
-/// What is added to the variances of the truth in a bordered matrix, over the unit.
+/// Ridge on the variances of the truth in a bordered matrix, over the unit.
 pub(super) const RIDGE: f64 = 1.0;
 
 /// The kernels for noise, and for modes.
@@ -521,7 +521,7 @@ impl ReconstructorPlan {
     }
 
     // Rows that are asked for on a device
-    /// The part of all rows that belongs to the reconstructor that is asked for.
+    /// The part of all rows that belongs to the requested reconstructor.
     pub(super) fn requested_on_device<'a, T: Real>(
         &self,
         rows: &'a Buffer<T>,

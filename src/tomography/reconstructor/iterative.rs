@@ -154,7 +154,7 @@ impl ReconstructorPlan {
 
 // Error of iterated rows
 impl ReconstructorPlan {
-    /// C_ee of what is asked for, and with a delay of the other choice, from all right-hand sides and from solutions and residuals.
+    /// C_ee of the requested reconstructor, and with a delay of the other one, from all right-hand sides, solutions and residuals.
     fn errors_of_iterations(
         &self,
         truth: &Array2<f64>,
@@ -188,7 +188,7 @@ fn explained_by([c, x, b]: [ArrayView2<f64>; 3]) -> Array2<f64> {
 
 // What iterating will take
 // Sizes of the iterated operators
-/// Numbers, or a little more, of what iterations multiply by.
+/// Upper bound of the numbers in the operators of the iterations.
 #[derive(Debug, Clone, Copy, Default)]
 struct Numbers {
     /// Of the spectra of lattices, in the operator and its preconditioner.

@@ -204,7 +204,7 @@ struct SensorPairBlock<'a> {
     source: BlockSource,
 }
 
-/// How the covariances of a block come about.
+/// How the covariances of a block are computed.
 enum BlockSource {
     /// From a table over displacements: that of a pair of a group.
     Gathered { group: usize, pair: usize, lenslets: usize },
@@ -286,7 +286,7 @@ struct PosedBlocks<'a> {
     slopes: [Slopes<'a>; 2],
     /// Groups of sensors that share a lattice, with the pairs of each that occur in the matrix.
     shared: Vec<(SlopeProblem, Vec<(usize, usize)>)>,
-    /// What is tabulated on each layer of parallel footprints.
+    /// The tabulated averages of aligned footprints on each layer.
     averages: Vec<Vec<FootprintAverage>>,
     /// All pairs of sensors.
     blocks: Vec<SensorPairBlock<'a>>,
@@ -385,7 +385,7 @@ impl<T: Real> CrossCovarianceTables<T> {
 
     // Fill a part of a matrix
     /// Queues the covariances of some first lenslets of a block with some second ones, over `unit`, in a matrix with rows of so many
-    /// numbers, which begins with `values`; y slopes of the first stand so many rows below x slopes, slopes of the second in their
+    /// numbers, which begins with `values`; y slopes of the first are so many rows below x slopes, slopes of the second in their
     /// [`places`].
     fn fill(
         &self,
@@ -570,8 +570,8 @@ fn upload_tables(gpu: &Gpu, averages: &[Vec<FootprintAverage>]) -> Result<Buffer
 }
 
 // Positions of slopes in a row
-/// Those of some lenslets of which a slope is wanted, as kernels read them: row, column, and the places of their x and y slopes in a row of
-/// the matrix, −1 where one is not wanted; `place` tells it from the axis and the number of the lenslet.
+/// Those of some lenslets of which a slope is stored, as kernels read them: row, column, and the places of their x and y slopes in a row of
+/// the matrix, −1 for a slope that is not stored; `place` gives it for an axis and the number of the lenslet.
 fn places(lenslets: &[[usize; 2]], place: impl Fn(usize, usize) -> Option<usize>) -> Vec<[i32; 4]> {
     let of = |(k, &[row, column]): (usize, &[usize; 2])| {
         let [x, y] = [0, 1].map(|axis| place(axis, k).map_or(-1, |at| at as i32));
@@ -647,8 +647,8 @@ fn any_slopes<T: Real>(
 // The documentation of dense covariance on devices
 /// [`cross_covariance::slope_covariance`](super::slope_covariance) on graphics processors, in the precision `T`, rad².
 ///
-/// Within 1e-11 of the largest entry of what the processor computes in double precision (1e-10 for sensors turned against each other
-/// by about 0.001, where the method itself has that error), and 2e-6 in single. `watch` counts pieces.
+/// Within 1e-11 of the largest entry of the matrix that the CPU computes in double precision (1e-10 for sensors rotated against each other
+/// by about 0.001 rad, where the method itself has that error), and 2e-6 in single. `watch` counts pieces.
 ///
 /// # Errors
 /// `Invalid` as there, `Memory` where the matrix or a piece of it does not fit, `Device` and `Cuda` where a device fails.
@@ -743,7 +743,7 @@ fn add_on_device<T: Real>(
     fill_on_device(posed.slopes, (deal, matrix), &fill, watch)
 }
 // Block of a pair as a function
-/// First lenslets of a block, by row and column, and the [`places`] of those second ones that are wanted.
+/// First lenslets of a block, by row and column, and the [`places`] of those second ones that are stored.
 pub(crate) type Lenslets<'a> = (&'a [[usize; 2]], &'a [[i32; 4]]);
 
 /// Queues the block of a pair of sensors, by its number among [`pairs_of`], into a part of a matrix that begins with it; the last two are

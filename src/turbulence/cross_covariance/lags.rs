@@ -29,8 +29,8 @@ struct Pair {
 
 // Covariance of rotated sensors by lags
 // The documentation of turned covariances
-/// The covariances of the lenslets of two sensors that are turned against each other, each by its own `[j, i]`; `lag` numbers the groups
-/// of pairs that are displaced nearly alike. Exact to 1e-9 of the slope variance, or some 1e-9 at a tenth of a degree. Slopes are
+/// The covariances of the lenslets of two sensors that are rotated against each other, each given by `[j, i]`; `lag` numbers the groups
+/// of pairs with nearly equal displacements. Exact to 1e-9 of the slope variance, or some 1e-9 at a tenth of a degree. Derivatives are
 /// those of a polynomial, for fits.
 ///
 /// # Errors

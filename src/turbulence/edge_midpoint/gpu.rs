@@ -166,11 +166,11 @@ impl<'a, T: Real> MidpointTables<'a, T> {
 
 // Store four points in a matrix
 /// Columns of a rank in a block-cyclic layout of the slope covariance matrix by the formula of four points, (n, n), rad² over `unit`, on a
-/// device; blocks of sensors below the diagonal are zero. In double precision an entry differs from the processor's by at most 1e-12 of the
+/// device; blocks of sensors below the diagonal are zero. In double precision an entry differs from that of the CPU by at most 1e-12 of the
 /// variance of a slope, and in single precision it is rounded once.
 ///
 /// # Errors
-/// Those of [`edge_midpoint::slope_covariance`](super::slope_covariance), and what the device says.
+/// Those of [`edge_midpoint::slope_covariance`](super::slope_covariance), and errors of the device.
 pub(crate) fn slopes_on_device<T: Real>(
     atmosphere: &Atmosphere,
     set: (&[Sensor], &[Array2<bool>]),

@@ -69,7 +69,7 @@ impl BlocksPlan {
         slopes + wavefront.sum::<u64>() + 8 * self.entries().iter().sum::<u64>()
     }
     // Work and memory of a plan in blocks
-    /// What each of its stages works with.
+    /// The working memory of each of its stages.
     pub(crate) fn working(&self, system: &System, engine: &Engine) -> Vec<Memory> {
         let mut stages: Vec<Memory> = self.slopes.iter().map(|plan| plan.working(engine)).collect();
         stages.extend(self.wavefront.iter().flatten().map(|plan| plan.working(engine)));
@@ -144,7 +144,7 @@ impl BlocksPlan {
     /// Covariances of slopes that have no lattice.
     ///
     /// # Errors
-    /// `Memory` where they do not fit; `Cancelled` where the watcher wants to stop; what a device says.
+    /// `Memory` if they do not fit; `Cancelled` if the watcher cancels; errors of a device.
     pub(crate) fn rectangles(
         &self,
         system: &System,

@@ -1,5 +1,5 @@
 // Tangled from book/src/modes-gpu.md: edit there, or here and run cargo tangle stitch.
-//! Modes on a device: what numbers of a vector have in common, and what is taken out of them.
+//! Modes on a device: common noise of some numbers of a vector, and modes that are removed from them.
 
 // Imports of modes on a device
 use super::{DeviceOperator, check_lengths, vectors_of};
@@ -39,7 +39,7 @@ const THREADS: usize = 256;
 /// A mode: the row at which it begins, and its numbers.
 pub(crate) type RowMode = (usize, Vec<f64>);
 
-/// Modes over the rows of vectors that stand one behind the other.
+/// Modes over the rows of vectors that are stored one after the other.
 pub(crate) struct ModesGpu<T> {
     gpu: Gpu,
     /// Rows of a vector, vectors, and modes.
@@ -47,18 +47,18 @@ pub(crate) struct ModesGpu<T> {
     /// Where the modes are, and their numbers.
     places: Buffer<i32>,
     shapes: Buffer<T>,
-    /// Products of the modes with vectors, and the weights by which modes are taken out.
+    /// Products of the modes with vectors, and the weights with which modes are removed.
     shares: Buffer<T>,
     minus: Buffer<T>,
     kernels: ModeKernels<T>,
 }
 
-// Put modes on a device
+// Copy modes to a device
 impl<T: Real> ModesGpu<T> {
-    /// Modes over so many `rows`, for so many vectors.
+    /// Modes over vectors of this number of `rows`, for this number of vectors.
     ///
     /// # Errors
-    /// `Invalid` where a mode ends beyond the rows; what the device says.
+    /// `Invalid` if a mode extends beyond the last row, and errors of the device.
     pub(crate) fn new(
         gpu: &Gpu,
         [rows, vectors]: [usize; 2],
@@ -85,7 +85,7 @@ impl<T: Real> ModesGpu<T> {
     }
 
     // Multiply modes with vectors
-    /// Puts the products of the modes with vectors into `shares`.
+    /// Writes the products of the modes with vectors to `shares`.
     fn share(&self, x: &Buffer<T>, shares: &Buffer<T>) -> Result<(), Error> {
         let [rows, vectors, count] = self.sizes;
         let (modes, shapes) = (self.places.view(..), self.shapes.view(..));
@@ -100,7 +100,7 @@ impl<T: Real> ModesGpu<T> {
     }
 
     // Add modes by their shares
-    /// y = x and the modes by their shares and weights; y may be x.
+    /// y = x plus the modes, multiplied by their shares and weights; y may be x.
     fn add(
         &self,
         [x, y]: [&Buffer<T>; 2],
@@ -122,8 +122,8 @@ impl<T: Real> ModesGpu<T> {
     }
 }
 
-// Take modes out of vectors
-/// 1 − Σ u uᵗ, for modes of length 1 that are orthogonal to each other; what comes out may stand where it went in.
+// Remove modes from vectors
+/// 1 − Σ u uᵗ for orthonormal modes; the result may overwrite the input.
 impl<T: Real> DeviceOperator<T> for ModesGpu<T> {
     fn gpu(&self) -> &Gpu {
         &self.gpu
@@ -154,21 +154,21 @@ impl<T: Real> DeviceOperator<T> for ModesGpu<T> {
 }
 
 // Operator with modes in common
-/// A symmetric operator A with modes u: A + Σ c u uᵗ by their weights, or without them, Eq. [blind on device](https://lenslet.github.io/lenslet/modes-gpu.html#eq-blind-on-device).
+/// A symmetric operator A with modes u: A + Σ c u uᵗ with their weights, or with the modes removed, Eq. [blind on device](https://lenslet.github.io/lenslet/modes-gpu.html#eq-blind-on-device).
 pub(crate) struct WithModesGpu<T> {
     operator: Arc<dyn DeviceOperator<T>>,
     modes: ModesGpu<T>,
     weights: Buffer<T>,
-    /// Where modes are taken out: vectors without them, and their shares in what comes out.
+    /// If modes are removed: vectors without them, and their shares in the result.
     without: Option<[Buffer<T>; 2]>,
 }
 
 impl<T: Real> WithModesGpu<T> {
     // Add modes to an operator
-    /// The sum of an `operator` and of modes by their weights, as often as vectors of so many `rows` stand one behind the other.
+    /// The sum of an `operator` and of weighted modes, which are repeated for each vector of this number of `rows`.
     ///
     /// # Errors
-    /// As for [`ModesGpu::new`], and `Invalid` where the rows do not fit.
+    /// As for [`ModesGpu::new`], and `Invalid` if the number of rows does not fit.
     pub(crate) fn in_common(
         operator: Arc<dyn DeviceOperator<T>>,
         rows: usize,
@@ -182,8 +182,8 @@ impl<T: Real> WithModesGpu<T> {
         Ok(Self { operator, modes, weights, without: None })
     }
 
-    // Take modes out of an operator
-    /// An `operator` without modes, as often as vectors of so many `rows` stand one behind the other.
+    // Remove modes from a device operator
+    /// An `operator` with modes removed, which are repeated for each vector of this number of `rows`.
     ///
     /// # Errors
     /// As for [`WithModesGpu::in_common`].

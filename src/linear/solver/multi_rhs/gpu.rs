@@ -21,21 +21,21 @@ pub(crate) struct SideBySide<T> {
     work: SolverWorkspace<T>,
     method: Box<dyn SolverMethod<T>>,
     iteration: Graph,
-    /// What each system is asked: what ends it, and the variance that is to be explained or 0.
+    /// The target of each system: a tolerance, and the whole variance or 0.
     targets: Buffer<f64>,
-    /// Iterations that the last right-hand sides took.
+    /// Iterations of the preceding right-hand sides.
     expected: usize,
 }
 
-/// What a system is asked that is not there.
+/// The target of a system that is not solved.
 const NOTHING: [f64; 2] = [-1.0, 0.0];
 
 impl<T: Real> SideBySide<T> {
-    // Make room for systems side by side
-    /// A solver for as many right-hand sides as `a` and the preconditioner have vectors one behind the other.
+    // Allocate systems side by side
+    /// A solver for as many right-hand sides as `a` and the preconditioner multiply vectors at once.
     ///
     /// # Errors
-    /// `Invalid` where the operators are not square or differ in size; `Memory` where the vectors do not fit; what the device says.
+    /// `Invalid` if the operators are not square or differ in size, `Memory` if the vectors do not fit, and errors of the device.
     pub(crate) fn new(
         a: Arc<dyn DeviceOperator<T>>,
         preconditioner: Arc<dyn DeviceOperator<T>>,
@@ -61,7 +61,7 @@ impl<T: Real> SideBySide<T> {
         })
     }
 
-    // Places of systems side by side
+    // Buffers of systems side by side
     pub(crate) fn gpu(&self) -> &Gpu {
         self.work.a.gpu()
     }
@@ -71,18 +71,18 @@ impl<T: Real> SideBySide<T> {
         self.work.systems
     }
 
-    /// Where right-hand sides are put, one behind the other, and are lost.
+    /// The buffer of the right-hand sides, one after the other, which the solver overwrites.
     pub(crate) fn right_hand_sides(&self) -> &Buffer<T> {
         &self.work.r
     }
 
-    /// The solutions, one behind the other: those of the last right-hand sides, from which the next ones start.
+    /// The solutions, one after the other: those of the preceding right-hand sides, from which the next ones start.
     pub(crate) fn solutions(&self) -> &Buffer<T> {
         &self.work.x
     }
 
     // Run systems until all are done
-    /// Begins systems that are asked something each, and runs them until all are done.
+    /// Begins systems with these targets, and runs them until all are complete.
     fn run(
         &mut self,
         targets: &[[f64; 2]],
@@ -138,12 +138,12 @@ impl<T: Real> SideBySide<T> {
         Ok(numbers.chunks_exact(SCALARS).take(self.work.systems).map(SystemProgress::new).collect())
     }
 
-    // Explain right-hand sides to a tolerance
-    /// Explains the variances of the first right-hand sides, as many as there are `wholes`, from what is now in
+    // Explained variances to a tolerance
+    /// The explained variances of the first right-hand sides, as many as there are `wholes`, starting from
     /// [`solutions`](Self::solutions).
     ///
     /// # Errors
-    /// As for [`Solver::solve`], of the first that is found to fail; what the device says.
+    /// As for [`Solver::solve`], for the first that fails, and errors of the device.
     pub(crate) fn explain(
         &mut self,
         (wholes, least): (&[f64], f64),
@@ -162,7 +162,7 @@ impl<T: Real> SideBySide<T> {
     /// The solutions for right-hand sides as rows, no more than there are systems, and their true residuals.
     ///
     /// # Errors
-    /// As for [`Solver::solve`], of the first that is found to fail; what the device says.
+    /// As for [`Solver::solve`], for the first that fails, and errors of the device.
     pub(crate) fn solve(
         &mut self,
         b: &Array2<f64>,
@@ -199,7 +199,7 @@ impl<T: Real> SideBySide<T> {
     }
 
     // Vectors of systems as rows
-    /// Some vectors as rows, of those that stand one behind the other.
+    /// Some of the vectors that are stored one after the other, as rows.
     fn rows(&self, vectors: &Buffer<T>, count: usize) -> Result<Array2<f64>, Error> {
         let all = vectors.read()?.into_iter().map(Real::in_double).collect();
         let all = Array2::from_shape_vec((self.work.systems, self.work.length()), all);
@@ -211,7 +211,7 @@ impl<T: Real> SideBySide<T> {
     /// A number below the eigenvalues of PA.
     ///
     /// # Errors
-    /// What the device says.
+    /// Errors of the device.
     pub(crate) fn below_eigenvalues(
         &mut self,
         stop: &Stop,
@@ -238,7 +238,7 @@ impl<T: Real> SideBySide<T> {
     /// The inner products of all right-hand sides with some vectors of their length, (right-hand sides, vectors).
     ///
     /// # Errors
-    /// What the device says.
+    /// Errors of the device.
     pub(crate) fn times(&self, few: &Buffer<T>, products: &Buffer<f64>) -> Result<Vec<f64>, Error> {
         let (work, n) = (&self.work, self.work.length());
         let shape =
@@ -250,8 +250,8 @@ impl<T: Real> SideBySide<T> {
     }
 }
 
-// What the device tells of a system
-/// What has become of a system.
+// Progress of one system
+/// The progress of a system.
 #[derive(Debug, Clone, Copy)]
 struct SystemProgress {
     is_done: bool,
@@ -276,7 +276,7 @@ impl SystemProgress {
         }
     }
 
-    /// What is explained of a whole, if that is enough; nothing of a right-hand side that is zero.
+    /// The explained part of a whole variance, if its bound is sufficient; zero for a right-hand side of zeros.
     fn explained(&self, whole: f64, tolerance: f64) -> Result<ExplainedVariance, Error> {
         let explained = ExplainedVariance::new(self.variance, self.rest, self.iterations);
         match self.fault {
@@ -287,7 +287,7 @@ impl SystemProgress {
         Ok(explained)
     }
 
-    /// Refuses a system that broke, which had made so many iterations `before`.
+    /// Rejects a system with a fault, after this number of iterations `before`.
     fn refuse_breakdown(&self, before: usize) -> Result<(), Error> {
         let (cg, at) = (Solver::ConjugateGradients, before + self.iterations + 1);
         match self.fault {
@@ -337,7 +337,7 @@ mod tests {
         let (explained, _) =
             explain_together(operators, given, (&wholes, least), coarse, ask).unwrap();
         for gpu in test_backends() {
-            // Hold systems on a device to cores
+            // Compare systems on a device and processor
             let on_device =
                 |matrix| Arc::new(MatrixGpu::<f64>::new(&gpu, many(matrix).view()).unwrap());
             let mut there = SideBySide::new(on_device(&a), on_device(&p), systems).unwrap();
