@@ -238,7 +238,7 @@ pub(crate) fn aperture(radius: f64, q: [f64; 2], step: [f64; 2]) -> f64 {
 /// Geometric radius of the image of a point by a lens, and the term that contributes most.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GeometricExtent {
-    /// The largest distance from the axis along x and y \[Å\], Eq. [geometric probe](https://lenslet.github.io/lenslet/electron-beam.html#eq-geometric-probe).
+    /// The largest distance from the axis along x and y \[Å\], Eq. [geometric probe](https://lenslet.github.io/lenslet/aberration-sampling.html#eq-geometric-probe).
     pub radius: [f64; 2],
     /// The key of the term with the largest share.
     pub term: String,

@@ -1,4 +1,4 @@
-// Tangled from book/src/stem-command.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/stem-report.md: edit there, or here and run cargo tangle stitch.
 //! What a run or a plan reports of its sample.
 
 // Imports of reports of a sample
