@@ -11,9 +11,6 @@ const TILE: [usize; 2] = [32, 16];
 /// The lags that are shown, along x and y.
 const SHOWN: [[f64; 2]; 2] = [[40.0, 150.0], [44.0, 112.75]];
 
-/// Where the pen is lifted: a point outside of the figure.
-const LIFT: (f64, f64) = (-1.0, -1.0);
-
 /// The lags along an axis that lie within so many sides of lag zero: the first, and the one after the last.
 fn window(first: f64, side: f64, sides: f64, lags: usize) -> [f64; 2] {
     let within = |k: &usize| (first / side + *k as f64).abs() < sides - 1e-9;
@@ -22,9 +19,20 @@ fn window(first: f64, side: f64, sides: f64, lags: usize) -> [f64; 2] {
 }
 
 /// The outline of a rectangle of lags, half a lag beyond their centres.
-fn outline([x, y]: [[f64; 2]; 2]) -> [(f64, f64); 6] {
+fn outline([x, y]: [[f64; 2]; 2]) -> [(f64, f64); 5] {
     let ([x, end_x], [y, end_y]) = (x.map(|x| x - 0.5), y.map(|y| y - 0.5));
-    [(x, y), (end_x, y), (end_x, end_y), (x, end_y), (x, y), LIFT]
+    [(x, y), (end_x, y), (end_x, end_y), (x, end_y), (x, y)]
+}
+
+/// One line along all borders of tiles at these coordinates; it turns at both ends, which are outside of the panel.
+fn serpentine(
+    starts: impl Iterator<Item = f64>,
+    [low, high]: [f64; 2],
+) -> impl Iterator<Item = (f64, f64)> {
+    starts
+        .map(|start| start - 0.5)
+        .zip([[high, low], [low, high]].into_iter().cycle())
+        .flat_map(|(border, [from, to])| [(border, from), (border, to)])
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -52,20 +60,23 @@ fn main() -> Result<(), Box<dyn Error>> {
         rounds.extend((0..layers).map(|k| (x + 2.0 + 1.6 * k as f64, y + 1.5)));
     }
     let [[left, right], [bottom, top]] = SHOWN;
-    let upright = starts(0).flat_map(|x| [(x - 0.5, bottom), (x - 0.5, top), LIFT]);
-    let level = starts(1).flat_map(|y| [(left, y - 0.5), (right, y - 0.5), LIFT]);
+    let beyond = SHOWN.map(|[start, end]| [start - 1.0, end + 1.0]);
+    let mut borders: Vec<_> = serpentine(starts(0), beyond[1]).collect();
+    // On outside of the panel to where the level borders begin.
+    borders.extend(borders.last().map(|&(_, end)| (beyond[0][1], end)));
+    borders.extend(serpentine(starts(1), beyond[0]).map(|(y, x)| (x, y)));
     let nothing = || std::iter::empty();
     Figure::new()
         .x_label("lag along x")
         .y_label("lag along y")
         .x_range(left, right)
         .y_range(bottom, top)
-        .line("window of a layer", far.iter().flat_map(|window| outline(*window)))
-        .line("its near lags", near.iter().flat_map(|window| outline(*window)))
+        .lines("window of a layer", far.iter().map(|window| outline(*window)))
+        .lines("its near lags", near.iter().map(|window| outline(*window)))
         .points("layers whose windows meet the tile", rounds)
         .line("", nothing())
         .line("", nothing())
-        .dashes("tiles", upright.chain(level))
+        .dashes("tiles", borders)
         .save(folder.join("direct-gpu.svg"))?;
     Ok(())
 }

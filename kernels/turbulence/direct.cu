@@ -168,8 +168,8 @@ __device__ void near_average(
 }
 
 // Average by Gauss on the device
-/// Numbers of nodes from far to near, the distances in sides from which they suffice, and where
-/// their rules begin.
+/// Where the abscissae begin of the first rule that suffices at a distance in sides; its number of
+/// nodes in *nodes.
 __device__ inline int rule_for(double distance, const double *rules, int *nodes) {
     int at = 0;
     for (int k = 0; k < 3; ++k) {

@@ -18,7 +18,7 @@ constexpr int BINS = 32, PARTS = 4;
 struct alignas(2 * sizeof(real)) complex {
     real re, im;
 };
-/// A layer: s, Σ in units of the result, and the disc's radius times the step of the frequency.
+/// A layer: s, Σ in units of the strongest layer's, and the disc's radius times the step of the frequency.
 struct Layer {
     double ratio, strength, disc;
 };
@@ -62,7 +62,7 @@ extern "C" __global__ void waves(const double *cycles, complex *table, int count
 
 // Kernel that folds the spectrum
 // Tables that a fold reads
-/// The factor g of a lenslet, and the waves (axes, layers, pairs of the group, N_F/2 + 1).
+/// The factor G of a lenslet, and the waves (axes, layers, pairs of the group, N_F/2 + 1).
 struct Tables {
     const real *lenslet;
     const complex *waves;

@@ -16,11 +16,11 @@ pub(crate) struct Band {
     weights: Vec<f64>,
 }
 
-/// Half the phase that a wave may have on a panel, rad, and nodes that there are.
+/// Largest half phase of a wave on a panel, rad, and the number of nodes of a panel.
 const HALF_PHASE: f64 = 8.0;
 const NODES: usize = 20;
 
-/// By how much panels shrink, and how far they do without an outer scale.
+/// Factor by which panels shrink, and the lowest frequency, relative to the limit, for an infinite outer scale.
 const SHRINK: f64 = 8.0;
 const LEAST: f64 = 1e-27;
 
@@ -29,7 +29,7 @@ impl Band {
     /// Frequencies below 1/2p of a `pitch` p \[m\], for spectra of outer scales up to `outer_scale` \[m\], and waves of displacements up to the sum of `reaches` \[m\].
     ///
     /// # Errors
-    /// `Invalid` where displacements are so many pitches that the nodes would be too many.
+    /// `Invalid` if displacements of so many pitches would need too many nodes.
     pub(crate) fn new(pitch: f64, outer_scale: f64, reaches: [f64; 2]) -> Result<Self, Invalid> {
         let (limit, reach) = (0.5 / pitch, reaches[0] + reaches[1]);
         let expected = "displacements of at most 2000 pitches";

@@ -58,7 +58,7 @@ impl Fitting {
     /// The fitting error of a mirror with a square lattice of actuators of this `pitch` \[m\].
     ///
     /// # Errors
-    /// `Invalid` where the pitch is no length.
+    /// `Invalid` if the pitch is not a length.
     pub fn new(air: &Atmosphere, pitch: f64) -> Result<Self, Invalid> {
         Ok(Self { air: WavefrontSpectrum::of(air), pitch: length("pitch", pitch)? })
     }
@@ -98,7 +98,7 @@ impl Fitting {
     /// It tends to twice the variance.
     ///
     /// # Errors
-    /// `Invalid` where n is zero, the step is no length, or n steps are too many pitches.
+    /// `Invalid` if n is zero, the step is not a length, or n steps are too many pitches.
     pub fn structure_function(&self, n: usize, step: f64) -> Result<Array2<f64>, Invalid> {
         let scales = self.air.layers.iter().map(|(_, phase)| phase.outer_scale());
         let band = Band::new(self.pitch, scales.fold(0.0, f64::max), [n as f64 * 0.5 * step, 0.0])?;

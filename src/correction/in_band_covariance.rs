@@ -1,5 +1,5 @@
 // Tangled from book/src/in-band-covariances.md: edit there, or here and run cargo tangle stitch.
-//! Covariances of slopes of the turbulence that a mirror can follow.
+//! Covariances of slopes due to the turbulence inside the band of a mirror.
 
 // Imports of in-band covariances
 use crate::correction::correctable_band::Band;
@@ -64,7 +64,7 @@ impl Response {
 }
 
 // Covariance over displacements on a grid
-/// Functions of the displacement on a grid.
+/// Functions of the displacement, tabulated on a grid.
 pub(crate) struct Grid<const N: usize> {
     /// Distance of displacements, and the place of zero.
     step: f64,
@@ -297,17 +297,17 @@ impl<'a> InBandBlock<'a> {
 // Low covariances of a system
 // Example of low covariances
 /// The three covariance matrices of a system in the turbulence that a mirror of this `pitch` \[m\] can follow, without noise, and with all modes; Eq. [low covariance](https://lenslet.github.io/lenslet/in-band-covariances.html#eq-low-covariance).
-/// Entries are right to 1e-6 of the variance of a slope.
+/// Elements are accurate to 1e-6 of the variance of a slope.
 ///
 /// # Errors
-/// `Invalid` where the pitch is no length, there is no target, or displacements are more than 2000 pitches; `Memory` where a matrix or its tables do not fit;
+/// `Invalid` if the pitch is not a length, there is no target, or displacements are more than 2000 pitches; `Memory` if a matrix or its tables do not fit;
 /// `Cancelled` if the watcher cancels the computation.
 ///
 /// ```
 /// use lenslet::{correction::low_covariances, watch::unwatched, model::System, tomography::CovarianceMatrices};
 /// let system = System::from_file("book/systems/small-moao.toml")?;
 /// let (whole, low) = (CovarianceMatrices::of(&system, &unwatched)?, low_covariances(&system, 0.5, &unwatched)?);
-/// // 6 % of the variance of these slopes are from ripples that actuators half a metre apart cannot follow.
+/// // 6 % of the variance of these slopes is due to ripples that actuators half a metre apart cannot form.
 /// let share = 1.0 - low.truth[[0, 0]] / whole.truth[[0, 0]];
 /// assert!((share - 0.0603).abs() < 1e-3, "{share}");
 /// # Ok::<(), lenslet::Error>(())
@@ -394,7 +394,7 @@ pub(crate) const LOW: &str = "turbulence that mirrors follow";
 /// The covariances of the wavefront of a target at some points of the pupil \[m\] with the low slopes of its truth sensor, for a mirror of this `pitch` \[m\]; (points, m), m rad.
 ///
 /// # Errors
-/// `Invalid` where displacements are more than 2000 pitches.
+/// `Invalid` if displacements are more than 2000 pitches.
 pub(crate) fn low_wavefront(
     system: &System,
     pitch: f64,

@@ -20,7 +20,7 @@ pub(crate) enum Influence {
 
 // Influence functions of a design
 impl Influence {
-    /// Those of a design, of this `pitch` \[m\], for so many actuators.
+    /// Influence functions of a design with this `pitch` \[m\], for a number of actuators.
     pub(crate) fn new(
         design: &MirrorDesign,
         pitch: f64,
@@ -39,7 +39,7 @@ impl Influence {
     }
 
     // Height and slopes of either kind
-    /// Height at an offset from an actuator, or the mean of all.
+    /// Height at an offset from an actuator, or the mean over all actuators.
     pub(crate) fn at(&self, actuator: Option<usize>, offset: [f64; 2]) -> f64 {
         match self {
             Self::Gaussian(gaussian) => gaussian.at(offset),
@@ -50,7 +50,7 @@ impl Influence {
         }
     }
 
-    /// Slopes along x and y, rad a metre of stroke, of a lenslet of this `side` \[m\] that is at an `offset` \[m\] from an actuator.
+    /// Slopes along x and y, rad per metre of stroke, of a lenslet of this `side` \[m\] at an `offset` \[m\] from an actuator.
     pub(crate) fn slopes(
         &self,
         actuator: usize,
@@ -91,11 +91,11 @@ impl GaussianInfluence {
 }
 
 // Slopes of a gaussian
-/// An influence function is negligible where κ x² is larger.
+/// An influence function is negligible where κ x² exceeds this value.
 const FAR: f64 = 45.0;
 
 impl GaussianInfluence {
-    /// Slopes along x and y, rad a metre of stroke, of a lenslet of this `side` \[m\] that is at an `offset` \[m\] from the actuator.
+    /// Slopes along x and y, rad per metre of stroke, of a lenslet of this `side` \[m\] at an offset \[m\] from the actuator.
     fn slopes(&self, [x, y]: [f64; 2], side: f64, model: SlopeModel) -> [f64; 2] {
         let near = |x: f64| (x.abs() - 0.5 * side).max(0.0);
         if self.decay * (near(x).powi(2) + near(y).powi(2)) > FAR {
@@ -113,7 +113,7 @@ impl GaussianInfluence {
 
 // Interpolate between measured heights
 // Image of one actuator
-/// The image of an actuator, or the one for all.
+/// The image of an actuator, or the common image of all.
 fn of(images: &MeasuredInfluence, actuator: usize) -> ArrayView2<'_, f64> {
     let heights = images.heights();
     let k = if heights.dim().0 == 1 { 0 } else { actuator };
@@ -132,7 +132,7 @@ fn catmull_rom(t: f64) -> [f64; 4] {
     ]
 }
 
-/// Height at an offset from the middle in pixels.
+/// Height at an offset from the centre, in pixels.
 fn interpolated(image: ArrayView2<f64>, [x, y]: [f64; 2]) -> f64 {
     let n = image.nrows() as f64;
     let place = |x: f64| x + 0.5 * (n - 1.0);
@@ -152,7 +152,7 @@ fn interpolated(image: ArrayView2<f64>, [x, y]: [f64; 2]) -> f64 {
 }
 
 // Slopes of measured heights
-/// Slopes along x and y, a pixel, of a lenslet whose side and offset are in pixels.
+/// Slopes along x and y, per pixel, of a lenslet whose side and offset are in pixels.
 fn slopes_of_image(
     image: ArrayView2<f64>,
     [x, y]: [f64; 2],

@@ -196,7 +196,7 @@ impl LoopCovariances {
 /// Points of a table for the side of a footprint.
 const PER_SIDE: f64 = 4.0;
 
-// What a table of wavefronts depends on
+// Footprint of a table of wavefronts
 /// What F of Eq. [wavefront through loop](https://lenslet.github.io/lenslet/loop-covariances.html#eq-wavefront-through-loop) depends on: the number of a layer, the height and side of a star's lenslets, and how they are turned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct LoopFootprint {

@@ -31,13 +31,13 @@ pub struct Mirror {
     influence: Influence,
 }
 
-/// Largest number of actuators; the matrices of more would not fit into memory.
+/// Largest number of actuators; larger matrices would not fit into memory.
 const MOST_ACTUATORS: f64 = 1e6;
 
 impl Mirror {
     // Construct a mirror from a design
-    /// The mirror that a design is in a system. Where it does not say which actuators are kept, those of a mirror in the
-    /// pupil are by Eq. [kept actuators](https://lenslet.github.io/lenslet/interaction-matrix.html#eq-kept-actuators), and those of other mirrors up to its outer radius. Without a telescope, the pupil is as wide as the lenslet array.
+    /// The mirror of a design in a system. Unless the design gives radii, a mirror in the pupil keeps the actuators of
+    /// Eq. [kept actuators](https://lenslet.github.io/lenslet/interaction-matrix.html#eq-kept-actuators), and other mirrors keep those up to its outer radius. Without a telescope, the pupil is as wide as the lenslet array.
     // Errors and example of a mirror
     ///
     /// # Errors
@@ -86,32 +86,32 @@ impl Mirror {
     }
 
     // Getters of a mirror
-    /// Positions of the actuators \[m\], row by row: on the pupil, or at the altitude of the mirror as the pupil is seen from the axis.
+    /// Positions of the actuators \[m\], row by row, in the plane to which the mirror is conjugate.
     pub fn positions(&self) -> &[[f64; 2]] {
         &self.positions
     }
 
-    /// Distance of neighbours \[m\].
+    /// Distance between neighbouring actuators \[m\].
     pub fn pitch(&self) -> f64 {
         self.pitch
     }
 
-    /// Pitch \[m\] of squares with as many actuators on the same area, from which the [fitting error](crate::correction::Fitting) is computed.
+    /// Pitch \[m\] of a square lattice with the same density of actuators, from which the [fitting error](crate::correction::Fitting) is computed.
     pub fn fitting_pitch(&self) -> f64 {
         self.pitch * self.layout.points_per_square().powf(-0.5)
     }
 
-    /// Altitude that the mirror is conjugate to \[m\].
+    /// Altitude to which the mirror is conjugate \[m\].
     pub fn altitude(&self) -> f64 {
         self.altitude
     }
 
-    /// Singular values below this share of the largest are dropped.
+    /// Singular values below this fraction of the largest are dropped.
     pub fn filter(&self) -> f64 {
         self.filter
     }
 
-    /// Height of the influence function at an `offset` \[m\] from its actuator, where it is 1, Eq. [influence](https://lenslet.github.io/lenslet/mirrors.html#eq-influence); the mean of all, where they were measured.
+    /// Height of the influence function at an `offset` \[m\] from its actuator, where it is 1, Eq. [influence](https://lenslet.github.io/lenslet/mirrors.html#eq-influence); the mean over all actuators for measured influence functions.
     pub fn influence(&self, offset: [f64; 2]) -> f64 {
         self.influence.at(None, offset)
     }
@@ -127,7 +127,7 @@ impl Mirror {
 }
 
 // Width of the pupil and of the field
-/// The diameter of the pupil, m, and the ratio of its hole to it.
+/// Diameter of the pupil, m, and that of its obstruction relative to it.
 fn width_and_hole(system: &System) -> (f64, f64) {
     let array = system.lenslet_array();
     let width = array.lenslets() as f64 * array.pitch();
@@ -165,8 +165,8 @@ impl ActuatorLayout {
 
 // Interaction matrix of a mirror
 impl Mirror {
-    /// J, (m, a), 1/m: the slopes, in rad for a stroke of a metre, that the truth sensor of a system measures for each actuator in the direction of a star. All x slopes, then all y
-    /// slopes, of the valid lenslets row by row; in the system's model of slopes.
+    /// J, (m, a), 1/m: slopes, in rad per metre of stroke, that the truth sensor of a system measures for each actuator in the direction of a star. The rows are all x slopes, then all y
+    /// slopes, of the valid lenslets row by row, in the slope model of the system.
     pub fn interaction(&self, system: &System, star: &Source) -> Array2<f64> {
         let (array, model) = (system.truth_sensor(), system.slope_model());
         let valid = array.valid(system.pupil(), system.validity());
@@ -192,7 +192,7 @@ impl MirrorDesign {
     /// Reads the tables `[[mirror]]` of a system file.
     ///
     /// # Errors
-    /// The first line of the tables that makes no sense.
+    /// The first invalid line of the tables.
     ///
     /// ```
     /// use lenslet::model::{MirrorDesign, Spacing, SystemFile};

@@ -1,5 +1,5 @@
 // Tangled from book/src/correction-modes.md: edit there, or here and run cargo tangle stitch.
-//! Which mirrors correct which targets, and what each target finds.
+//! Modes of correction: which mirrors correct which targets, and the command matrices and residuals that follow.
 
 // Imports of modes of correction
 use crate::correction::mirror::Mirror;
@@ -19,7 +19,7 @@ use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate, s};
 use std::sync::OnceLock;
 
 // Choices of mirrors and targets
-/// Which mirrors correct which targets.
+/// Mode of correction: which mirrors correct which targets.
 // Modes of a worked case
 ///
 /// The worked case of the chapter, in nm:
@@ -54,16 +54,16 @@ use std::sync::OnceLock;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum CorrectionMode {
-    /// A mirror for each target.
+    /// A separate mirror for each target.
     #[default]
     Moao,
-    /// One mirror, for the first target.
+    /// One mirror, optimised for the first target.
     Ltao,
-    /// All mirrors in series, for all targets.
+    /// All mirrors in series, optimised for all targets.
     Mcao,
-    /// One mirror, for all targets.
+    /// One mirror, optimised for all targets.
     Glao,
-    /// One mirror, for the first guide star.
+    /// One mirror, optimised for the first guide star.
     Scao,
 }
 
@@ -108,7 +108,7 @@ impl CorrectionOptions {
         Self { mode, mirrors, weights: Vec::new() }
     }
 
-    /// Sets which mirrors correct which targets.
+    /// Sets the mode of correction.
     pub fn mode(self, mode: CorrectionMode) -> Self {
         Self { mode, ..self }
     }
@@ -125,7 +125,7 @@ impl CorrectionOptions {
 }
 
 // Correction of a system
-/// The mirrors of a system, and how slopes become strokes.
+/// The mirrors of a system, and the projection of slopes onto their strokes.
 #[derive(Debug, Clone)]
 pub struct Correction {
     system: System,
@@ -167,7 +167,7 @@ impl Correction {
     }
 
     // Parts of a correction one by one
-    /// The system that is to be reconstructed: all targets, and behind them a guide star that a mirror is for.
+    /// The system to be reconstructed: all targets, followed by the other directions for which mirrors are optimised.
     pub fn system(&self) -> &System {
         &self.system
     }
@@ -227,7 +227,7 @@ fn is_same(one: &Source, other: &Source) -> bool {
     f64::hypot(gap[0], gap[1]) < 1e-12
 }
 
-/// The system with the directions of its optimisation behind its targets, unless they are those of a target.
+/// The system with the directions of its optimisation added after its targets, unless they coincide with a target.
 fn with_optimisation(system: &System) -> Result<System, Invalid> {
     let targets = system.targets();
     let others = system.optimisation().iter().map(|(direction, _)| *direction);
@@ -276,7 +276,7 @@ impl CorrectionOptions {
     }
 
     // Refuse directions without a mirror
-    /// Refuses directions of an optimisation in modes that have none.
+    /// Rejects directions of an optimisation in modes that have none.
     fn check_optimisation(&self, system: &System) -> Result<(), Invalid> {
         let count = system.optimisation().len();
         let (good, expected) = match self.mode {
@@ -329,17 +329,17 @@ impl Correction {
 
 // Compute commands and residual errors
 // Commands with their residual errors
-/// Commands of mirrors, and residual errors behind them.
+/// Command matrices of mirrors, and the residual errors behind them.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Corrected {
-    /// K, (a, n), m a rad: strokes for measurements. With a mirror for each target, one matrix for each, else one for all; the strokes of all mirrors one after the other.
+    /// K, (a, n), m/rad: strokes for measurements. There is one matrix for each target if each has a separate mirror, otherwise one for all; the strokes of several mirrors follow one another.
     pub commands: Vec<Array2<f64>>,
-    /// Covariance of the slopes that are left towards each target, (T, m, m), rad², Eq. [left by mirrors](https://lenslet.github.io/lenslet/shared-commands.html#eq-left-by-mirrors).
+    /// Covariance of the residual slopes towards each target, (T, m, m), rad², Eq. [left by mirrors](https://lenslet.github.io/lenslet/shared-commands.html#eq-left-by-mirrors).
     pub slope_errors: Array3<f64>,
-    /// C_vv: the same as strokes of a mirror in the pupil, (T, a, a), m².
+    /// C_vv: the same in strokes of a mirror in the pupil, (T, a, a), m².
     pub stroke_errors: Array3<f64>,
-    /// The part of that which is noise, (T, a, a), m².
+    /// The part of `stroke_errors` that is due to noise, (T, a, a), m².
     pub noise_errors: Array3<f64>,
 }
 
@@ -347,7 +347,7 @@ impl Correction {
     /// Commands and residual errors for a reconstruction of [`system`](Self::system) that has kept its covariances.
     ///
     /// # Errors
-    /// `Invalid` where the reconstruction has no reconstructor or no covariances, or is that of another system; `Failed` where singular values do not converge.
+    /// `Invalid` if the reconstruction has no reconstructor or no covariances, or belongs to another system; `Failed` if singular values do not converge.
     pub fn of(&self, reconstruction: &Reconstruction, engine: &Engine) -> Result<Corrected, Error> {
         // Take a reconstructor with its covariances
         let (Some(reconstructor), Some(covariances)) =
@@ -385,11 +385,11 @@ impl Correction {
     }
 
     // Strokes for measurements
-    /// K of Eq. [commands](https://lenslet.github.io/lenslet/correction-modes.html#eq-commands), (a, n), m a rad, one for each target or one for all, of a reconstructor (T, m, n) of [`system`](Self::system). With
-    /// `Scao`, that of the original system will do if it has a target towards the first guide star.
+    /// K of Eq. [commands](https://lenslet.github.io/lenslet/correction-modes.html#eq-commands), (a, n), m/rad, one for each target or one for all, for a reconstructor (T, m, n) of [`system`](Self::system). With
+    /// `Scao`, that of the original system is sufficient if it has a target in the direction of the first guide star.
     ///
     /// # Errors
-    /// `Invalid` where the reconstructor is that of another system; `Failed` where singular values do not converge; what a device says.
+    /// `Invalid` if the reconstructor belongs to another system; `Failed` if singular values do not converge; errors of a device.
     pub fn commands(
         &self,
         reconstructor: &Array3<f64>,
@@ -415,7 +415,7 @@ impl Correction {
     }
 
     // Slopes formed by commanded mirrors
-    /// Q_t, (m, n): the slopes of all mirrors towards target `t` for measurements, by these commands.
+    /// Q_t, (m, n): from measurements to the slopes of all mirrors towards target `t`, with these commands.
     pub(crate) fn made(&self, commands: &[Array2<f64>], t: usize) -> Array2<f64> {
         let command = commands.get(t).unwrap_or(&commands[0]);
         times_transpose(&self.interaction(&self.system.targets()[t]), &command.t())
@@ -453,7 +453,7 @@ impl Correction {
     }
 
     // Noise of strokes in the pupil
-    /// Covariance of the noise in strokes of the mirror in the pupil, (a, a), m², where slopes are `made`, (m, n), of measurements.
+    /// Covariance of the noise in strokes of the mirror in the pupil, (a, a), m², for slopes formed by the matrix `made`, (m, n).
     pub(crate) fn noise(&self, made: &Array2<f64>, engine: &Engine) -> Result<Array2<f64>, Error> {
         let system = &self.system;
         let noise =
@@ -473,7 +473,7 @@ impl CorrectionOptions {
     /// Reads the tables `[correction]`, `[[mirror]]` and the weights of `[[target]]`s of a system file, if there is a mirror or a correction.
     ///
     /// # Errors
-    /// The first line of the tables that makes no sense.
+    /// The first invalid line of the tables.
     ///
     /// ```
     /// use lenslet::{correction::{CorrectionMode, CorrectionOptions}, model::SystemFile};
@@ -553,7 +553,7 @@ mod tests {
         corrected.stroke_errors.outer_iter().map(mean).collect()
     }
 
-    // One target makes all modes one
+    // All modes agree for one target
     #[test]
     fn one_target_makes_all_modes_one() {
         let system = system(2e-14);

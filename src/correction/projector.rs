@@ -24,11 +24,11 @@ pub struct Projector {
 
 impl Projector {
     // Projector by a truth sensor
-    /// The projector onto a mirror, by the slopes of the system's truth sensor when it looks at a star; the mirror's filter is used.
-    /// Singular values are found by the engine.
+    /// The projector onto a mirror from the slopes of the system's truth sensor in the direction of a star, with the filter of the mirror.
+    /// The engine computes the singular values.
     ///
     /// # Errors
-    /// `Failed` where the singular values do not converge; `Invalid` where the truth sensor has no slopes for any actuator; errors of a device.
+    /// `Failed` if the singular values do not converge; `Invalid` if the truth sensor measures no slopes for any actuator; errors of a device.
     pub fn new(
         mirror: &Mirror,
         system: &System,
@@ -56,7 +56,7 @@ impl Projector {
         Ok(Self { interaction, inverse, values: parts.values().to_vec(), kept })
     }
 
-    // Tell the parts of a projector
+    // Getters of a projector
     /// J, (m, a), 1/m.
     pub fn interaction(&self) -> &Array2<f64> {
         &self.interaction
@@ -75,11 +75,10 @@ impl Projector {
 
 // Strokes and their errors
 impl Projector {
-    /// C_vv, (a, a), m², of the errors of strokes, for C_ee, (m, m), rad², of errors of slopes, Eq. [stroke errors](https://lenslet.github.io/lenslet/stroke-projection.html#eq-stroke-errors). With influence functions of unit height, it is
-    /// that of the wavefront at the actuators.
+    /// C_vv, (a, a), m²: covariance of the errors of strokes, for the covariance C_ee, (m, m), rad², of the errors of slopes, Eq. [stroke errors](https://lenslet.github.io/lenslet/stroke-projection.html#eq-stroke-errors).
     ///
     /// # Errors
-    /// `Invalid` where the matrix is not of the slopes of the truth sensor; what a device says.
+    /// `Invalid` if the shape is not that of the slopes of the truth sensor; errors of a device.
     pub fn stroke_errors(
         &self,
         slope_errors: &ArrayView2<f64>,
@@ -95,8 +94,8 @@ impl Projector {
         Ok(errors)
     }
 
-    // Refuse errors of other slopes
-    /// Refuses a covariance of other slopes.
+    // Reject error covariances of other slopes
+    /// Rejects a covariance of other slopes.
     fn check_errors(&self, slope_errors: &ArrayView2<f64>) -> Result<(), Error> {
         let m = self.interaction.nrows();
         let expected = format!("({m}, {m}), the slopes of the truth sensor");
@@ -106,7 +105,7 @@ impl Projector {
 }
 
 // Make a symmetric matrix exactly symmetric
-/// Takes away what rounding made uneven in a symmetric matrix.
+/// Makes a matrix that is symmetric up to rounding exactly symmetric.
 fn make_even(matrix: &mut Array2<f64>) {
     let mirrored = matrix.t().to_owned();
     matrix.zip_mut_with(&mirrored, |a, b| *a = 0.5 * (*a + b));

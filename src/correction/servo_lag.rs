@@ -1,5 +1,5 @@
 // Tangled from book/src/bandwidth.md: edit there, or here and run cargo tangle stitch.
-//! The temporal error of a mirror: what the wind changes while light is measured and strokes are held.
+//! Servo-lag error of a mirror: the change of the turbulence while light is measured and strokes are held.
 
 // Imports of bandwidth
 use crate::correction::correctable_band::Band;
@@ -72,7 +72,7 @@ fn one_less_sinc(x: f64) -> f64 {
 }
 
 // Temporal error of a loop
-/// Servo-lag error: turbulence that the mirror could correct, and that the control loop follows too late.
+/// Servo-lag error: turbulence that the mirror could correct, but that the control loop corrects too late.
 // Example of a servo lag
 ///
 /// ```
@@ -99,7 +99,7 @@ impl ServoLag {
     /// Servo-lag error of a loop that controls a mirror with actuators on a square grid of this `pitch` \[m\].
     ///
     /// # Errors
-    /// `Invalid` for a loop that [cannot be](ControlLoop::check), and where the pitch is no length.
+    /// `Invalid` for an [invalid](ControlLoop::check) loop, and if the pitch is not a length.
     pub fn new(air: &Atmosphere, control: &ControlLoop, pitch: f64) -> Result<Self, Invalid> {
         control.check()?;
         let of_layer = |layer: &Layer| {
@@ -132,7 +132,7 @@ impl ServoLag {
     /// The variance \[m²\].
     ///
     /// # Errors
-    /// `Invalid` where the wind blows further than 1000 pitches within the memory of the loop.
+    /// `Invalid` if the wind blows further than 1000 pitches within the memory of the loop.
     pub fn variance(&self) -> Result<f64, Invalid> {
         Ok(self.band(0.0)?.integral(|f| self.left(f)))
     }
@@ -140,7 +140,7 @@ impl ServoLag {
     /// The structure function \[m²\] on n × n displacements of this `step` \[m\]: element [j, i] is that of ((i − ⌊n/2⌋) s, (j − ⌊n/2⌋) s).
     ///
     /// # Errors
-    /// `Invalid` where n is zero, the step is no length, or n steps and the distance that the wind covers are too many pitches.
+    /// `Invalid` if n is zero, the step is not a length, or n steps and the distance that the wind covers are too many pitches.
     pub fn structure_function(&self, n: usize, step: f64) -> Result<Array2<f64>, Invalid> {
         self.band(n as f64 * 0.5 * step)?.structure_function(n, step, |f| self.left(f))
     }
@@ -166,7 +166,7 @@ impl ControlLoop {
     /// Reads the table `[loop]` of a system file, if there is one.
     ///
     /// # Errors
-    /// The first line of the table that makes no sense, or that of a layer that does not say its wind.
+    /// The first invalid line of the table, or that of a layer without wind.
     ///
     /// ```
     /// use lenslet::model::{ControlLoop, SystemFile};

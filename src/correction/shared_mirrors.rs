@@ -47,7 +47,7 @@ impl Default for SharedOptions {
 }
 
 impl SharedOptions {
-    /// Sets what a loop multiplies the variance of noise by.
+    /// Sets the noise gain of the loop.
     pub fn noise_gain(self, noise_gain: f64) -> Self {
         Self { noise_gain, ..self }
     }
@@ -57,19 +57,19 @@ impl SharedOptions {
         Self { by_cause, ..self }
     }
 
-    /// Sets whether it is reported what a shape leaves where it is for.
+    /// Sets whether the error of each shape in its own directions is computed.
     pub fn own(self, own: bool) -> Self {
         Self { own, ..self }
     }
 
-    /// Sets how many targets the mirrors are for, if each has its own.
+    /// Sets the number of targets with a separate mirror, if each has its own.
     pub fn mirrors(self, mirrors: usize) -> Self {
         Self { mirrors, ..self }
     }
 }
 
 // Mirrors with all their shapes
-/// Mirrors with their shapes for measurements, seen by one target after the other.
+/// Shapes of shared mirrors, behind which one target after the other is evaluated.
 pub struct SharedMirrors<'a> {
     correction: &'a Correction,
     plan: &'a ReconstructorPlan,
@@ -86,22 +86,22 @@ pub struct SharedMirrors<'a> {
 // One shape of shared mirrors
 /// One shape of the mirrors.
 struct MirrorShape {
-    /// Numbers of the directions that it is for, with weights.
+    /// Indices of the directions for which it is optimised, with weights.
     chosen: Vec<(usize, f64)>,
     moments: MirrorMoments,
-    /// C_vv in the directions that it is for, (b, b), m².
+    /// C_vv in the directions for which it is optimised, (b, b), m².
     own: Option<Array2<f64>>,
 }
 
 // Residual strokes by their causes
-/// Errors of strokes of a mirror in the pupil towards a target.
+/// Residual towards a target, in strokes of a mirror in the pupil.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ResidualStrokes {
     /// C_vv, (b, b), m², by the names of causes: `tomography` alone, or `tomography`, `noise` and `aliasing`.
     pub parts: Vec<(&'static str, Array2<f64>)>,
-    /// The number of the shape that is seen.
+    /// The index of the shape behind which the target is evaluated.
     pub shape: usize,
 }
 
@@ -111,10 +111,10 @@ pub(crate) const CAUSES: [&str; 3] = ["tomography", "noise", "aliasing"];
 // Compute the shapes of mirrors
 impl Correction {
     // Example of shared mirrors
-    /// The mirrors of this correction with shapes for all that is measured, by the plan of a reconstructor of [`system`](Self::system).
+    /// The mirrors of this correction with the commands of their shapes, by the plan of a reconstructor of [`system`](Self::system).
     ///
     /// # Errors
-    /// `Invalid` where the plan is that of another system or inverts by iterations, or there are no targets to have mirrors; `Memory` where something does not fit; as for
+    /// `Invalid` if the plan belongs to another system or is iterative, or no target has a mirror; `Memory` if something does not fit; as for
     /// [`ReconstructorPlan`](crate::tomography::ReconstructorPlan) and [`low_covariances`](crate::correction::low_covariances).
     ///
     /// ```
@@ -128,7 +128,7 @@ impl Correction {
     /// let (correction, cores) = (Correction::new(&system, &options)?, Engine::default());
     /// let plan = ReconstructorPlan::new(correction.system(), ReconstructorOptions::default())?;
     /// let mirror = correction.shared(&plan, SharedOptions::default().own(true), (&cores, &unwatched))?;
-    /// // The mirror is for the first target; the other one, half a minute of arc away, has more than twice the variance.
+    /// // The mirror is optimised for the first target; the other one, half a minute of arc away, has more than twice the variance.
     /// let [own, aside] = [0, 1].map(|t| mirror.left(t, (&cores, &unwatched)).unwrap().parts.remove(0).1.diag().sum());
     /// assert!((own / mirror.own_error(0).unwrap().diag().sum() - 1.0).abs() < 1e-12);
     /// assert!(aside > 2.0 * own);
@@ -221,7 +221,7 @@ impl Correction {
         gaps.min_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(k, _)| k)
     }
 
-    // Directions whose own error is wanted
+    // Directions whose own error is computed
     /// The directions whose own errors are wanted, and are not known from shapes for them alone.
     pub(crate) fn own_sums(
         &self,
@@ -330,7 +330,7 @@ impl SharedMirrors<'_> {
     /// Residual strokes towards a target.
     ///
     /// # Errors
-    /// `Invalid` where there is no such target; as for [`Correction::shared`].
+    /// `Invalid` if there is no such target; as for [`Correction::shared`].
     pub fn left(&self, t: usize, to: (&Engine, &dyn Watch)) -> Result<ResidualStrokes, Error> {
         accept(t < self.correction.targets(), "target", t, "the number of a target")?;
         let shape = self.nearest(t);
@@ -338,7 +338,7 @@ impl SharedMirrors<'_> {
         Ok(ResidualStrokes { parts, shape })
     }
 
-    // Own error and strokes seen by a target
+    // Own error and projection of a target
     /// Residual C_vv of a shape in the directions that it is for, (b, b), m², of the first of the parts; the weighted mean over its directions, each behind a mirror of its own, if
     /// that is [wanted](SharedOptions::own).
     pub fn own_error(&self, shape: usize) -> Option<&Array2<f64>> {
@@ -679,7 +679,7 @@ mod tests {
         assert!(expected[1] > 1.3 * expected[0]);
     }
 
-    // Devices share mirrors as cores do
+    // Devices and host agree on shared mirrors
     #[test]
     fn devices_share_mirrors_as_cores_do() {
         use crate::numerics::Precision;

@@ -148,7 +148,7 @@ enum WaveFootprints {
 struct Turned {
     /// Waves at the centres of all lenslets, row by row, along x and y, (N², 2n).
     waves: [Array2<f64>; 2],
-    /// S and Δ of Eq. [turned coefficients](https://lenslet.github.io/lenslet/simulation.html#eq-turned-coefficients) for both axes of the sensor, (n, n), m⁻¹.
+    /// Half sum and half difference of the factors of Eq. [turned coefficients](https://lenslet.github.io/lenslet/simulation.html#eq-turned-coefficients) for both axes of the sensor, (n, n), m⁻¹.
     factors: [[Array2<f64>; 2]; 2],
 }
 

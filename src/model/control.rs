@@ -1,5 +1,5 @@
 // Tangled from book/src/bandwidth.md: edit there, or here and run cargo tangle stitch.
-//! Control loop of a mirror: its rate, its delay, and its gain.
+//! Control loop of a mirror: its rate, delay and gain.
 
 use crate::error::{Invalid, accept, positive};
 use crate::model::atmosphere::Atmosphere;

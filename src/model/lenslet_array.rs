@@ -351,7 +351,7 @@ impl SlopeOrder {
         &self.lenslets[source]
     }
 
-    /// The place of the slope of valid lenslet `k` of `source` along `component`, 0 for x and 1 for y.
+    /// Index of the slope of valid lenslet `k` of `source` along `component`, 0 for x and 1 for y.
     pub fn index(&self, source: usize, component: usize, k: usize) -> usize {
         self.starts[source] + component * self.lenslets[source].len() + k
     }
@@ -366,9 +366,9 @@ pub enum SlopeArrangement {
     Rows,
     /// All x slopes before all y slopes, lenslets column by column.
     Columns,
-    /// x and y of each lenslet in turns, lenslets row by row.
+    /// x and y of each lenslet alternate, lenslets row by row.
     Interleaved,
-    /// x and y of each lenslet in turns, lenslets column by column.
+    /// x and y of each lenslet alternate, lenslets column by column.
     InterleavedColumns,
 }
 

@@ -130,7 +130,7 @@ impl Light {
     /// The noise of the slopes of the valid lenslets of a sensor, along its axes, [light noise](https://lenslet.github.io/lenslet/light.html#eq-light-noise).
     ///
     /// # Errors
-    /// `Invalid` where the light or the sensor makes no sense, a valid lenslet is dark, or a window would be of more than 10 000
+    /// `Invalid` where the light or the sensor is out of range, a valid lenslet is dark, or a window would be of more than 10 000
     /// pixels across.
     pub fn noise(
         &self,

@@ -1,5 +1,5 @@
 // Tangled from book/src/mirrors.md: edit there, or here and run cargo tangle stitch.
-//! Design of a deformable mirror: its actuators, its altitude, and the shapes that are used.
+//! Design of a deformable mirror: its actuators, its altitude and its influence functions.
 
 use crate::error::{Invalid, accept, length};
 use crate::plausible::{ALTITUDE, PITCH};
@@ -131,7 +131,7 @@ impl serde::Serialize for MeasuredInfluence {
 
 #[cfg(feature = "serde")]
 impl MeasuredInfluence {
-    /// As [`new`](Self::new); heights that are in units of their mean already stay as they are, to the last bit.
+    /// As [`new`](Self::new), but heights that are already normalised remain unchanged to the last bit.
     fn read_back(heights: Array3<f64>, step: f64) -> Result<Self, Invalid> {
         let made = Self::new(heights.clone(), step)?;
         let same = |(given, made): (&f64, &f64)| (given - made).abs() <= 1e-12 * given.abs();
@@ -145,10 +145,10 @@ crate::serial::deserialize_by!(MeasuredInfluence::read_back(heights: Array3<f64>
 
 impl MeasuredInfluence {
     // Take images of influence functions
-    /// Images (k, n, n) of k actuators, or of one for all, with pixels of `step` \[m\] on the pupil, in any unit of height: divided by the mean of their heights in the middle. Axis 1 is y.
+    /// Influence functions from images (k, n, n), one for each of k actuators or a single one for all, with pixels of `step` \[m\] on the pupil. Heights may have any unit: they are divided by their mean at the centre. Axis 1 is y.
     ///
     /// # Errors
-    /// `Invalid` where there is no image, one of less than 4 × 4 pixels or that is not square, a number that is not finite, a step that is no length, or no height in the middle.
+    /// `Invalid` if there is no image, an image is not square or has fewer than 4 × 4 pixels, a height is not finite, the step is not a length, or the mean height at the centre is not positive.
     pub fn new(heights: Array3<f64>, step: f64) -> Result<Self, Invalid> {
         PITCH.check("influence_step", length("influence_step", step)?)?;
         let (count, n, across) = heights.dim();
@@ -162,7 +162,7 @@ impl MeasuredInfluence {
     }
 
     // Read measured influence functions
-    /// Reads images (k, n, n), or a single one (n, n), from a file of FITS or NumPy's.
+    /// Reads images (k, n, n), or a single one (n, n), from a FITS or NumPy file.
     ///
     /// # Errors
     /// Those of [`read_array`](crate::files::read_array) and of [`new`](Self::new).
@@ -180,7 +180,7 @@ impl MeasuredInfluence {
         Ok(Self::new(heights, step)?)
     }
 
-    /// The images, (k, n, n); 1 in the middle on average.
+    /// The images, (k, n, n), with a mean height of 1 at the centre.
     pub fn heights(&self) -> ArrayView3<'_, f64> {
         self.heights.view()
     }
@@ -191,7 +191,7 @@ impl MeasuredInfluence {
     }
 }
 
-/// The height in the middle of an image: that of a pixel, or between pixels by the cubic through the next four along each axis.
+/// Height at the centre of an image: that of the central pixel or, if the number of pixels is even, interpolated by the cubic through the nearest four along each axis.
 fn middle(image: ArrayView2<f64>) -> f64 {
     let n = image.nrows();
     let weights: &[f64] = if n % 2 == 1 { &[1.0] } else { &[-0.0625, 0.5625, 0.5625, -0.0625] };
@@ -207,8 +207,8 @@ impl MirrorDesign {
     /// Checks the design.
     ///
     /// # Errors
-    /// `Invalid`, by the name of the key: fewer than 2 or more than 1001 actuators across, a pitch that is no length, an
-    /// altitude that is negative, a coupling not between 1e-6 and 0.9, radii out of order, a filter that is no share.
+    /// `Invalid`, with the name of the key: fewer than 2 or more than 1001 actuators across, a pitch that is not a length, a
+    /// negative altitude, a coupling outside of 1e-6 to 0.9, radii out of order, a filter that is not a fraction.
     pub fn check(&self) -> Result<(), Invalid> {
         match self.spacing {
             Spacing::Actuators(actuators) => {

@@ -126,8 +126,8 @@ impl Noise {
     }
 
     // Check the number of lenslets
-    /// Refuses noise that was given lenslet by lenslet for another number of them than the `valid` ones of a sensor, which are
-    /// counted where that matters.
+    /// Rejects noise that is given lenslet by lenslet for another number of lenslets than the `valid` ones of a sensor, which are
+    /// counted only if they are needed.
     pub fn check_lenslets(&self, valid: impl FnOnce() -> usize) -> Result<(), Invalid> {
         let given = match &self.0 {
             NoiseForm::Uniform(_) => return Ok(()),

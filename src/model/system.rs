@@ -340,12 +340,12 @@ impl SystemBuilder {
     }
 
     // Set stars targets and grid
-    /// All guide stars, in place of those that there were.
+    /// All guide stars, replacing the previous ones.
     pub fn guide_stars(self, stars: impl IntoIterator<Item = GuideStar>) -> Self {
         Self(System { guide_stars: stars.into_iter().collect(), ..self.0 })
     }
 
-    /// All targets, in place of those that there were.
+    /// All targets, replacing the previous ones.
     pub fn targets(self, targets: impl IntoIterator<Item = Source>) -> Self {
         Self(System { targets: targets.into_iter().collect(), ..self.0 })
     }

@@ -143,6 +143,9 @@ pub struct Figure {
     curves: Vec<(String, Style, Vec<[f64; 4]>)>,
 }
 
+/// Between two lines of one curve: a point without a place.
+const BREAK: [f64; 4] = [f64::NAN; 4];
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Style {
     Line,
@@ -202,6 +205,16 @@ impl Figure {
         self.add(name, Style::Line, points.into_iter().map(|(x, y)| [x, y, 0.0, 0.0]).collect())
     }
 
+    /// Adds lines of one colour, each through its points (x, y), under one name.
+    pub fn lines<L>(self, name: &str, lines: impl IntoIterator<Item = L>) -> Self
+    where
+        L: IntoIterator<Item = (f64, f64)>,
+    {
+        let points = |line: L| line.into_iter().map(|(x, y)| [x, y, 0.0, 0.0]);
+        let points = lines.into_iter().flat_map(|line| points(line).chain([BREAK]));
+        self.add(name, Style::Line, points.collect())
+    }
+
     /// Adds a dashed line through points (x, y).
     pub fn dashes(self, name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         self.add(name, Style::Dashes, points.into_iter().map(|(x, y)| [x, y, 0.0, 0.0]).collect())
@@ -247,7 +260,8 @@ impl Figure {
     /// Draws the figure; the bytes of the file. `Invalid` for a number that is not finite.
     pub fn render(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         for (name, _, points) in &self.curves {
-            for x in points.iter().flatten() {
+            let broken = |point: &&[f64; 4]| point.iter().all(|x| x.is_nan());
+            for x in points.iter().filter(|point| !broken(point)).flatten() {
                 finite(&format!("curve {name:?}"), *x)?;
             }
         }
@@ -746,6 +760,9 @@ pub(crate) mod tests {
         assert!(clipped(&[(0.0, 3.0), (4.0, 3.0)], panel).is_empty());
         let across = clipped(&[(-1.0, 1.0), (9.0, 1.0)], panel);
         assert_eq!(across, [vec![(0.0, 1.0), (4.0, 1.0)]]);
+        let pieces = Figure::new().lines("", [[(0.0, 0.0), (1.0, 1.0)], [(2.0, 1.0), (3.0, 0.0)]]);
+        let svg = String::from_utf8(pieces.render(PictureFormat::Svg).unwrap()).unwrap();
+        assert_eq!(svg.lines().filter(|line| line.contains(r##"stroke="#0072B2""##)).count(), 2);
         let wave = (0..200).map(|k| (f64::from(k), 1.5 + f64::from(k).sin()));
         let svg = Figure::new().log_y().line("", wave).render(PictureFormat::Svg).unwrap();
         let svg = String::from_utf8(svg).unwrap();

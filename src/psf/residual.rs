@@ -246,7 +246,7 @@ fn moments_of(
 }
 
 // Residual wavefronts of all targets
-// What residual wavefronts depend on
+// Options of residual wavefronts
 /// Options of residual wavefronts.
 pub(crate) struct ResidualOptions<'a> {
     pub(crate) image: &'a CameraOptions,
@@ -286,7 +286,7 @@ const SOME: usize = 1024;
 /// moments of the commands, which follow the reconstructor.
 const STEPS: usize = 4;
 
-// Pose the residual wavefronts
+// Construct the residual wavefronts
 impl<'a> ResidualWavefronts<'a> {
     /// Residual wavefronts behind the mirrors of a correction, whose strokes follow from the plan of a reconstructor of its system.
     ///
@@ -323,7 +323,7 @@ impl<'a> ResidualWavefronts<'a> {
         residuals.shaped(plan, options, to)
     }
 
-    // Give the mirrors their shapes
+    // Compute the commands of all residual shapes
     /// Adds the commands of all shapes, with the directions for which they are optimised.
     fn shaped(
         mut self,
@@ -348,7 +348,7 @@ impl<'a> ResidualWavefronts<'a> {
         to.1.part("step", STEPS - 1, STEPS);
         let (posed, within) = ((correction, &self.weights, &self.low), WithinStage(to.1));
         let (moments, coarse) = moments_of(posed, (commands, &alone), (to.0, &within))?;
-        // Find the error where each shape is for
+        // Evaluate each shape in its own directions
         let mut errors = Vec::new();
         for (t, command) in own.iter().zip(alone.iter().zip(&coarse)) {
             errors.push((*t, self.tomographic(*t, command, &self.fit.shapes, to.1)?));

@@ -16,7 +16,7 @@ use ndarray::{Array2, s};
 /// R C_n Rᵗ, (m, m), rad²: the noise part of Eq. [three causes](https://lenslet.github.io/lenslet/aliasing.html#eq-three-causes) for a reconstructor R, (m, n), of slopes with this noise.
 ///
 /// # Panics
-/// If the noise is of another number of slopes.
+/// If the noise has another number of slopes.
 ///
 /// ```
 /// use lenslet::{model::*, tomography::noise_error};
@@ -50,7 +50,7 @@ pub fn noise_error(reconstructor: &Array2<f64>, noise: &SlopeNoise) -> Array2<f6
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ErrorParts {
-    /// Error of the estimate of the turbulence that a mirror can follow, without noise and aliasing.
+    /// Error of the estimate of the turbulence inside the band of the mirror, without noise and aliasing.
     pub tomography: Array2<f64>,
     /// Noise of the measurements.
     pub noise: Array2<f64>,
@@ -115,7 +115,7 @@ pub struct ErrorParts {
 #[derive(Debug, Clone)]
 pub struct ErrorSplit {
     low: CovarianceMatrices,
-    /// C_mm of what is outside of the square, (n, n), rad².
+    /// C_mm of the turbulence outside of the square, (n, n), rad².
     folded: Array2<f64>,
     noise: SlopeNoise,
 }
@@ -125,7 +125,7 @@ impl ErrorSplit {
     /// The split for a system whose `measurements` have the covariance C_mm with noise, (n, n), rad², and those of low turbulence alone, without noise, are `low`.
     ///
     /// # Errors
-    /// `Invalid` where both are not of the slopes of the system.
+    /// `Invalid` if one of them does not have the slopes of the system.
     pub fn new(
         system: &System,
         measurements: Array2<f64>,
@@ -149,7 +149,7 @@ impl ErrorSplit {
     /// The parts of the error of target `t` for a reconstructor R of its slopes, (m, n), whose response to removed modes is zero.
     ///
     /// # Errors
-    /// `Invalid` where there is no such target, or the reconstructor is of other slopes.
+    /// `Invalid` if there is no such target, or the reconstructor has other slopes.
     pub fn of(&self, reconstructor: &Array2<f64>, t: usize) -> Result<ErrorParts, Invalid> {
         let CovarianceMatrices { measurements, truth_measurements, truth } = &self.low;
         let shape = (truth.nrows(), measurements.nrows());

@@ -7,7 +7,7 @@ use crate::numerics::special::{bessel_k, gamma};
 use std::f64::consts::PI;
 
 // Constants of the turbulent phase
-/// Kolmogorov's constant [24/5 Γ(6/5)]^(5/6) = 3.441938: S(r), half the structure function, for r0 = 1 m, L0 = ∞ is this times r^(5/3).
+/// Kolmogorov's constant [24/5 Γ(6/5)]^(5/6) = 3.441939: S(r), half the structure function, for r0 = 1 m, L0 = ∞ is this times r^(5/3).
 ///
 /// ```
 /// let structure_function_at_r0 = 2.0 * lenslet::turbulence::kolmogorov_constant();

@@ -14,7 +14,7 @@ use ndarray::{Array2, ArrayView2};
 const COARSE: f64 = 1e-3;
 
 impl Projector {
-    /// The device of an engine by which a projector of this filter is made, if it can.
+    /// The device of an engine that computes a projector with this filter, if there is one.
     pub(super) fn device(engine: &Engine, filter: f64) -> Option<&Gpu> {
         let coarse = filter >= COARSE;
         engine.devices().first().filter(|gpu| coarse && gpu.require_factors(true).is_ok())
@@ -59,10 +59,10 @@ impl Projector {
         Ok(strokes)
     }
 
-    /// C_vv, (a, a), m², by rows in the memory of the device, symmetric but for rounding errors.
+    /// C_vv, (a, a), m², by rows in the memory of the device, symmetric up to rounding errors.
     ///
     /// # Errors
-    /// `Invalid` where the matrix is not of the slopes of the truth sensor; what the device says.
+    /// `Invalid` if the shape is not that of the slopes of the truth sensor; errors of the device.
     pub(crate) fn errors_kept(
         &self,
         gpu: &Gpu,
@@ -105,7 +105,7 @@ mod tests {
         });
         let strokes = here.stroke_errors(&errors.view(), &Engine::default()).unwrap();
         for gpu in test_backends() {
-            // Hold a device's projector to that of cores
+            // Compare projectors of device and host
             let engine = Engine::gpus(vec![gpu.clone()], Precision::F64).unwrap();
             let found = here.stroke_errors(&errors.view(), &engine).unwrap();
             assert!(largest(&(&found - &strokes)) < 1e-11 * largest(&strokes), "{}", gpu.name());

@@ -1,5 +1,5 @@
 // Tangled from book/src/many-targets.md: edit there, or here and run cargo tangle stitch.
-//! Strokes for measurements, where they are sums over slopes of targets.
+//! Commands: strokes for measurements, as sums over the slopes of targets.
 
 mod gpu;
 
@@ -26,7 +26,7 @@ pub(crate) struct StrokeCommand {
     pub(crate) variance: Array2<f64>,
 }
 
-/// Strokes as a sum over slopes of targets: numbers of targets with P, (a, m), each.
+/// Strokes as a sum over slopes of targets: the index of each target with its P, (a, m).
 pub(crate) type StrokeSum<'s> = Vec<(usize, ArrayView2<'s, f64>)>;
 
 impl ReconstructorPlan {
@@ -74,7 +74,7 @@ impl ReconstructorPlan {
     /// The commands of some sums, by numbers in a `unit` of the size of C_tt, rad², where a device computes.
     ///
     /// # Errors
-    /// As for [`run`](Self::run); `Invalid` where the method is by iterations, the truth is later, or sums are of other targets or slopes.
+    /// As for [`run`](Self::run); `Invalid` if the method is iterative, the reconstructor predicts, or sums have other targets or slopes.
     pub(crate) fn commands(
         &self,
         sums: &[StrokeSum],
@@ -113,10 +113,10 @@ impl ReconstructorPlan {
 }
 
 // Factorised covariance of measurements
-/// C_mm taken apart by either method.
+/// C_mm, factorised by either method.
 enum FactorisedCovariance {
     Cholesky(Cholesky),
-    /// With how many eigenvectors are kept, and the roots of their eigenvalues.
+    /// With the number of kept eigenvectors, and the roots of their eigenvalues.
     Eigen(Eigen, usize, Array1<f64>),
 }
 
@@ -142,7 +142,7 @@ impl FactorisedCovariance {
 
 // Factorise the measurements on processors
 impl ReconstructorPlan {
-    /// C_mm with its noise, made and taken apart by processors.
+    /// C_mm with its noise, computed and factorised on the host.
     fn factorised_on_host(
         &self,
         engine: &Engine,

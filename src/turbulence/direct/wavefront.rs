@@ -90,7 +90,7 @@ impl Reference {
 }
 
 // Wavefront slope covariance, directly
-/// Wavefront–slope covariance, exact to 1e-10 of the largest entry, m rad.
+/// Wavefront–slope covariance, exact to about 1e-10 of the largest entry, m rad.
 ///
 /// ```
 /// use lenslet::watch::unwatched;

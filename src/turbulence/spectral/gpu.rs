@@ -111,7 +111,7 @@ struct DeviceSpectrum {
     pairs: usize,
     /// Pairs that a thread serves together: 1, 2 or 4.
     together: usize,
-    /// g of each n = 0 … N_F/2.
+    /// G of each n = 0 … N_F/2.
     lenslet: Vec<f64>,
     lattices: Vec<LagLattice>,
 }
@@ -130,7 +130,7 @@ struct LagLattice {
 struct SampledLayer {
     /// s.
     ratio: f64,
-    /// S in the unit of the result.
+    /// Σ in the unit of the result.
     strength: f64,
     /// R Δ.
     disc: f64,
@@ -276,7 +276,7 @@ struct SpectralWorker<'a, T: Real> {
     gpu: &'a Gpu,
     kernels: SpectralKernels<T>,
     fft: Fft<Complex<T>>,
-    /// g, (N_F/2 + 1).
+    /// G, (N_F/2 + 1).
     lenslet: Buffer<T>,
     /// Ratio, strength, disc, (layers, 3).
     layers: Buffer<f64>,

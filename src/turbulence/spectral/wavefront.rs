@@ -303,7 +303,7 @@ fn truncation(layer: &WavefrontLayer, samples_per_side: usize) -> f64 {
 }
 
 // Half structure of the phase from a table
-/// S, half the structure function, and the slope over distance p, from a table over t = r².
+/// S, half the structure function, and its slope over distance S₁, from a table over t = r².
 struct Falls {
     near: f64,
     far: f64,
@@ -321,7 +321,7 @@ impl Falls {
     }
 
     // Look up half structure and slope
-    /// S in rad² and p in rad² m⁻² at the displacement \[x, y\] in metres.
+    /// S in rad² and S₁ in rad² m⁻² at the displacement \[x, y\] in metres.
     fn at(&self, [x, y]: [f64; 2]) -> (f64, f64) {
         let t = x * x + y * y;
         if t < self.near {
@@ -517,6 +517,13 @@ pub fn error_estimate(problem: &WavefrontProblem, sampling: &SpectralSampling) -
 /// let problem = WavefrontProblem::new(&atmosphere, &array, sources, grid, ConeGradient::Pupil)?;
 /// let chosen = spectral::wavefront::choose(&problem);
 /// assert_eq!((chosen.sampling.samples(), chosen.sampling.oversampling()), (3240, 6));
+/// // The larger systems of the table below.
+/// for (name, samples, oversampling) in [("keck-lgs", 1620, 6), ("elt", 1536, 8)] {
+///     let path = format!("book/systems/{name}.toml");
+///     let system = lenslet::model::System::from_toml(&std::fs::read_to_string(&path).unwrap(), &path)?;
+///     let chosen = spectral::wavefront::choose(&lenslet::turbulence::wavefront_problem(&system)?);
+///     assert_eq!((chosen.sampling.samples(), chosen.sampling.oversampling()), (samples, oversampling));
+/// }
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 pub fn choose(problem: &WavefrontProblem) -> Chosen {

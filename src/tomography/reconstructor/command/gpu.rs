@@ -77,7 +77,7 @@ impl ReconstructorPlan {
     }
 
     // Covariances of one target on a device
-    /// C_tm of one target over the unit, (m, n), without the modes that stars do not tell.
+    /// C_tm of one target in the unit, (m, n), without the removed modes.
     fn between_on_device<T: Real>(
         &self,
         t: usize,
@@ -95,7 +95,7 @@ impl ReconstructorPlan {
 
 // Solve for a command on a device
 impl<T: Real> FactorisedCovarianceGpu<T> {
-    /// The command of the sum of P C_tm over the unit, (a, n), whose memory is used.
+    /// The command of the sum of P C_tm in the unit, (a, n), which is overwritten.
     fn command(
         &self,
         gpu: &Gpu,
