@@ -163,7 +163,7 @@ fn square(path: &Path) -> Result<(), Box<dyn Error>> {
     ])?;
     chart.draw_series([
         write("power spectrum", (0.02, 3.7), BLACK),
-        write("left", (2.0, -1.6), RED_INK),
+        write("residual", (2.0, -1.6), RED_INK),
     ])?;
     area.present()?;
     Ok(())
@@ -242,7 +242,7 @@ fn rejection(path: &Path) -> Result<(), Box<dyn Error>> {
     };
     let figure = Figure::new()
         .x_label("temporal frequency [Hz]")
-        .y_label("share of the power that is left")
+        .y_label("residual share of the power")
         .log_x()
         .log_y()
         .x_range(0.5, 250.0)

@@ -67,7 +67,7 @@ fn passes(path: &Path) -> Drawn {
 fn devices(path: &Path) -> Drawn {
     let parts: [Part; 6] = [
         ((15, 15), (150, 60), &["host", "slices of", "a configuration"], BLUE_INK),
-        ((15, 95), (150, 42), &["host", "places of a batch"], BLUE_INK),
+        ((15, 95), (150, 42), &["host", "positions of a batch"], BLUE_INK),
         ((15, 195), (150, 42), &["host", "means of readings"], BLUE_INK),
         (
             (250, 15),
@@ -78,7 +78,7 @@ fn devices(path: &Path) -> Drawn {
         (
             (250, 95),
             (300, 42),
-            &["waves of a batch, in each queue", "begin, all slices, look"],
+            &["waves of a batch, in each queue", "begin, all slices, detect"],
             RED_INK,
         ),
         ((250, 195), (300, 42), &["readings of the batch", "sums over the lists"], RED_INK),
@@ -149,7 +149,7 @@ fn windows_on_device(path: &Path) -> Drawn {
         let style = ("DejaVu Sans", 13).into_font().color(&BLACK);
         area.draw(&Text::new(words.to_string(), place, style))
     };
-    text("what each beam has become", (20, 198))?;
+    text("each beam behind the specimen", (20, 198))?;
     let steps = [
         "times the amplitude in the probe",
         "added over all beams",
@@ -239,7 +239,7 @@ fn posed(path: &Path) -> Drawn {
         ((230, 15), (150, 40), &["Specimen", "atoms in a cell"], GREEN_INK),
         ((230, 62), (150, 40), &["WaveGrid, Slicing", "samples and slices"], GREEN_INK),
         ((230, 109), (150, 40), &["Probe", "its wave on the grid"], GREEN_INK),
-        ((230, 156), (150, 40), &["Scan, Detectors", "places, readings"], GREEN_INK),
+        ((230, 156), (150, 40), &["Scan, Detectors", "positions, readings"], GREEN_INK),
         ((440, 85), (110, 40), &["StemPlan", "ready to run"], RED_INK),
     ];
     let rows = [35, 82, 129, 176];
@@ -253,7 +253,7 @@ fn checkpoint(path: &Path) -> Drawn {
     let parts: [Part; 5] = [
         ((15, 20), (95, 60), &["mark", "what file", "it is"], BLUE_INK),
         ((110, 20), (110, 60), &["fingerprint", "of plan, atoms,", "engine"], RED_INK),
-        ((220, 20), (110, 60), &["how far", "places, config-", "urations done"], GREEN_INK),
+        ((220, 20), (110, 60), &["how far", "positions, config-", "urations done"], GREEN_INK),
         ((330, 20), (150, 60), &["readings", "means, squared", "deviations"], GREEN_INK),
         ((480, 20), (80, 60), &["sum", "over all", "bytes"], RED_INK),
     ];
@@ -291,8 +291,8 @@ fn beside(path: &Path) -> Drawn {
         ((185, 15), (120, 40), &["S-matrix", "a wave a beam"], GREEN_INK),
         ((185, 70), (120, 40), &["PRISM", "all probes"], GREEN_INK),
         ((185, 150), (120, 40), &["multislice", "K probes, all beams"], RED_INK),
-        ((355, 70), (120, 40), &["readings", "of all places"], GREEN_INK),
-        ((355, 150), (120, 40), &["readings", "of K places"], RED_INK),
+        ((355, 70), (120, 40), &["readings", "of all positions"], GREEN_INK),
+        ((355, 150), (120, 40), &["readings", "of K positions"], RED_INK),
         ((525, 110), (120, 40), &["errors", "by detector"], RED_INK),
     ];
     let arrows = [

@@ -60,9 +60,9 @@ fn probes(path: &Path) -> Result<(), Box<dyn Error>> {
     area.fill(&WHITE)?;
     let (beam, grid) = (Beam::new(200.0)?, WaveGrid::new([256, 256], [40.0, 40.0])?);
     let (c3, semi_angle) = (1e7, 10.0);
-    let best = -(1.5 * c3 * beam.wavelength()).sqrt();
+    let scherzer = -(1.5 * c3 * beam.wavelength()).sqrt();
     let (mut phases, mut spots) = (Vec::new(), Vec::new());
-    for (name, colour, defocus) in [("in focus", RED, 0.0), ("Scherzer defocus", BLUE, best)] {
+    for (name, colour, defocus) in [("in focus", RED, 0.0), ("Scherzer defocus", BLUE, scherzer)] {
         let aberrations = Aberrations { defocus, c3, ..Default::default() };
         let angles = (0..=240).map(|k| 0.05 * f64::from(k));
         let phase = |angle: f64| aberrations.phase(beam.wavelength(), [beam.frequency(angle), 0.0]);

@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         write("the grid: N across", -0.36, -0.88, BLACK),
         write("dropped", -0.92, -0.6, red),
         write("beyond the grid", 1.04, -0.6, red),
-        write("folds", 0.18, 0.95, red),
+        write("aliased", 0.18, 0.95, red),
         write("0", 0.0, -0.05, BLACK),
         write("N/2", 1.02, -0.93, BLACK),
         write("3N/4", 1.52, -0.93, BLACK),

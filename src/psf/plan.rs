@@ -1057,7 +1057,7 @@ fn summed(
     Ok((structures.iter().fold(nothing, |sum, (_, structure)| sum + structure), budget))
 }
 
-// Tell the error of elsewhere apart
+// Separate the error of another direction
 /// Splits the tomographic error of a budget by Eq. [own and elsewhere](https://lenslet.github.io/lenslet/anisoplanatism.html#eq-own-and-elsewhere), with the variance \[m²\] of the same error where the mirrors are for.
 fn tell_apart(budget: &Budget, reference: f64) -> Result<Budget, Invalid> {
     let mut split = Budget::default();
