@@ -75,11 +75,12 @@ pub fn table(book: &Book) -> String {
     aligned(&rows)
 }
 
-/// The words of prose for each open line of code, of each part that has such lines.
+/// The words of prose for each open line of code, of each part before the appendices that has such lines.
 pub fn ratios(book: &Book) -> Vec<(&str, f64)> {
+    let read = |chapter: &&Chapter| !chapter.in_appendix();
     let of_part = |part: &str| {
-        let chapters = book.chapters.iter().filter(|chapter| part_of(chapter) == part);
-        let extent = Extent::of(chapters);
+        let chapters = book.chapters.iter().filter(read);
+        let extent = Extent::of(chapters.filter(|chapter| part_of(chapter) == part));
         let open: usize = extent.open.iter().map(|(lines, _)| lines).sum();
         (open > 0).then(|| extent.words as f64 / open as f64)
     };

@@ -10,11 +10,11 @@ use crate::text::{nearest, slug};
 use crate::volume::Book;
 
 pub fn check(book: &Book) -> Vec<Finding> {
-    let figures = figure_sources(book);
+    let programs = programs(book);
     let mut findings = Vec::new();
     for chapter in &book.chapters {
         for link in &chapter.links {
-            if let Some(what) = fault(book, chapter, link, &figures) {
+            if let Some(what) = fault(book, chapter, link, &programs) {
                 findings.push(Finding::error(&chapter.path, link.position, what));
             }
         }
@@ -22,14 +22,14 @@ pub fn check(book: &Book) -> Vec<Finding> {
     findings
 }
 
-/// The programs that draw the figures, as one text.
-fn figure_sources(book: &Book) -> String {
+/// The programs that draw the figures.
+pub fn programs(book: &Book) -> Vec<String> {
     let folder = book.root.join("book/examples");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| fs::read_to_string(entry.path()).ok()).collect()
 }
 
-fn fault(book: &Book, chapter: &Chapter, link: &Link, figures: &str) -> Option<String> {
+fn fault(book: &Book, chapter: &Chapter, link: &Link, programs: &[String]) -> Option<String> {
     let target = link.target.as_str();
     if target.is_empty() {
         return Some("a link to nothing".to_string());
@@ -56,7 +56,7 @@ fn fault(book: &Book, chapter: &Chapter, link: &Link, figures: &str) -> Option<S
             false => format!("{target} does not exist"),
         });
     } else {
-        return missing_file(book, &path, figures).then(|| format!("{target} does not exist"));
+        return missing_file(book, &path, programs).then(|| format!("{target} does not exist"));
     };
     let anchor = anchor?;
     let known = other.headings.iter().any(|heading| heading.id == anchor)
@@ -85,12 +85,12 @@ fn lost_term(book: &Book, anchor: &str) -> Option<String> {
 }
 
 /// Figures are drawn when the book is built: it is enough that a program names them.
-fn missing_file(book: &Book, path: &str, figures: &str) -> bool {
+fn missing_file(book: &Book, path: &str, programs: &[String]) -> bool {
     if book.root.join("book/src").join(path).exists() {
         return false;
     }
     let Some(figure) = path.strip_prefix("figures/") else { return true };
-    !names_figure(figures, figure)
+    !programs.iter().any(|program| names_figure(program, figure))
 }
 
 /// Whether the text of a program names a figure as one that it draws.

@@ -4,7 +4,7 @@ use crate::chapter::Chapter;
 use crate::check::words::words_only;
 
 /// The phrases, in small letters.
-const PHRASES: [&str; 33] = [
+const PHRASES: [&str; 31] = [
     "whoever",
     "whatever is",
     "nobody",
@@ -15,8 +15,6 @@ const PHRASES: [&str; 33] = [
     "what is left",
     "stands on",
     "stand on",
-    "stands beside",
-    "stand beside",
     "beside",
     "lives in",
     "live in",
@@ -42,8 +40,8 @@ const PHRASES: [&str; 33] = [
 
 /// The lines of a chapter with one of the phrases as whole words.
 pub fn lines(chapter: &Chapter) -> Vec<usize> {
-    // A phrase may be broken between lines.
-    let text = words_only(chapter, |_| false).replace(['\n', '>'], " ").to_lowercase();
+    // A phrase may be broken between lines; each byte keeps its place.
+    let text = words_only(chapter, |_| false).replace(['\n', '>'], " ").to_ascii_lowercase();
     let whole = |at: usize, phrase: &str| {
         let letter = |c: char| c.is_alphanumeric();
         !text[..at].ends_with(letter) && !text[at + phrase.len()..].starts_with(letter)
@@ -57,4 +55,23 @@ pub fn lines(chapter: &Chapter) -> Vec<usize> {
     places.sort_unstable();
     places.dedup();
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lines;
+    use crate::chapter::Chapter;
+
+    #[test]
+    fn phrases_are_found_at_their_lines() {
+        // The sign of kelvin is longer than its small letter.
+        let text = format!(
+            "# A\n\n{}\n\nNobody, `beside`, besides; on\nits way.\n",
+            "\u{212a}".repeat(40)
+        );
+        assert_eq!(lines(&Chapter::parse("A", "a.md", None, text)), [5]);
+        assert!(
+            lines(&Chapter::parse("A", "a.md", None, "# A\n\nPlain words.\n".into())).is_empty()
+        );
+    }
 }

@@ -103,7 +103,7 @@ fn main(book: &Book) -> Vec<Count> {
 fn thin_parts(book: &Book) -> Option<String> {
     let thin: Vec<String> = extent::ratios(book)
         .into_iter()
-        .filter(|(part, ratio)| !part.starts_with("Appendix") && *ratio < 5.0)
+        .filter(|(_, ratio)| *ratio < 5.0)
         .map(|(part, ratio)| format!("  {ratio:.1} {part}\n"))
         .collect();
     let rule = "narrative parts with fewer than five words for each open line of code";

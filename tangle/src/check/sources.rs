@@ -4,13 +4,13 @@
 //! outputs, the program that draws a figure of the page, files that the page includes), or, for a passage, a work that it cites, a
 //! chapter that it links, or a file that it names in code font. The source holds the number with the same digits, rounded.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::Range;
-use std::path::Path;
 
 use crate::chapter::Chapter;
-use crate::check::links::{chapter_of, names_figure, resolve};
+use crate::check::links::{chapter_of, names_figure, programs, resolve};
 use crate::check::words::{blanked, passages, words_only};
 use crate::volume::Book;
 
@@ -20,15 +20,19 @@ pub fn unbound(book: &Book, of: impl Fn(&Chapter) -> bool) -> BTreeMap<usize, Ve
     let pages: Vec<Option<BTreeSet<String>>> =
         book.chapters.iter().map(|chapter| page(book, chapter, &programs)).collect();
     let chosen = book.chapters.iter().enumerate().filter(|(_, chapter)| of(chapter));
-    let lines = chosen.map(|(index, chapter)| (index, chapter_lines(book, chapter, &pages)));
+    let lines = chosen.filter_map(|(index, chapter)| {
+        Some((index, chapter_lines(book, chapter, pages[index].as_ref()?, &pages)))
+    });
     lines.filter(|(_, lines)| !lines.is_empty()).collect()
 }
 
 /// The lines of a chapter with numbers that neither its page nor their passage has a source for.
-fn chapter_lines(book: &Book, chapter: &Chapter, pages: &[Option<BTreeSet<String>>]) -> Vec<usize> {
-    let Some(own) = book.chapter_at(&chapter.path).and_then(|index| pages[index].as_ref()) else {
-        return Vec::new();
-    };
+fn chapter_lines(
+    book: &Book,
+    chapter: &Chapter,
+    own: &BTreeSet<String>,
+    pages: &[Option<BTreeSet<String>>],
+) -> Vec<usize> {
     let text = readable(chapter);
     let mut lines = Vec::new();
     for passage in passages(&text) {
@@ -59,13 +63,6 @@ fn readable(chapter: &Chapter) -> String {
     blanked(&text, targets)
 }
 
-/// The programs of the book's examples.
-fn programs(book: &Book) -> Vec<String> {
-    let folder = book.root.join("book/examples");
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| fs::read_to_string(entry.path()).ok()).collect()
-}
-
 /// The numbers that a page computes or shows; `None` if it includes an output that has not been
 /// computed yet.
 fn page(book: &Book, chapter: &Chapter, programs: &[String]) -> Option<BTreeSet<String>> {
@@ -88,7 +85,10 @@ fn page(book: &Book, chapter: &Chapter, programs: &[String]) -> Option<BTreeSet<
                 let drawing = programs.iter().filter(|program| names_figure(program, figure));
                 drawing.for_each(|program| hold(program, &mut held));
             }
-            None => hold(&file(&book.root.join("book/src").join(path)), &mut held),
+            None => {
+                let drawn = fs::read_to_string(book.root.join("book/src").join(path));
+                hold(&drawn.unwrap_or_default(), &mut held);
+            }
         }
     }
     Some(held)
@@ -100,8 +100,7 @@ fn named_sources<'a>(
     chapter: &Chapter,
     passage: &Range<usize>,
     pages: &'a [Option<BTreeSet<String>>],
-) -> Vec<std::borrow::Cow<'a, BTreeSet<String>>> {
-    use std::borrow::Cow;
+) -> Vec<Cow<'a, BTreeSet<String>>> {
     let lines = chapter.text.line_at(passage.start)..=chapter.text.line_at(passage.end.max(1) - 1);
     let linked = chapter.links.iter().filter(|link| lines.contains(&link.position.0));
     let chapters = linked.filter_map(|link| chapter_of(book, chapter, &link.target));
@@ -116,11 +115,6 @@ fn named_sources<'a>(
         Some(Cow::Owned(held))
     });
     chapters.chain(files).collect()
-}
-
-/// A file as text, empty if it is none.
-fn file(path: &Path) -> String {
-    fs::read_to_string(path).unwrap_or_default()
 }
 
 /// Adds the digits of all numbers of a text.
