@@ -11,6 +11,7 @@ mod summary;
 mod watch;
 
 mod estimate;
+mod apply_reconstructor;
 
 mod bench;
 mod covariance;
@@ -101,7 +102,10 @@ pub fn run() -> ExitCode {
         Command::Covariance(args) => {
             of_file(&args.system, |read| covariance::covariance(&args, read).map(Outcome::from))
         }
-        Command::Estimate(args) => of_file(&args.system, |read| estimate::estimate(&args, read)),
+        Command::Estimate(args) => of_file(&args.system, |read| match &args.reconstructor {
+            Some(matrix) => apply_reconstructor::apply_reconstructor(&args, matrix, read),
+            None => estimate::estimate(&args, read),
+        }),
         Command::Reconstruct(args) => {
             of_file(&args.system, |read| reconstruct::reconstruct(&args, read).map(Outcome::from))
         }
