@@ -116,6 +116,7 @@ impl EstimatePlan {
         PosedEstimate::new(system, options.form(Form::Auto).exact(false))
     }
 
+    // Method that was chosen
     /// How frames are solved, once it is decided.
     pub fn method(&self) -> Inversion {
         self.method.inversion

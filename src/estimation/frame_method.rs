@@ -14,6 +14,7 @@ use crate::estimation::inversion::{
 use crate::turbulence::plan::{SlopeCovariancePlan, dense_bytes};
 
 // Method for the frames
+// Method and its reason
 /// How the frames of an estimate are solved, and why.
 #[derive(Debug, Clone)]
 pub(crate) struct FrameMethod {
@@ -24,10 +25,7 @@ pub(crate) struct FrameMethod {
 }
 
 impl FrameMethod {
-    /// The requested method, or else the fastest one on a machine of some speed; a reconstructor only if `form` allows it.
-    ///
-    /// # Errors
-    /// As for [`Cost::choose`].
+    /// The requested method, or the fastest one at some speed, a reconstructor only if `form` allows it; errors are those of [`Cost::choose`].
     pub(crate) fn choose(
         posed: &PosedEstimate,
         speed: &Speed,
@@ -65,14 +63,18 @@ impl FrameMethod {
         };
         let formed = total(&of_reconstructor(posed, cost, dense));
         let solved = total(&cost.of(solving)) + total(&[of_products(posed, cost, solving)]);
-        (formed < solved).then(|| {
-            let frames = count(cost.frames, "frame");
-            let reason = format!(
-                "{why}; it forms a reconstructor of {rows} × {n} elements, as a product with each of {frames} \
-                 takes less time than a solution"
-            );
-            Self { inversion: dense, reason, forms_reconstructor: true }
-        })
+        (formed < solved).then(|| Self::formed(dense, why, [rows, n], cost.frames))
+    }
+
+    // Words about a formed reconstructor
+    /// A reconstructor of so many rows and columns for some frames.
+    fn formed(dense: Inversion, why: &str, [rows, n]: [usize; 2], frames: usize) -> Self {
+        let frames = count(frames, "frame");
+        let reason = format!(
+            "{why}; it forms a reconstructor of {rows} × {n} elements, as a product with each of {frames} takes less time \
+             than a solution"
+        );
+        Self { inversion: dense, reason, forms_reconstructor: true }
     }
 }
 

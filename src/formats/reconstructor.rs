@@ -26,23 +26,26 @@ impl StoredReconstructor {
     /// that is not finite.
     pub fn from_file(path: &Path, system: &System) -> Result<Self, Error> {
         let (file, choice) = split_choice(path);
-        let names = if choice.is_none() { array_names(file)? } else { Vec::new() };
-        let usual = names.iter().find(|name| is_usual(name));
-        let others: Vec<_> = names.iter().filter(|name| *name != TO && !name.is_empty()).collect();
-        let only = if let [only] = others[..] { Some(only) } else { None };
-        let chosen =
-            usual.or(only).map(|name| PathBuf::from(format!("{}[{name}]", file.display())));
+        let (chosen, usual) = if choice.is_none() { chosen_array(file)? } else { (None, false) };
         let array = read_array(chosen.as_deref().unwrap_or(path), [2, 3], Unit::Stored)?;
         let stated = stored_text(file, TO)?;
-        let stored = StoredMatrix { file, array, usual: usual.is_some(), stated };
+        let stored = StoredMatrix { file, array, usual, stated };
         let output = stored.output(system)?;
         Ok(Self::new(stored.in_sets(output, system)?, output)?)
     }
 }
 
-/// Whether this is the usual name of the array, which FITS has in capitals.
-fn is_usual(name: &str) -> bool {
-    name.eq_ignore_ascii_case(NAME)
+// Choose the array of a reconstructor
+/// The array of the usual name in a file, which FITS has in capitals, or the only one besides `to`, as it is chosen in brackets; and whether it has
+/// that name.
+fn chosen_array(file: &Path) -> Result<(Option<PathBuf>, bool), Error> {
+    let names = array_names(file)?;
+    let chosen = |name: &str| PathBuf::from(format!("{}[{name}]", file.display()));
+    if let Some(name) = names.iter().find(|name| name.eq_ignore_ascii_case(NAME)) {
+        return Ok((Some(chosen(name)), true));
+    }
+    let others: Vec<_> = names.iter().filter(|name| *name != TO && !name.is_empty()).collect();
+    Ok((if let [only] = others[..] { Some(chosen(only)) } else { None }, false))
 }
 
 // Meaning of the rows in a file
