@@ -25,7 +25,7 @@ pub(crate) struct FrameMethod {
 }
 
 impl FrameMethod {
-    /// The requested method, or the fastest one at some speed, a reconstructor only if `form` allows it; errors are those of [`Cost::choose`].
+    /// The requested method, or the fastest one; a reconstructor only if `form` allows it. Errors are those of [`Cost::choose`].
     pub(crate) fn choose(
         posed: &PosedEstimate,
         speed: &Speed,
@@ -33,14 +33,13 @@ impl FrameMethod {
     ) -> Result<Self, Invalid> {
         let (options, cost) = (posed.options, cost(posed));
         let is_open = options.method == Inversion::Auto;
-        if is_open && options.filter == 0.0 && asks_for_iterations(&options) {
+        if is_open && asks_for_iterations(&options) {
             return Ok(Self::solving(Inversion::Iterative, "its solver was asked for".into()));
         }
         let stars = posed.covariances.system().guide_stars();
         let (inversion, reason) = cost.choose(options.method, options.filter, stars, speed)?;
-        let solving = Self::solving(inversion, reason);
         let formed = (is_open && form).then(|| Self::forming(posed, &cost, speed, inversion));
-        Ok(formed.flatten().unwrap_or(solving))
+        Ok(formed.flatten().unwrap_or(Self::solving(inversion, reason)))
     }
 
     // Form a reconstructor where it is faster
@@ -79,12 +78,13 @@ impl FrameMethod {
 }
 
 // Methods that solve each frame
-/// Whether options have been set that iterations alone have a use for.
+/// Whether options have been set that iterations alone have a use for, and none that they cannot have.
 fn asks_for_iterations(options: &EstimateOptions) -> bool {
     let usual = EstimateOptions::default();
-    options.solver != usual.solver
+    let asked = options.solver != usual.solver
         || options.preconditioned != usual.preconditioned
-        || options.iterations.is_some()
+        || options.iterations.is_some();
+    asked && options.filter == 0.0
 }
 
 impl FrameMethod {

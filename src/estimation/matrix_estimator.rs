@@ -5,7 +5,7 @@ pub(crate) mod gpu;
 
 // Imports of the matrix estimator
 use crate::data::DataSet;
-use crate::device::{CostKind, Engine, dispatch_in_runs};
+use crate::device::{CostKind, Engine, Workers, dispatch};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::estimate::{check_frames, check_slopes, unit_of};
 use crate::estimation::inversion::MatrixRates;
@@ -16,7 +16,9 @@ use crate::numerics::real::{Precision, Real};
 use crate::plan::{Description, Memory, Plan, Stage};
 use crate::turbulence::arrays::slope_table;
 use crate::watch::{Watch, check};
-use ndarray::{Array, Array2, Array3, Array4, ArrayView2, Dimension, IntoDimension, s};
+use ndarray::{
+    Array, Array2, Array3, Array4, ArrayView2, ArrayViewMut2, Axis, Dimension, IntoDimension,
+};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -382,8 +384,8 @@ pub(crate) trait FrameProduct: Send + Sync {
     /// Frames that it takes at a time.
     fn batch(&self) -> usize;
 
-    /// R s for each row s, (frames, rows of all sets).
-    fn multiply(&self, slopes: ArrayView2<f64>) -> Result<Array2<f64>, Error>;
+    /// Writes R s for each row s into `results`, (frames, rows of all sets).
+    fn multiply(&self, slopes: ArrayView2<f64>, results: ArrayViewMut2<f64>) -> Result<(), Error>;
 }
 
 // Products on an engine
@@ -445,17 +447,23 @@ impl<T: Real> FrameProduct for OnCores<T> {
         frames_in_batch(sets * rows, n)
     }
 
-    fn multiply(&self, slopes: ArrayView2<f64>) -> Result<Array2<f64>, Error> {
+    fn multiply(
+        &self,
+        slopes: ArrayView2<f64>,
+        mut results: ArrayViewMut2<f64>,
+    ) -> Result<(), Error> {
         let (frames, n) = slopes.dim();
         let matrix: &[T] = self.matrix.values().unwrap_or_default();
         let mut frames_of_slopes = vec![T::zero(); slopes.len()];
         let units = scaled(slopes, &mut frames_of_slopes);
         let mut products = vec![T::zero(); matrix.len() / n * frames];
         times_vectors(matrix, &frames_of_slopes, n, &mut products);
-        let value = |(frame, row): (usize, usize)| {
-            products[row * frames + frame].in_double() * units[frame]
-        };
-        Ok(Array2::from_shape_fn((frames, matrix.len() / n), value))
+        let rows: Vec<_> = results.rows_mut().into_iter().zip(units).enumerate().collect();
+        rows.into_par_iter().for_each(|(frame, (mut row, unit))| {
+            let own = products.iter().skip(frame).step_by(frames);
+            row.iter_mut().zip(own).for_each(|(to, product)| *to = unit * product.in_double());
+        });
+        Ok(())
     }
 }
 
@@ -480,23 +488,49 @@ pub(crate) fn multiply_frames(
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     let frames = slopes.nrows();
+    let suits = workers.iter().map(|worker| worker.batch()).min().unwrap_or(1);
+    let size = suits.min(frames.div_ceil(workers.len().max(1))).max(1);
     let mut products = Array2::zeros((frames, rows));
-    let size = |worker: &Box<dyn FrameProduct>| worker.batch();
-    let work = |worker: &Box<dyn FrameProduct>, run: std::ops::Range<usize>| {
-        worker.multiply(slopes.slice(s![run, ..]))
-    };
-    // Keep the products of a batch
-    let keep = |run: std::ops::Range<usize>, part: Array2<f64>| {
-        if let Some(((frame, _), _)) = part.indexed_iter().find(|(_, value)| !value.is_finite()) {
-            let name = format!("{what} of frame {}", run.start + frame);
-            let expected = "finite numbers: are the slopes in radians, and is the precision f64?";
-            return Err(Invalid::new(name, "infinite", expected).into());
+    let results = products.axis_chunks_iter_mut(Axis(0), size);
+    let parts: Vec<_> = slopes.axis_chunks_iter(Axis(0), size).zip(results).enumerate().collect();
+    // Multiply the frames of a batch
+    let work = |worker: &Box<dyn FrameProduct>, (k, (slopes, mut results)): (usize, Batch)| {
+        worker.multiply(slopes, results.view_mut())?;
+        let values = results.as_slice().unwrap_or_default();
+        match values.par_iter().position_first(|value| !value.is_finite()) {
+            None => Ok(()),
+            Some(position) => {
+                let name = format!("{what} of frame {}", k * size + position / rows);
+                let expected =
+                    "finite numbers: are the slopes in radians, and is the precision f64?";
+                Err(Invalid::new(name, "infinite", expected).into())
+            }
         }
-        products.slice_mut(s![run, ..]).assign(&part);
-        Ok(())
     };
-    dispatch_in_runs(workers, frames, watch, size, work, keep)?;
+    let watch = InFrames { watch, size, frames };
+    dispatch(Workers::devices(workers), parts, &watch, work, |_, ()| Ok(()))?;
     Ok(products)
+}
+
+// Progress in frames
+/// Slopes of a batch of frames, and the part of the result for them.
+type Batch<'a> = (ArrayView2<'a, f64>, ArrayViewMut2<'a, f64>);
+
+/// Reports batches of so many frames as frames.
+struct InFrames<'a> {
+    watch: &'a dyn Watch,
+    size: usize,
+    frames: usize,
+}
+
+impl Watch for InFrames<'_> {
+    fn progress(&self, done: usize, _total: usize) {
+        self.watch.progress(self.frames.min(done * self.size), self.frames);
+    }
+
+    fn cancelled(&self) -> bool {
+        self.watch.cancelled()
+    }
 }
 
 // Methods of a matrix estimator

@@ -11,7 +11,7 @@ use crate::linear::factorisation::gpu::WORKING;
 use crate::linear::matrix::gpu::MatrixGpu;
 use crate::linear::operator::gpu::DeviceOperator;
 use crate::numerics::real::{Precision, Real};
-use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis};
+use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 use std::sync::Mutex;
 
@@ -124,10 +124,13 @@ impl<T: Real> FrameProduct for OnDevice<T> {
         4 * frames_in_batch(self.matrix.rows(), self.matrix.columns())
     }
 
-    fn multiply(&self, slopes: ArrayView2<f64>) -> Result<Array2<f64>, Error> {
-        let (frames, rows) = (slopes.nrows(), self.matrix.rows());
-        let batch = frames_in_batch(rows, self.matrix.columns());
-        let (mut results, mut slots) = (Array2::zeros((frames, rows)), lock(&self.slots));
+    fn multiply(
+        &self,
+        slopes: ArrayView2<f64>,
+        mut results: ArrayViewMut2<f64>,
+    ) -> Result<(), Error> {
+        let batch = frames_in_batch(self.matrix.rows(), self.matrix.columns());
+        let mut slots = lock(&self.slots);
         let mut waiting: [Option<Waiting>; 2] = [None, None];
         let parts = slopes.axis_chunks_iter(Axis(0), batch);
         let results_of_parts = results.axis_chunks_iter_mut(Axis(0), batch);
@@ -138,10 +141,7 @@ impl<T: Real> FrameProduct for OnDevice<T> {
             self.queue(slot, part.nrows())?;
             *before = Some((result, units));
         }
-        for (slot, last) in slots.iter().zip(waiting) {
-            take(slot, last)?;
-        }
-        Ok(results)
+        slots.iter().zip(waiting).try_for_each(|(slot, last)| take(slot, last))
     }
 }
 
@@ -153,12 +153,11 @@ type Waiting<'a> = (ArrayViewMut2<'a, f64>, Vec<f64>);
 fn take<T: Real>(slot: &Slot<T>, waiting: Option<Waiting>) -> Result<(), Error> {
     let Some((mut result, units)) = waiting else { return Ok(()) };
     let products = slot.taken.values()?;
-    let rows = result.ncols().max(1);
-    for ((mut row, unit), products) in
-        result.rows_mut().into_iter().zip(units).zip(products.chunks_exact(rows))
-    {
+    let each = products.chunks_exact(result.ncols().max(1));
+    let rows: Vec<_> = result.rows_mut().into_iter().zip(units).zip(each).collect();
+    rows.into_par_iter().for_each(|((mut row, unit), products)| {
         row.iter_mut().zip(products).for_each(|(to, from)| *to = unit * from.in_double());
-    }
+    });
     Ok(())
 }
 
