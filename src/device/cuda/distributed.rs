@@ -146,7 +146,9 @@ fn missing(library: &NvidiaLibrary, release: i32, reason: &str) -> String {
     } else {
         ""
     };
-    format!("{name} does not load: {reason}{hint}; `pip install nvidia-{stem}-cu{release}` brings it")
+    format!(
+        "{name} does not load: {reason}{hint}; `pip install nvidia-{stem}-cu{release}` brings it"
+    )
 }
 
 // Ranks on CUDA and their work

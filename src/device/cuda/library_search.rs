@@ -48,8 +48,7 @@ static CUBLASMP: NvidiaLibrary = NvidiaLibrary {
 };
 
 /// The compiler of kernels.
-pub(super) static NVRTC: NvidiaLibrary =
-    nvidia("nvrtc", [12, 13], "cuda_nvrtc/lib", &[&BUILTINS]);
+pub(super) static NVRTC: NvidiaLibrary = nvidia("nvrtc", [12, 13], "cuda_nvrtc/lib", &[&BUILTINS]);
 /// Fourier transforms.
 pub(super) static CUFFT: NvidiaLibrary = nvidia("cufft", [11, 12], "cufft/lib", &[&JIT_LINK]);
 /// Products of matrices.
@@ -160,12 +159,16 @@ fn roots_of_python(path: &OsStr) -> Vec<PathBuf> {
 fn places_of(root: &Path) -> Vec<Place> {
     let lib = root.join("lib");
     let names = fs::read_dir(&lib).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let minor = |name: &OsStr| name.to_str()?.strip_prefix("python3")?.trim_start_matches('.').parse::<u32>().ok();
-    let mut pythons: Vec<_> =
-        names.filter_map(|name| Some((minor(&name).or((name == "python3").then_some(0))?, name))).collect();
+    let minor = |name: &OsStr| {
+        name.to_str()?.strip_prefix("python3")?.trim_start_matches('.').parse::<u32>().ok()
+    };
+    let mut pythons: Vec<_> = names
+        .filter_map(|name| Some((minor(&name).or((name == "python3").then_some(0))?, name)))
+        .collect();
     pythons.sort_unstable_by(|a, b| b.cmp(a));
     let kinds = ["site-packages", "dist-packages"];
-    let packages = pythons.iter().flat_map(|(_, python)| kinds.map(|kind| lib.join(python).join(kind)));
+    let packages =
+        pythons.iter().flat_map(|(_, python)| kinds.map(|kind| lib.join(python).join(kind)));
     packages.map(Place::Packages).chain([Place::Libraries(lib.clone())]).collect()
 }
 
@@ -185,19 +188,13 @@ impl Place {
         }
         let longer = format!("{soname}.");
         let files = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.file_name());
-        let named = files.filter(|name| name.to_str().is_some_and(|name| name.starts_with(&longer)));
+        let named =
+            files.filter(|name| name.to_str().is_some_and(|name| name.starts_with(&longer)));
         named.min().map(|name| file.with_file_name(name))
     }
 }
 
 // Open a library from its places
-/// A library that was opened from a file.
-pub(super) struct Opened {
-    pub library: Library,
-    file: PathBuf,
-    release: i32,
-}
-
 /// Opens a library from the first place that has it in one of the releases; or the first file that did not load, and why.
 fn open_from(
     places: &[Place],
@@ -205,7 +202,9 @@ fn open_from(
     releases: &[i32],
 ) -> Result<Opened, Option<(PathBuf, String)>> {
     let mut failed = None;
-    for (place, &release) in places.iter().flat_map(|place| releases.iter().map(move |r| (place, r))) {
+    for (place, &release) in
+        places.iter().flat_map(|place| releases.iter().map(move |r| (place, r)))
+    {
         let Some(file) = place.file(library, release) else { continue };
         open_needs(place, library, release);
         match open_file(&file) {
@@ -217,6 +216,13 @@ fn open_from(
 }
 
 // Open what a library needs
+/// A library that was opened from a file.
+struct Opened {
+    library: Library,
+    file: PathBuf,
+    release: i32,
+}
+
 /// Opens the libraries that a library needs, as far as they are at the same place.
 fn open_needs(place: &Place, library: &NvidiaLibrary, release: i32) {
     for need in library.needs {
@@ -272,16 +278,16 @@ pub(super) fn open(
 // Make a library known by another name
 /// The bytes of a shared library that is called `soname` and consists of what is in another file.
 fn alias(soname: &str, file: &Path, machine: u16) -> Vec<u8> {
-    let names = [b"\0", soname.as_bytes(), b"\0", file.as_os_str().as_encoded_bytes(), b"\0"].concat();
-    let (soname_at, file_at) = (1, 2 + soname.len() as u64);
+    let names =
+        [b"\0", soname.as_bytes(), b"\0", file.as_os_str().as_encoded_bytes(), b"\0"].concat();
+    let file_at = 2 + soname.len() as u64;
     let (table, symbols) = (HEADER + 3 * SEGMENT, HEADER + 3 * SEGMENT + 7 * ENTRY);
-    let (texts, end) = (symbols + SYMBOL, symbols + SYMBOL + names.len() as u64);
-    // Kinds of entries: needed file, soname, names, symbols, bytes of names, bytes of a symbol, end.
-    let entries = [
-        [1, file_at], [14, soname_at], [5, texts], [6, symbols], [10, names.len() as u64], [11, SYMBOL], [0, 0],
-    ];
+    let (texts, bytes) = (symbols + SYMBOL, names.len() as u64);
+    // Needed file, soname, positions of names and symbols, bytes of all names and of a symbol, end.
+    let entries =
+        [[1, file_at], [14, 1], [5, texts], [6, symbols], [10, bytes], [11, SYMBOL], [0, 0]];
     let segments = [
-        segment(1, [0, end], 1 << 16),
+        segment(1, [0, texts + bytes], 1 << 16),
         segment(2, [table, 7 * ENTRY], 8),
         segment(0x6474_e551, [0, 0], 16),
     ];
@@ -421,7 +427,10 @@ fn search(
 /// Makes a file the library that `cudarc` opens; it stays open.
 fn use_file(library: &NvidiaLibrary, opened: Opened) -> Result<Located, NotLocated> {
     let Opened { library: handle, file, release } = opened;
-    let does_not_load = |error: io::Error| NotLocated::DoesNotLoad { file: file.clone(), reason: error.to_string() };
+    let does_not_load = |error: io::Error| NotLocated::DoesNotLoad {
+        file: file.clone(),
+        reason: error.to_string(),
+    };
     open_alias(&format!("lib{}.so", library.stem), &file).map_err(does_not_load)?;
     std::mem::forget(handle);
     Ok(Located { file: Some(file), release: Some(release) })
@@ -433,7 +442,8 @@ fn places_here() -> Vec<Place> {
         return Vec::new();
     }
     let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let variable =
+        |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     places(&added, &variable, env::current_exe().ok())
 }
 
@@ -476,7 +486,12 @@ mod tests {
     fn places_are_searched_in_their_order() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        for file in ["venv/lib/python3.9/x", "venv/lib/python3.12/x", "venv/lib/pythonic/x", "system/bin/python3"] {
+        for file in [
+            "venv/lib/python3.9/x",
+            "venv/lib/python3.12/x",
+            "venv/lib/pythonic/x",
+            "system/bin/python3",
+        ] {
             touch(&root.join(file));
         }
         let variable = |name: &str| {
@@ -518,7 +533,10 @@ mod tests {
         assert_eq!(release(&CUFFT, "libcufft.so.11"), Some(12));
         assert_eq!(release(&CUSOLVER, "libcusolver.so.13"), Some(14));
         assert_eq!(release(&NVRTC, "libnvrtc.so"), None);
-        assert_eq!([None, Some(14), Some(13), Some(12)].map(|driver| fitting(driver).len()), [2, 2, 2, 1]);
+        assert_eq!(
+            [None, Some(14), Some(13), Some(12)].map(|driver| fitting(driver).len()),
+            [2, 2, 2, 1]
+        );
         assert_eq!((fitting(Some(12)), fitting(Some(11))), (vec![12], vec![]));
     }
 
@@ -526,8 +544,16 @@ mod tests {
     fn files_lie_where_packages_of_each_release_have_them() {
         let folder = tempfile::tempdir().unwrap();
         let nvidia = folder.path().join("nvidia");
-        let files = ["cusolver/lib/libcusolver.so.11", "cuda_nvrtc/lib/libnvrtc-builtins.so.12.9", "nccl/lib/libnccl.so.2"];
-        let newer = ["cu13/lib/libcusolver.so.12", "cu13/lib/libnvrtc-builtins.so.13.0", "nccl/lib/libnccl.so.2"];
+        let files = [
+            "cusolver/lib/libcusolver.so.11",
+            "cuda_nvrtc/lib/libnvrtc-builtins.so.12.9",
+            "nccl/lib/libnccl.so.2",
+        ];
+        let newer = [
+            "cu13/lib/libcusolver.so.12",
+            "cu13/lib/libnvrtc-builtins.so.13.0",
+            "nccl/lib/libnccl.so.2",
+        ];
         files.iter().chain(&newer).for_each(|file| touch(&nvidia.join(file)));
         let place = Place::Packages(folder.path().into());
         for (release, files) in [(12, files), (13, newer)] {
@@ -551,14 +577,16 @@ mod tests {
         static NEAR: NvidiaLibrary = nvidia("lenslet-near", [1, 2], "near/lib", &[&FAR]);
         let folder = tempfile::tempdir().unwrap();
         let lib = folder.path().join("nvidia/cu13/lib");
-        let [far, near] = ["liblenslet-far.so.2", "liblenslet-near.so.2"].map(|name| lib.join(name));
+        let [far, near] =
+            ["liblenslet-far.so.2", "liblenslet-near.so.2"].map(|name| lib.join(name));
         if !compiled(&far, "int far() { return 40; }", &["-Wl,-soname,liblenslet-far.so.2"]) {
             return;
         }
         compiled(&near, "int far(); int near() { return far() + 2; }", &[far.to_str().unwrap()]);
         let alone = open_file(&near).err().unwrap();
         assert!(alone.contains("liblenslet-far.so.2"), "{alone}");
-        let places = [Place::Libraries("/no-such-folder".into()), Place::Packages(folder.path().into())];
+        let places =
+            [Place::Libraries("/no-such-folder".into()), Place::Packages(folder.path().into())];
         let opened = open_from(&places, &NEAR, &[13]).unwrap_or_else(|failed| panic!("{failed:?}"));
         assert_eq!((&opened.file, opened.release), (&near, 13));
         let name = Path::new("liblenslet-near.so");

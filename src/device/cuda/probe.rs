@@ -80,6 +80,7 @@ pub enum NoCuda {
         /// The release of CUDA to install.
         release: i32,
     },
+    // Ways to lack a fitting library
     /// There is a file of a library, and it does not load.
     #[error(
         "the library {library} does not load from {}: {reason}; `pip install \"lenslet[cuda{release}]\"` brings it with all that \
@@ -95,7 +96,6 @@ pub enum NoCuda {
         /// The release of CUDA to install.
         release: i32,
     },
-    // Ways to lack a fitting library
     /// The only library that there is needs a newer driver.
     #[error(
         "the library {library} in {} is of CUDA {of}, and the driver of CUDA {release}: `pip install \"lenslet[cuda{release}]\"` \
@@ -160,14 +160,12 @@ pub(crate) fn require(library: Library) -> Result<(), NoCuda> {
 /// Locates a library; rejects it as `require` does.
 pub(super) fn locate(library: Library) -> Result<Located, NoCuda> {
     let functions = library.functions();
+    let driver = driver_release();
     let located = match library.searched() {
-        None if has_driver() => Located { file: None, release: driver_release() },
+        None if has_driver() => Located { file: None, release: driver },
         None => return Err(NoCuda::NoLibrary),
-        Some(searched) => {
-            let driver = driver_release();
-            library_search::locate(searched, functions[0], driver)
-                .map_err(|reason| not_located(library.name(), reason, driver))?
-        }
+        Some(searched) => library_search::locate(searched, functions[0], driver)
+            .map_err(|reason| not_located(library.name(), reason, driver))?,
     };
     functions.iter().try_for_each(|function| require_function(library, function))?;
     Ok(located)
@@ -197,6 +195,7 @@ fn not_located(library: &'static str, reason: NotLocated, driver: Option<i32>) -
     }
 }
 
+// Ask for the driver's release
 /// The major version of CUDA that the driver knows, if there is a driver that answers.
 pub(super) fn driver_release() -> Option<i32> {
     let answers = has_driver() && has(Library::Driver, "cuDriverGetVersion");
@@ -393,7 +392,8 @@ mod tests {
     /// Makes a library with all functions that we require and one more; whether there is a compiler.
     fn make(file: &std::path::Path, library: Library, marker: &str, options: &[&str]) -> bool {
         let functions = library.functions().iter().filter(|name| **name != "cuDriverGetVersion");
-        let mut source: String = functions.map(|name| format!("int {name}() {{ return 100; }}\n")).collect();
+        let mut source: String =
+            functions.map(|name| format!("int {name}() {{ return 100; }}\n")).collect();
         source += marker;
         library_search::compiled(file, &source, options)
     }
@@ -405,12 +405,17 @@ mod tests {
         use Library::{Cublas, Cufft, Cusolver, Driver, Nvrtc};
         for (folder, version) in [("loader12", 12040), ("loader13", 13000)] {
             let folder = root.join(folder);
-            let driver = format!("int cuDriverGetVersion(int *it) {{ *it = {version}; return 0; }}");
+            let driver =
+                format!("int cuDriverGetVersion(int *it) {{ *it = {version}; return 0; }}");
             if !make(&folder.join("libcuda.so"), Driver, &driver, &[]) {
                 return false;
             }
-            let libraries =
-                [("nvrtc", Nvrtc, 14), ("cufft", Cufft, 13), ("cublas", Cublas, 13), ("cusolver", Cusolver, 12)];
+            let libraries = [
+                ("nvrtc", Nvrtc, 14),
+                ("cufft", Cufft, 13),
+                ("cublas", Cublas, 13),
+                ("cusolver", Cusolver, 12),
+            ];
             for (name, library, number) in libraries {
                 let file = folder.join(format!("lib{name}.so.{number}"));
                 make(&file, library, "int by_loader() { return 1; }", &[]);
@@ -438,7 +443,8 @@ mod tests {
         for library in [Library::Nvrtc, Library::Cufft, Library::Cublas, Library::Cusolver] {
             let text = match locate(library) {
                 Ok(Located { file: Some(file), .. }) => {
-                    let from = ["in_site", "by_loader"].into_iter().filter(|from| has(library, from));
+                    let from =
+                        ["in_site", "by_loader"].into_iter().filter(|from| has(library, from));
                     format!("{} {}", file.display(), from.collect::<String>())
                 }
                 Ok(other) => format!("{other:?}"),
@@ -465,7 +471,8 @@ mod tests {
             line("nvrtc", site.join("cuda_nvrtc/lib/libnvrtc.so.12")) + " in_site",
             format!(
                 "cufft the library cufft in {} is of CUDA 14, and the driver of CUDA 12: `pip install \"lenslet[cuda12]\"` brings \
-                 one that fits, or update the driver", root.join("loader12/libcufft.so.13").display()
+                 one that fits, or update the driver",
+                root.join("loader12/libcufft.so.13").display()
             ),
             line("cublas", site.join("cublas/lib/libcublas.so.12")) + " in_site",
             line("cusolver", site.join("cusolver/lib/libcusolver.so.11")) + " in_site",
@@ -477,14 +484,20 @@ mod tests {
             line("cusolver", root.join("loader13/libcusolver.so.12")) + " by_loader",
         ];
         // Run the test in processes of their own
-        let name = format!("{}::each_driver_gets_libraries_that_fit", module_path!().split_once("::").unwrap().1);
+        let name = format!(
+            "{}::each_driver_gets_libraries_that_fit",
+            module_path!().split_once("::").unwrap().1
+        );
         for (loader, expected) in [("loader12", twelve), ("loader13", thirteen)] {
             let mut child = std::process::Command::new(std::env::current_exe().unwrap());
             child.args(["--exact", &name, "--nocapture"]).env(CHILD, "1");
             child.env("LD_LIBRARY_PATH", root.join(loader)).env("VIRTUAL_ENV", root.join("venv"));
             let output = child.output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            let found: Vec<&str> = said.lines().filter_map(|line| line.split_once("found: ").map(|(_, text)| text)).collect();
+            let found: Vec<&str> = said
+                .lines()
+                .filter_map(|line| line.split_once("found: ").map(|(_, text)| text))
+                .collect();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             assert_eq!(found, expected, "{loader}");
         }
@@ -505,6 +518,9 @@ mod tests {
         assert_eq!(old, "the driver knows CUDA 11.4, and at least 12.0 is needed");
         assert_eq!([None, Some(11), Some(12), Some(14)].map(installable), [13, 12, 12, 13]);
         let missing = not_located("nvrtc", NotLocated::Missing, Some(12)).to_string();
-        assert!(missing.contains("nvrtc was not found: `pip install \"lenslet[cuda12]\"`"), "{missing}");
+        assert!(
+            missing.contains("nvrtc was not found: `pip install \"lenslet[cuda12]\"`"),
+            "{missing}"
+        );
     }
 }
