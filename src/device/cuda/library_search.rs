@@ -406,12 +406,13 @@ fn search(
     function: &str,
     driver: Option<i32>,
 ) -> Result<Located, NotLocated> {
-    let first = by_loader(library, function);
-    let file = first.as_ref().and_then(|(_, file)| file.clone());
+    let (first, file) = by_loader(library, function).unzip();
+    let file = file.flatten();
     let release = file.as_deref().and_then(|file| library.release(file));
     let too_new = release.zip(driver).is_some_and(|(release, driver)| release > driver);
     let too_old = release.is_some_and(|release| release < RELEASES[1]);
-    if first.is_some() && !too_new && !too_old {
+    if let Some(first) = first.filter(|_| !too_new && !too_old) {
+        std::mem::forget(first);
         return Ok(Located { file, release });
     }
     match (open_from(&places_here(), library, &fitting(driver)), file.zip(release)) {
