@@ -183,6 +183,8 @@ pub mod plot;
 pub mod bench;
 #[cfg(feature = "command")]
 pub mod command;
+#[cfg(feature = "python")]
+mod python;
 
 // Examples of the README
 #[cfg(doctest)]

@@ -22,7 +22,9 @@ use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::turbulence::wavefront::WavefrontProblem;
 use crate::units::ARCSEC;
 use serde_json::{Map, Value, json};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 // What a command has to say
 /// What a command has to say once its result is there.
@@ -575,6 +577,14 @@ pub fn file_lines<'a>(
 pub fn file_json(path: Option<&Path>) -> Value {
     json!(path.map(|path| path.display().to_string()))
 }
+/// The arguments that the command was run with, its name first.
+static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Keeps the arguments of the command, for its command line.
+pub fn remember_arguments(arguments: Vec<OsString>) {
+    let _ = ARGUMENTS.set(arguments); // a process runs one command
+}
+
 /// The command line of this process.
 pub fn command_line() -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=,:+@%".contains(c);
@@ -582,7 +592,8 @@ pub fn command_line() -> String {
         true => word,
         false => format!("'{}'", word.replace('\'', r"'\''")),
     };
-    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into()));
+    let arguments = ARGUMENTS.get().map_or(&[][..], Vec::as_slice);
+    let words = arguments.iter().skip(1).map(|word| quoted(word.to_string_lossy().into()));
     std::iter::once("lenslet".to_string()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
