@@ -89,6 +89,13 @@ def unknown(keyword: str, known: Iterable[str]) -> InputError:
     return InputError(f"{keyword}: no such keyword: {expected}", key=keyword, expected=expected)
 
 
+def hashed(values: Any) -> int:
+    """A hash of dictionaries and lists that is equal where they are equal: 3 and 3.0 are."""
+    if isinstance(values, Mapping):
+        return hash(frozenset((key, hashed(value)) for key, value in values.items()))
+    return hash(tuple(map(hashed, values))) if isinstance(values, list) else hash(values)
+
+
 def commented(file: str, text: str) -> str:
     """The text of a file with a comment behind each key: its meaning and its unit. A text with comments stays as it is."""
     import re

@@ -157,7 +157,7 @@ class Sample:
         return self.to_dict() == other.to_dict() and _folder(self._parsed) == _folder(other._parsed)
 
     def __hash__(self) -> int:
-        return hash(repr(sorted(self.to_dict().items())))
+        return _keys.hashed(self.to_dict())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _sample, self._parsed.source()
