@@ -59,7 +59,7 @@ def type_of(row: dict[str, Any]) -> str:
     """The type of a value in the notation of Python."""
     path, kind = row["key"], row["type"]
     if row["words"]:
-        words = ", ".join(repr(word) for word in row["words"])
+        words = ", ".join(f'"{word}"' for word in row["words"])
         return f"Sequence[Literal[{words}]]" if kind == "list of words" else f"Literal[{words}]"
     if kind == "list of tables":
         return f"Sequence[{TABLES[path]}]"
@@ -72,15 +72,15 @@ def type_of(row: dict[str, Any]) -> str:
 def line(name: str, row: dict[str, Any]) -> list[str]:
     """A field with its documentation."""
     unit = f" [{row['unit']}]" if row["unit"] else ""
-    range_ = f"; {row['range']}" if row["range"] else ""
+    range_ = f"; {row['range']}" if row["range"] and not row["words"] else ""
     default = f", default {row['default']}" if row["default"] else ""
     kind = type_of(row)
     if not kind.endswith("None"):
         kind += " | None"
     if name == "energy":
-        return ["    energy: float | None", '    """energy of the electrons [eV]"""']
+        return ["    energy: float | None", '    """energy of the electrons [eV]."""']
     meaning = row["meaning"].replace("\\", "\\\\")
-    return [f"    {name}: {kind}", f'    """{meaning}{unit}{range_}{default}"""']
+    return [f"    {name}: {kind}", f'    """{meaning}{unit}{range_}{default}."""']
 
 
 def table(name: str, title: str, fields: dict[str, dict[str, Any]], bases: str = "TypedDict, total=False") -> list[str]:
@@ -111,7 +111,14 @@ def text() -> str:
                 inner = {key: row for key, row in inner.items() if "." not in key}
                 lines += table(TABLES[path], f"Keys of ``{rows[path]['table']}``: {rows[path]['meaning']}.", inner)
         fields = {keyword: rows[path] for keyword, path in _keys.keywords(file).items()}
-        lines += table(f"{file.capitalize()}Keywords", f"Keywords of :class:`lenslet.{file.capitalize()}`.", fields)
+        base = "TypedDict, total=False"
+        if file == "sample":
+            # The methods of a sample have a parameter of this name.
+            own_name = "precision"
+            without = {keyword: row for keyword, row in fields.items() if keyword != own_name}
+            lines += table("ImagingKeywords", f"Keywords of :class:`lenslet.Sample` without ``{own_name}``.", without)
+            fields, base = {own_name: fields[own_name]}, "ImagingKeywords, total=False"
+        lines += table(f"{file.capitalize()}Keywords", f"Keywords of :class:`lenslet.{file.capitalize()}`.", fields, base)
         if file == "system":
             for name, own in (("ReconstructorKeywords", "reconstructor"), ("ImageKeywords", "image")):
                 inner = {key.removeprefix(f"{own}."): row for key, row in rows.items() if key.startswith(f"{own}.")}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from . import _lenslet
 from .errors import InputError
@@ -57,12 +61,55 @@ def changes(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
             raise unknown(keyword, known)
         path = known[keyword]
         if path == "beam.energy_kev" and value is not None:
-            value = 1e-3 * value
+            value = _kilovolts(value)
         if isinstance(value, Mapping):
             found.update({f"{path}.{key}": entry for key, entry in value.items()})
         else:
             found[path] = value
     return found
+
+
+def _kilovolts(energy: Any) -> float:
+    """An energy [eV] in keV."""
+    if isinstance(energy, np.ndarray) and energy.ndim == 0:
+        energy = energy.item()
+    try:
+        if isinstance(energy, Real):
+            return float(energy) / 1000.0
+    except OverflowError:
+        pass
+    expected = "an energy [eV]"
+    raise InputError(
+        f"energy = {shown(energy)}: expected {expected}", key="energy", value=shown(energy), expected=expected
+    )
+
+
+def count(name: str, value: Any, least: int = 1) -> int:
+    """A whole number of 63 bits that is not below the least."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if not least <= number < 1 << 63:
+        expected = f"a whole number not below {least}"
+        raise InputError(f"{name} = {shown(value)}: expected {expected}", key=name, value=shown(value), expected=expected)
+    return number
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it, cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def mapping(values: Any) -> dict[str, Any]:
+    """A dictionary of what was given as one."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{shown(values)}: expected a dictionary with the tables of a file")
+    return dict(values)
 
 
 def nested(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,3 +134,10 @@ def unknown(keyword: str, known: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(keyword, names, 3)
     expected = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(names)}"
     return InputError(f"{keyword}: no such keyword: {expected}", key=keyword, expected=expected)
+
+
+def hashed(values: Any) -> int:
+    """A hash of dictionaries and lists that is equal where they are equal: 3 and 3.0 are."""
+    if isinstance(values, Mapping):
+        return hash(frozenset((key, hashed(value)) for key, value in values.items()))
+    return hash(tuple(map(hashed, values))) if isinstance(values, list) else hash(values)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._data import Coordinate, DataSet, Variable, _import, made
-from ._device import DeviceReconstructor, on_host
+from ._data import Coordinate, DataSet, Variable, _import, made, numbers
+from ._device import DeviceReconstructor
 from .errors import InputError
 
 if TYPE_CHECKING:
@@ -150,10 +149,11 @@ class Reconstructor(Result):
 
     def __matmul__(self, slopes: ArrayLike) -> NDArray[np.float64]:
         matrix = self._matrix()
-        values = on_host(slopes)
+        expected = f"({matrix.shape[-1]},) or (frames, {matrix.shape[-1]})"
+        values = numbers("slopes", slopes, expected)
         if values.ndim not in (1, 2) or values.shape[-1] != matrix.shape[-1]:
-            expected = f"({matrix.shape[-1]},) or (frames, {matrix.shape[-1]})"
-            raise InputError(f"shape of slopes = {values.shape}: expected {expected}", key="slopes", value=str(values.shape), expected=expected)
+            message = f"shape of slopes = {values.shape}: expected {expected}"
+            raise InputError(message, key="slopes", value=str(values.shape), expected=expected)
         rows = matrix.reshape(-1, matrix.shape[-1])
         product: NDArray[np.float64] = values @ rows.T
         return product.reshape(*values.shape[:-1], *matrix.shape[:-1])
@@ -349,21 +349,21 @@ class SampleResult(DataSet):
         assert isinstance(one.values, np.ndarray)
         # HyperSpy wants y before x, as images are drawn; Lenslet has x before y.
         order = _drawn_order(one)
-        axes = []
+        axes: list[dict[str, Any]] = []
         for axis in order:
-            about = one.coordinates[axis]
-            positions = about.values(one.values.shape[axis])
+            coordinate = one.coordinates[axis]
+            positions = coordinate.values(one.values.shape[axis])
             numeric = positions.dtype.kind in "if" and positions.size > 0
             scale = float(positions[1] - positions[0]) if numeric and positions.size > 1 else 1.0
             axes.append({
-                "size": one.values.shape[axis], "name": about.name, "units": about.unit, "scale": scale,
-                "offset": float(positions[0]) if numeric else 0.0, "navigate": about.navigation,
+                "size": one.values.shape[axis], "name": coordinate.name, "units": coordinate.unit, "scale": scale,
+                "offset": float(positions[0]) if numeric else 0.0, "navigate": coordinate.navigation,
             })
         values = one.values.transpose(order)
-        inner = sum(not axis["navigate"] for axis in axes)
+        inner = sum(not about["navigate"] for about in axes)
         if inner == 0 and len(axes) >= 2:
-            for axis in axes[-2:]:
-                axis["navigate"] = False
+            for about in axes[-2:]:
+                about["navigate"] = False
             inner = 2
         kind = {1: signals.Signal1D, 2: signals.Signal2D}.get(inner, signals.BaseSignal)
         signal = kind(values, axes=axes)

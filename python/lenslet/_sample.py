@@ -19,7 +19,7 @@ from .errors import InputError, LensletWarning
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ._keywords import SampleKeywords
+    from ._keywords import ImagingKeywords, SampleKeywords
 
 __all__ = ["Sample"]
 
@@ -83,7 +83,7 @@ class Sample:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Sample:
         """The sample of a dictionary with the tables of a sample file, as :meth:`to_dict` returns it."""
-        return cls._of(_lenslet.ParsedSample.from_dict(dict(values)))
+        return cls._of(_lenslet.ParsedSample.from_dict(_keys.mapping(values)))
 
     @classmethod
     def from_ase(
@@ -152,13 +152,16 @@ class Sample:
         """What is known of the specimen and the samples: cell [Å], atoms by element, samples, pixel [Å], slices, warnings."""
         return self._parsed.summary()
 
+    def _precision(self, precision: str | None) -> str:
+        return self._parsed.method()[1] if precision is None else precision
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sample):
             return NotImplemented
         return self.to_dict() == other.to_dict() and _folder(self._parsed) == _folder(other._parsed)
 
     def __hash__(self) -> int:
-        return hash(repr(sorted(self.to_dict().items())))
+        return _keys.hashed(self.to_dict())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _sample, self._parsed.source()
@@ -182,7 +185,7 @@ class Sample:
         compare: int | None = None,
         device: str = "cpu",
         precision: str | None = None,
-        **keywords: Unpack[SampleKeywords],
+        **keywords: Unpack[ImagingKeywords],
     ) -> Plan[Scan]:
         """Plan of :meth:`stem`, with the same parameters."""
         sample = self.replace(**keywords)
@@ -190,7 +193,8 @@ class Sample:
             expected = "multislice or prism: a plane wave is imaged by hrtem()"
             raise InputError(f"algorithm = 'hrtem': expected {expected}", key="algorithm", value="hrtem", expected=expected)
         kept = [keep] if isinstance(keep, str) else list(keep)
-        planned = sample._parsed.plan_stem(kept, compare, device, precision or sample._parsed.method()[1])
+        compare = None if compare is None else _keys.count("compare", compare)
+        planned = sample._parsed.plan_stem(kept, compare, device, sample._precision(precision))
         return Plan(planned, lambda *found: _warned(Scan._of(sample, found)), _call("stem", keywords).replace("System", "Sample"))
 
     def stem(
@@ -201,7 +205,7 @@ class Sample:
         device: str = "cpu",
         precision: str | None = None,
         progress: Progress = None,
-        **keywords: Unpack[SampleKeywords],
+        **keywords: Unpack[ImagingKeywords],
     ) -> Scan:
         """Images of a scanning transmission electron microscope, by multislice or PRISM.
 
@@ -239,12 +243,12 @@ class Sample:
         potential: bool = False,
         device: str = "cpu",
         precision: str | None = None,
-        **keywords: Unpack[SampleKeywords],
+        **keywords: Unpack[ImagingKeywords],
     ) -> Plan[Micrographs]:
         """Plan of :meth:`hrtem`, with the same parameters."""
         given: Any = {**keywords, "algorithm": "hrtem"}
         sample = self.replace(**given)
-        planned = sample._parsed.plan_hrtem(waves, potential, device, precision or sample._parsed.method()[1])
+        planned = sample._parsed.plan_hrtem(waves, potential, device, sample._precision(precision))
         return Plan(planned, lambda *found: _warned(Micrographs._of(sample, found)), _call("hrtem", keywords).replace("System", "Sample"))
 
     def hrtem(
@@ -255,7 +259,7 @@ class Sample:
         device: str = "cpu",
         precision: str | None = None,
         progress: Progress = None,
-        **keywords: Unpack[SampleKeywords],
+        **keywords: Unpack[ImagingKeywords],
     ) -> Micrographs:
         """High-resolution images of a plane wave.
 
