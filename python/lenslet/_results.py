@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -252,7 +253,8 @@ class ProfileFit(Result):
         for group, name in (("fraction", "fraction of layer"), ("noise", "noise of star")):
             for k, (value, error) in enumerate(zip(self[group], self[f"{group}_error"], strict=True)):
                 self.parameters[f"{name} {k}"] = _parameter(f"{name} {k}", value, error)
-        names = [name for name in self["parameters"].split(", ") if name]
+        # The names of the noise contain a comma: "noise of star 0, xy".
+        names = [name for name in re.split(r", (?!xx|xy|yy)", self["parameters"]) if name]
         for name, value, error in zip(names, self["value"], self["value_error"], strict=True):
             self.parameters.setdefault(name, _parameter(name, value, error))
 
