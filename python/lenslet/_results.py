@@ -233,6 +233,8 @@ class ProfileFit(Result):
         Sum of squares over its expectation: 1 if the model is right.
     converged : bool
         Whether the fit ended by itself.
+    independent_frames : float
+        Number of independent frames that the slopes are worth; fewer than the frames where the turbulence outlasts a frame.
     warnings : list of str
         What the slopes do not determine.
     """
@@ -241,6 +243,7 @@ class ProfileFit(Result):
     parameters: dict[str, Parameter]
     misfit: float | None
     converged: bool
+    independent_frames: float
     warnings: list[str]
 
     def _take(self, facts: dict[str, Any]) -> None:
@@ -249,6 +252,7 @@ class ProfileFit(Result):
         self.start = self.system
         self.system = System.from_toml(facts["system"], name=self.start._parsed.source()[1])
         self.misfit, self.converged, self.warnings = facts["misfit"], facts["converged"], facts["warnings"]
+        self.independent_frames = float(facts["independent_frames"])
         self.parameters = {"r0": _parameter("r0", self["fried_parameter"][0], self["fried_parameter_error"][0])}
         for group, name in (("fraction", "fraction of layer"), ("noise", "noise of star")):
             for k, (value, error) in enumerate(zip(self[group], self[f"{group}_error"], strict=True)):
