@@ -60,11 +60,17 @@ class Covariance(Result):
 
     Attributes
     ----------
-    slope_slope : numpy.ndarray
-        In Toeplitz form (S, S, 2, 2, 2N-1, 2N-1) [rad²]: covariance of component ``a`` of sensor ``p`` with component ``b`` of sensor ``q`` at
-        the displacement ``(i - N + 1, j - N + 1)`` lenslets; in dense form (n, n).
-    wavefront_slope : numpy.ndarray
-        In Toeplitz form (T, S, 2, K, K) [m rad], where there are targets and ``[phase]``; in dense form (T, M, M, n).
+    slope_slope : numpy.ndarray, shape (S, S, 2, 2, 2N-1, 2N-1)
+        Toeplitz form [rad²]: covariance of component ``a`` of sensor ``p`` with component ``b`` of sensor ``q``, whose lenslet is displaced from
+        that of ``p`` by ``j - N + 1`` lenslets along x and ``i - N + 1`` along y, for the indices ``[p, q, a, b, i, j]``.
+    slope_slope_dense : numpy.ndarray, shape (n, n)
+        Dense form [rad²]: star by star, all x before all y, valid lenslets by rows.
+    wavefront_slope : numpy.ndarray, shape (T, S, 2, K, K)
+        Toeplitz form [m rad], where there are targets and ``[phase]``.
+    wavefront_slope_dense : numpy.ndarray, shape (T, M, M, n)
+        Dense form [m rad].
+    wavefront_wavefront : numpy.ndarray, shape (T, T, 2M-1, 2M-1)
+        Covariance of the wavefronts of two targets by the displacement of two points [m²]; the middle is no displacement.
     valid : numpy.ndarray
         Valid lenslets.
     system : System
@@ -231,10 +237,12 @@ class Psf(Result):
     def _take(self, facts: dict[str, Any]) -> None:
         self.targets = facts["targets"]
         self.wavelengths = np.array(facts["wavelengths"], dtype=np.float64)
-        self.strehl = np.array([target["strehl"] for target in self.targets], dtype=np.float64)
+        count = len(self.targets), len(self.wavelengths)
+        self.strehl = np.array([target["strehl"] for target in self.targets], dtype=np.float64).reshape(count)
         widths = [[np.nan if width is None else width for width in target["fwhm_mas"]] for target in self.targets]
-        self.fwhm = np.array(widths, dtype=np.float64)
-        self.ensquared = np.array([target["ensquared"] for target in self.targets], dtype=np.float64)
+        self.fwhm = np.array(widths, dtype=np.float64).reshape(count)
+        ensquared = np.array([target["ensquared"] for target in self.targets], dtype=np.float64)
+        self.ensquared = ensquared.reshape(*count, -1) if ensquared.size else np.zeros((*count, 0))
         self.budget = [{name: 1e-9 * value for name, value in target["budget_nm"].items()} for target in self.targets]
 
     def to_fits(self, path: str | os.PathLike[str]) -> int:
@@ -243,6 +251,41 @@ class Psf(Result):
             expected = "a file name that ends in .fits, .fit or .fts"
             raise InputError(f"path = {path}: expected {expected}", key="path", value=os.fspath(path), expected=expected)
         return self.save(path)
+
+    def to_scopesim(self, path: str | os.PathLike[str]) -> int:
+        """Write the images of the field, or else of the targets, into a FITS file for ScopeSim's effect ``FieldVaryingPSF``.
+
+        Parameters
+        ----------
+        path : path-like
+            Name of the file, which ends in ``.fits``.
+
+        Returns
+        -------
+        int
+            Length of the file [bytes].
+
+        Raises
+        ------
+        InputError
+            Where the images were not kept: ``psf(whole_field=True)`` keeps them; or for another ending.
+        FileError
+            Where the file cannot be written.
+
+        Notes
+        -----
+        The file has an index map of the field, and for each wavelength a cube of images with an odd number of pixels. ScopeSim takes the wavelength nearest
+        to the middle of its band, and the image of the nearest direction. Version 0.11 scales images wrongly to pixels of another size: let the key
+        ``pixel`` of ``[image]`` be the pixel of the detector.
+        """
+        names = [name for name in self.variables if name == "psf_index" or re.fullmatch(r"psf_\d+", name)]
+        if "psf_index" not in names:
+            expected = "True, which keeps the images of the field"
+            raise InputError(f"whole_field = False: expected {expected}", key="whole_field", value="False", expected=expected)
+        if not os.fspath(path).lower().endswith(".fits"):
+            expected = "a file name that ends in .fits"
+            raise InputError(f"path = {path}: expected {expected}", key="path", value=os.fspath(path), expected=expected)
+        return DataSet({name: self.variables[name] for name in names}, self.attributes).save(path)
 
 
 @dataclass(frozen=True)
@@ -279,6 +322,8 @@ class ProfileFit(Result):
         Sum of squares over its expectation: 1 if the model is right.
     converged : bool
         Whether the fit ended by itself.
+    independent_frames : float
+        Number of independent frames that the slopes are worth; fewer than the frames where the turbulence outlasts a frame.
     warnings : list of str
         What the slopes do not determine.
     """
@@ -287,6 +332,7 @@ class ProfileFit(Result):
     parameters: dict[str, Parameter]
     misfit: float | None
     converged: bool
+    independent_frames: float
     warnings: list[str]
 
     def _take(self, facts: dict[str, Any]) -> None:
@@ -295,6 +341,7 @@ class ProfileFit(Result):
         self.start = self.system
         self.system = System.from_toml(facts["system"], name=self.start._parsed.source()[1])
         self.misfit, self.converged, self.warnings = facts["misfit"], facts["converged"], facts["warnings"]
+        self.independent_frames = float(facts["independent_frames"])
         self.parameters = {"r0": _parameter("r0", self["fried_parameter"][0], self["fried_parameter_error"][0])}
         for group, name in (("fraction", "fraction of layer"), ("noise", "noise of star")):
             for k, (value, error) in enumerate(zip(self[group], self[f"{group}_error"], strict=True)):

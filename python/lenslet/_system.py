@@ -284,8 +284,9 @@ class System:
         Returns
         -------
         Covariance
-            ``slope_slope``, (S, S, 2, 2, 2N-1, 2N-1) [rad²]; ``wavefront_slope``, (T, S, 2, K, K) [m rad]; ``valid``, (N, N); or in
-            dense form matrices.
+            In Toeplitz form ``slope_slope``, (S, S, 2, 2, 2N-1, 2N-1) [rad²], and ``wavefront_slope``, (T, S, 2, K, K) [m rad]; in dense form
+            ``slope_slope_dense``, (n, n), and ``wavefront_slope_dense``, (T, M, M, n); ``wavefront_wavefront``; ``valid``, (N, N). Which form
+            ``"auto"`` chooses depends on the system: name the form where the names of the arrays matter.
 
         Raises
         ------
