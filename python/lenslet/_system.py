@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _keys, _lenslet
+from . import _keys, _lenslet, _toml
 from ._plan import Plan, Progress, reporting
 from ._results import Covariance, Estimate, ProfileFit, Psf, Reconstructor, Simulation
 from .errors import FileError, LensletWarning
@@ -121,7 +121,8 @@ class System:
 
     def to_toml(self) -> str:
         """The text of a system file, with comments: those of the file it was read from, or else the meaning and unit of each key."""
-        return _keys.commented("system", self._parsed.source()[0])
+        text = self._parsed.source()[0]
+        return text if "#" in text else _toml.text("system", self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """All given values, table by table."""
