@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from numbers import Real
 from typing import Any
 
 from . import _lenslet
@@ -48,27 +49,55 @@ def keywords(file: str) -> dict[str, str]:
     return known
 
 
-def changes(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by path, as the compiled module takes them, of values by keyword."""
+def changes(file: str, given: Mapping[str, Any], present: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Values by path, as the compiled module takes them, of values by keyword.
+
+    A dictionary gives the keys of its table; an empty one the table itself, where ``present`` is given and lacks it.
+    """
     found: dict[str, Any] = {}
     known = keywords(file)
     for keyword, value in given.items():
         if keyword not in known:
             raise unknown(keyword, known)
         path = known[keyword]
-        if path == "beam.energy_kev" and value is not None:
-            value = 1e-3 * value
+        if path == "beam.energy_kev":
+            value = _in_kev(value)
         if isinstance(value, Mapping):
             found.update({f"{path}.{key}": entry for key, entry in value.items()})
+            if not value and present is not None and not _has(present, path):
+                found[path] = {}
         else:
             found[path] = value
     return found
 
 
+def _in_kev(energy: Any) -> Any:
+    """Convert an energy from eV to keV; what is no number stays as it is, to be rejected by its key."""
+    if isinstance(energy, bool) or not isinstance(energy, Real):
+        return energy
+    number = float(energy)
+    if not 1e3 <= number <= 1e7:
+        expected = "an energy from 1e3 to 1e7 eV"
+        near = f"; did you mean {1e3 * number:g}? That is {number:g} keV" if 1.0 <= number <= 1e4 else ""
+        message = f"energy = {energy}: expected {expected}{near}"
+        raise InputError(message, key="energy", value=str(energy), expected=expected)
+    return 1e-3 * number
+
+
+def _has(values: Mapping[str, Any], path: str) -> bool:
+    """Whether a dictionary of tables has a value at a path."""
+    inner: Any = values
+    for name in path.split("."):
+        if not isinstance(inner, Mapping) or name not in inner:
+            return False
+        inner = inner[name]
+    return True
+
+
 def nested(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The dictionary of a file of values by keyword."""
     tree: dict[str, Any] = {}
-    for path, value in changes(file, given).items():
+    for path, value in changes(file, given, {}).items():
         if value is None:
             continue
         *tables, key = path.split(".")
@@ -87,3 +116,10 @@ def unknown(keyword: str, known: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(keyword, names, 3)
     expected = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(names)}"
     return InputError(f"{keyword}: no such keyword: {expected}", key=keyword, expected=expected)
+
+
+def hashed(values: Any) -> int:
+    """A hash of dictionaries and lists that is equal where they are equal: 3 and 3.0 are."""
+    if isinstance(values, Mapping):
+        return hash(frozenset((key, hashed(value)) for key, value in values.items()))
+    return hash(tuple(map(hashed, values))) if isinstance(values, list) else hash(values)

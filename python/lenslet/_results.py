@@ -284,10 +284,11 @@ class SampleResult(DataSet):
         return result
 
     def to_hyperspy(self, variable: str | None = None) -> Any:
-        """One variable as a signal of HyperSpy, equal to what HyperSpy opens from a file ``.hspy`` of this result.
+        """Return one variable as a signal of HyperSpy, equal to what HyperSpy opens from a file ``.hspy`` of this result.
 
-        HyperSpy indexes images by y before x, so that axes of a scan and of a pattern are exchanged, without a copy of the numbers. Foci and
-        thicknesses are navigation axes; the scan is one, too, where something is recorded at each position, and otherwise is the image itself.
+        HyperSpy indexes images by y before x, so that axes of a scan and of a pattern are exchanged, without a copy of the
+        numbers. Foci and thicknesses are navigation axes; so are x and y of a scan where more than one number is recorded
+        at each position, and otherwise they are those of the image.
 
         Parameters
         ----------
@@ -297,7 +298,8 @@ class SampleResult(DataSet):
         Returns
         -------
         hyperspy.api.signals.BaseSignal
-            ``Signal1D``, ``Signal2D`` or ``ComplexSignal2D``, or that of a package for ``"electron_diffraction"`` where one is installed.
+            ``Signal1D``, ``Signal2D`` or ``ComplexSignal2D``, or the class that an extension of HyperSpy has for
+            ``"electron_diffraction"``.
 
         Raises
         ------
@@ -312,14 +314,16 @@ class SampleResult(DataSet):
         series, scanned, recorded = _kinds(one)
         moved = series + scanned if recorded else series
         order = _drawn_order(one)
-        axes = [_hyperspy_axis(one.coordinates[axis], one.values.shape[axis], k < moved) for k, axis in enumerate(order)]
+        shape = one.values.shape
+        axes = [_hyperspy_axis(one.coordinates[axis], shape[axis], k < moved) for k, axis in enumerate(order)]
         pattern = recorded == 2 and all(axis.unit in ("1/Å", "1/nm") for axis in one.coordinates[moved:])
         kind = "electron_diffraction" if pattern else ""
         metadata: dict[str, Any] = {"General": {"title": one.name}, "Signal": {"signal_type": kind}}
         instrument = {key: self.attributes[key] for key in _INSTRUMENT if key in self.attributes}
         if len(instrument) == len(_INSTRUMENT):
             metadata["Acquisition_instrument"] = {"TEM": instrument}
-        signal = signals.BaseSignal(one.values.transpose(order), axes=axes, metadata=metadata, original_metadata=self._facts())
+        picture, facts = one.values.transpose(order), self._facts()
+        signal = signals.BaseSignal(picture, axes=axes, metadata=metadata, original_metadata=facts)
         # The class follows from the kind; that no package for diffraction patterns is installed is no reason to warn.
         logger = logging.getLogger("hyperspy.io")
         level = logger.level
@@ -331,9 +335,10 @@ class SampleResult(DataSet):
         return signal
 
     def _facts(self) -> dict[str, Any]:
-        """Attributes and texts, lists as arrays: what files hold beside arrays."""
+        """Return what files hold besides arrays: attributes and texts, with lists as arrays."""
         texts = {one.name: one.values for one in self.variables.values() if isinstance(one.values, str)}
-        return {key: np.asarray(fact) if isinstance(fact, list) else fact for key, fact in {**self.attributes, **texts}.items()}
+        facts = {**self.attributes, **texts}
+        return {key: np.asarray(fact) if isinstance(fact, list) else fact for key, fact in facts.items()}
 
     def _chosen(self, name: str | None) -> Variable:
         if name is not None:
@@ -367,11 +372,13 @@ class Scan(SampleResult):
         The sample.
     """
 
-    def to_py4dstem(self, variable: str = "four_d", *, defocus: float | None = None, thickness: float | None = None) -> Any:
-        """Diffraction patterns as a ``py4DSTEM.DataCube``, equal to what py4DSTEM opens from a file ``.h5`` or ``.emd`` of this result.
+    def to_py4dstem(
+        self, variable: str = "four_d", *, defocus: float | None = None, thickness: float | None = None
+    ) -> Any:
+        """Return diffraction patterns as a ``py4DSTEM.DataCube``, equal to what py4DSTEM opens from a file of this result.
 
-        Its numbers are those of the scan, (x, y, q_x, q_y), without a copy. All other arrays are in its tree, ``cube.tree("annulus_0")``, and facts
-        in its root, ``cube.root.metadata["simulation"]``.
+        Its numbers are those of the scan, (x, y, q_x, q_y), without a copy. All other arrays are in its tree,
+        ``cube.tree("annulus_0")``, and facts in its root, ``cube.root.metadata["simulation"]``.
 
         Parameters
         ----------
@@ -409,10 +416,9 @@ class Scan(SampleResult):
             steps = [_uniform(axis) for axis in cube.coordinates[first : first + 2]]
             (_, step), (_, other) = steps
             if abs(other - step) > 1e-6 * abs(step):
-                warnings.warn(
-                    f"pixels of {variable} are {step:.6g} × {other:.6g} {cube.coordinates[first].unit}: py4DSTEM has one size for both axes, which is the first",
-                    LensletWarning, stacklevel=2,
-                )
+                size = f"{step:.6g} × {other:.6g} {cube.coordinates[first].unit}"
+                message = f"pixels of {variable} are {size}: py4DSTEM has one size for both axes, which is the first"
+                warnings.warn(message, LensletWarning, stacklevel=2)
             calibration[f"{name}_pixel_size"] = step
             calibration[f"{name}_pixel_units"] = _spelt(cube.coordinates[first].unit)
         if "convergence_angle" in self.attributes:
@@ -441,8 +447,8 @@ class Scan(SampleResult):
         series = {axis.name: axis.positions for axis in one.coordinates if axis.navigation and axis.kind == "values"}
         for key in chosen:
             if key not in series:
-                expected = f"no such keyword, as the scan has one {key}"
-                raise InputError(f"{key} = {chosen[key]}: expected {expected}", key=key, value=str(chosen[key]), expected=expected)
+                value, expected = str(chosen[key]), f"no such keyword, as the scan has one {key}"
+                raise InputError(f"{key} = {value}: expected {expected}", key=key, value=value, expected=expected)
         for key, positions in series.items():
             if key not in chosen:
                 expected = f"one of {positions}, as a cube of py4DSTEM has one {key}"
@@ -498,7 +504,7 @@ def _uniform(axis: Coordinate) -> tuple[float, float]:
 
 
 def _hyperspy_axis(axis: Coordinate, count: int, navigate: bool) -> dict[str, Any]:
-    """A dimension of ``count`` samples as HyperSpy describes it."""
+    """Describe a dimension of ``count`` samples as HyperSpy does."""
     about: dict[str, Any] = {"name": axis.name, "units": axis.unit, "navigate": navigate, "is_binned": False}
     offset, step = _uniform(axis)
     if axis.kind == "values":
@@ -510,7 +516,7 @@ def _hyperspy_axis(axis: Coordinate, count: int, navigate: bool) -> dict[str, An
 
 
 def _selected(one: Variable, chosen: Mapping[str, float]) -> Variable:
-    """The part of a variable at one setting of each series that is chosen, as a view."""
+    """Take the part of a variable at the chosen setting of each series, as a view."""
     values, coordinates = one.values, list(one.coordinates)
     for name, wanted in chosen.items():
         axis = next((k for k, axis in enumerate(coordinates) if axis.kind == "values" and axis.name == name), None)
@@ -528,13 +534,13 @@ def _selected(one: Variable, chosen: Mapping[str, float]) -> Variable:
 
 
 def _spelt(unit: str) -> str:
-    """A unit as py4DSTEM spells it: ``A^-1``."""
+    """Spell a unit as py4DSTEM does: ``A^-1``."""
     return (f"{unit[2:]}^-1" if unit.startswith("1/") else unit).replace("Å", "A")
 
 
 def _emd_array(emdfile: Any, one: Variable) -> Any:
-    """A variable as an array of EMD, with its positions, of which a dimension has two at least."""
+    """Make an array of EMD of a variable, with its positions, of which a dimension has two at least."""
     assert isinstance(one.values, np.ndarray)
     dims = [axis.values(max(count, 2)) for axis, count in zip(one.coordinates, one.values.shape, strict=True)]
-    names = [axis.name for axis in one.coordinates]
-    return emdfile.Array(one.values, name=one.name, dims=dims, dim_names=names, dim_units=[_spelt(axis.unit) for axis in one.coordinates])
+    names, units = ([axis.name for axis in one.coordinates], [_spelt(axis.unit) for axis in one.coordinates])
+    return emdfile.Array(one.values, name=one.name, dims=dims, dim_names=names, dim_units=units)
