@@ -52,36 +52,26 @@ def keywords(file: str) -> dict[str, str]:
     return known
 
 
-def changes(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by path, as the compiled module takes them, of values by keyword."""
+def changes(file: str, given: Mapping[str, Any], present: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Values by path, as the compiled module takes them, of values by keyword.
+
+    A dictionary gives the keys of its table; an empty one the table itself, where ``present`` is given and lacks it.
+    """
     found: dict[str, Any] = {}
     known = keywords(file)
     for keyword, value in given.items():
         if keyword not in known:
             raise unknown(keyword, known)
         path = known[keyword]
-        if path == "beam.energy_kev" and value is not None:
-            value = _kilovolts(value)
+        if path == "beam.energy_kev":
+            value = _in_kev(value)
         if isinstance(value, Mapping):
             found.update({f"{path}.{key}": entry for key, entry in value.items()})
+            if not value and present is not None and not _has(present, path):
+                found[path] = {}
         else:
             found[path] = value
     return found
-
-
-def _kilovolts(energy: Any) -> float:
-    """An energy [eV] in keV."""
-    if isinstance(energy, np.ndarray) and energy.ndim == 0:
-        energy = energy.item()
-    try:
-        if isinstance(energy, Real):
-            return float(energy) / 1000.0
-    except OverflowError:
-        pass
-    expected = "an energy [eV]"
-    raise InputError(
-        f"energy = {shown(energy)}: expected {expected}", key="energy", value=shown(energy), expected=expected
-    )
 
 
 def count(name: str, value: Any, least: int = 1) -> int:
@@ -112,10 +102,38 @@ def mapping(values: Any) -> dict[str, Any]:
     return dict(values)
 
 
+def _in_kev(energy: Any) -> Any:
+    """Convert an energy from eV to keV; what is no number stays as it is, to be rejected by its key."""
+    if isinstance(energy, np.ndarray) and energy.ndim == 0:
+        energy = energy.item()
+    if isinstance(energy, bool) or not isinstance(energy, Real):
+        return energy
+    try:
+        number = float(energy)
+    except OverflowError:
+        number = float("inf")
+    if not 1e3 <= number <= 1e7:
+        expected = "an energy from 1e3 to 1e7 eV"
+        near = f"; did you mean {1e3 * number:g}? That is {number:g} keV" if 1.0 <= number <= 1e4 else ""
+        message = f"energy = {shown(energy)}: expected {expected}{near}"
+        raise InputError(message, key="energy", value=shown(energy), expected=expected)
+    return 1e-3 * number
+
+
+def _has(values: Mapping[str, Any], path: str) -> bool:
+    """Whether a dictionary of tables has a value at a path."""
+    inner: Any = values
+    for name in path.split("."):
+        if not isinstance(inner, Mapping) or name not in inner:
+            return False
+        inner = inner[name]
+    return True
+
+
 def nested(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The dictionary of a file of values by keyword."""
     tree: dict[str, Any] = {}
-    for path, value in changes(file, given).items():
+    for path, value in changes(file, given, {}).items():
         if value is None:
             continue
         *tables, key = path.split(".")
