@@ -286,7 +286,8 @@ class Pages:
         rows = []
         for entry in entries:
             names = ", ".join(f"`{name.strip()}`" for name in entry.name.split(","))
-            kind = entry.kind or annotations.get(entry.name.split(",")[0].strip("* "), "")
+            alone = "" if "," in entry.name else annotations.get(entry.name.strip("* "), "")
+            kind = entry.kind or alone
             kind = kind.removesuffix(", optional")
             typed = re.fullmatch(r"Unpack\[(\w+)\]", kind)
             shown_kind = self.link(typed[1]) if typed and typed[1] in self.places else code(kind)
@@ -303,7 +304,7 @@ class Pages:
             if rows:
                 lines += ["| keyword | type | meaning |", "|---|---|---|"]
                 for name, kind, text in rows:
-                    lines.append(f"| `{name}` | {self.linked_type(kind)} | {self.cell(text, '')} |")
+                    lines.append(f"| `{name}` | {self.linked_type(kind)} | {self.cell(text[:1].upper() + text[1:], '')} |")
                 lines.append("")
             own = [ast.unparse(base) for base in item.node.bases] if isinstance(item.node, ast.ClassDef) else []
             bases = [base for base in own if base in self.places]

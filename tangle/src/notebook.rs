@@ -328,12 +328,14 @@ fn outside(source: &[String]) -> Vec<(usize, &str)> {
     lines
 }
 
-/// The caption that a Markdown cell begins with: a first paragraph that is all in italics, and the number of its lines.
+/// The caption that a Markdown cell begins with, a first paragraph that is all in italics, and the number of its lines with the empty
+/// ones behind it.
 fn caption(source: &[String]) -> Option<(String, usize)> {
     let count = source.iter().take_while(|line| !line.is_empty()).count();
     let paragraph = source[..count].join(" ");
     let inside = paragraph.strip_prefix('*')?.strip_suffix('*')?;
-    (!inside.is_empty() && !inside.contains('*')).then(|| (inside.to_string(), count))
+    let empty = source[count..].iter().take_while(|line| line.is_empty()).count();
+    (!inside.is_empty() && !inside.contains('*')).then(|| (inside.to_string(), count + empty))
 }
 
 /// What stands for a notebook in its chapter.
