@@ -1,8 +1,9 @@
 """Keeps docstrings and the documentation of the Rust library the same where both describe the same thing.
 
-``python python/docstrings.py --check`` fails where a docstring does not begin with the sentence of its counterpart; ``--write`` puts that
-sentence in place of the first one. Counterparts are fields and types of the Rust library, by their documentation comments, and keys
-of system and sample files, by the texts of ``lenslet/_keywords.py``. What follows the sentence is the docstring's own.
+``python python/docstrings.py --check`` fails where a docstring does not begin with the sentence of its counterpart;
+``--write`` puts that sentence in place of the first one. Counterparts are fields and types of the Rust library, by
+their documentation comments, and keys of system and sample files, by the texts of ``lenslet/_keywords.py``. What follows
+the sentence is the docstring's own.
 """
 
 from __future__ import annotations
@@ -43,21 +44,33 @@ FIELDS = {
     },
     "_system:System.estimate": {
         name: f"src/estimation/estimate.rs:EstimateOptions.{name}"
-        for name in ("method", "form", "exact", "interpolation", "filter", "solver", "preconditioned", "tolerance", "iterations")
+        for name in (
+            "method",
+            "form",
+            "exact",
+            "interpolation",
+            "filter",
+            "solver",
+            "preconditioned",
+            "tolerance",
+            "iterations",
+        )
     },
     "_system:System.estimator": {"frames": "src/estimation/estimate.rs:EstimateOptions.frames"},
     "_system:System.fit_profile": {name: f"src/profiling/fit.rs:LearnOptions.{name}" for name in ("fit", "steps")},
     "_system:System.reconstructor": {"covariances": "src/tomography/reconstructor.rs:ReconstructorOptions.keep"},
-    "_system:System.simulate": {name: f"src/estimation/simulation.rs:SimulationOptions.{name}" for name in ("frames", "seed")},
+    "_system:System.simulate": {
+        name: f"src/estimation/simulation.rs:SimulationOptions.{name}" for name in ("frames", "seed")
+    },
 }
 #: Entries of sections that are keys of a file: the method and the name of the entry, and the dictionary of keywords.
 KEYS = {
-    "_system:System.psf": {
-        name: "ImageKeywords" for name in ("wavelengths", "pixel", "pixels", "terms", "structure", "extra", "jitter", "ensquared")
-    },
-    "_system:System.reconstructor": {
-        name: "ReconstructorKeywords" for name in ("method", "filter", "delay", "predict", "errors_only", "tolerance")
-    },
+    "_system:System.psf": dict.fromkeys(
+        ("wavelengths", "pixel", "pixels", "terms", "structure", "extra", "jitter", "ensquared"), "ImageKeywords"
+    ),
+    "_system:System.reconstructor": dict.fromkeys(
+        ("method", "filter", "delay", "predict", "errors_only", "tolerance"), "ReconstructorKeywords"
+    ),
 }
 
 
@@ -72,7 +85,7 @@ def sentence(text: str) -> str:
 
 
 def rust(place: str) -> str:
-    """The first sentence of the documentation of a type or a field, ``file:Type`` or ``file:Type.field``, in the markup of docstrings."""
+    """The first sentence of the documentation of ``file:Type`` or ``file:Type.field``, in the markup of docstrings."""
     file, _, path = place.partition(":")
     name, _, member = path.partition(".")
     lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
@@ -137,7 +150,9 @@ class Module:
         nodes: list[ast.stmt] = ast.parse("\n".join(self.lines)).body
         node: ast.stmt | None = None
         for name in path.split("."):
-            node = next((one for one in nodes if isinstance(one, (ast.ClassDef, ast.FunctionDef)) and one.name == name), None)
+            node = next(
+                (one for one in nodes if isinstance(one, (ast.ClassDef, ast.FunctionDef)) and one.name == name), None
+            )
             nodes = node.body if isinstance(node, (ast.ClassDef, ast.FunctionDef)) else []
         first = nodes[0] if nodes else None
         if not isinstance(first, ast.Expr) or not isinstance(first.value, ast.Constant):
@@ -171,9 +186,14 @@ class Module:
         """Put a text in place of another."""
         quotes = '"""' if opening else ""
         closed = opening and self.lines[place.end - 1].rstrip().endswith('"""')
-        options = {"width": WIDTH, "subsequent_indent": place.indent, "break_long_words": False, "break_on_hyphens": False}
-        wrapped = textwrap.wrap(f"{quotes}{text}{'' if not closed else quotes}", initial_indent=place.indent, **options)
-        self.lines[place.start : place.end] = wrapped
+        wrapper = textwrap.TextWrapper(
+            width=WIDTH,
+            initial_indent=place.indent,
+            subsequent_indent=place.indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        self.lines[place.start : place.end] = wrapper.wrap(f"{quotes}{text}{quotes if closed else ''}")
 
     def save(self) -> None:
         """Write the module."""

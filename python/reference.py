@@ -1,7 +1,7 @@
 """Writes the book's reference of the Python package, ``book/src/python-api*.md``, from signatures and docstrings.
 
-``python python/reference.py`` writes the pages; ``--check`` fails where they are not what the sources give. Nothing of the package is
-imported: its modules are parsed, so that no compiled module and no other package is needed.
+``python python/reference.py`` writes the pages; ``--check`` fails where they are not what the sources give. Nothing of
+the package is imported: its modules are parsed, so that no compiled module and no other package is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,19 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python" / "lenslet"
 BOOK = ROOT / "book" / "src"
 #: Sections of a docstring, in the order in which the pages show them.
-SECTIONS = ("Parameters", "Other Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns", "Notes", "See Also", "References", "Examples")
+SECTIONS = (
+    "Parameters",
+    "Other Parameters",
+    "Attributes",
+    "Returns",
+    "Yields",
+    "Raises",
+    "Warns",
+    "Notes",
+    "See Also",
+    "References",
+    "Examples",
+)
 #: Methods with two underscores that users call by an operator.
 OPERATORS = ("__call__", "__matmul__", "__getitem__")
 
@@ -34,44 +46,79 @@ class Group:
 
 GROUPS = (
     Group(
-        "python-api-system", "Adaptive-optics systems in Python",
-        "A `System` is made of keywords, of a system file, or of a file of another program. Its methods compute; each has a twin that "
-        "ends in `_plan` and returns a [plan](python-api-plans.md) with memory and time instead. [Python](python.md) has a first program.",
+        "python-api-system",
+        "Adaptive-optics systems in Python",
+        "A `System` is made of keywords, of a system file, or of a file of another program. Its methods compute; "
+        "each has a twin that ends in `_plan` and returns a [plan](python-api-plans.md) with memory and time "
+        "instead. [Python](python.md) has a first program.",
         ("_system:System", "_system:Estimator"),
     ),
     Group(
-        "python-api-sample", "Electron-microscope samples in Python",
-        "A `Sample` is a specimen and the microscope that images it. The [sample file](sample-file.md) has the same keys.",
+        "python-api-sample",
+        "Electron-microscope samples in Python",
+        "A `Sample` is a specimen and the microscope that images it. The [sample file](sample-file.md) has the same"
+        " keys.",
         ("_sample:Sample",),
     ),
     Group(
-        "python-api-results", "Results in Python",
-        "Each result is a [data set](python-api-data.md#DataSet) with the arrays that its class lists, and keeps the `System` or `Sample` "
-        "that it was computed of. All methods of data sets work for it: `save`, `plot`, `to_xarray`.",
-        ("_results:Covariance", "_results:Reconstructor", "_results:Estimate", "_results:Simulation", "_results:Psf",
-         "_results:ProfileFit", "_results:Parameter", "_results:SampleResult", "_results:Scan", "_results:Micrographs"),
+        "python-api-results",
+        "Results in Python",
+        "Each result is a [data set](python-api-data.md#DataSet) with the arrays that its class lists, and keeps "
+        "the `System` or `Sample` that it was computed of. All methods of data sets work for it: `save`, `plot`, "
+        "`to_xarray`.",
+        (
+            "_results:Covariance",
+            "_results:Reconstructor",
+            "_results:Estimate",
+            "_results:Simulation",
+            "_results:Psf",
+            "_results:ProfileFit",
+            "_results:Parameter",
+            "_results:SampleResult",
+            "_results:Scan",
+            "_results:Micrographs",
+        ),
     ),
     Group(
-        "python-api-data", "Data sets in Python",
-        "A data set has named arrays with dimensions, coordinates and units. `load` reads one from any file that Lenslet writes.",
+        "python-api-data",
+        "Data sets in Python",
+        "A data set has named arrays with dimensions, coordinates and units. `load` reads one from any file that "
+        "Lenslet writes.",
         ("_data:DataSet", "_data:Variable", "_data:Coordinate", "_data:Table", "_data:load"),
     ),
     Group(
-        "python-api-plans", "Plans, errors and the command in Python",
-        "A plan describes a computation before it runs. All exceptions have `LensletError` as their base, and an exception of Python's own.",
-        ("_plan:Plan", "_plan:Progress", "errors:LensletError", "errors:InputError", "errors:FileError", "errors:DeviceError",
-         "errors:OutOfMemoryError", "errors:ComputationError", "errors:ConvergenceError", "errors:CancelledError",
-         "errors:LensletWarning", "cli:main"),
+        "python-api-plans",
+        "Plans, errors and the command in Python",
+        "A plan describes a computation before it runs. All exceptions have `LensletError` as their base, and an "
+        "exception of Python's own.",
+        (
+            "_plan:Plan",
+            "_plan:Progress",
+            "errors:LensletError",
+            "errors:InputError",
+            "errors:FileError",
+            "errors:DeviceError",
+            "errors:OutOfMemoryError",
+            "errors:ComputationError",
+            "errors:ConvergenceError",
+            "errors:CancelledError",
+            "errors:LensletWarning",
+            "cli:main",
+        ),
     ),
     Group(
-        "python-api-dask", "Dask arrays in Python",
-        "The module `lenslet.dask` computes with [Dask](dask.md), on one machine or several. Install it by `pip install \"lenslet[dask]\"`.",
+        "python-api-dask",
+        "Dask arrays in Python",
+        "The module `lenslet.dask` computes with [Dask](dask.md), on one machine or several. Install it by `pip "
+        'install "lenslet[dask]"`.',
         ("dask:*",),
     ),
     Group(
-        "python-api-keywords", "Keywords of systems and samples in Python",
-        "The keywords of `System` and `Sample` are the keys of the [system file](system-file.md) and of the [sample file](sample-file.md). "
-        "A table of a file is a dictionary, and a list of tables a list of dictionaries. The energy of electrons is in eV.",
+        "python-api-keywords",
+        "Keywords of systems and samples in Python",
+        "The keywords of `System` and `Sample` are the keys of the [system file](system-file.md) and of the [sample"
+        " file](sample-file.md). A table of a file is a dictionary, and a list of tables a list of dictionaries. "
+        "The energy of electrons is in eV.",
         ("_keywords:*",),
     ),
 )
@@ -138,7 +185,8 @@ class Item:
         body = self.node.body if isinstance(self.node, ast.ClassDef) else []
         functions = [one for one in body if isinstance(one, ast.FunctionDef)]
         return [
-            one for one in functions
+            one
+            for one in functions
             if (not one.name.startswith("_") or one.name in OPERATORS) and ast.get_docstring(one)
         ]
 
@@ -155,8 +203,12 @@ def load(path: str) -> list[Item]:
         return []
     tree = module(name)
     found = []
-    for k, node in enumerate(tree.body):
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and wanted in (node.name, "*") and not node.name.startswith("_"):
+    for node in tree.body:
+        if (
+            isinstance(node, (ast.ClassDef, ast.FunctionDef))
+            and wanted in (node.name, "*")
+            and not node.name.startswith("_")
+        ):
             found.append(Item(name, node.name, node, parse(ast.get_docstring(node))))
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == wanted:
             found.append(Item(name, wanted, node, parse(comment_above(name, node.lineno))))
@@ -201,12 +253,17 @@ class Pages:
     def contents(self) -> str:
         """The first page: all names with their summaries."""
         lines = [
-            "# Python reference", "",
-            "> Which classes and functions does the package `lenslet` have, and where are their parameters, units and errors described?", "",
-            "These pages are written by `python/reference.py` from the signatures and docstrings of the package, which `help(lenslet.System)` "
-            "shows, too. They show types in the notation of Python: `float | None` is a number that may be missing. Shapes are those of NumPy "
-            "arrays; T counts targets, S guide stars, n slopes, N lenslets across, M points across a wavefront, W wavelengths. A unit in "
-            "brackets belongs to the numbers before it.", "",
+            "# Python reference",
+            "",
+            "> Which classes and functions does the package `lenslet` have, and where are their parameters, units "
+            "and errors described?",
+            "",
+            "These pages are written by `python/reference.py` from the signatures and docstrings of the package, "
+            "which `help(lenslet.System)` shows, too. They show types in the notation of Python: `float | None` is "
+            "a number that may be missing. Shapes are those of NumPy arrays; T counts targets, S guide stars, n "
+            "slopes, N lenslets across, M points across a wavefront, W wavelengths. A unit in brackets belongs to "
+            "the numbers before it.",
+            "",
         ]
         for group in GROUPS:
             if group.file not in self.items:
@@ -217,11 +274,15 @@ class Pages:
                 continue
             lines += ["| name | what it is or does |", "|---|---|"]
             for item in self.items[group.file]:
-                lines.append(f"| [`{item.name}`]({group.file}.md#{item.name}) | {self.cell(item.docstring.summary, item.name)} |")
+                lines.append(
+                    f"| [`{item.name}`]({group.file}.md#{item.name}) | {self.cell(item.docstring.summary, item.name)} |"
+                )
                 for member in item.members:
                     name = f"{item.name}.{member.name}"
                     summary = parse(ast.get_docstring(member)).summary
-                    lines.append(f"| [`{shown(item.name, member)}`]({group.file}.md#{name}) | {self.cell(summary, item.name)} |")
+                    lines.append(
+                        f"| [`{shown(item.name, member)}`]({group.file}.md#{name}) | {self.cell(summary, item.name)} |"
+                    )
             lines.append("")
         return "\n".join(lines).rstrip() + "\n"
 
@@ -237,7 +298,9 @@ class Pages:
                 if inherited:
                     lines += [f"A {', '.join(self.link(base) for base in inherited)}, with all of its methods.", ""]
             elif isinstance(item.node, ast.FunctionDef):
-                lines += block("python", signature(f"lenslet.{'cli.' if item.module == 'cli' else ''}{item.name}", item.node))
+                lines += block(
+                    "python", signature(f"lenslet.{'cli.' if item.module == 'cli' else ''}{item.name}", item.node)
+                )
             elif isinstance(item.node, ast.Assign):
                 lines += block("python", f"{item.name} = {ast.unparse(item.node.value)}")
             function = item.node if isinstance(item.node, ast.FunctionDef) else None
@@ -271,7 +334,11 @@ class Pages:
             elif section == "Examples" and section in text.texts:
                 lines += ["**Example**", "", *block("python", text.texts[section])]
             elif section in text.texts:
-                label = "Source" if section in ("Notes", "References") and re.search(r"\(\d{4}\)", text.texts[section]) else section
+                label = (
+                    "Source"
+                    if section in ("Notes", "References") and re.search(r"\(\d{4}\)", text.texts[section])
+                    else section
+                )
                 lines += [f"**{label}**: {markdown(text.texts[section], self, item.name)}", ""]
         return lines
 
@@ -304,7 +371,9 @@ class Pages:
             if rows:
                 lines += ["| keyword | type | meaning |", "|---|---|---|"]
                 for name, kind, text in rows:
-                    lines.append(f"| `{name}` | {self.linked_type(kind)} | {self.cell(text[:1].upper() + text[1:], '')} |")
+                    lines.append(
+                        f"| `{name}` | {self.linked_type(kind)} | {self.cell(text[:1].upper() + text[1:], '')} |"
+                    )
                 lines.append("")
             own = [ast.unparse(base) for base in item.node.bases] if isinstance(item.node, ast.ClassDef) else []
             bases = [base for base in own if base in self.places]
@@ -360,7 +429,9 @@ def signature(name: str, function: ast.FunctionDef, drop_first: bool | None = No
         parts.append(f"*{one(arguments.vararg, None)}")
     elif arguments.kwonlyargs:
         parts.append("*")
-    parts += [one(argument, default) for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    parts += [
+        one(argument, default) for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
     if arguments.kwarg:
         parts.append(f"**{one(arguments.kwarg, None)}")
     parts = parts[1:] if parts[:1] == ["/"] else parts
@@ -412,7 +483,12 @@ def types(function: ast.FunctionDef | None) -> dict[str, str]:
     if function is None:
         return {}
     arguments = function.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *filter(None, (arguments.vararg, arguments.kwarg))]
+    every = [
+        *arguments.posonlyargs,
+        *arguments.args,
+        *arguments.kwonlyargs,
+        *filter(None, (arguments.vararg, arguments.kwarg)),
+    ]
     return {one.arg: ast.unparse(one.annotation) for one in every if one.annotation is not None}
 
 
@@ -470,7 +546,11 @@ def main() -> int:
     pages = Pages().all()
     stale = {path.name for path in BOOK.glob("python-api*.md")} - set(pages)
     if "--check" in sys.argv[1:]:
-        wrong = [name for name, text in pages.items() if not (BOOK / name).is_file() or (BOOK / name).read_text(encoding="utf-8") != text]
+        wrong = [
+            name
+            for name, text in pages.items()
+            if not (BOOK / name).is_file() or (BOOK / name).read_text(encoding="utf-8") != text
+        ]
         for name in sorted({*wrong, *stale}):
             print(f"book/src/{name} is not what the docstrings give: run python python/reference.py", file=sys.stderr)
         return 1 if wrong or stale else 0
