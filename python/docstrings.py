@@ -2,8 +2,8 @@
 
 ``python python/docstrings.py --check`` fails where a docstring does not begin with the sentence of its counterpart;
 ``--write`` puts that sentence in place of the first one. Counterparts are fields and types of the Rust library, by
-their documentation comments, and keys of system and sample files, by the texts of ``lenslet/_keywords.py``. What follows
-the sentence is the docstring's own.
+their documentation comments, and keys of system and sample files, by the texts of ``lenslet/_keywords.py``. What
+follows the sentence is the docstring's own.
 """
 
 from __future__ import annotations
