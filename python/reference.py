@@ -529,9 +529,9 @@ def markdown(text: str, pages: Pages, owner: str) -> str:
     paragraphs = re.split(r"\n\n+", text.strip())
     parts = []
     for paragraph in paragraphs:
-        pieces = re.split(r"(``[^`]+``|:\w+:`[^`]+`)", " ".join(paragraph.split()))
+        pieces = re.split(r"(``[^`]+``|:\w+:`[^`]+`|`[^`]+`)", " ".join(paragraph.split()))
         for k, piece in enumerate(pieces):
-            if piece.startswith("``"):
+            if piece.startswith("`"):
                 pieces[k] = f"`{piece.strip('`')}`"
             elif re.fullmatch(r":(\w+):`([^`]+)`", piece):
                 pieces[k] = re.sub(r":(\w+):`([^`]+)`", linked, piece)
