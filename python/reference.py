@@ -305,8 +305,10 @@ class Pages:
                 lines += block("python", f"{item.name} = {ast.unparse(item.node.value)}")
             function = item.node if isinstance(item.node, ast.FunctionDef) else None
             lines += self.body(item.docstring, item, function)
+            lines += self.properties(item)
             for member in item.members:
-                lines += self.member(item, member)
+                if not is_property(member):
+                    lines += self.member(item, member)
         return "\n".join(lines).rstrip() + "\n"
 
     def member(self, item: Item, member: ast.FunctionDef) -> list[str]:
@@ -314,13 +316,20 @@ class Pages:
         name = f"{item.name}.{member.name}"
         lines = [f"### `{shown(item.name, member)}` {{#{name}}}", ""]
         kinds = decorators(member)
-        if "property" in kinds:
-            annotation = f": {ast.unparse(member.returns)}" if member.returns else ""
-            lines += block("python", f"{item.name}.{member.name}{annotation}")
-        else:
-            owner = item.name if {"classmethod", "staticmethod"} & kinds else item.name.lower()
-            lines += block("python", signature(f"{owner}.{member.name}", member))
+        owner = item.name if {"classmethod", "staticmethod"} & kinds else item.name.lower()
+        lines += block("python", signature(f"{owner}.{member.name}", member))
         return lines + self.body(parse(ast.get_docstring(member)), item, member)
+
+    def properties(self, item: Item) -> list[str]:
+        """The table of the properties of a class."""
+        rows = []
+        for member in filter(is_property, item.members):
+            text = parse(ast.get_docstring(member))
+            place = f'<span id="{item.name}.{member.name}"></span>'
+            kind = unparsed(member.returns) if member.returns else ""
+            meaning = self.cell(" ".join(filter(None, (text.summary, text.body))), item.name)
+            rows.append(f"| {place}`{member.name}` | {code(kind)} | {meaning} |")
+        return ["| property | type | meaning |", "|---|---|---|", *rows, ""] if rows else []
 
     def body(self, text: Docstring, item: Item, function: ast.FunctionDef | None) -> list[str]:
         """What a docstring says, below the signature."""
@@ -408,6 +417,17 @@ def shown(owner: str, member: ast.FunctionDef) -> str:
     return forms.get(member.name, f"{owner}.{member.name}")
 
 
+def is_property(function: ast.FunctionDef) -> bool:
+    """Whether a function is read as an attribute."""
+    return "property" in decorators(function)
+
+
+def unparsed(node: ast.AST) -> str:
+    """Source of an expression, with double quotes."""
+    text = ast.unparse(node)
+    return text if '"' in text else text.replace("'", '"')
+
+
 def decorators(function: ast.FunctionDef) -> set[str]:
     """The names of the decorators of a function."""
     return {ast.unparse(one) for one in function.decorator_list}
@@ -435,7 +455,7 @@ def signature(name: str, function: ast.FunctionDef, drop_first: bool | None = No
     if arguments.kwarg:
         parts.append(f"**{one(arguments.kwarg, None)}")
     parts = parts[1:] if parts[:1] == ["/"] else parts
-    result = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+    result = f" -> {unparsed(function.returns)}" if function.returns else ""
     for operator, form in (("__call__", "("), ("__matmul__", " @ "), ("__getitem__", "[")):
         if name.endswith(f".{operator}"):
             name = name.removesuffix(f".{operator}")
@@ -452,9 +472,9 @@ def one(argument: ast.arg, default: ast.expr | None) -> str:
     """A parameter with its type and its default."""
     text = argument.arg
     if argument.annotation is not None:
-        text += f": {ast.unparse(argument.annotation)}"
+        text += f": {unparsed(argument.annotation)}"
     if default is not None:
-        text += f"{' = ' if argument.annotation is not None else '='}{ast.unparse(default)}"
+        text += f"{' = ' if argument.annotation is not None else '='}{unparsed(default)}"
     return text
 
 
@@ -489,7 +509,7 @@ def types(function: ast.FunctionDef | None) -> dict[str, str]:
         *arguments.kwonlyargs,
         *filter(None, (arguments.vararg, arguments.kwarg)),
     ]
-    return {one.arg: ast.unparse(one.annotation) for one in every if one.annotation is not None}
+    return {one.arg: unparsed(one.annotation) for one in every if one.annotation is not None}
 
 
 def fields(item: Item) -> Iterator[tuple[str, str, str]]:
@@ -502,7 +522,7 @@ def fields(item: Item) -> Iterator[tuple[str, str, str]]:
         text = ""
         if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
             text = str(after.value.value)
-        yield ast.unparse(node.target), ast.unparse(node.annotation), text
+        yield ast.unparse(node.target), unparsed(node.annotation), text
 
 
 def code(text: str) -> str:

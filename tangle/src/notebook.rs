@@ -96,7 +96,7 @@ pub enum Fault {
     /// A picture without a caption.
     #[error(
         "{place}: a picture without a caption: give the cell the metadata {{\"caption\": \"…\"}}, or begin the next Markdown cell \
-         with a paragraph in *italics*"
+         with a sentence in *italics*"
     )]
     Caption {
         /// The notebook and the cell.
@@ -328,14 +328,24 @@ fn outside(source: &[String]) -> Vec<(usize, &str)> {
     lines
 }
 
-/// The caption that a Markdown cell begins with, a first paragraph that is all in italics, and the number of its lines with the empty
-/// ones behind it.
-fn caption(source: &[String]) -> Option<(String, usize)> {
+/// The caption that a Markdown cell begins with.
+struct Caption {
+    text: String,
+    /// What follows it in its paragraph.
+    rest: String,
+    /// The lines of the paragraph, and the empty ones behind it.
+    lines: usize,
+}
+
+/// The caption that a Markdown cell begins with: a first paragraph in italics, or a first sentence in italics.
+fn caption(source: &[String]) -> Option<Caption> {
     let count = source.iter().take_while(|line| !line.is_empty()).count();
     let paragraph = source[..count].join(" ");
-    let inside = paragraph.strip_prefix('*')?.strip_suffix('*')?;
+    let (text, rest) = paragraph.strip_prefix('*')?.split_once('*')?;
+    let whole = rest.is_empty() || text.ends_with('.') && rest.starts_with(' ');
     let empty = source[count..].iter().take_while(|line| line.is_empty()).count();
-    (!inside.is_empty() && !inside.contains('*')).then(|| (inside.to_string(), count + empty))
+    let caption = Caption { text: text.to_string(), rest: rest.trim().to_string(), lines: count + empty };
+    (!text.is_empty() && whole).then_some(caption)
 }
 
 /// What stands for a notebook in its chapter.
@@ -347,8 +357,8 @@ struct Page<'a> {
     lines: Vec<(String, Option<(usize, Option<usize>)>)>,
     attachments: Vec<Attachment>,
     pictures: usize,
-    /// The lines at the start of the next Markdown cell that are a caption.
-    captioned: usize,
+    /// The lines at the start of the next Markdown cell that hold a caption, and what follows it there.
+    captioned: Option<(usize, String)>,
     faults: Vec<Fault>,
 }
 
@@ -364,7 +374,7 @@ impl<'a> Page<'a> {
             lines: Vec::new(),
             attachments: Vec::new(),
             pictures: 0,
-            captioned: 0,
+            captioned: None,
             faults: Vec::new(),
         }
     }
@@ -408,9 +418,14 @@ impl<'a> Page<'a> {
 
     fn markdown(&mut self, number: usize, source: &[String], title: &str) {
         let plain: BTreeMap<usize, &str> = outside(source).into_iter().collect();
-        let skipped = std::mem::take(&mut self.captioned);
+        let (skipped, rest) = self.captioned.take().unwrap_or_default();
         let mut in_display = false;
         self.gap();
+        if !rest.is_empty() {
+            let text = self.links(&rest);
+            self.push(text, Some((number, Some(1))));
+            self.gap();
+        }
         for (line, text) in (1..).zip(source).skip(skipped) {
             let origin = Some((number, Some(line)));
             let Some(&outside) = plain.get(&line) else {
@@ -500,10 +515,10 @@ impl<'a> Page<'a> {
 
     /// The caption in the next cell, which belongs to one picture.
     fn following_caption(&mut self, next: Option<&Cell>) -> Option<String> {
-        let next = next.filter(|next| next.kind == Kind::Markdown && self.captioned == 0)?;
-        let (caption, lines) = caption(&next.source)?;
-        self.captioned = lines;
-        Some(caption)
+        let next = next.filter(|next| next.kind == Kind::Markdown && self.captioned.is_none())?;
+        let caption = caption(&next.source)?;
+        self.captioned = Some((caption.lines, caption.rest));
+        Some(caption.text)
     }
 
     /// What the book shows of an output.
@@ -721,6 +736,12 @@ mod tests {
         assert_eq!(contents, [b"<svg></svg>".as_slice(), b"hi?\0", b"<svg></svg>"]);
         let (text, _, faults) = inserted(json!([code("plot()", json!([svg, svg])), markdown("*One.*")]));
         assert_eq!((faults, text.matches("![").count()), (vec![Fault::Caption { place: place(1, None) }], 1));
+        let first = json!([code("plot()", json!([svg])), markdown("*A\npupil.* It is\nround.\n\nMore.")]);
+        let (text, _, faults) = inserted(first);
+        assert_eq!(faults, []);
+        assert!(body(&text).ends_with("![A pupil.](figures/notebook-pupils-1.svg)\n\nIt is round.\n\nMore."), "{text}");
+        let word = json!([code("plot()", json!([svg])), markdown("*Here* it is.")]);
+        assert_eq!(inserted(word).2, [Fault::Caption { place: place(1, None) }]);
     }
 
     #[test]
