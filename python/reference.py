@@ -69,6 +69,7 @@ GROUPS = (
         (
             "_results:Covariance",
             "_results:Reconstructor",
+            "_device:DeviceReconstructor",
             "_results:Estimate",
             "_results:Simulation",
             "_results:Psf",
