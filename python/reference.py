@@ -182,13 +182,16 @@ class Item:
 
     @property
     def members(self) -> list[ast.FunctionDef]:
-        """Public methods and properties with a docstring."""
+        """Public methods and properties with a docstring; properties only where no attribute of the class has their name."""
+        listed = {entry.name for entry in self.docstring.entries.get("Attributes", [])}
         body = self.node.body if isinstance(self.node, ast.ClassDef) else []
         functions = [one for one in body if isinstance(one, ast.FunctionDef)]
         return [
             one
             for one in functions
-            if (not one.name.startswith("_") or one.name in OPERATORS) and ast.get_docstring(one)
+            if (not one.name.startswith("_") or one.name in OPERATORS)
+            and ast.get_docstring(one)
+            and not (is_property(one) and one.name in listed)
         ]
 
 
@@ -317,7 +320,7 @@ class Pages:
         name = f"{item.name}.{member.name}"
         lines = [f"### `{shown(item.name, member)}` {{#{name}}}", ""]
         kinds = decorators(member)
-        owner = item.name if {"classmethod", "staticmethod"} & kinds else item.name.lower()
+        owner = item.name if {"classmethod", "staticmethod"} & kinds else instance(item.name)
         lines += block("python", signature(f"{owner}.{member.name}", member))
         return lines + self.body(parse(ast.get_docstring(member)), item, member)
 
@@ -413,9 +416,14 @@ class Pages:
 
 def shown(owner: str, member: ast.FunctionDef) -> str:
     """The name of a member as it is used."""
-    instance = owner.lower()
-    forms = {"__call__": f"{instance}(…)", "__matmul__": f"{instance} @ …", "__getitem__": f"{instance}[…]"}
+    one = instance(owner)
+    forms = {"__call__": f"{one}(…)", "__matmul__": f"{one} @ …", "__getitem__": f"{one}[…]"}
     return forms.get(member.name, f"{owner}.{member.name}")
+
+
+def instance(name: str) -> str:
+    """The name of an object of a class: ``device_reconstructor`` of ``DeviceReconstructor``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def is_property(function: ast.FunctionDef) -> bool:
@@ -462,7 +470,7 @@ def signature(name: str, function: ast.FunctionDef, drop_first: bool | None = No
             name = name.removesuffix(f".{operator}")
             if form != "(":
                 closing = "]" if form == "[" else ""
-                return f"{name}{form}{parts[0]}{closing}{result}"
+                return f"{name}{form}{parts[0].partition(':')[0]}{closing}{result}"
     short = f"{name}({', '.join(parts)}){result}"
     if len(short) <= 90:
         return short
@@ -487,7 +495,7 @@ def class_signature(item: Item) -> str:
     name = f"{place}.{item.name}"
     if inits and not inits[0].args.args[1:] and not inits[0].args.kwarg and not inits[0].args.kwonlyargs:
         return f"class {name}"
-    if inits and item.name not in ("Plan", "Estimator"):
+    if inits and item.name != "Plan" and "Made by" not in item.docstring.body:
         inits[0].returns = None
         return "class " + signature(name, inits[0], drop_first=True)
     if any("dataclass" in ast.unparse(one) for one in item.node.decorator_list):

@@ -83,7 +83,8 @@ def test_operators_and_long_signatures() -> None:
     assert isinstance(product, ast.FunctionDef)
     assert isinstance(long, ast.FunctionDef)
     assert reference.signature("r.__call__", call) == "r(slopes: int) -> str"
-    assert reference.signature("r.__matmul__", product) == "r @ slopes: int -> str"
+    assert reference.signature("r.__matmul__", product) == "r @ slopes -> str"
+    assert reference.instance("DeviceReconstructor") == "device_reconstructor"
     assert reference.signature("s.f", long) == f"s.f(\n    {'a' * 60}: int,\n    *,\n    {'b' * 60}: int,\n)"
 
 
