@@ -29,7 +29,7 @@ Table = dict[str, tuple[NDArray[Any], str]]
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One dimension of a variable.
+    """One dimension of a variable: its name, its unit and the positions of its samples.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Coordinate:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """An array, a text or a table with what is known of it.
+    """An array, a text or a table with its name, dimensions, unit and attributes.
 
     Attributes
     ----------
@@ -184,7 +184,7 @@ class Variable:
 
 
 class DataSet(Mapping[str, Any]):
-    """Named arrays, texts and tables of one result, with units and provenance.
+    """Named arrays, texts and tables with dimensions, units and attributes, in the order in which they were added.
 
     A variable is reached by its name, ``data["slopes"]`` or ``data.slopes``, as a NumPy array, a text, or a dictionary of
     columns; ``data.variables["slopes"]`` has its unit and its dimensions too.

@@ -108,7 +108,7 @@ class Covariance(Result):
 
 
 class Reconstructor(Result):
-    """A tomographic reconstructor, and the error that it leaves.
+    """Tomographic reconstructor and covariance of its error, for each of T targets.
 
     ``R @ slopes`` applies it: slopes of shape (n,) give (T, m), and (frames, n) give (frames, T, m).
 
@@ -170,18 +170,18 @@ class Reconstructor(Result):
 
 
 class Estimate(Result):
-    """Estimated wavefronts.
+    """Estimated wavefronts of several frames, with iterations, residuals and goodness of fit.
 
     Attributes
     ----------
     wavefront : numpy.ndarray, shape (frames, T, M, M)
         Wavefronts [m]; axis 2 is y.
     iterations : numpy.ndarray, shape (frames,)
-        Iterations of the solver.
+        Iterations of the solver for each frame.
     residual : numpy.ndarray, shape (frames,)
-        Relative residual.
+        Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame.
     chi_squared : numpy.ndarray, shape (frames,)
-        χ² over the number of slopes: 1 on average if the model is right.
+        χ²/n for each frame: 1 on average if the model is right.
     converged : numpy.ndarray, shape (frames,)
         Whether the tolerance was met.
     shortfall : list
@@ -197,7 +197,7 @@ class Estimate(Result):
 
 
 class Simulation(Result):
-    """Simulated slopes and wavefronts.
+    """Simulated slopes and wavefronts of all frames.
 
     Attributes
     ----------
@@ -211,7 +211,7 @@ class Simulation(Result):
 
 
 class Psf(Result):
-    """Point-spread functions and error budgets.
+    """Point-spread functions and error budgets of all targets.
 
     Attributes
     ----------
@@ -294,7 +294,7 @@ class Psf(Result):
 
 @dataclass(frozen=True)
 class Parameter:
-    """A fitted value.
+    """A fitted value, with its standard error if the slopes determine it.
 
     Attributes
     ----------
@@ -312,7 +312,7 @@ class Parameter:
 
 
 class ProfileFit(Result):
-    """A turbulence profile fitted to slopes.
+    """Result of a fit of turbulence and sensors to slopes.
 
     Attributes
     ----------
@@ -551,7 +551,7 @@ class Scan(SampleResult):
 
 
 class Micrographs(SampleResult):
-    """High-resolution images of a plane wave.
+    """High-resolution images of a plane wave, and its exit waves.
 
     Attributes
     ----------

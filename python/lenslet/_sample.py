@@ -193,9 +193,6 @@ class Sample:
         """What is known of the specimen and the samples: cell [Å], atoms by element, samples, pixel [Å], slices, warnings."""
         return self._parsed.summary()
 
-    def _precision(self, precision: str | None) -> str:
-        return self._parsed.method()[1] if precision is None else precision
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sample):
             return NotImplemented
