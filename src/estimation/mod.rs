@@ -19,6 +19,8 @@ pub use matrix_estimator::{
 pub(crate) mod frame_method;
 pub(crate) mod estimator;
 pub use estimator::{EstimatePlan, Estimator};
+pub(crate) mod measured_operator;
+pub use measured_operator::measured_covariance;
 pub(crate) mod simulation;
 pub use simulation::{
     EvolvingTurbulence, Quantity, Realisation, Sampling, Simulated, Simulation, SimulationOptions,
