@@ -62,7 +62,7 @@ def changes(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
         path = known[keyword]
         if path == "beam.energy_kev" and value is not None:
             value = _kilovolts(value)
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             found.update({f"{path}.{key}": entry for key, entry in value.items()})
         else:
             found[path] = value
@@ -110,6 +110,20 @@ def mapping(values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise TypeError(f"{shown(values)}: expected a dictionary with the tables of a file")
     return dict(values)
+
+
+def edits(
+    file: str, values: Mapping[str, Any], given: Mapping[str, Any], by_path: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Changes by path of values by keyword and by path; an empty dictionary adds a table where there is none."""
+    found = changes(file, given)
+    for path in [path for path, value in found.items() if isinstance(value, Mapping)]:
+        inner: Any = values
+        for name in path.split("."):
+            inner = inner.get(name) if isinstance(inner, Mapping) else None
+        if inner is not None:
+            del found[path]
+    return {**found, **(by_path or {})}
 
 
 def nested(file: str, given: Mapping[str, Any]) -> dict[str, Any]:

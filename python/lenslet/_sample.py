@@ -138,7 +138,7 @@ class Sample:
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **keywords: Unpack[SampleKeywords]) -> Sample:
         """A copy with other values: by path, such as ``{"beam.c3": 1e7}``, or by keyword; ``None`` removes a value."""
-        both = {**_keys.changes("sample", keywords), **(changes or {})}
+        both = _keys.edits("sample", self.to_dict() if keywords else {}, keywords, changes)
         return self._of(self._parsed.edited(both)) if both else self
 
     @property
