@@ -180,7 +180,7 @@ class Sample:
             As for :class:`Sample`. A dictionary changes the keys of a table that it has; a list replaces the whole
             list.
         """
-        both = {**_keys.changes("sample", keywords, self.to_dict()), **(changes or {})}
+        both = _keys.edits("sample", self.to_dict() if keywords else {}, keywords, changes)
         return self._of(self._parsed.edited(both)) if both else self
 
     @property
