@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from . import _lenslet
+from ._keys import shown
 from .errors import InputError
 
 __all__ = ["Plan", "Progress"]
@@ -103,7 +104,8 @@ class reporting:
     def __init__(self, progress: Progress) -> None:
         if progress is not None and not isinstance(progress, bool) and not callable(progress):
             expected = "True, False, or a callable of stage, done and total"
-            raise InputError(f"progress = {progress!r}: expected {expected}", key="progress", value=repr(progress), expected=expected)
+            value = shown(progress)
+            raise InputError(f"progress = {value}: expected {expected}", key="progress", value=value, expected=expected)
         self._progress = progress
         self._bar: Any = None
         self._stage = ""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _keys, _lenslet, _toml
-from ._device import on_host
+from ._data import numbers
 from ._plan import Plan, Progress, reporting
 from ._results import Covariance, Estimate, ProfileFit, Psf, Reconstructor, Simulation
 from .errors import FileError, InputError, LensletWarning
@@ -100,7 +100,7 @@ class System:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> System:
         """The system of a dictionary with the tables of a system file, as :meth:`to_dict` returns it."""
-        return cls._of(_lenslet.ParsedSystem.from_dict(dict(values)))
+        return cls._of(_lenslet.ParsedSystem.from_dict(_keys.mapping(values)))
 
     @classmethod
     def from_tiptop(cls, path: str | os.PathLike[str]) -> System:
@@ -161,7 +161,7 @@ class System:
         for key in others:
             if key not in _keys.keywords("system"):
                 raise _keys.unknown(key, [*known, *_keys.keywords("system")])
-        return self.replace(own, **others)  # type: ignore[typeddict-item]
+        return self.replace(own, **others)
 
     @property
     def r0(self) -> float:
@@ -211,7 +211,7 @@ class System:
         return self.to_dict() == other.to_dict() and _folder(self._parsed) == _folder(other._parsed)
 
     def __hash__(self) -> int:
-        return hash(repr(sorted(self.to_dict().items())))
+        return _keys.hashed(self.to_dict())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _system, self._parsed.source()
@@ -285,8 +285,9 @@ class System:
         Returns
         -------
         Covariance
-            ``slope_slope``, (S, S, 2, 2, 2N-1, 2N-1) [rad²]; ``wavefront_slope``, (T, S, 2, K, K) [m rad]; ``valid``, (N, N); or in
-            dense form matrices.
+            In Toeplitz form ``slope_slope``, (S, S, 2, 2, 2N-1, 2N-1) [rad²], and ``wavefront_slope``, (T, S, 2, K, K) [m rad]; in dense form
+            ``slope_slope_dense``, (n, n), and ``wavefront_slope_dense``, (T, M, M, n); ``wavefront_wavefront``; ``valid``, (N, N). Which form
+            ``"auto"`` chooses depends on the system: name the form where the names of the arrays matter.
 
         Raises
         ------
@@ -459,17 +460,17 @@ class System:
         InputError
             For slopes of another shape or that are not finite, or a system without targets or ``[phase]``.
         """
-        frames = np.atleast_2d(on_host(slopes))
+        frames = _frames(slopes)
         with reporting(progress) as report:
-            prepared = self._parsed.estimator(_estimate_options(options, len(frames)), device, precision, report)
+            prepared = self._parsed.estimator(_estimate_options(options, max(len(frames), 1)), device, precision, report)
         estimator = Estimator(self, prepared, _call("estimate", options))
-        return estimator(frames, warm_start=warm_start, progress=progress)
+        return estimator._estimate(frames, warm_start, progress)
 
     # Simulations
 
     def simulation_plan(self, *, frames: int = 1, seed: int = 1, **options: Any) -> Plan[Simulation]:
         """Plan of :meth:`simulate`, with the same parameters."""
-        given = {"frames": frames, "seed": seed, **options}
+        given = {"frames": _keys.count("frames", frames), "seed": _keys.count("seed", seed, 0), **options}
         planned = self._parsed.plan_simulation(given)
         return Plan(planned, lambda *found: Simulation._of(self, found), _call("simulate", given))
 
@@ -584,14 +585,14 @@ class System:
         -----
         Vidal, Gendron and Rousset (2010), J. Opt. Soc. Am. A 27, A253.
         """
-        frames = np.atleast_2d(on_host(slopes))
+        frames = _frames(slopes)
         options: dict[str, Any] = {"fit": [fit] if isinstance(fit, str) else list(fit)}
         if steps is not None:
-            options["steps"] = steps
-        plan = Plan(
+            options["steps"] = _keys.count("steps", steps)
+        plan: Plan[ProfileFit] = Plan(
             self._parsed.plan_fit(frames, options), lambda *found: ProfileFit._of(self, found), _call("fit_profile", options)
         )
-        fitted = plan.run(progress=progress)
+        fitted: ProfileFit = plan.run(progress=progress)
         for warning in fitted.warnings:
             warnings.warn(warning, LensletWarning, stacklevel=2)
         return fitted
@@ -625,10 +626,12 @@ class Estimator:
 
     def __call__(self, slopes: ArrayLike, *, warm_start: bool = False, progress: Progress = None) -> Estimate:
         """Estimate the wavefronts of slopes, (n,) or (frames, n) [rad]; see :meth:`System.estimate`."""
-        frames = np.atleast_2d(on_host(slopes))
+        return self._estimate(_frames(slopes), warm_start, progress)
+
+    def _estimate(self, frames: NDArray[np.float64], warm_start: bool, progress: Progress) -> Estimate:
         with reporting(progress) as report:
             found = self._prepared.estimate(frames, warm_start, self._call, report)
-        estimate = Estimate._of(self._system, found)
+        estimate: Estimate = Estimate._of(self._system, found)
         short = [reason for reason in estimate.shortfall if reason]
         if short:
             message = f"{len(short)} of {len(frames)} frames fell short of the tolerance: {short[0]}"
@@ -636,8 +639,18 @@ class Estimator:
         return estimate
 
 
+def _frames(slopes: ArrayLike) -> NDArray[np.float64]:
+    """Slopes as frames in rows; not copied where they are of double precision."""
+    expected = "numbers, (n,) or (frames, n)"
+    given = numbers("slopes", slopes, expected)
+    if given.ndim not in (1, 2):
+        message = f"shape of slopes = {given.shape}: expected {expected}"
+        raise InputError(message, key="slopes", value=str(given.shape), expected=expected)
+    return np.atleast_2d(given)
+
+
 def _estimate_options(options: Mapping[str, Any], frames: int) -> dict[str, Any]:
-    return {"frames": max(frames, 1), **{key: value for key, value in options.items() if value is not None}}
+    return {"frames": _keys.count("frames", frames), **{key: value for key, value in options.items() if value is not None}}
 
 
 def _system(text: str, name: str) -> System:
@@ -661,7 +674,7 @@ def _read(path: str | os.PathLike[str]) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
-    except (OSError, UnicodeDecodeError) as failure:
+    except (OSError, ValueError) as failure:
         raise FileError(f"cannot read {path}: {failure}", file=os.fspath(path)) from failure
 
 
@@ -671,5 +684,5 @@ def _write(path: str | os.PathLike[str], text: str) -> None:
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(temporary, path)
-    except OSError as failure:
+    except (OSError, ValueError) as failure:
         raise FileError(f"cannot write {path}: {failure}", file=os.fspath(path)) from failure

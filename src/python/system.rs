@@ -10,7 +10,7 @@ use crate::command::psf::target_facts;
 use crate::device::Engine;
 use crate::error::{Error, Invalid};
 use crate::estimation::{
-    EstimateOptions, EstimatePlan, Estimator, SimulationOptions, SimulationPlan,
+    EstimateOptions, EstimatePlan, Estimator, Simulated, SimulationOptions, SimulationPlan,
     measured_covariance,
 };
 use crate::files::provenance::Provenance;
