@@ -118,7 +118,9 @@ pub fn named(book: &Book, tangled: &Tangled) -> Vec<Named> {
 fn python_items(book: &Book) -> Vec<Named> {
     let pages = book.chapters.iter().filter(|chapter| chapter.file.starts_with(PYTHON_REFERENCE));
     let headings = pages.flat_map(|page| page.headings.iter().map(move |heading| (page, heading)));
-    let items = headings.filter(|(page, heading)| page.text.line(heading.line).ends_with(&format!("{{#{}}}", heading.id)));
+    let items = headings.filter(|(page, heading)| {
+        page.text.line(heading.line).ends_with(&format!("{{#{}}}", heading.id))
+    });
     items
         .map(|(page, heading)| Named {
             names: python_names(&heading.id),
@@ -132,7 +134,8 @@ fn python_items(book: &Book) -> Vec<Named> {
 
 /// The first line of text below a line of a page, code left out.
 fn first_sentence(page: &Chapter, line: usize) -> &str {
-    let mut lines = (line + 1..=page.text.line_count()).filter(|&line| page.block_at(line).is_none());
+    let mut lines =
+        (line + 1..=page.text.line_count()).filter(|&line| page.block_at(line).is_none());
     lines.find_map(|line| Some(page.text.line(line)).filter(|text| !text.is_empty())).unwrap_or("")
 }
 
@@ -400,9 +403,14 @@ mod tests {
     fn the_reference_of_python_is_found_by_names() {
         let page = "# Systems\n\n## `System` {#System}\n\n```python\nclass System\n```\n\nAn `AO` system.\n\n\
                     ### `System.fit_profile` {#System.fit_profile}\n\nFit.\n\n## Other\n";
-        let book = Book::from_sources("- [Systems](python-api-system.md)\n- [A](a.md)\n", |_| Ok(page.to_string()));
+        let book = Book::from_sources("- [Systems](python-api-system.md)\n- [A](a.md)\n", |_| {
+            Ok(page.to_string())
+        });
         let found = named(&book, &tangle(&book));
-        let found: Vec<_> = found.iter().map(|one| (one.title.as_str(), one.text.as_str(), one.address.as_str())).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|one| (one.title.as_str(), one.text.as_str(), one.address.as_str()))
+            .collect();
         let expected = [
             ("System", "An AO system.", "python-api-system.html#System"),
             ("System.fit_profile", "Fit.", "python-api-system.html#System.fit_profile"),
