@@ -135,7 +135,7 @@ def edits(
 def nested(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The dictionary of a file of values by keyword."""
     tree: dict[str, Any] = {}
-    for path, value in changes(file, given, {}).items():
+    for path, value in changes(file, given).items():
         if value is None:
             continue
         *tables, key = path.split(".")
