@@ -14,6 +14,7 @@ Examples
 
 from . import errors
 from ._data import Coordinate, DataSet, Table, Variable, load
+from ._device import DeviceReconstructor
 from ._lenslet import __version__, threads
 from ._plan import Plan
 from ._results import Covariance, Estimate, Micrographs, Parameter, ProfileFit, Psf, Reconstructor, Scan, Simulation
@@ -39,6 +40,7 @@ __all__ = [
     "Covariance",
     "DataSet",
     "DeviceError",
+    "DeviceReconstructor",
     "Estimate",
     "Estimator",
     "FileError",

@@ -100,7 +100,9 @@ class Variable:
         if not isinstance(self.values, np.ndarray):
             return ()
         if self.coordinates:
-            return tuple(one.name for one in self.coordinates)
+            names = [one.name for one in self.coordinates]
+            repeated = [f"{name}_{names[:k].count(name) + 1}" if name in names[:k] else name for k, name in enumerate(names)]
+            return tuple(repeated)
         return tuple(f"{self.name}_dim_{k}" for k in range(self.values.ndim))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -125,9 +127,9 @@ class Variable:
             raise TypeError(f"{self.name} is no array")
         xarray = _import("xarray", "xarray")
         coordinates: dict[str, Any] = {}
-        for one, count in zip(self.coordinates, self.values.shape, strict=True):
+        for name, one, count in zip(self.dims, self.coordinates, self.values.shape, strict=False):
             if one.kind != "index":
-                coordinates[one.name] = (one.name, one.values(count), {"units": one.unit})
+                coordinates[name] = (name, one.values(count), {"units": one.unit})
         about = {"units": self.unit, "long_name": self.long_name, **self.attributes}
         attributes = {key: value for key, value in about.items() if value != ""}
         return xarray.DataArray(self.values, dims=self.dims, coords=coordinates, name=self.name, attrs=attributes)

@@ -87,25 +87,3 @@ def unknown(keyword: str, known: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(keyword, names, 3)
     expected = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(names)}"
     return InputError(f"{keyword}: no such keyword: {expected}", key=keyword, expected=expected)
-
-
-def commented(file: str, text: str) -> str:
-    """The text of a file with a comment behind each key: its meaning and its unit. A text with comments stays as it is."""
-    import re
-
-    if "#" in text:
-        return text
-    known, table, lines = rows(file), "", []
-    for line in text.splitlines():
-        heading = re.fullmatch(r"\[+([^\]]+)\]+", line.strip())
-        assignment = re.match(r"([A-Za-z_0-9]+) = .*[^\[{,]$", line)
-        if heading:
-            table = heading[1]
-        row = known.get(table) if heading else None
-        if assignment:
-            row = known.get(f"{table}.{assignment[1]}" if table else assignment[1])
-        if row:
-            unit = f" [{row['unit']}]" if row["unit"] else ""
-            line = f"{line}  # {row['meaning']}{unit}"
-        lines.append(line)
-    return "\n".join(lines) + "\n"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._data import DataSet, Variable, _import, made
+from ._data import Coordinate, DataSet, Variable, _import, made
+from ._device import DeviceReconstructor, on_host
 from .errors import InputError
 
 if TYPE_CHECKING:
@@ -71,6 +72,31 @@ class Covariance(Result):
         The system.
     """
 
+    def _take(self, facts: dict[str, Any]) -> None:
+        # The last two axes of a Toeplitz form are displacements, of which the file has the pitch.
+        pitch = self.variables.get("pitch")
+        step = float(np.ravel(pitch.values)[0]) if pitch is not None and isinstance(pitch.values, np.ndarray) else 1.0
+        for name, one in self.variables.items():
+            if name.startswith("slope_slope") and isinstance(one.values, np.ndarray) and one.values.ndim == 6:
+                half = one.values.shape[-1] // 2
+                lags = tuple(Coordinate(f"{axis} lag", "m", "uniform", (-half * step, step)) for axis in "yx")
+                self.variables[name] = replace(one, coordinates=(*one.coordinates[:4], *lags))
+
+    @property
+    def form(self) -> str:
+        """``"toeplitz"``, ``"blocks"`` or ``"dense"``."""
+        if "slope_slope" in self.variables:
+            return "toeplitz"
+        return "dense" if "slope_slope_dense" in self.variables else "blocks"
+
+    def __getitem__(self, name: str) -> Any:
+        dense = f"{name}_dense"
+        return super().__getitem__(dense if name not in self.variables and dense in self.variables else name)
+
+    def __getattr__(self, name: str) -> Any:
+        dense = f"{name}_dense"
+        return super().__getattr__(dense if dense in self.__dict__.get("variables", {}) else name)
+
 
 class Reconstructor(Result):
     """A tomographic reconstructor, and the error that it leaves.
@@ -99,11 +125,32 @@ class Reconstructor(Result):
         self.rms = np.array([error["rms"] for error in errors], dtype=np.float64)
         self.rms_without_tilt = np.array([error["rms_without_tilt"] for error in errors], dtype=np.float64)
 
-    def __matmul__(self, slopes: ArrayLike) -> NDArray[np.float64]:
+    def _matrix(self) -> NDArray[np.float64]:
         if "reconstructor" not in self.variables:
             raise InputError("no reconstructor was kept: errors_only = True", key="errors_only", value="True", expected="False")
         matrix: NDArray[np.float64] = self["reconstructor"]
-        values = np.asarray(slopes)
+        return matrix
+
+    def to_device(self, device: str = "cuda", *, precision: str = "f64") -> DeviceReconstructor:
+        """A copy of the reconstructor in the memory of a GPU, which multiplies slopes of CuPy, PyTorch and JAX there.
+
+        Parameters
+        ----------
+        device : str
+            ``"cuda"`` or ``"cuda:K"``.
+        precision : {"f64", "f32"}
+            Precision of the copy, which the slopes must have, too.
+
+        Raises
+        ------
+        DeviceError, OutOfMemoryError
+            Where there is no such GPU, or too little memory.
+        """
+        return DeviceReconstructor(self._matrix(), device, precision)
+
+    def __matmul__(self, slopes: ArrayLike) -> NDArray[np.float64]:
+        matrix = self._matrix()
+        values = on_host(slopes)
         if values.ndim not in (1, 2) or values.shape[-1] != matrix.shape[-1]:
             expected = f"({matrix.shape[-1]},) or (frames, {matrix.shape[-1]})"
             raise InputError(f"shape of slopes = {values.shape}: expected {expected}", key="slopes", value=str(values.shape), expected=expected)
@@ -252,9 +299,8 @@ class ProfileFit(Result):
         for group, name in (("fraction", "fraction of layer"), ("noise", "noise of star")):
             for k, (value, error) in enumerate(zip(self[group], self[f"{group}_error"], strict=True)):
                 self.parameters[f"{name} {k}"] = _parameter(f"{name} {k}", value, error)
-        names = [name for name in self["parameters"].split(", ") if name]
-        for name, value, error in zip(names, self["value"], self["value_error"], strict=True):
-            self.parameters.setdefault(name, _parameter(name, value, error))
+        for name, value, error in facts["values"]:
+            self.parameters.setdefault(name, _parameter(name, value, np.nan if error is None else error))
 
 
 def _parameter(name: str, value: float, error: float) -> Parameter:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _keys, _lenslet
+from . import _keys, _lenslet, _toml
 from ._plan import Plan, Progress
 from ._results import Micrographs, Scan
 from ._system import _call, _write
@@ -126,7 +126,8 @@ class Sample:
 
     def to_toml(self) -> str:
         """The text of a sample file, with comments: those of the file it was read from, or else the meaning and unit of each key."""
-        return _keys.commented("sample", self._parsed.source()[0])
+        text = self._parsed.source()[0]
+        return text if "#" in text else _toml.text("sample", self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """All given values, table by table."""

@@ -6,15 +6,16 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _keys, _lenslet
+from . import _keys, _lenslet, _toml
+from ._device import on_host
 from ._plan import Plan, Progress, reporting
 from ._results import Covariance, Estimate, ProfileFit, Psf, Reconstructor, Simulation
-from .errors import FileError, LensletWarning
+from .errors import FileError, InputError, LensletWarning
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -121,7 +122,8 @@ class System:
 
     def to_toml(self) -> str:
         """The text of a system file, with comments: those of the file it was read from, or else the meaning and unit of each key."""
-        return _keys.commented("system", self._parsed.source()[0])
+        text = self._parsed.source()[0]
+        return text if "#" in text else _toml.text("system", self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """All given values, table by table."""
@@ -230,22 +232,31 @@ class System:
     def covariance_plan(
         self,
         *,
-        method: str = "direct",
-        form: str = "auto",
+        method: Literal["direct", "spectral"] = "direct",
+        samples: int | None = None,
+        oversampling: int | None = None,
+        form: Literal["auto", "toeplitz", "blocks", "dense"] = "auto",
         slopes_only: bool = False,
         device: str = "cpu",
         precision: str = "f64",
     ) -> Plan[Covariance]:
         """Plan of :meth:`covariance`, with the same parameters."""
-        options = {"method": method, "form": form, "slopes_only": slopes_only}
-        planned = self._parsed.plan_covariance(options, device, precision)
-        return Plan(planned, lambda *found: Covariance._of(self, found), _call("covariance", options))
+        if (samples is None) != (oversampling is None):
+            expected = "both samples and oversampling, or neither"
+            key = "oversampling" if oversampling is None else "samples"
+            raise InputError(f"{key} = None: expected {expected}", key=key, value="None", expected=expected)
+        sampling = None if samples is None or oversampling is None else (samples, oversampling)
+        options = {"form": form, "slopes_only": slopes_only}
+        planned = self._parsed.plan_covariance(options, (method, sampling), device, precision)
+        return Plan(planned, lambda *found: Covariance._of(self, found), _call("covariance", {"method": method, **options}))
 
     def covariance(
         self,
         *,
-        method: str = "direct",
-        form: str = "auto",
+        method: Literal["direct", "spectral"] = "direct",
+        samples: int | None = None,
+        oversampling: int | None = None,
+        form: Literal["auto", "toeplitz", "blocks", "dense"] = "auto",
         slopes_only: bool = False,
         device: str = "cpu",
         precision: str = "f64",
@@ -256,7 +267,9 @@ class System:
         Parameters
         ----------
         method : {"direct", "spectral"}
-            Sums of closed forms, or Fourier transforms of the power spectrum.
+            In real space, exact to 1e-10 of the variance; or through the power spectrum.
+        samples, oversampling : int, optional
+            Sampling of the spectral method, both or neither: points across, and how many times finer than a lenslet.
         form : {"auto", "toeplitz", "blocks", "dense"}
             Covariances by displacement, or matrices.
         slopes_only : bool
@@ -280,7 +293,8 @@ class System:
             Where the system has no such form; DeviceError, OutOfMemoryError.
         """
         plan = self.covariance_plan(
-            method=method, form=form, slopes_only=slopes_only, device=device, precision=precision
+            method=method, samples=samples, oversampling=oversampling, form=form, slopes_only=slopes_only,
+            device=device, precision=precision,
         )
         return plan.run(progress=progress)
 
@@ -406,7 +420,7 @@ class System:
         InputError
             For slopes of another shape or that are not finite, or a system without targets or ``[phase]``.
         """
-        frames = np.atleast_2d(np.asarray(slopes, dtype=np.float64))
+        frames = np.atleast_2d(on_host(slopes))
         with reporting(progress) as report:
             prepared = self._parsed.estimator(_estimate_options(options, len(frames)), device, precision, report)
         estimator = Estimator(self, prepared, _call("estimate", options))
@@ -517,7 +531,7 @@ class System:
         -----
         Vidal, Gendron and Rousset (2010), J. Opt. Soc. Am. A 27, A253.
         """
-        frames = np.atleast_2d(np.asarray(slopes, dtype=np.float64))
+        frames = np.atleast_2d(on_host(slopes))
         options: dict[str, Any] = {"fit": [fit] if isinstance(fit, str) else list(fit)}
         if steps is not None:
             options["steps"] = steps
@@ -558,7 +572,7 @@ class Estimator:
 
     def __call__(self, slopes: ArrayLike, *, warm_start: bool = False, progress: Progress = None) -> Estimate:
         """Estimate the wavefronts of slopes, (n,) or (frames, n) [rad]; see :meth:`System.estimate`."""
-        frames = np.atleast_2d(np.asarray(slopes, dtype=np.float64))
+        frames = np.atleast_2d(on_host(slopes))
         with reporting(progress) as report:
             found = self._prepared.estimate(frames, warm_start, self._call, report)
         estimate = Estimate._of(self._system, found)

@@ -478,6 +478,8 @@ impl Drop for Recording<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handle {
     Memory(u64),
+    /// Memory of another program's, which is not released here.
+    Foreign(u64),
     Plan(u64),
     Graph(u64),
     Mark(u64),
@@ -489,6 +491,7 @@ impl Handle {
     pub(crate) fn number(self) -> u64 {
         match self {
             Self::Memory(number)
+            | Self::Foreign(number)
             | Self::Plan(number)
             | Self::Graph(number)
             | Self::Mark(number)

@@ -165,6 +165,18 @@ impl Gpu {
         Ok(Buffer { gpu: self.clone(), memory, address, len, values: PhantomData })
     }
 
+    // Memory that another program owns
+    /// A buffer over memory of this device that another program owns, which must keep it until the buffer is dropped.
+    ///
+    /// # Errors
+    /// `Memory` where there cannot be so many numbers.
+    #[cfg(feature = "python")]
+    pub(crate) fn foreign<T: Pod>(&self, address: u64, len: usize) -> Result<Buffer<T>, Error> {
+        self.bytes_of::<T>(len)?;
+        let memory = Arc::new(self.queue.device.own(Handle::Foreign(address)));
+        Ok(Buffer { gpu: self.clone(), memory, address, len, values: PhantomData })
+    }
+
     // Copy by the queue of a device
     /// Pinned memory of the host for so many values, all zero.
     ///
@@ -271,6 +283,12 @@ impl<T: Pod> Buffer<T> {
     /// Bytes that it takes.
     pub fn bytes(&self) -> u64 {
         (self.len * size_of::<T>()) as u64
+    }
+
+    /// Its address on the device.
+    #[cfg(feature = "python")]
+    pub(crate) fn address(&self) -> u64 {
+        self.address
     }
 
     // Copy there and back

@@ -1,6 +1,7 @@
 //! The compiled module of the Python package.
 
 mod arrays;
+mod device_arrays;
 mod errors;
 mod interruptible;
 mod plans;
@@ -43,6 +44,7 @@ fn _lenslet(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<system::PreparedEstimator>()?;
     module.add_class::<system::CovarianceOperator>()?;
     module.add_class::<sample::ParsedSample>()?;
+    module.add_class::<device_arrays::DeviceArray>()?;
     module.add_class::<plans::PlannedComputation>()?;
     module.add_function(wrap_pyfunction!(arrays::save, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::load, module)?)?;

@@ -25,7 +25,8 @@ use crate::profiling::{LearnOptions, LearnPlan, ParameterGroup};
 use crate::psf::options::check_telescope;
 use crate::psf::{PsfOptions, PsfPlan};
 use crate::tomography::{PointErrorsPlan, ReconstructorOptions, ReconstructorPlan, Truth};
-use crate::turbulence::{CovarianceOptions, CovariancePlan};
+use crate::turbulence::spectral::SpectralSampling;
+use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Method};
 use numpy::{PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -131,27 +132,35 @@ impl ParsedSystem {
         self.system.valid_lenslets().iter().map(|mask| mask.to_pyarray(py)).collect()
     }
 
+    /// Covariances by a method: direct, or spectral with a sampling, in points and in factors of oversampling, if one is given.
     fn plan_covariance(
         &self,
         py: Python<'_>,
         given: &Bound<'_, PyDict>,
+        method: (&str, Option<(usize, usize)>),
         device: &str,
         precision: &str,
     ) -> PyResult<PlannedComputation> {
-        let options: CovarianceOptions = options(given)?;
+        let (method, sampling) = method;
+        let sampling = sampling.map(|(points, factor)| SpectralSampling::new(points, factor));
+        let sampling = sampling.transpose().map_err(refused)?;
+        let method = match (method, sampling) {
+            ("direct", None) => Method::Direct,
+            ("direct", Some(_)) => {
+                let expected = "none, except with method = \"spectral\"";
+                return Err(refused(Invalid::new("samples", "given", expected)));
+            }
+            ("spectral", sampling) => Method::Spectral(sampling),
+            _ => return Err(refused(Invalid::new("method", method, "direct or spectral"))),
+        };
+        let options = options::<CovarianceOptions>(given)?.method(method);
         let plan = CovariancePlan::new(&self.system, options).map_err(raised)?;
         let system = self.system.clone();
-        let finish =
-            move |found: crate::turbulence::Covariances, _: &CovariancePlan, _: &Engine| {
-                Ok(Found::from(found.to_data_set(&system).into_owned()))
-            };
-        PlannedComputation::new(
-            py,
-            PlannedTask { plan, finish },
-            (device, precision),
-            self.file.text(),
-            None,
-        )
+        let finish = move |found: Covariances, _: &CovariancePlan, _: &Engine| {
+            Ok(Found::from(found.to_data_set(&system).into_owned()))
+        };
+        let task = PlannedTask { plan, finish };
+        PlannedComputation::new(py, task, (device, precision), self.file.text(), None)
     }
 
     /// The reconstructor as the table `[reconstructor]` of the file asks for it.
@@ -261,6 +270,7 @@ impl ParsedSystem {
             let facts = json!({
                 "system": text,
                 "warnings": learned.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "values": learned.values.iter().map(|one| (one.parameter.to_string(), one.value, one.error)).collect::<Vec<_>>(),
                 "misfit": learned.misfit,
                 "converged": learned.converged,
                 "frames": learned.maps.frames,

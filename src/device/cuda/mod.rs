@@ -516,6 +516,7 @@ impl Backend for Cuda {
         unsafe {
             let _ = match handle {
                 Handle::Memory(address) => driver::free_sync(address),
+                Handle::Foreign(_) => Ok(()),
                 Handle::Graph(graph) => {
                     driver::graph::exec_destroy(graph as usize as sys::CUgraphExec)
                 }
