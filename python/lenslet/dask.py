@@ -310,7 +310,10 @@ def _common(all_of_it: Sequence[Variable]) -> tuple[Coordinate, ...]:
 
 
 def _same_attributes(found: Sequence[DataSet]) -> dict[str, Any]:
-    return {key: value for key, value in found[0].attributes.items() if all(data.attributes.get(key) == value for data in found)}
+    """Attributes that all results have in common, and the date of the last."""
+    same = {key: value for key, value in found[0].attributes.items() if all(data.attributes.get(key) == value for data in found)}
+    dates = [str(data.attributes["date"]) for data in found if "date" in data.attributes]
+    return {**same, "date": max(dates)} if dates else same
 
 
 # Simulated slopes
