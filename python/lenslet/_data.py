@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -366,7 +367,9 @@ def _raw(one: Variable) -> dict[str, Any]:
     values = one.values
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.dtype != np.int64:
         values = values.astype(np.int64)
-    dimensions = [vars(coordinate) for coordinate in one.coordinates]
+    # Formats with coordinates want identifiers, another for each dimension.
+    names = [re.sub(r"\W+", "_", name) for name in one.dims] if one.coordinates else []
+    dimensions = [vars(coordinate) | {"name": name} for name, coordinate in zip(names, one.coordinates, strict=True)]
     return {
         "values": values, "dimensions": dimensions, "unit": one.unit, "long_name": one.long_name,
         "rounded": one.rounded, "attributes": one.attributes,

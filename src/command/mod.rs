@@ -94,6 +94,7 @@ enum Command {
 }
 
 // Run the command
+// Run the command of this process
 /// Runs the command that the arguments of the process ask for.
 pub fn run() -> ExitCode {
     ExitCode::from(run_with(std::env::args_os().collect()))
@@ -130,16 +131,17 @@ pub fn run_with(arguments: Vec<OsString>) -> u8 {
         Command::New(args) => templates::new(&args).map(Outcome::from),
         Command::Bench(command) => bench::bench(&command).map(Outcome::from),
     });
-    match said {
-        Ok(said) => say(&said),
-        Err(error) => {
-            if !matches!(error, Error::Cancelled) {
-                complain("error", &error);
-            }
-            end_if_abandoned(error.exit_code());
-            error.exit_code()
-        }
+    said.map_or_else(fail, |said| say(&said))
+}
+
+// End a command with an error
+/// Prints an error, unless it is an interrupt; returns its exit code.
+fn fail(error: Error) -> u8 {
+    if !matches!(error, Error::Cancelled) {
+        complain("error", &error);
     }
+    end_if_abandoned(error.exit_code());
+    error.exit_code()
 }
 
 // Parse the arguments of the process

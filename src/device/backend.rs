@@ -486,6 +486,7 @@ pub(crate) enum Handle {
     Stream(u64),
 }
 
+// Number of a handle
 impl Handle {
     /// The address or number.
     pub(crate) fn number(self) -> u64 {

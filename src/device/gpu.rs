@@ -58,6 +58,7 @@ impl Gpu {
         self.backend().name()
     }
 
+    // Backend of an opened graphics processor
     fn backend(&self) -> &dyn Backend {
         &*self.queue.device.backend
     }

@@ -19,8 +19,10 @@ use crate::files::spanned_toml::Document;
 use crate::model::SystemFile;
 use crate::numerics::Precision;
 use crate::plan::Plan;
+use crate::specimen::Atom;
 use crate::watch::Watch;
-use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2, PyReadonlyArray3};
+use ndarray::{Array1, Array2};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray2, PyReadonlyArray3};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -197,6 +199,22 @@ impl ParsedSample {
         from_json(py, &serde_json::to_value(summary.map_err(raised)?).unwrap_or_default())
     }
 
+    /// The atoms of the specimen, at rest: atomic numbers, positions, sides of the cell [Å], occupancies and displacements [Å].
+    fn specimen<'py>(&self, py: Python<'py>) -> PyResult<Atoms<'py>> {
+        let specimen = py.detach(|| self.file.specimen()).map_err(raised)?;
+        let (atoms, cell) = (specimen.atoms(), specimen.cell());
+        let number = |of: &dyn Fn(&Atom) -> f64| atoms.iter().map(of).collect::<Array1<f64>>();
+        let places = Array2::from_shape_fn((atoms.len(), 3), |(k, axis)| atoms[k].position[axis]);
+        let elements = atoms.iter().map(|atom| atom.element.number() as i64);
+        Ok((
+            elements.collect::<Array1<i64>>().into_pyarray(py),
+            places.into_pyarray(py),
+            cell,
+            number(&|atom| atom.occupancy).into_pyarray(py),
+            number(&|atom| atom.displacement).into_pyarray(py),
+        ))
+    }
+
     /// A scan; `keep` names intermediate results that are returned, too.
     fn plan_stem(
         &self,
@@ -268,6 +286,15 @@ impl ParsedSample {
         )
     }
 }
+
+/// Atomic numbers, positions, sides of the cell, occupancies and displacements.
+type Atoms<'py> = (
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray2<f64>>,
+    [f64; 3],
+    Bound<'py, PyArray1<f64>>,
+    Bound<'py, PyArray1<f64>>,
+);
 
 /// Readings of a share of a scan: its places, what is done of them, means and squared deviations.
 type Share<'py> =

@@ -18,15 +18,16 @@ use crate::formats::Imported;
 use crate::formats::aot::TelemetryFile;
 use crate::formats::aot::system::TelemetrySystem;
 use crate::formats::slopes::{ReadSlopes, SlopeFormat};
+use crate::model::control::ControlLoop;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::{System, SystemFile};
 use crate::plan::Plan;
 use crate::profiling::{LearnOptions, LearnPlan, ParameterGroup};
 use crate::psf::options::check_telescope;
-use crate::psf::{PsfOptions, PsfPlan};
+use crate::psf::{CameraOptions, PsfOptions, PsfPlan};
 use crate::tomography::{PointErrorsPlan, ReconstructorOptions, ReconstructorPlan, Truth};
 use crate::turbulence::spectral::SpectralSampling;
-use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Method};
+use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Method, SlopeSlope};
 use numpy::{PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -41,9 +42,17 @@ pub(super) struct ParsedSystem {
 }
 
 impl ParsedSystem {
+    /// The system of a file, all tables of which are checked, whatever will be computed.
     fn of(file: SystemFile) -> Result<Self, Error> {
+        file.root()?.check_keys()?;
         check_telescope(&file)?;
         let system = file.system()?;
+        ReconstructorOptions::from_system_file(&file)?;
+        ControlLoop::from_system_file(&file)?;
+        CameraOptions::from_system_file(&file)?;
+        if file.has("mirror") {
+            PsfOptions::from_system_file(&file)?;
+        }
         Ok(Self { file, system })
     }
 
@@ -157,7 +166,12 @@ impl ParsedSystem {
         let plan = CovariancePlan::new(&self.system, options).map_err(raised)?;
         let system = self.system.clone();
         let finish = move |found: Covariances, _: &CovariancePlan, _: &Engine| {
-            Ok(Found::from(found.to_data_set(&system).into_owned()))
+            let dense = "slope_slope_dense";
+            let mut data = found.to_data_set(&system).owned_without(&[dense]);
+            if let SlopeSlope::Dense(matrix) = found.slope_slope {
+                data.fill(dense, matrix);
+            }
+            Ok(Found::from(data))
         };
         let task = PlannedTask { plan, finish };
         PlannedComputation::new(py, task, (device, precision), self.file.text(), None)
@@ -208,8 +222,13 @@ impl ParsedSystem {
         let options: SimulationOptions = options(given)?;
         let plan = SimulationPlan::new(&self.system, options).map_err(raised)?;
         let system = self.system.clone();
-        let finish = move |found: crate::estimation::Simulated, _: &SimulationPlan, _: &Engine| {
-            Ok(Found::from(found.to_data_set(&system).into_owned()))
+        let finish = move |found: Simulated, _: &SimulationPlan, _: &Engine| {
+            let mut data = found.to_data_set(&system).owned_without(&["slopes", "wavefront"]);
+            data.fill("slopes", found.slopes);
+            if let Some(wavefronts) = found.wavefronts {
+                data.fill("wavefront", wavefronts);
+            }
+            Ok(Found::from(data))
         };
         let task = PlannedTask { plan, finish };
         PlannedComputation::new(py, task, ("cpu", "f64"), self.file.text(), Some(options.seed))
