@@ -393,7 +393,9 @@ def made(found: tuple[dict[str, Any], dict[str, Any]]) -> tuple[dict[str, Variab
     """Variables and attributes of what the compiled module returns."""
     variables = {}
     for name, about in found[0].items():
-        coordinates = tuple(Coordinate(**one) for one in about.pop("dimensions"))
+        # xarray, HDF5 and Zarr want names of dimensions that are identifiers: "star p" becomes star_p.
+        dimensions = [{**one, "name": re.sub(r"\W+", "_", one["name"])} for one in about.pop("dimensions")]
+        coordinates = tuple(Coordinate(**one) for one in dimensions)
         variables[name] = Variable(name, coordinates=coordinates, **about)
     return variables, found[1]
 

@@ -88,7 +88,7 @@ class Covariance(Result):
         for name, one in self.variables.items():
             if name.startswith("slope_slope") and isinstance(one.values, np.ndarray) and one.values.ndim == 6:
                 half = one.values.shape[-1] // 2
-                lags = tuple(Coordinate(f"{axis} lag", "m", "uniform", (-half * step, step)) for axis in "yx")
+                lags = tuple(Coordinate(f"{axis}_lag", "m", "uniform", (-half * step, step)) for axis in "yx")
                 self.variables[name] = replace(one, coordinates=(*one.coordinates[:4], *lags))
 
     @property
