@@ -667,7 +667,9 @@ mod tests {
     fn reconstructors_report_what_they_plan() {
         use crate::estimation::inversion::Inversion;
         use crate::tomography::point_errors::PointErrorsPlan;
-        use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
+        use crate::tomography::reconstructor::{
+            ReconstructedQuantity, ReconstructorOptions, ReconstructorPlan,
+        };
         let engine = Engine::default();
         for text in [alike(), SYSTEM.into()] {
             let system = system(&text);
@@ -681,7 +683,8 @@ mod tests {
                 }
             }
             let options = ReconstructorOptions::default().errors_only(true).tolerance(0.05);
-            let plan = PointErrorsPlan::new(&system, options.truth(Truth::Wavefront)).unwrap();
+            let plan = PointErrorsPlan::new(&system, options.to(ReconstructedQuantity::Wavefront))
+                .unwrap();
             let unplanned = ["variances before measurements"];
             check_job(&plan.describe(&engine).unwrap().stages, &unplanned, |watch| {
                 plan.run(&engine, watch).map(drop)

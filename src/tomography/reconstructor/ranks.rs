@@ -35,6 +35,9 @@ impl ReconstructorPlan {
         if self.method == Inversion::Iterative {
             return Some("method = \"iterative\" has no matrix to share".into());
         }
+        if self.is_to_wavefront() {
+            return Some("to = \"wavefront\" is solved by one device".into());
+        }
         if !BlockCyclic::serves_all(self.measurements, ranks) {
             return Some(format!("{} slopes are too few to be dealt out", self.measurements));
         }
