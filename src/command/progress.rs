@@ -663,9 +663,12 @@ mod tests {
         }
     }
 
+    // Tests of jobs on reconstructors
     #[test]
     fn reconstructors_report_what_they_plan() {
+        use crate::correction::{CorrectionMode, CorrectionOptions};
         use crate::estimation::inversion::Inversion;
+        use crate::model::mirror::{MirrorDesign, Spacing};
         use crate::tomography::point_errors::PointErrorsPlan;
         use crate::tomography::reconstructor::{
             ReconstructedQuantity, ReconstructorOptions, ReconstructorPlan,
@@ -677,6 +680,21 @@ mod tests {
                 for delay in [0.0, 0.01] {
                     let options = ReconstructorOptions::default().method(method).delay(delay);
                     let plan = ReconstructorPlan::new(&system, options.tolerance(1e-3)).unwrap();
+                    check_job(&plan.describe(&engine).unwrap().stages, &[], |watch| {
+                        plan.run(&engine, watch).map(drop)
+                    });
+                }
+            }
+            // Wavefronts and strokes report what they plan
+            for method in [Inversion::Cholesky, Inversion::Iterative] {
+                let options = ReconstructorOptions::default().method(method).tolerance(1e-3);
+                let wavefronts = options.to(ReconstructedQuantity::Wavefront);
+                let mirror = MirrorDesign::new(Spacing::Actuators(4));
+                let correction = CorrectionOptions::new(CorrectionMode::Ltao, vec![mirror]);
+                for plan in [
+                    ReconstructorPlan::new(&system, wavefronts).unwrap(),
+                    ReconstructorPlan::for_mirrors(&system, options, &correction).unwrap(),
+                ] {
                     check_job(&plan.describe(&engine).unwrap().stages, &[], |watch| {
                         plan.run(&engine, watch).map(drop)
                     });

@@ -503,6 +503,7 @@ impl ReconstructReport<'_> {
     }
 }
 
+// Draw errors of wavefronts
 fn noise_title(name: &str) -> String {
     format!("{name}: noise of the slopes")
 }

@@ -43,6 +43,7 @@ pub fn plot_reconstructor(
     MatrixBlocks::new(matrix, system, (title, scale), MatrixRows::truth(m))?.encode(format)
 }
 
+// Draw a matrix of a reconstruction
 /// Draws one matrix of a reconstruction of a system, of a target or of mirrors by its number, as [`plot_reconstructor`] does. Rows of wavefronts
 /// are the points of the grid; rows of strokes are the actuators, mirror by mirror.
 ///

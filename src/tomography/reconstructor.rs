@@ -186,7 +186,7 @@ impl ReconstructorOptions {
 /// let [before, after] = [found(1.0)?.point_errors[0].rms, measured.point_errors[0].rms].map(|rms| 1e9 * rms);
 /// assert!((before - 451.9).abs() < 0.1 && (after - 142.8).abs() < 0.1, "{before} {after}");
 /// let explained = 1e3 * (2.0 * 0.4561f64.powi(2) * 0.4417).sqrt();
-/// assert!((before.hypot(-after) > before) && ((before.powi(2) - after.powi(2)).sqrt() - explained).abs() < 0.2);
+/// assert!((explained - 429.0).abs() < 0.5 && ((before.powi(2) - after.powi(2)).sqrt() - explained).abs() < 0.2);
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -334,29 +334,6 @@ impl ReconstructorPlan {
         self.truth_slopes
     }
 
-    /// The quantity that is reconstructed.
-    pub fn to(&self) -> ReconstructedQuantity {
-        self.options.to
-    }
-
-    /// Shape of the reconstructor: targets or commands of mirrors, rows of each, and slopes of all guide stars.
-    pub fn shape(&self) -> [usize; 3] {
-        match &self.mirrors {
-            Some(mirrors) => [mirrors.commands(), mirrors.actuators().len(), self.measurements],
-            None => [self.targets(), self.unknowns(), self.measurements],
-        }
-    }
-
-    /// Right-hand sides of one target: points of its wavefront, or slopes of its truth sensor.
-    fn unknowns(&self) -> usize {
-        match self.options.to {
-            ReconstructedQuantity::Wavefront => {
-                self.system.phase().map_or(0, |grid| grid.points.pow(2))
-            }
-            _ => self.truth_slopes,
-        }
-    }
-
     /// Targets, T.
     pub(crate) fn targets(&self) -> usize {
         self.system.targets().len()
@@ -387,6 +364,30 @@ impl ReconstructorPlan {
     /// The filter of eigenvalues, as a share of the largest, for a relative rounding error.
     fn filter_above(&self, rounding: f64) -> f64 {
         self.options.filter.max(self.measurements as f64 * rounding)
+    }
+
+    // Shape of a planned reconstructor
+    /// The quantity that is reconstructed.
+    pub fn to(&self) -> ReconstructedQuantity {
+        self.options.to
+    }
+
+    /// Shape of the reconstructor: targets or commands of mirrors, rows of each, and slopes of all guide stars.
+    pub fn shape(&self) -> [usize; 3] {
+        match &self.mirrors {
+            Some(mirrors) => [mirrors.commands(), mirrors.actuators().len(), self.measurements],
+            None => [self.targets(), self.unknowns(), self.measurements],
+        }
+    }
+
+    /// Right-hand sides of one target: points of its wavefront, or slopes of its truth sensor.
+    fn unknowns(&self) -> usize {
+        match self.options.to {
+            ReconstructedQuantity::Wavefront => {
+                self.system.phase().map_or(0, |grid| grid.points.pow(2))
+            }
+            _ => self.truth_slopes,
+        }
     }
 
     // Memory and stages of a reconstructor
@@ -654,6 +655,7 @@ impl ReconstructorPlan {
             let inverted = self.invert_on_device(&truth, engine, watch)?;
             return Ok(self.result(inverted, truth));
         }
+        // Invert the three covariance matrices
         let mut covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
         self.add_later_truth(&mut covariances, engine, watch)?;
         self.invert(covariances, watch)
@@ -751,6 +753,7 @@ pub struct Reconstruction {
     pub other_error_covariance: Option<Array3<f64>>,
     /// C_tt, (m, m), rad²; empty for wavefronts.
     pub truth_covariance: Array2<f64>,
+    // Further results of a reconstruction
     /// Errors of the wavefronts of all targets at the points of their grid, where wavefronts were reconstructed.
     pub point_errors: Vec<WavefrontError>,
     /// Actuators in the order of the rows, where their strokes were reconstructed.
@@ -761,6 +764,7 @@ pub struct Reconstruction {
     pub spectrum: Option<(Vec<f64>, usize)>,
 }
 
+// Parts and stages of a reconstruction
 // Error of a reconstructed wavefront
 /// The error of a wavefront: maps of its variance, and means over the pupil.
 #[derive(Debug, Clone, PartialEq)]

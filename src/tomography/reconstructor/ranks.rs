@@ -32,6 +32,7 @@ impl ReconstructorPlan {
         if devices.is_empty() || (ranks == 1 && !engine.rank_group().is_ranked()) {
             return None;
         }
+        // Exclude what has no shared matrix
         if self.method == Inversion::Iterative {
             return Some("method = \"iterative\" has no matrix to share".into());
         }

@@ -73,6 +73,7 @@ impl ReconstructorPlan {
 }
 
 // Solve for the rows of each target
+// Types of solved wavefronts
 /// Rows of the reconstructor, what the measurements explain of each wavefront, and the spectrum with the number of values kept.
 type SolvedWavefronts = (Array2<f64>, Vec<ExplainedWavefront>, Option<(Vec<f64>, usize)>);
 
@@ -88,6 +89,7 @@ impl ReconstructorPlan {
         let (points, count) = (self.unknowns(), self.targets());
         let mut all = Vec::with_capacity(count);
         for (t, mut own) in rows.axis_chunks_iter_mut(Axis(0), points).enumerate() {
+            // Replace the rows of a target
             check(watch)?;
             let (solution, explained) = solve(own.to_owned())?;
             own.assign(&solution);
@@ -254,6 +256,7 @@ impl ReconstructorPlan {
     }
 }
 
+// Options and cost of wavefronts
 // Refuse options that wavefronts have not
 impl ReconstructorOptions {
     /// Rejects what the reconstructor of wavefronts has no use for, and a system without a grid for them.
