@@ -158,6 +158,9 @@ fn reconstructors_and_images_keep_what_plans_promise() -> Checked {
     for method in [Inversion::Cholesky, Inversion::Iterative] {
         battery(&ReconstructorPlan::new(&system, options.method(method))?, false)?;
     }
+    for to in [ReconstructedQuantity::Wavefront, ReconstructedQuantity::Actuators] {
+        battery(&ReconstructorPlan::from_system_file(&file, options.to(to))?, false)?;
+    }
     let points = options.errors_only(true).tolerance(0.05).to(ReconstructedQuantity::Wavefront);
     battery(&PointErrorsPlan::new(&system, points)?, false)?;
     let options = PsfOptions::from_system_file(&file)?;

@@ -391,8 +391,11 @@ fn results_of_tomography_travel() -> Checked {
     assert!(text.contains("\"nan\"") && !text.contains("null"));
     assert_eq!(to_string(&from_str::<Vec<WavefrontError>>(&text)?)?, text);
     data_set(found.to_data_set(&system, &errors));
-    let options =
-        ReconstructorOptions::default().to(ReconstructedQuantity::Wavefront).errors_only(true);
+    let options = ReconstructorOptions::default().to(ReconstructedQuantity::Wavefront);
+    let found = ReconstructorPlan::new(&system, options)?.run(&cores, &unwatched)?;
+    round_trip(&found);
+    data_set(found.to_data_set(&system, &found.wavefront_errors(&system)?));
+    let options = options.errors_only(true);
     let points = PointErrorsPlan::new(&system, options)?.run(&cores, &unwatched)?;
     let text = to_string(&points)?;
     let read: lenslet::tomography::PointErrors = from_str(&text)?;

@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn strokes_without_mirrors_are_refused() {
         let text = std::fs::read_to_string("book/systems/small-moao.toml").unwrap();
-        let text = text.split("[correction]").next().unwrap();
+        let text = text.split("[reconstructor]").next().unwrap();
         let read =
             |more: &str| SystemFile::from_toml(&format!("{text}\n{more}"), "s.toml").unwrap();
         let options = ReconstructorOptions::default().to(ReconstructedQuantity::Actuators);

@@ -1565,7 +1565,7 @@ mod tests {
         let late = refused(&|options| options.reconstructor.delay = 2e-3);
         assert!(late.starts_with("reconstructor.delay = 0.002: expected 0, as [loop]"), "{late}");
         let to = refused(&|options| options.reconstructor.to = ReconstructedQuantity::Wavefront);
-        assert!(to.starts_with("reconstructor.to = wavefront: expected slopes"), "{to}");
+        assert!(to.starts_with("reconstructor.to = \"wavefront\": expected slopes"), "{to}");
         assert!(refused(&|options| options.image.pixels = 0).contains("pixels"));
         assert!(refused(&|options| options.correction.mirrors.clear()).contains("mirror"));
         let wide = refused(&|options| options.image.pixel = Some(30.0 * ARCSEC));

@@ -182,8 +182,8 @@ impl PointErrorsPlan {
     /// deviation of an error.
     ///
     /// # Errors
-    /// `Invalid` where the system has no target or no grid, the grid's wavefronts are averages over a disc of directions, or it has
-    /// no point in the pupil; where options are invalid or require a truth sensor.
+    /// `Invalid` where the system has no target or no grid, or the grid has no point in the pupil; where options are invalid or require a truth
+    /// sensor.
     ///
     /// ```
     /// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, PhaseGrid, Pupil, Source, System};
@@ -224,8 +224,6 @@ impl PointErrorsPlan {
             Err(Error::NotToeplitz { reason }) => (pose(Form::Blocks)?, reason),
             posed => (posed?, "the guide stars share a lattice".into()),
         };
-        let expected = "0, as errors are those of single directions";
-        accept(grid.disc_radius == 0.0, "phase.disc_radius", grid.disc_radius, expected)?;
         Lit::new(system, grid)?;
         Ok(Self { posed, reason, tolerance, grid, batch: None })
     }
@@ -780,8 +778,6 @@ mod tests {
         let words = plan(&good, 0.0).unwrap_err().to_string();
         assert!(words.starts_with("tolerance = 0.0: expected between 0 and 1"), "{words}");
         let with = |grid| good.to_builder().phase(Some(grid)).build().unwrap();
-        let words = refused(&with(PhaseGrid::new(5, 2, 1e-5).unwrap()));
-        assert!(words.starts_with("phase.disc_radius = 1e-5: expected 0"), "{words}");
         // A single point is in the shadow of the obstruction.
         let words = refused(&with(PhaseGrid::new(1, 2, 0.0).unwrap()));
         assert!(words.starts_with("phase.points = 1: expected a grid with a point"), "{words}");

@@ -318,6 +318,7 @@ mod tests {
     use crate::tomography::PointErrorsPlan;
     use crate::turbulence::direct::wavefront::wavefront_covariance;
     use crate::turbulence::wavefront_problem;
+    use crate::units::ARCSEC;
     use crate::watch::unwatched;
     use ndarray::Array3;
 
@@ -378,7 +379,9 @@ mod tests {
             let estimator = estimator.run(&engine, &unwatched).unwrap();
             let factor = run(system, to_wavefront(), &engine);
             let (targets, points, n) = matrix(&factor).dim();
-            let slopes = slopes(2, n);
+            let mut slopes = slopes(2, n);
+            let reversed: Array1<f64> = slopes.row(0).iter().rev().copied().collect();
+            slopes.row_mut(1).assign(&reversed);
             let estimates = estimator.estimate(slopes.view(), false, &unwatched).unwrap();
             let rows = matrix(&factor).to_shape((targets * points, n)).unwrap();
             let products = slopes.dot(&rows.t());
@@ -413,25 +416,34 @@ mod tests {
     #[test]
     fn errors_of_a_matrix_are_those_at_points() {
         let engine = Engine::default();
-        let mut endless = system(["inf", "90e3"], 0.0);
+        let mut endless = system(["inf", "inf"], 0.0);
         let air = endless.atmosphere();
         let mut layers = air.layers().to_vec();
         layers.iter_mut().for_each(|layer| layer.outer_scale = f64::INFINITY);
         let air = crate::model::Atmosphere::new(air.fried_parameter(), air.wavelength(), layers);
         endless = endless.to_builder().atmosphere(air.unwrap()).build().unwrap();
-        for system in [&even(), &endless] {
-            let system = with_grid(system, PhaseGrid::new(5, 2, 0.0).unwrap());
+        // Errors at single points interpolate the layers of laser stars, and matrices do not.
+        let natural = blinded(&streaked(&system(["inf", "inf"], 0.0)));
+        let disc = ARCSEC * 6.0;
+        for (system, disc, bound) in [
+            (&natural, 0.0, 1e-6),
+            (&endless, 0.0, 1e-6),
+            (&natural, disc, 1e-6),
+            (&even(), 0.0, 0.03),
+        ] {
+            let system = with_grid(system, PhaseGrid::new(5, 2, disc).unwrap());
             let found = run(&system, to_wavefront(), &engine).point_errors;
             let options = to_wavefront().errors_only(true).tolerance(1e-9);
             let plan = PointErrorsPlan::new(&system, options).unwrap();
             let expected = plan.run(&engine, &unwatched).unwrap().errors;
             assert_eq!(found.len(), expected.len());
             for (found, expected) in found.iter().zip(&expected) {
-                assert!(gap(&found.variance, &expected.variance) < 1e-6);
+                let difference = gap(&found.variance, &expected.variance);
+                assert!(difference < bound, "{difference:e} {bound:e}");
                 let pair = [found, expected].map(|error| &error.variance_without_tilt);
-                assert!(gap(pair[0], pair[1]) < 1e-6);
-                assert!((found.rms / expected.rms - 1.0).abs() < 1e-6);
-                assert!((found.rms_without_tilt / expected.rms_without_tilt - 1.0).abs() < 1e-6);
+                assert!(gap(pair[0], pair[1]) < bound);
+                assert!((found.rms / expected.rms - 1.0).abs() < bound);
+                assert!((found.rms_without_tilt / expected.rms_without_tilt - 1.0).abs() < bound);
                 assert!(found.rms > 1.01 * found.rms_without_tilt);
             }
             assert!((found[0].rms / found[1].rms - 1.0).abs() > 1e-3);
@@ -519,7 +531,7 @@ mod tests {
             (to_wavefront().errors_only(true), "errors_only = true: expected false with to"),
             (
                 to_wavefront().to(ReconstructedQuantity::Actuators),
-                "to = actuators: expected slopes or wavefront",
+                "to = \"actuators\": expected slopes or wavefront",
             ),
         ] {
             let found = refused(&good, options);
@@ -527,7 +539,7 @@ mod tests {
         }
         let plan = ReconstructorPlan::new(&good, to_wavefront()).unwrap();
         let each = plan.each_error(&Engine::default(), &unwatched, &mut |_, _| Ok(()));
-        assert!(each.unwrap_err().to_string().starts_with("to = wavefront: expected slopes"));
+        assert!(each.unwrap_err().to_string().starts_with("to = \"wavefront\": expected slopes"));
         // Describe what is reconstructed
         let info = plan.describe(&Engine::default()).unwrap();
         let arrays = run(&good, to_wavefront(), &Engine::default());
