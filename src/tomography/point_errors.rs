@@ -797,7 +797,7 @@ mod tests {
             elsewhere
                 .unwrap_err()
                 .to_string()
-                .starts_with("truth = \"wavefront\": expected slopes")
+                .starts_with("errors_only = true: expected false with to = \"wavefront\"")
         );
         let mut stars = good.guide_stars().to_vec();
         stars[0].tip_tilt = TipTilt::Removed;

@@ -496,10 +496,11 @@ impl ReconstructorPlan {
                 by(RECONSTRUCTOR, &[rates.products(products, n)], engine)
             }
         };
-        let read = rows * if self.options.errors_only { m } else { per_row + n };
+        let read = rows * if self.options.errors_only { m } else { m + n };
         let error = match self.method {
+            _ if self.is_to_wavefront() => self.stage_of_point_errors(),
             Inversion::Iterative => {
-                Stage::shared(ERROR, &[rates.products(2.0 * rows * per_row * n, n)], engine)
+                Stage::shared(ERROR, &[rates.products(2.0 * rows * m * n, n)], engine)
             }
             _ if there => Stage::alone(ERROR, &[(CostKind::Memory, READY + READ * read)], engine),
             _ => Stage::alone(ERROR, &[], engine),

@@ -378,7 +378,7 @@ impl WavefrontCovariancePlan {
     }
 
     /// The stage of a run.
-    fn stage(&self, engine: &Engine) -> Stage {
+    pub(crate) fn stage(&self, engine: &Engine) -> Stage {
         Stage::new(WAVEFRONT, &[self.work()], engine)
     }
 

@@ -10,7 +10,9 @@ use super::{
 };
 use crate::device::{CostKind, engine::Engine};
 use crate::error::{Error, Invalid, accept};
+use crate::estimation::inversion::MatrixRates;
 use crate::linear::{Cholesky, Eigen};
+use crate::model::lenslet_array::SlopeOrder;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::plan::{Memory, Stage};
@@ -20,11 +22,13 @@ use crate::tomography::covariance_matrix::{
 use crate::tomography::error::WavefrontError;
 use crate::tomography::point_errors::{Before, Lit, Prior};
 use crate::turbulence::plan::{
-    NO_WAVEFRONT, PIECES, WAVEFRONT, dense_wavefront_slope, wavefront_work,
+    NO_WAVEFRONT, PIECES, WAVEFRONT, WavefrontCovariancePlan, dense_wavefront_slope,
+    wavefront_problem, wavefront_work,
 };
+use crate::turbulence::wavefront::{WavefrontSlope, lattice_entry};
 use crate::watch::{Watch, check};
+use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
-use rayon::prelude::*;
 
 // Reconstruct the wavefronts of all targets
 impl ReconstructorPlan {
@@ -38,13 +42,14 @@ impl ReconstructorPlan {
         watch: &dyn Watch,
     ) -> Result<Reconstruction, Error> {
         let lit = Lit::new(&self.system, self.system.wavefront_grid()?)?;
+        // Solve by iterations or by a factor
         let (rows, explained, spectrum) = match (self.method, engine.devices()) {
             (Inversion::Iterative, _) => {
                 let (rows, explained) = self.iterate_wavefronts(&lit, engine, watch)?;
                 (rows, explained, None)
             }
             (_, []) => self.wavefronts_on_host(&lit, engine, watch)?,
-            (_, [gpu, ..]) => self.wavefronts_on_device(&lit, (gpu, engine.precision()), watch)?,
+            (_, [gpu, ..]) => self.wavefronts_on_device(&lit, (gpu, engine), watch)?,
         };
         watch.stage(ERROR, "");
         check(watch)?;
@@ -64,11 +69,43 @@ impl ReconstructorPlan {
 
     // Rows of wavefronts and slopes
     /// C_ws of all targets, (T M², n), m rad, without the modes that are removed from slopes.
-    fn wavefront_rows(&self, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
-        watch.stage(WAVEFRONT, PIECES);
-        let mut rows = dense_wavefront_slope(&self.system, watch)?;
+    fn wavefront_rows(&self, engine: &Engine, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+        let mut rows = match self.lattice_of_wavefronts() {
+            Some(plan) => self.rows_of_lattice(&plan.compute(engine, watch)?),
+            None => {
+                watch.stage(WAVEFRONT, PIECES);
+                dense_wavefront_slope(&self.system, watch)?
+            }
+        };
         take_out(&mut rows, &self.system.removed_modes());
         Ok(rows)
+    }
+
+    // Lattice that all wavefronts and stars share
+    /// The plan of a lattice with the covariances of all wavefronts and slopes, if there is one for all layers.
+    fn lattice_of_wavefronts(&self) -> Option<WavefrontCovariancePlan> {
+        let problem = wavefront_problem(&self.system).ok();
+        problem.filter(|problem| !problem.is_layered()).map(WavefrontCovariancePlan::direct)
+    }
+
+    // Rows from a lattice
+    /// C_ws of all targets, (T M², n), m rad, from the lattice of its covariances.
+    fn rows_of_lattice(&self, covariance: &WavefrontSlope) -> Array2<f64> {
+        let (order, lattice) =
+            (SlopeOrder::new(&self.system.valid_lenslets()), covariance.lattices()[0].view());
+        let grid = self.system.phase().map_or((1, 1), |grid| (grid.points, grid.oversampling));
+        let ([targets, points, n], stars) = (self.shape(), self.system.guide_stars().len());
+        let mut rows = Array2::zeros((targets * points, n));
+        rows.axis_iter_mut(Axis(0)).into_par_iter().enumerate().for_each(|(k, mut row)| {
+            let (t, point) = (k / points, [k % points / grid.0, k % grid.0]);
+            for q in 0..stars {
+                for (l, &lenslet) in order.lenslets(q).iter().enumerate() {
+                    let [x, y] = lattice_entry(lattice, grid, (t, q), point, lenslet);
+                    (row[order.index(q, 0, l)], row[order.index(q, 1, l)]) = (x, y);
+                }
+            }
+        });
+        rows
     }
 }
 
@@ -106,7 +143,7 @@ impl ReconstructorPlan {
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<SolvedWavefronts, Error> {
-        let mut rows = self.wavefront_rows(watch)?;
+        let mut rows = self.wavefront_rows(engine, watch)?;
         let factorised = self.factorised_on_host(engine, watch)?;
         let explained = self.solve_each_target(&mut rows, watch, &|own| {
             let half = factorised.halve(own);
@@ -124,7 +161,7 @@ impl ReconstructorPlan {
         watch: &dyn Watch,
     ) -> Result<(Array2<f64>, Vec<ExplainedWavefront>), Error> {
         let (mut rows, [x, left]) =
-            self.solve_iteratively((engine, watch), || self.wavefront_rows(watch))?;
+            self.solve_iteratively((engine, watch), || self.wavefront_rows(engine, watch))?;
         rows += &left;
         drop(left);
         let points = self.unknowns();
@@ -292,11 +329,23 @@ impl ReconstructorPlan {
         let square = n.saturating_mul(n).saturating_mul(8);
         let host = square.saturating_mul(matrices).saturating_add(own.saturating_mul(3));
         let working = Memory { host, devices: self.on_devices(engine) };
-        Memory::of_stages(targets.saturating_mul(own), [&working])
+        let of_lattice = self.lattice_of_wavefronts().map(|plan| plan.working(engine));
+        Memory::of_stages(targets.saturating_mul(own), [&working].into_iter().chain(&of_lattice))
     }
 
-    /// The stage that computes the covariances of wavefronts with slopes, on processors.
+    /// The stage that sums the prior variances of all targets over the pupil, on processors.
+    pub(super) fn stage_of_point_errors(&self) -> Stage {
+        let [targets, points, _] = self.shape().map(|k| k as f64);
+        let sums = 3.0 * targets * points.powi(2);
+        let work = [MatrixRates::of_threads().products(sums, points)];
+        Stage::shared(ERROR, &work, &Engine::default())
+    }
+
+    /// The stage that computes the covariances of wavefronts with slopes: those of a lattice on an engine, others on processors.
     pub(super) fn stage_of_wavefront_rows(&self, engine: &Engine) -> Stage {
+        if let Some(plan) = self.lattice_of_wavefronts() {
+            return plan.stage(engine);
+        }
         let alone = engine.devices().is_empty();
         let cores = if alone { engine.clone() } else { Engine::default() };
         let work = [(CostKind::Integrals, wavefront_work(&self.system))];
@@ -317,7 +366,6 @@ mod tests {
     use crate::plan::Plan;
     use crate::tomography::PointErrorsPlan;
     use crate::turbulence::direct::wavefront::wavefront_covariance;
-    use crate::turbulence::wavefront_problem;
     use crate::units::ARCSEC;
     use crate::watch::unwatched;
     use ndarray::Array3;
@@ -450,6 +498,21 @@ mod tests {
         }
     }
 
+    // Compare rows of a lattice with dense ones
+    #[test]
+    fn rows_of_a_lattice_are_dense_rows() {
+        let natural = streaked(&system(["inf", "inf"], 6.0));
+        let plan = ReconstructorPlan::new(&natural, to_wavefront()).unwrap();
+        let lattice = plan.lattice_of_wavefronts().unwrap();
+        let lattice = lattice.compute(&Engine::default(), &unwatched).unwrap();
+        let dense = dense_wavefront_slope(&natural, &unwatched).unwrap();
+        let rows = plan.rows_of_lattice(&lattice);
+        assert_eq!(rows.dim(), dense.dim());
+        assert!(gap(&rows, &dense) < 1e-9);
+        let laser = ReconstructorPlan::new(&even(), to_wavefront()).unwrap();
+        assert!(laser.lattice_of_wavefronts().is_none());
+    }
+
     // Compare the prior of a disc with covariances
     #[test]
     fn prior_of_a_disc_is_that_of_its_covariance() {
@@ -551,6 +614,6 @@ mod tests {
         assert!(info.what.contains("9 × 9 wavefront points of 2 targets"), "{}", info.what);
         assert_eq!(info.arrays.len(), 3);
         let stages: Vec<&str> = info.stages.iter().map(|stage| stage.name).collect();
-        assert_eq!(stages, [WAVEFRONT, MEASUREMENTS, FACTOR, RECONSTRUCTOR]);
+        assert_eq!(stages, [WAVEFRONT, MEASUREMENTS, FACTOR, RECONSTRUCTOR, ERROR]);
     }
 }

@@ -4,6 +4,7 @@
 // Imports of the wavefront reconstructor on a device
 use super::{ExplainedWavefront, SolvedWavefronts};
 use crate::device::collective::BlockCyclic;
+use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
 use crate::error::Error;
 use crate::linear::factorisation::gpu::{read_rows, upload_rows};
@@ -20,12 +21,12 @@ impl ReconstructorPlan {
     pub(super) fn wavefronts_on_device(
         &self,
         lit: &Lit,
-        (gpu, precision): (&Gpu, Precision),
+        (gpu, engine): (&Gpu, &Engine),
         watch: &dyn Watch,
     ) -> Result<SolvedWavefronts, Error> {
-        match precision {
-            Precision::F64 => self.wavefronts_by::<f64>(lit, gpu, watch),
-            Precision::F32 => self.wavefronts_by::<f32>(lit, gpu, watch),
+        match engine.precision() {
+            Precision::F64 => self.wavefronts_by::<f64>(lit, (gpu, engine), watch),
+            Precision::F32 => self.wavefronts_by::<f32>(lit, (gpu, engine), watch),
         }
     }
 
@@ -33,10 +34,10 @@ impl ReconstructorPlan {
     fn wavefronts_by<T: Real>(
         &self,
         lit: &Lit,
-        gpu: &Gpu,
+        (gpu, engine): (&Gpu, &Engine),
         watch: &dyn Watch,
     ) -> Result<SolvedWavefronts, Error> {
-        let mut rows = self.wavefront_rows(watch)?;
+        let mut rows = self.wavefront_rows(engine, watch)?;
         let (n, unit, deal) =
             (self.measurements, self.unit_of_slopes(), BlockCyclic::whole(self.measurements));
         let here = HostColumns::of(gpu, &deal)?;
