@@ -131,7 +131,7 @@
 // Features of the crate
 //! # Features
 //!
-//! All are on by default. Without them, `default-features = false`, the mathematics remains: 45 crates or fewer.
+//! All but `python` are on by default. Without them, `default-features = false`, the mathematics remains: 45 crates or fewer.
 //!
 //! | feature | adds |
 //! |---|---|
@@ -141,6 +141,7 @@
 //! | `cuda` | NVIDIA GPUs, whose libraries are loaded at run time |
 //! | `serde` | options and results as JSON and in other formats: `Serialize` and `Deserialize` |
 //! | `command` | the program `lenslet` and its benchmarks |
+//! | `python` | the compiled module of the Python package, for maturin; not on by default |
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
@@ -183,6 +184,8 @@ pub mod plot;
 pub mod bench;
 #[cfg(feature = "command")]
 pub mod command;
+#[cfg(feature = "python")]
+mod python;
 
 // Examples of the README
 #[cfg(doctest)]

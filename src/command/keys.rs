@@ -156,7 +156,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 
 // Describe a key in json
 /// All that is declared of a key.
-fn key_json(file: &str, row: &KeyRow) -> Value {
+pub(crate) fn key_json(file: &str, row: &KeyRow) -> Value {
     let (key, [kind, _, default, range, ..]) = (row.key, row.cells());
     let limit = |limit: f64| limit.is_finite().then_some(limit);
     let words = match key.kind {

@@ -4,8 +4,8 @@
 // Modules of the commands
 mod value_parsers;
 mod examples;
-mod planned_run;
-mod progress;
+pub(crate) mod planned_run;
+pub(crate) mod progress;
 mod ranks;
 mod summary;
 mod watch;
@@ -16,9 +16,10 @@ mod bench;
 mod covariance;
 mod import;
 mod info;
-mod keys;
+pub(crate) mod keys;
+pub(crate) mod learned_file;
 mod learn;
-mod psf;
+pub(crate) mod psf;
 mod reconstruct;
 mod simulate;
 mod prismatic;
@@ -49,6 +50,7 @@ use crate::device::rank_group::end_if_abandoned;
 use crate::device::start_threads;
 use crate::error::{Error, escaped_lines};
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -92,9 +94,19 @@ enum Command {
 }
 
 // Run the command
+// Run the command of this process
 /// Runs the command that the arguments of the process ask for.
 pub fn run() -> ExitCode {
-    let command = parse().command;
+    ExitCode::from(run_with(std::env::args_os().collect()))
+}
+
+/// Runs the command that arguments ask for, the first of which is the name of the program; returns the exit code.
+pub fn run_with(arguments: Vec<OsString>) -> u8 {
+    let command = match parse(&arguments) {
+        Ok(parsed) => parsed.command,
+        Err(code) => return code,
+    };
+    summary::remember_arguments(arguments);
     watch::catch_signals();
     let said = start_threads(true).and_then(|()| match command {
         // Run one of the commands
@@ -119,45 +131,47 @@ pub fn run() -> ExitCode {
         Command::New(args) => templates::new(&args).map(Outcome::from),
         Command::Bench(command) => bench::bench(&command).map(Outcome::from),
     });
-    match said {
-        Ok(said) => say(&said),
-        Err(error) => {
-            if !matches!(error, Error::Cancelled) {
-                complain("error", &error);
-            }
-            end_if_abandoned(error.exit_code());
-            ExitCode::from(error.exit_code())
-        }
+    said.map_or_else(fail, |said| say(&said))
+}
+
+// End a command with an error
+/// Prints an error, unless it is an interrupt; returns its exit code.
+fn fail(error: Error) -> u8 {
+    if !matches!(error, Error::Cancelled) {
+        complain("error", &error);
     }
+    end_if_abandoned(error.exit_code());
+    error.exit_code()
 }
 
 // Parse the arguments of the process
-/// The arguments of the process; where they are wrong, prints how and ends the process.
-fn parse() -> Cli {
-    Cli::try_parse().unwrap_or_else(|error| {
+/// The parsed arguments; where they are wrong, or ask for help, prints that and returns the exit code.
+fn parse(arguments: &[OsString]) -> Result<Cli, u8> {
+    Cli::try_parse_from(arguments).map_err(|error| {
         let plain = error.to_string();
         let printable = escaped_lines(&plain).to_string();
-        if printable == plain {
-            error.exit();
-        }
-        let _ = io::stderr().write_all(printable.as_bytes()); // the exit code remains
-        std::process::exit(error.exit_code());
+        // Colours are kept where nothing has to be escaped; the exit code remains where nothing can be printed.
+        let _ = match printable == plain {
+            true => error.print(),
+            false => io::stderr().write_all(printable.as_bytes()),
+        };
+        u8::try_from(error.exit_code()).unwrap_or(2)
     })
 }
 
 // Print what the command has to say
-fn say(said: &Outcome) -> ExitCode {
+fn say(said: &Outcome) -> u8 {
     let written = io::stdout().write_all(escaped_lines(&said.text).to_string().as_bytes());
     said.warnings.iter().for_each(|warning| complain("warning", warning));
     match (written, &said.shortfall) {
         (Err(error), _) if error.kind() != io::ErrorKind::BrokenPipe => {
             complain("error", &format_args!("cannot write the summary: {error}"));
-            ExitCode::FAILURE
+            1
         }
         (_, Some(shortfall)) => {
             complain("error", shortfall);
-            ExitCode::FAILURE
+            1
         }
-        _ => ExitCode::SUCCESS,
+        _ => 0,
     }
 }

@@ -408,7 +408,7 @@ impl PsfReport<'_> {
     fn targets(&self) -> Vec<Value> {
         let targets = self.system.targets().iter().zip(&self.result.targets).enumerate();
         let each = targets.map(|(t, (source, target))| {
-            let mut object = with_contrast(source, target);
+            let mut object = target_facts(source, target);
             if let Some(simulated) = self.simulated.get(t) {
                 object["simulated"] = of_check(simulated, self.args.check.unwrap_or(0));
             }
@@ -429,7 +429,7 @@ impl PsfReport<'_> {
 
 // Report the contrast around targets
 /// A target as JSON: the values of its direction, and the contrast around it at each wavelength.
-fn with_contrast(source: &Source, target: &TargetImage) -> Value {
+pub(crate) fn target_facts(source: &Source, target: &TargetImage) -> Value {
     let contrast = |exposure: &Exposure| {
         let rings = exposure.image.rings();
         let of = |value: &dyn Fn(&Ring) -> f64| rings.iter().map(value).collect::<Vec<f64>>();

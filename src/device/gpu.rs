@@ -58,6 +58,7 @@ impl Gpu {
         self.backend().name()
     }
 
+    // Backend of an opened graphics processor
     fn backend(&self) -> &dyn Backend {
         &*self.queue.device.backend
     }
@@ -162,6 +163,18 @@ impl Gpu {
     fn allocate<T: Pod>(&self, len: usize) -> Result<Buffer<T>, Error> {
         let address = self.backend().allocate(self.bytes_of::<T>(len)?.max(1))?;
         let memory = Arc::new(self.queue.device.own(Handle::Memory(address)));
+        Ok(Buffer { gpu: self.clone(), memory, address, len, values: PhantomData })
+    }
+
+    // Memory that another program owns
+    /// A buffer over memory of this device that another program owns, which must keep it until the buffer is dropped.
+    ///
+    /// # Errors
+    /// `Memory` where there cannot be so many numbers.
+    #[cfg(feature = "python")]
+    pub(crate) fn foreign<T: Pod>(&self, address: u64, len: usize) -> Result<Buffer<T>, Error> {
+        self.bytes_of::<T>(len)?;
+        let memory = Arc::new(self.queue.device.own(Handle::Foreign(address)));
         Ok(Buffer { gpu: self.clone(), memory, address, len, values: PhantomData })
     }
 
@@ -271,6 +284,12 @@ impl<T: Pod> Buffer<T> {
     /// Bytes that it takes.
     pub fn bytes(&self) -> u64 {
         (self.len * size_of::<T>()) as u64
+    }
+
+    /// Its address on the device.
+    #[cfg(feature = "python")]
+    pub(crate) fn address(&self) -> u64 {
+        self.address
     }
 
     // Copy there and back

@@ -66,25 +66,25 @@ use std::sync::Arc;
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct EstimateOptions {
-    /// Form of the covariances; the dense one needs no interpolation, and much memory.
+    /// Form of the covariances; the dense form needs no interpolation of layers, but memory for a matrix.
     pub form: Form,
     /// Interpolation of the layers to the pupil, where guide stars are at a finite height.
     pub interpolation: Interpolation,
-    /// By a factor or by iterations.
+    /// Solution by a factor of the covariance matrix or by iterations.
     pub method: Inversion,
     /// Eigenvalues below this share of the largest are dropped, where eigenvectors solve.
     pub filter: f64,
-    /// The solver of Eq. [normal](https://lenslet.github.io/lenslet/estimate.html#eq-normal), where that is solved by iterations.
+    /// Iterative solver of the normal equations, Eq. [normal](https://lenslet.github.io/lenslet/estimate.html#eq-normal).
     pub solver: Solver,
     /// Whether the solver has the circulant preconditioner.
     pub preconditioned: bool,
     /// Largest relative residual that is accepted, between 0 and 1.
     pub tolerance: f64,
-    /// Largest number of iterations; `None` for the default of [`EstimateOptions::limit`].
+    /// Largest number of iterations; by default twice the number of slopes, and at least 1000.
     pub iterations: Option<usize>,
-    /// Frames that will follow, for the memory and the time that a plan states.
+    /// Number of frames that will follow, for the memory and run time in a plan.
     pub frames: usize,
-    /// Whether the dense form is taken, where the form is open, in place of one that interpolates layers.
+    /// Whether the dense form is preferred to one that interpolates layers, where the form is not given.
     pub exact: bool,
 }
 

@@ -13,6 +13,8 @@ pub(crate) mod estimate;
 pub use estimate::{EstimateOptions, Estimates};
 pub(crate) mod estimator;
 pub use estimator::{EstimatePlan, Estimator};
+pub(crate) mod measured_operator;
+pub use measured_operator::measured_covariance;
 pub(crate) mod simulation;
 pub use simulation::{
     EvolvingTurbulence, Quantity, Realisation, Sampling, Simulated, Simulation, SimulationOptions,

@@ -118,6 +118,15 @@ impl SystemFileBuilder {
         self
     }
 
+    /// The text, if all changes were possible.
+    #[cfg(feature = "python")]
+    pub(crate) fn checked_text(&self) -> Result<String, Error> {
+        match &self.problem {
+            Some(problem) => Err(problem.clone().into()),
+            None => Ok(self.text()),
+        }
+    }
+
     // Finish a system file
     /// The text as it is now.
     pub fn text(&self) -> String {

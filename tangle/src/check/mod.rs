@@ -27,6 +27,7 @@ use crate::finding::Finding;
 use crate::volume::Book;
 
 pub use extent::table as lengths;
+pub(crate) use links::resolve;
 pub use modules::graph;
 pub use prose::report as prose_report;
 
@@ -41,6 +42,7 @@ pub fn check(book: &Book) -> Result<Vec<Finding>> {
     findings.extend(tangled.findings.iter().cloned());
     findings.extend(content(book, &tangled));
     findings.extend(drift::check(book, &tangled)?);
+    let mut findings = book.located(findings);
     findings.sort();
     findings.dedup();
     Ok(findings)

@@ -1,0 +1,20 @@
+"""Entry point of the command ``lenslet``."""
+
+import sys
+
+from ._lenslet import run_command
+
+
+def main() -> int:
+    """Run the command ``lenslet`` with the arguments of the process.
+
+    Returns
+    -------
+    int
+        Exit code: 0 done, 1 the run failed, 2 bad input, 130 interrupted.
+    """
+    return run_command(["lenslet", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+//! Computations that report to a callable of Python, and that Ctrl-C ends.
+
+use crate::device::lock;
+use crate::watch::Watch;
+use pyo3::prelude::*;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// How often the thread of the interpreter looks for a signal.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// How long a computation may take to end by itself after a signal.
+const GRACE: Duration = Duration::from_millis(120);
+
+/// Least time between two reports of progress.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Stage, part and pieces of a computation.
+#[derive(Debug, Clone, Default)]
+struct Report {
+    stage: String,
+    part: Option<(String, usize, usize)>,
+    pieces: Option<(usize, usize)>,
+    /// Whether it has not been reported.
+    is_new: bool,
+}
+
+/// What the computing thread and that of the interpreter share.
+struct Shared<R> {
+    cancelled: AtomicBool,
+    /// Whether somebody listens to reports.
+    listens: bool,
+    report: Mutex<Report>,
+    result: Mutex<Option<Result<R, Box<dyn Any + Send>>>>,
+    done: Condvar,
+}
+
+impl<R> Shared<R> {
+    fn new(listens: bool) -> Self {
+        Self {
+            cancelled: AtomicBool::new(false),
+            listens,
+            report: Mutex::default(),
+            result: Mutex::new(None),
+            done: Condvar::new(),
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Report)) {
+        if self.listens {
+            let mut report = lock(&self.report);
+            change(&mut report);
+            report.is_new = true;
+        }
+    }
+
+    /// Waits for the result, at most so long.
+    fn wait(&self, time: Duration) -> Option<Result<R, Box<dyn Any + Send>>> {
+        let waiting = self.done.wait_timeout_while(lock(&self.result), time, |it| it.is_none());
+        waiting.map_or(None, |(mut result, _)| result.take())
+    }
+
+    fn finish(&self, result: Result<R, Box<dyn Any + Send>>) {
+        *lock(&self.result) = Some(result);
+        self.done.notify_all();
+    }
+}
+
+impl<R: Send> Watch for Shared<R> {
+    fn stage(&self, name: &str, _pieces: &str) {
+        self.change(|report| {
+            *report = Report { stage: name.into(), ..Report::default() };
+        });
+    }
+
+    fn progress(&self, done: usize, total: usize) {
+        self.change(|report| report.pieces = Some((done, total)));
+    }
+
+    fn part(&self, what: &str, number: usize, count: usize) {
+        self.change(|report| {
+            (report.part, report.pieces) = (Some((what.into(), number, count)), None);
+        });
+    }
+
+    fn cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// Does a job on a thread of its own, without holding the interpreter. `progress` is called by the present thread with the stage, the pieces that
+/// are done, and their number; an exception there, and an interrupt, cancel the job. One that does not end soon after an interrupt is left behind, so that the
+/// interpreter goes on at once.
+pub(super) fn run<R: Send + 'static>(
+    py: Python<'_>,
+    progress: Option<&Bound<'_, PyAny>>,
+    job: impl FnOnce(&dyn Watch) -> R + Send + 'static,
+) -> PyResult<R> {
+    let shared = Arc::new(Shared::new(progress.is_some()));
+    let of_thread = Arc::clone(&shared);
+    let thread = std::thread::Builder::new().name("lenslet".into()).spawn(move || {
+        let result = catch_unwind(AssertUnwindSafe(|| job(&*of_thread)));
+        of_thread.finish(result);
+    })?;
+    let ended = attend(py, progress, &shared);
+    if ended.is_ok() {
+        let _ = py.detach(|| thread.join());
+    }
+    ended
+}
+
+/// Does a job that borrows, as [`run`] does, but waits for its end in any case.
+pub(super) fn run_borrowing<R: Send>(
+    py: Python<'_>,
+    progress: Option<&Bound<'_, PyAny>>,
+    job: impl FnOnce(&dyn Watch) -> R + Send,
+) -> PyResult<R> {
+    let shared = Shared::new(progress.is_some());
+    std::thread::scope(|scope| {
+        let of_thread = &shared;
+        std::thread::Builder::new().name("lenslet".into()).spawn_scoped(scope, move || {
+            let result = catch_unwind(AssertUnwindSafe(|| job(of_thread)));
+            of_thread.finish(result);
+        })?;
+        let ended = attend(py, progress, &shared);
+        if ended.is_err() {
+            py.detach(|| while shared.wait(Duration::from_secs(3600)).is_none() {});
+        }
+        ended
+    })
+}
+
+/// Waits for a job while the interpreter is free, reports its progress, and cancels it at a signal.
+fn attend<R: Send>(
+    py: Python<'_>,
+    progress: Option<&Bound<'_, PyAny>>,
+    shared: &Shared<R>,
+) -> PyResult<R> {
+    let mut reported = Instant::now();
+    loop {
+        if let Some(result) = py.detach(|| shared.wait(PERIOD)) {
+            tell(progress, shared)?;
+            return Ok(result.unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        let mut heard = py.check_signals();
+        if heard.is_ok() && reported.elapsed() >= PAUSE {
+            reported = Instant::now();
+            heard = tell(progress, shared);
+        }
+        if let Err(interrupt) = heard {
+            shared.cancelled.store(true, Ordering::Relaxed);
+            let _ = py.detach(|| {
+                let result = shared.wait(GRACE);
+                if let Some(result) = result {
+                    shared.finish(result);
+                }
+            });
+            return Err(interrupt);
+        }
+    }
+}
+
+/// Reports the progress, if it is new.
+fn tell<R>(progress: Option<&Bound<'_, PyAny>>, shared: &Shared<R>) -> PyResult<()> {
+    let Some(callable) = progress else { return Ok(()) };
+    let report = {
+        let mut latest = lock(&shared.report);
+        if !std::mem::take(&mut latest.is_new) {
+            return Ok(());
+        }
+        latest.clone()
+    };
+    let stage = match &report.part {
+        Some((what, number, count)) => {
+            format!("{}, {what} {} of {count}", report.stage, number + 1)
+        }
+        None => report.stage,
+    };
+    let (done, total) = report.pieces.unwrap_or((0, 0));
+    callable.call1((stage, done, total)).map(drop)
+}
