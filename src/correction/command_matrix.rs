@@ -61,6 +61,17 @@ impl ReconstructorPlan {
     ///
     /// # Errors
     /// As for [`new`](Self::new) and [`for_mirrors`](Self::for_mirrors), and those of a wrong file.
+    ///
+    /// ```
+    /// use lenslet::{device::Engine, model::SystemFile, plan::Plan, tomography::*, watch::unwatched};
+    /// let file = SystemFile::from_file("book/systems/small-moao.toml")?;
+    /// let options = ReconstructorOptions::from_system_file(&file)?.to(ReconstructedQuantity::Actuators);
+    /// let plan = ReconstructorPlan::from_system_file(&file, options)?;
+    /// assert_eq!(plan.shape(), [2, 68, 232]); // targets, actuators, slopes
+    /// let found = plan.run(&Engine::default(), &unwatched)?;
+    /// assert_eq!((found.actuators.len(), found.actuators[67].mirror), (68, 0));
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
     #[cfg(feature = "files")]
     pub fn from_system_file(
         file: &SystemFile,
