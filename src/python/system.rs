@@ -26,7 +26,9 @@ use crate::plan::Plan;
 use crate::profiling::{LearnOptions, LearnPlan, ParameterGroup};
 use crate::psf::options::check_telescope;
 use crate::psf::{CameraOptions, PsfOptions, PsfPlan};
-use crate::tomography::{PointErrorsPlan, ReconstructorOptions, ReconstructorPlan, Truth};
+use crate::tomography::{
+    PointErrorsPlan, ReconstructedQuantity, ReconstructorOptions, ReconstructorPlan,
+};
 use crate::turbulence::spectral::SpectralSampling;
 use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Method, SlopeSlope};
 use crate::units::ARCSEC;
@@ -191,7 +193,7 @@ impl ParsedSystem {
             ReconstructorOptions::from_system_file(&self.file).map_err(raised)?.keep(covariances);
         let system = self.system.clone();
         let place = (device, precision);
-        if options.truth == Truth::Wavefront {
+        if options.to == ReconstructedQuantity::Wavefront && options.errors_only {
             let plan = PointErrorsPlan::new(&system, options).map_err(raised)?;
             let finish =
                 move |found: crate::tomography::PointErrors, _: &PointErrorsPlan, _: &Engine| {
@@ -206,7 +208,7 @@ impl ParsedSystem {
                 None,
             );
         }
-        let plan = ReconstructorPlan::new(&system, options).map_err(raised)?;
+        let plan = ReconstructorPlan::from_system_file(&self.file, options).map_err(raised)?;
         let finish =
             move |found: crate::tomography::Reconstruction, _: &ReconstructorPlan, _: &Engine| {
                 let errors = found.wavefront_errors(&system)?;
