@@ -604,7 +604,7 @@ def test_errors_name_the_key() -> None:
         (lambda: sample.stem(keep=3), "keep", "names among potential"),
         (lambda: sample.stem(keep=["smatrix"]), "keep", "prism"),
         (lambda: sample.stem(compare=4), "compare", "prism"),
-        (lambda: sample.stem(algorithm="prism", compare=-4), "compare", "a number of probes, at least 1"),
+        (lambda: sample.stem(algorithm="prism", compare=-4), "compare", "expected a whole number"),
         (lambda: sample.stem(algorithm="prism", compare=True), "compare", "a number of probes, at least 1"),
         (lambda: sample.stem(algorithm="hrtem"), "algorithm", "hrtem()"),
         (lambda: sample.hrtem(algorithm="prism"), "algorithm", "stem()"),
