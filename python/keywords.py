@@ -59,7 +59,7 @@ def type_of(row: dict[str, Any]) -> str:
     """The type of a value in the notation of Python."""
     path, kind = row["key"], row["type"]
     if row["words"]:
-        words = ", ".join(repr(word) for word in row["words"])
+        words = ", ".join(f'"{word}"' for word in row["words"])
         return f"Sequence[Literal[{words}]]" if kind == "list of words" else f"Literal[{words}]"
     if kind == "list of tables":
         return f"Sequence[{TABLES[path]}]"
@@ -72,15 +72,15 @@ def type_of(row: dict[str, Any]) -> str:
 def line(name: str, row: dict[str, Any]) -> list[str]:
     """A field with its documentation."""
     unit = f" [{row['unit']}]" if row["unit"] else ""
-    range_ = f"; {row['range']}" if row["range"] else ""
+    range_ = f"; {row['range']}" if row["range"] and not row["words"] else ""
     default = f", default {row['default']}" if row["default"] else ""
     kind = type_of(row)
     if not kind.endswith("None"):
         kind += " | None"
     if name == "energy":
-        return ["    energy: float | None", '    """energy of the electrons [eV]"""']
+        return ["    energy: float | None", '    """energy of the electrons [eV]."""']
     meaning = row["meaning"].replace("\\", "\\\\")
-    return [f"    {name}: {kind}", f'    """{meaning}{unit}{range_}{default}"""']
+    return [f"    {name}: {kind}", f'    """{meaning}{unit}{range_}{default}."""']
 
 
 def table(name: str, title: str, fields: dict[str, dict[str, Any]], bases: str = "TypedDict, total=False") -> list[str]:

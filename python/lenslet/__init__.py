@@ -16,6 +16,7 @@ from . import errors
 from ._data import Coordinate, DataSet, Table, Variable, load
 from ._device import DeviceReconstructor
 from ._lenslet import __version__, threads
+from ._libraries import add_library_folders as _add_library_folders
 from ._plan import Plan
 from ._results import Covariance, Estimate, Micrographs, Parameter, ProfileFit, Psf, Reconstructor, Scan, Simulation
 from ._sample import Sample
@@ -31,6 +32,8 @@ from .errors import (
     LensletWarning,
     OutOfMemoryError,
 )
+
+_add_library_folders()
 
 __all__ = [
     "CancelledError",

@@ -5,14 +5,16 @@ from __future__ import annotations
 import html
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _lenslet
+from ._keys import shown
 from .errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ Table = dict[str, tuple[NDArray[Any], str]]
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One dimension of a variable.
+    """One dimension of a variable: its name, its unit and the positions of its samples.
 
     Attributes
     ----------
@@ -69,7 +71,7 @@ class Coordinate:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """An array, a text or a table with what is known of it.
+    """An array, a text or a table with its name, dimensions, unit and attributes.
 
     Attributes
     ----------
@@ -101,9 +103,9 @@ class Variable:
         if not isinstance(self.values, np.ndarray):
             return ()
         if self.coordinates:
+            # A matrix has one dimension twice, such as (slope, slope): each gets a name of its own.
             names = [one.name for one in self.coordinates]
-            repeated = [f"{name}_{names[:k].count(name) + 1}" if name in names[:k] else name for k, name in enumerate(names)]
-            return tuple(repeated)
+            return tuple(f"{name}_{k + 1}" if name in names[:k] else name for k, name in enumerate(names))
         return tuple(f"{self.name}_dim_{k}" for k in range(self.values.ndim))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -126,14 +128,15 @@ class Variable:
         """
         if not isinstance(self.values, np.ndarray):
             raise TypeError(f"{self.name} is no array")
-        xarray = _import("xarray", "xarray")
+        xr = _import("xarray", "xarray")
         coordinates: dict[str, Any] = {}
-        for name, one, count in zip(self.dims, self.coordinates, self.values.shape, strict=False):
+        for one, name, count in zip(self.coordinates, self.dims, self.values.shape, strict=False):
             if one.kind != "index":
                 coordinates[name] = (name, one.values(count), {"units": one.unit})
         about = {"units": self.unit, "long_name": self.long_name, **self.attributes}
         attributes = {key: value for key, value in about.items() if value != ""}
-        return xarray.DataArray(self.values, dims=self.dims, coords=coordinates, name=self.name, attrs=attributes)
+        array: xarray.DataArray = xr.DataArray(self.values, dims=self.dims, coords=coordinates, name=self.name, attrs=attributes)
+        return array
 
     def plot(self, ax: matplotlib.axes.Axes | None = None, **keywords: Any) -> matplotlib.axes.Axes:
         """Draw the array with matplotlib: a line for one dimension, an image for the last two.
@@ -181,7 +184,7 @@ class Variable:
 
 
 class DataSet(Mapping[str, Any]):
-    """Named arrays, texts and tables of one result, with units and provenance.
+    """Named arrays, texts and tables with dimensions, units and attributes, in the order in which they were added.
 
     A variable is reached by its name, ``data["slopes"]`` or ``data.slopes``, as a NumPy array, a text, or a dictionary of
     columns; ``data.variables["slopes"]`` has its unit and its dimensions too.
@@ -212,7 +215,7 @@ class DataSet(Mapping[str, Any]):
         (2, 3)
         """
         variables = {
-            name: one if isinstance(one, Variable) else Variable(name, np.asarray(one)) for name, one in arrays.items()
+            name: one if isinstance(one, Variable) else Variable(name, _given(name, one)) for name, one in arrays.items()
         }
         return DataSet(variables, attributes)
 
@@ -265,10 +268,10 @@ class DataSet(Mapping[str, Any]):
         ImportError
             Where xarray is not installed: ``pip install "lenslet[xarray]"``.
         """
-        xarray = _import("xarray", "xarray")
+        xr = _import("xarray", "xarray")
         arrays: dict[str, Any] = {}
         attributes = dict(self.attributes)
-        lengths: dict[str, tuple[int, Any]] = {}
+        lengths: dict[Hashable, tuple[int, Any]] = {}
         for one in self.variables.values():
             if isinstance(one.values, str):
                 attributes[one.name] = one.values
@@ -282,7 +285,8 @@ class DataSet(Mapping[str, Any]):
                     if known[0] != count or not _agree(known[1], array.coords.get(dimension)):
                         array = array.rename({dimension: f"{dimension}_{one.name}"})
                 arrays[one.name] = array
-        return xarray.Dataset(arrays, attrs=attributes)
+        dataset: xarray.Dataset = xr.Dataset(arrays, attrs=attributes)
+        return dataset
 
     def plot(self, variable: str | None = None, ax: matplotlib.axes.Axes | None = None, **keywords: Any) -> matplotlib.axes.Axes:
         """Draw one variable with matplotlib; the first array of two or more dimensions unless one is named.
@@ -300,12 +304,14 @@ class DataSet(Mapping[str, Any]):
         -------
         matplotlib.axes.Axes
         """
+        arrays = [one for one in self.variables.values() if isinstance(one.values, np.ndarray) and one.values.ndim > 0]
+        if variable is None and not arrays:
+            expected = "a data set with an array to draw"
+            raise InputError(f"variable = None: expected {expected}", key="variable", expected=expected)
         if variable is not None and variable not in self.variables:
-            raise InputError(
-                f"variable = {variable!r}: expected one of {', '.join(self.variables)}",
-                key="variable", value=variable, expected=f"one of {', '.join(self.variables)}",
-            )
-        arrays = [one for one in self.variables.values() if isinstance(one.values, np.ndarray)]
+            expected = f"one of {', '.join(self.variables)}"
+            message = f"variable = {variable!r}: expected {expected}"
+            raise InputError(message, key="variable", value=variable, expected=expected)
         maps = [one for one in arrays if isinstance(one.values, np.ndarray) and one.values.ndim > 1]
         chosen = self.variables[variable] if variable is not None else (maps or arrays)[0]
         return chosen.plot(ax, **keywords)
@@ -333,7 +339,12 @@ class DataSet(Mapping[str, Any]):
             Where the file cannot be written; an older one is then still there.
         """
         raw = {name: _raw(one) for name, one in self.variables.items()}
-        return _lenslet.save(raw, self.attributes, os.fspath(path), signal)
+        if os.fspath(path).endswith((".h5", ".zarr", ".zarr.zip")):
+            # These formats name each dimension.
+            for name, one in self.variables.items():
+                raw[name]["dimensions"] = raw[name]["dimensions"] or [vars(Coordinate(dim)) for dim in one.dims]
+        facts = {key: _fact(key, fact) for key, fact in self.attributes.items()}
+        return _lenslet.save(raw, facts, os.fspath(path), signal)
 
 
 def load(path: str | os.PathLike[str]) -> DataSet:
@@ -354,26 +365,113 @@ def load(path: str | os.PathLike[str]) -> DataSet:
     return DataSet(*made(_lenslet.load(os.fspath(path))))
 
 
+def numbers(name: str, values: ArrayLike, expected: str) -> NDArray[np.float64]:
+    """An array of double precision of what was given; not copied where it is one, of any library, in the memory of the host."""
+    try:
+        given = np.asarray(_on_host(name, values))
+        if given.dtype.kind not in "biufO":
+            raise TypeError(f"an array of {given.dtype}")
+        return np.require(given, np.float64, "A")
+    except (TypeError, ValueError, OverflowError, RecursionError) as failure:
+        message = f"{name} = {shown(values)}: {failure}: expected {expected}"
+        raise InputError(message, key=name, value=shown(values), expected=expected) from failure
+
+
+def _on_host(name: str, values: Any) -> Any:
+    """An array of another library as one of NumPy, which shares its memory; that of a GPU is refused."""
+    if isinstance(values, (np.ndarray, np.generic)) or not hasattr(values, "__dlpack_device__"):
+        return values
+    kind, number = values.__dlpack_device__()
+    if int(kind) != 1:
+        expected = "an array of the host: .get() or .cpu() copies it there, and R.to_device() multiplies on the GPU"
+        message = f"{name} = an array on device {number}: expected {expected}"
+        raise InputError(message, key=name, value=f"device {number}", expected=expected)
+    return np.from_dlpack(values)
+
+
 def made(found: tuple[dict[str, Any], dict[str, Any]]) -> tuple[dict[str, Variable], dict[str, Any]]:
     """Variables and attributes of what the compiled module returns."""
     variables = {}
     for name, about in found[0].items():
-        coordinates = tuple(Coordinate(**one) for one in about.pop("dimensions"))
+        # xarray, HDF5 and Zarr want names of dimensions that are identifiers: "star p" becomes star_p.
+        dimensions = [{**one, "name": re.sub(r"\W+", "_", one["name"])} for one in about.pop("dimensions")]
+        coordinates = tuple(Coordinate(**one) for one in dimensions)
         variables[name] = Variable(name, coordinates=coordinates, **about)
     return variables, found[1]
 
 
+def _given(name: str, values: ArrayLike) -> NDArray[Any] | str:
+    """An array, or a text, of what was given as one."""
+    if isinstance(values, str):
+        return values
+    try:
+        if np.ma.isMaskedArray(values):
+            raise TypeError("a masked array")
+        return np.asarray(values)
+    except (TypeError, ValueError, OverflowError, RecursionError) as failure:
+        expected = "an array, without a mask"
+        message = f"{name} = {shown(values)}: expected {expected}"
+        raise InputError(message, key=name, value=shown(values), expected=expected) from failure
+
+
 def _raw(one: Variable) -> dict[str, Any]:
-    values = one.values
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.dtype != np.int64:
-        values = values.astype(np.int64)
-    # Formats with coordinates want identifiers, another for each dimension.
-    names = [re.sub(r"\W+", "_", name) for name in one.dims] if one.coordinates else []
-    dimensions = [vars(coordinate) | {"name": name} for name, coordinate in zip(names, one.coordinates, strict=True)]
+    """A variable as the compiled module takes it."""
+    values: Any = one.values
+    if isinstance(values, Mapping):
+        values = {column: (_cells(f"{one.name}.{column}", cells), unit) for column, (cells, unit) in values.items()}
+    elif not isinstance(values, str):
+        values = _array(one.name, values)
     return {
-        "values": values, "dimensions": dimensions, "unit": one.unit, "long_name": one.long_name,
-        "rounded": one.rounded, "attributes": one.attributes,
+        "values": values,
+        "dimensions": [_raw_coordinate(name, coordinate) for name, coordinate in zip(one.dims, one.coordinates, strict=False)],
+        "unit": one.unit,
+        "long_name": one.long_name,
+        "rounded": one.rounded,
+        "attributes": {key: _fact(key, fact) for key, fact in one.attributes.items()},
     }
+
+
+def _raw_coordinate(name: str, one: Coordinate) -> dict[str, Any]:
+    """A coordinate as the compiled module takes it; formats with coordinates want identifiers, another for each dimension."""
+    positions: Any = one.positions
+    if one.kind == "values":
+        positions = numbers(f"positions of {one.name}", positions, "numbers").tolist()
+    return {**vars(one), "name": re.sub(r"\W+", "_", name), "positions": positions}
+
+
+def _array(name: str, values: Any) -> NDArray[Any]:
+    """An array as files hold it: aligned, of the machine's byte order, integers of 64 bits."""
+    try:
+        given = np.asarray(values)
+        if given.dtype.kind == "u" and given.dtype.itemsize == 8 and given.size and given.max() >= 1 << 63:
+            raise OverflowError("64 bits with a sign do not hold it")
+        wanted = np.int64 if given.dtype.kind in "iu" else given.dtype.newbyteorder("=")
+        return np.require(given, wanted, "A")
+    except (TypeError, ValueError, OverflowError, RecursionError) as failure:
+        expected = "an array of numbers"
+        message = f"{name} = {shown(values)}: expected {expected}"
+        raise InputError(message, key=name, value=shown(values), expected=expected) from failure
+
+
+def _cells(name: str, cells: Any) -> NDArray[Any]:
+    """A column of a table as files hold it: whole numbers of 32 bits, or numbers."""
+    column = _array(name, cells)
+    if column.ndim != 1 or column.dtype.kind not in "if":
+        expected = "one number for each row"
+        raise InputError(f"{name} = {shown(cells)}: expected {expected}", key=name, value=shown(cells), expected=expected)
+    return column
+
+
+def _fact(key: str, fact: Any) -> bool | int | float | str | list[float]:
+    """An attribute as files hold it."""
+    if isinstance(fact, np.generic | np.ndarray) and not np.ma.isMaskedArray(fact):
+        fact = fact.tolist()
+    if isinstance(fact, bool | float | str) or (isinstance(fact, int) and -(1 << 63) <= fact < 1 << 63):
+        return fact
+    if isinstance(fact, list | tuple) and all(isinstance(one, Real) for one in fact):
+        return [float(one) for one in fact]
+    expected = "a truth value, a number, a text or a list of numbers"
+    raise InputError(f"{key} = {shown(fact)}: expected {expected}", key=key, value=shown(fact), expected=expected)
 
 
 def _shape(one: Variable) -> str:

@@ -86,14 +86,3 @@ def _library(array: Any) -> Any:
         return sys.modules["jax"].dlpack.from_dlpack
     module = sys.modules.get(name)
     return getattr(module, "from_dlpack", None) or getattr(getattr(module, "utils", None), "from_dlpack", None)
-
-
-def on_host(array: ArrayLike) -> NDArray[np.float64]:
-    """An array of the host as one of NumPy, without a copy where its type and layout allow that."""
-    if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack_device__"):
-        return np.asarray(array, dtype=np.float64)
-    kind, _ = array.__dlpack_device__()
-    if int(kind) != 1:
-        expected = "an array of the host: .get() or .cpu() copies it, and a reconstructor with to_device() multiplies on the GPU"
-        raise InputError(f"device of the array = {kind}: expected {expected}", key="slopes", value=str(kind), expected=expected)
-    return np.asarray(np.from_dlpack(array), dtype=np.float64)  # type: ignore[arg-type]

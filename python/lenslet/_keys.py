@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from . import _lenslet
 from .errors import InputError
@@ -49,20 +53,83 @@ def keywords(file: str) -> dict[str, str]:
 
 
 def changes(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by path, as the compiled module takes them, of values by keyword."""
+    """Values by path, as the compiled module takes them, of values by keyword.
+
+    A dictionary gives the keys of its table; an empty one the table itself.
+    """
     found: dict[str, Any] = {}
     known = keywords(file)
     for keyword, value in given.items():
         if keyword not in known:
             raise unknown(keyword, known)
         path = known[keyword]
-        if path == "beam.energy_kev" and value is not None:
-            value = 1e-3 * value
-        if isinstance(value, Mapping):
+        if path == "beam.energy_kev":
+            value = _in_kev(value)
+        if isinstance(value, Mapping) and value:
             found.update({f"{path}.{key}": entry for key, entry in value.items()})
         else:
             found[path] = value
     return found
+
+
+def count(name: str, value: Any, least: int = 1) -> int:
+    """A whole number of 63 bits that is not below the least."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if not least <= number < 1 << 63:
+        expected = f"a whole number not below {least}"
+        raise InputError(f"{name} = {shown(value)}: expected {expected}", key=name, value=shown(value), expected=expected)
+    return number
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it, cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def mapping(values: Any) -> dict[str, Any]:
+    """A dictionary of what was given as one."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{shown(values)}: expected a dictionary with the tables of a file")
+    return dict(values)
+
+
+def _in_kev(energy: Any) -> Any:
+    """Convert an energy from eV to keV; what is no number stays as it is, to be rejected by its key."""
+    if isinstance(energy, np.ndarray) and energy.ndim == 0:
+        energy = energy.item()
+    if isinstance(energy, bool) or not isinstance(energy, Real):
+        return energy
+    try:
+        number = float(energy)
+    except OverflowError:
+        number = float("inf")
+    if not 1e3 <= number <= 1e7:
+        expected = "an energy from 1e3 to 1e7 eV"
+        near = f"; did you mean {1e3 * number:g}? That is {number:g} keV" if 1.0 <= number <= 1e4 else ""
+        message = f"energy = {shown(energy)}: expected {expected}{near}"
+        raise InputError(message, key="energy", value=shown(energy), expected=expected)
+    return 1e-3 * number
+
+
+def edits(
+    file: str, values: Mapping[str, Any], given: Mapping[str, Any], by_path: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Changes by path of values by keyword and by path; an empty dictionary adds a table where there is none."""
+    found = changes(file, given)
+    for path in [path for path, value in found.items() if isinstance(value, Mapping)]:
+        inner: Any = values
+        for name in path.split("."):
+            inner = inner.get(name) if isinstance(inner, Mapping) else None
+        if inner is not None:
+            del found[path]
+    return {**found, **(by_path or {})}
 
 
 def nested(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,3 +154,10 @@ def unknown(keyword: str, known: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(keyword, names, 3)
     expected = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(names)}"
     return InputError(f"{keyword}: no such keyword: {expected}", key=keyword, expected=expected)
+
+
+def hashed(values: Any) -> int:
+    """A hash of dictionaries and lists that is equal where they are equal: 3 and 3.0 are."""
+    if isinstance(values, Mapping):
+        return hash(frozenset((key, hashed(value)) for key, value in values.items()))
+    return hash(tuple(map(hashed, values))) if isinstance(values, list) else hash(values)

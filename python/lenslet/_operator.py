@@ -17,10 +17,10 @@ def covariance_operator(compiled: _lenslet.CovarianceOperator) -> Any:
     size = compiled.size()
 
     def product(vectors: NDArray[Any]) -> NDArray[np.float64]:
-        columns = np.asarray(vectors, dtype=np.float64)
-        if columns.ndim == 1:
-            return compiled.product(columns[None])[0]
-        return compiled.product(np.ascontiguousarray(columns.T)).T
+        columns = np.require(vectors, np.float64, "A")
+        products = compiled.product(np.ascontiguousarray(np.atleast_2d(columns.T)))
+        found: NDArray[np.float64] = products[0] if columns.ndim == 1 else products.T
+        return found
 
     return linalg.LinearOperator(
         (size, size), matvec=product, rmatvec=product, matmat=product, rmatmat=product, dtype=np.float64

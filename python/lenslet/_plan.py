@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from . import _lenslet
+from ._keys import shown
 from .errors import InputError
 
 __all__ = ["Plan", "Progress"]
@@ -18,7 +19,7 @@ Progress = bool | Callable[[str, int, int], object] | None
 
 
 class Plan(Generic[R]):
-    """A computation that is described before it is run.
+    """A planned computation, whose method, memory and run time are known before it runs.
 
     ``print(plan)`` tells what will be computed and how; :meth:`run` does it.
     """
@@ -103,7 +104,8 @@ class reporting:
     def __init__(self, progress: Progress) -> None:
         if progress is not None and not isinstance(progress, bool) and not callable(progress):
             expected = "True, False, or a callable of stage, done and total"
-            raise InputError(f"progress = {progress!r}: expected {expected}", key="progress", value=repr(progress), expected=expected)
+            value = shown(progress)
+            raise InputError(f"progress = {value}: expected {expected}", key="progress", value=value, expected=expected)
         self._progress = progress
         self._bar: Any = None
         self._stage = ""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _keys, _lenslet, _toml
-from ._device import on_host
+from ._data import numbers
 from ._plan import Plan, Progress, reporting
 from ._results import Covariance, Estimate, ProfileFit, Psf, Reconstructor, Simulation
 from .errors import FileError, InputError, LensletWarning
@@ -100,7 +100,7 @@ class System:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> System:
         """The system of a dictionary with the tables of a system file, as :meth:`to_dict` returns it."""
-        return cls._of(_lenslet.ParsedSystem.from_dict(dict(values)))
+        return cls._of(_lenslet.ParsedSystem.from_dict(_keys.mapping(values)))
 
     @classmethod
     def from_tiptop(cls, path: str | os.PathLike[str]) -> System:
@@ -150,7 +150,7 @@ class System:
         >>> system.replace({"guide_star[0].zenith": 20.0}, r0=0.2).to_dict()["guide_star"][0]["zenith"]
         20.0
         """
-        both = {**_keys.changes("system", keywords), **(changes or {})}
+        both = _keys.edits("system", self.to_dict() if keywords else {}, keywords, changes)
         return self._of(self._parsed.edited(both)) if both else self
 
     def _with(self, table: str, keywords: Mapping[str, Any]) -> System:
@@ -161,7 +161,7 @@ class System:
         for key in others:
             if key not in _keys.keywords("system"):
                 raise _keys.unknown(key, [*known, *_keys.keywords("system")])
-        return self.replace(own, **others)  # type: ignore[typeddict-item]
+        return self.replace(own, **others)
 
     @property
     def r0(self) -> float:
@@ -211,7 +211,7 @@ class System:
         return self.to_dict() == other.to_dict() and _folder(self._parsed) == _folder(other._parsed)
 
     def __hash__(self) -> int:
-        return hash(repr(sorted(self.to_dict().items())))
+        return _keys.hashed(self.to_dict())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _system, self._parsed.source()
@@ -267,13 +267,14 @@ class System:
         Parameters
         ----------
         method : {"direct", "spectral"}
-            In real space, exact to 1e-10 of the variance; or through the power spectrum.
+            Method: sums of closed forms in real space (direct), or Fourier transforms of the power spectrum (spectral).
+            The direct method is exact to 1e-10 of the variance.
         samples, oversampling : int, optional
             Sampling of the spectral method, both or neither: points across, and how many times finer than a lenslet.
         form : {"auto", "toeplitz", "blocks", "dense"}
-            Covariances by displacement, or matrices.
+            Form of the covariances: by displacement (Toeplitz), in blocks of lattices, or dense.
         slopes_only : bool
-            Leave the wavefronts out.
+            Whether the wavefronts are omitted.
         device : str
             ``"cpu"``, ``"cuda"`` or ``"cuda:K"``.
         precision : {"f64", "f32"}
@@ -284,8 +285,9 @@ class System:
         Returns
         -------
         Covariance
-            ``slope_slope``, (S, S, 2, 2, 2N-1, 2N-1) [rad²]; ``wavefront_slope``, (T, S, 2, K, K) [m rad]; ``valid``, (N, N); or in
-            dense form matrices.
+            In Toeplitz form ``slope_slope``, (S, S, 2, 2, 2N-1, 2N-1) [rad²], and ``wavefront_slope``, (T, S, 2, K, K) [m rad]; in dense form
+            ``slope_slope_dense``, (n, n), and ``wavefront_slope_dense``, (T, M, M, n); ``wavefront_wavefront``; ``valid``, (N, N). Which form
+            ``"auto"`` chooses depends on the system: name the form where the names of the arrays matter.
 
         Raises
         ------
@@ -347,12 +349,23 @@ class System:
         to : {"slopes", "wavefront", "actuators"}
             What it gives: slopes of the truth sensor [rad], the wavefront at the points of ``[phase]`` [m], or strokes of the mirrors [m].
         covariances : bool
-            Keep the covariances C_mm, C_tm and C_tt.
+            Whether the covariances C_mm, C_tm and C_tt are kept with the results.
         device, precision, progress
             As for :meth:`covariance`.
+        method : {"auto", "cholesky", "eigen", "iterative"}
+            How the covariance is inverted, default "auto".
+        filter : float
+            Eigenvalues below this share of the largest are dropped; ≥ 0, < 1, default 0.0.
+        delay : float
+            Time by which the truth is later than the measurements [s]; 0 to 1, default 0.0.
+        predict : bool
+            Whether the reconstructor predicts over ``delay``, default true.
+        errors_only : bool
+            Whether errors are wanted without the matrix, default false.
+        tolerance : float
+            Relative residual of an iterative solution; > 0, < 1, default 1e-6.
         **keywords
-            Keys of the table ``[reconstructor]`` in place of those of the system: ``method``, ``filter``, ``delay``, ``predict``,
-            ``errors_only``, ``tolerance``.
+            All keywords of :class:`System`, in place of those of the system.
 
         Returns
         -------
@@ -379,7 +392,19 @@ class System:
     ) -> Estimator:
         """Prepare the estimate of wavefronts once, for many calls.
 
-        Parameters are those of :meth:`estimate`; ``frames`` tells about how many will follow.
+        Parameters
+        ----------
+        frames : int
+            Number of frames that will follow, for the memory and run time in a plan.
+        device, precision, progress
+            As for :meth:`covariance`.
+        **options
+            ``method`` and further options of :meth:`estimate`.
+
+        Returns
+        -------
+        Estimator
+            Call it with slopes.
         """
         given = _estimate_options(options, frames)
         with reporting(progress) as report:
@@ -406,9 +431,24 @@ class System:
             Start each frame from the solution of the one before.
         device, precision, progress
             As for :meth:`covariance`.
-        **options
-            ``method`` ("auto", "cholesky", "eigen", "iterative"), ``form``, ``solver``, ``preconditioned``, ``tolerance`` (relative
-            residual), ``iterations`` (the most), ``interpolation``, ``filter``, ``exact``.
+        method : {"auto", "cholesky", "eigen", "iterative"}
+            Solution by a factor of the covariance matrix or by iterations.
+        form : {"auto", "toeplitz", "blocks", "dense"}
+            Form of the covariances; the dense form needs no interpolation of layers, but memory for a matrix.
+        exact : bool
+            Whether the dense form is preferred to one that interpolates layers, where the form is not given.
+        interpolation : {"linear", "cubic", "quintic"}
+            Interpolation of the layers to the pupil, where guide stars are at a finite height.
+        filter : float
+            Eigenvalues below this share of the largest are dropped, where eigenvectors solve.
+        solver : {"conjugate-gradients", "minres"}
+            Iterative solver of the normal equations.
+        preconditioned : bool
+            Whether the solver has the circulant preconditioner.
+        tolerance : float
+            Largest relative residual that is accepted, between 0 and 1.
+        iterations : int, optional
+            Largest number of iterations; by default twice the number of slopes, and at least 1000.
 
         Returns
         -------
@@ -420,17 +460,17 @@ class System:
         InputError
             For slopes of another shape or that are not finite, or a system without targets or ``[phase]``.
         """
-        frames = np.atleast_2d(on_host(slopes))
+        frames = _frames(slopes)
         with reporting(progress) as report:
-            prepared = self._parsed.estimator(_estimate_options(options, len(frames)), device, precision, report)
+            prepared = self._parsed.estimator(_estimate_options(options, max(len(frames), 1)), device, precision, report)
         estimator = Estimator(self, prepared, _call("estimate", options))
-        return estimator(frames, warm_start=warm_start, progress=progress)
+        return estimator._estimate(frames, warm_start, progress)
 
     # Simulations
 
     def simulation_plan(self, *, frames: int = 1, seed: int = 1, **options: Any) -> Plan[Simulation]:
         """Plan of :meth:`simulate`, with the same parameters."""
-        given = {"frames": frames, "seed": seed, **options}
+        given = {"frames": _keys.count("frames", frames), "seed": _keys.count("seed", seed, 0), **options}
         planned = self._parsed.plan_simulation(given)
         return Plan(planned, lambda *found: Simulation._of(self, found), _call("simulate", given))
 
@@ -440,9 +480,9 @@ class System:
         Parameters
         ----------
         frames : int
-            Independent frames.
+            Number of independent frames.
         seed : int
-            Seed; frames of different seeds are independent.
+            Seed of all frames; frames of different seeds are independent.
         progress
             As for :meth:`covariance`.
 
@@ -481,15 +521,28 @@ class System:
 
         Parameters
         ----------
-        wavelengths : list of float
-            Wavelengths [m].
         whole_field : bool
             Keep whole images of all directions of ``[field]``.
         device, precision, progress
             As for :meth:`covariance`.
+        wavelengths : sequence of float
+            Wavelengths of the images [m]; 1e-9 to 1e-3, default [1.65e-6].
+        pixel : float
+            Side of a pixel [mas]; 0.02 to 3.6e6, near λ/D.
+        pixels : int
+            Pixels across; 1 to 16384, default 256.
+        terms : sequence of {"tomography", "fitting", "bandwidth", "aliasing", "anisoplanatism"}
+            Errors that enter.
+        structure : {"exact", "stationary"}
+            Structure function of the tomographic error, default "exact".
+        extra : float
+            Rms of an extra error [nm]; 1e-3 to 1e6, or 0, default 0.0.
+        jitter : float
+            Rms of the image's position along each axis [mas]; 0.01 to 1e6, or 0, default 0.0.
+        ensquared : sequence of float
+            Sides of the boxes of ensquared energy [mas]; 0.02 to 3.6e6, near λ/D, default [].
         **keywords
-            Keys of the table ``[image]`` in place of those of the system: ``pixel`` (mas), ``pixels``, ``terms``, ``structure``,
-            ``extra``, ``jitter``, ``ensquared``; and all keywords of :class:`System`.
+            All keywords of :class:`System`, in place of those of the system.
 
         Returns
         -------
@@ -516,9 +569,10 @@ class System:
         slopes : array_like, shape (frames, n)
             Slopes [rad], as for :meth:`estimate`.
         fit : iterable of str
-            What is fitted: ``"strengths"``, ``"altitudes"``, ``"outer-scale"``, ``"shifts"``, ``"rotations"``, ``"magnifications"``; noise always is.
+            Groups of parameters that are fitted; the noise is always fitted. ``"strengths"``, ``"altitudes"``, ``"outer-scale"``,
+            ``"shifts"``, ``"rotations"`` or ``"magnifications"``.
         steps : int, optional
-            The most steps of the fit.
+            Largest number of steps of the fit.
         progress
             As for :meth:`covariance`.
 
@@ -531,14 +585,14 @@ class System:
         -----
         Vidal, Gendron and Rousset (2010), J. Opt. Soc. Am. A 27, A253.
         """
-        frames = np.atleast_2d(on_host(slopes))
+        frames = _frames(slopes)
         options: dict[str, Any] = {"fit": [fit] if isinstance(fit, str) else list(fit)}
         if steps is not None:
-            options["steps"] = steps
-        plan = Plan(
+            options["steps"] = _keys.count("steps", steps)
+        plan: Plan[ProfileFit] = Plan(
             self._parsed.plan_fit(frames, options), lambda *found: ProfileFit._of(self, found), _call("fit_profile", options)
         )
-        fitted = plan.run(progress=progress)
+        fitted: ProfileFit = plan.run(progress=progress)
         for warning in fitted.warnings:
             warnings.warn(warning, LensletWarning, stacklevel=2)
         return fitted
@@ -572,10 +626,12 @@ class Estimator:
 
     def __call__(self, slopes: ArrayLike, *, warm_start: bool = False, progress: Progress = None) -> Estimate:
         """Estimate the wavefronts of slopes, (n,) or (frames, n) [rad]; see :meth:`System.estimate`."""
-        frames = np.atleast_2d(on_host(slopes))
+        return self._estimate(_frames(slopes), warm_start, progress)
+
+    def _estimate(self, frames: NDArray[np.float64], warm_start: bool, progress: Progress) -> Estimate:
         with reporting(progress) as report:
             found = self._prepared.estimate(frames, warm_start, self._call, report)
-        estimate = Estimate._of(self._system, found)
+        estimate: Estimate = Estimate._of(self._system, found)
         short = [reason for reason in estimate.shortfall if reason]
         if short:
             message = f"{len(short)} of {len(frames)} frames fell short of the tolerance: {short[0]}"
@@ -583,8 +639,18 @@ class Estimator:
         return estimate
 
 
+def _frames(slopes: ArrayLike) -> NDArray[np.float64]:
+    """Slopes as frames in rows; not copied where they are of double precision."""
+    expected = "numbers, (n,) or (frames, n)"
+    given = numbers("slopes", slopes, expected)
+    if given.ndim not in (1, 2):
+        message = f"shape of slopes = {given.shape}: expected {expected}"
+        raise InputError(message, key="slopes", value=str(given.shape), expected=expected)
+    return np.atleast_2d(given)
+
+
 def _estimate_options(options: Mapping[str, Any], frames: int) -> dict[str, Any]:
-    return {"frames": max(frames, 1), **{key: value for key, value in options.items() if value is not None}}
+    return {"frames": _keys.count("frames", frames), **{key: value for key, value in options.items() if value is not None}}
 
 
 def _system(text: str, name: str) -> System:
@@ -608,7 +674,7 @@ def _read(path: str | os.PathLike[str]) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
-    except (OSError, UnicodeDecodeError) as failure:
+    except (OSError, ValueError) as failure:
         raise FileError(f"cannot read {path}: {failure}", file=os.fspath(path)) from failure
 
 
@@ -618,5 +684,5 @@ def _write(path: str | os.PathLike[str], text: str) -> None:
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(temporary, path)
-    except OSError as failure:
+    except (OSError, ValueError) as failure:
         raise FileError(f"cannot write {path}: {failure}", file=os.fspath(path)) from failure

@@ -10,7 +10,7 @@ use crate::error::{Invalid, accept, escaped};
 use ndarray::{Array, ArrayView, CowArray, Dimension};
 
 // Variables and attributes of a result
-/// Named variables and attributes, in the order in which they were added.
+/// Named arrays, texts and tables with dimensions, units and attributes, in the order in which they were added.
 ///
 /// ```
 /// use lenslet::data::DataSet;

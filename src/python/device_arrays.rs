@@ -167,7 +167,7 @@ impl DeviceArray {
             return Err(refused(Invalid::new("device of the array", value, expected)));
         }
         // The producer makes its array ready on the default stream, and all work of the device before is waited for.
-        request.import(None, Some(false))
+        request.import(None, None)
     }
 
     /// Number and address of the vectors of an imported array.
@@ -179,7 +179,11 @@ impl DeviceArray {
             Numbers::F32(_) => (tensor.dtype().is::<f32>(), "float32"),
         };
         if !is_same {
-            let found = format!("{:?}", tensor.dtype());
+            let found = match tensor.dtype() {
+                kind if kind.is::<f64>() => "float64".into(),
+                kind if kind.is::<f32>() => "float32".into(),
+                kind => format!("{kind:?}"),
+            };
             return Err(refused(Invalid::new("dtype of the array", found, name)));
         }
         let shape = tensor.shape().to_vec();

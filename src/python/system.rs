@@ -10,13 +10,14 @@ use crate::command::psf::target_facts;
 use crate::device::Engine;
 use crate::error::{Error, Invalid};
 use crate::estimation::{
-    EstimateOptions, EstimatePlan, Estimator, SimulationOptions, SimulationPlan,
+    EstimateOptions, EstimatePlan, Estimator, Simulated, SimulationOptions, SimulationPlan,
     measured_covariance,
 };
 use crate::files::provenance::Provenance;
 use crate::formats::Imported;
 use crate::formats::aot::TelemetryFile;
 use crate::formats::aot::system::TelemetrySystem;
+use crate::formats::scopesim::FieldImages;
 use crate::formats::slopes::{ReadSlopes, SlopeFormat};
 use crate::model::control::ControlLoop;
 use crate::model::lenslet_array::SlopeOrder;
@@ -28,6 +29,7 @@ use crate::psf::{CameraOptions, PsfOptions, PsfPlan};
 use crate::tomography::{PointErrorsPlan, ReconstructorOptions, ReconstructorPlan, Truth};
 use crate::turbulence::spectral::SpectralSampling;
 use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Method, SlopeSlope};
+use crate::units::ARCSEC;
 use numpy::{PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -251,10 +253,15 @@ impl ParsedSystem {
             let facts = json!({
                 "targets": targets,
                 "wavelengths": plan.options().image.wavelengths,
+                "pixel_mas": pixels_in_mas(plan),
                 "mode": plan.options().correction.mode.name(),
                 "independent": plan.independent(),
             });
-            Ok(Found { data: found.to_data_set(plan)?, facts })
+            let mut data = found.to_data_set(plan)?;
+            if whole_field {
+                FieldImages::of(plan, &found).add_to(&mut data)?;
+            }
+            Ok(Found { data, facts })
         };
         PlannedComputation::new(
             py,
@@ -384,6 +391,13 @@ impl ParsedSystem {
         let options: EstimateOptions = options(given)?;
         EstimatePlan::new(&self.system, options).map_err(raised)
     }
+}
+
+/// Sides of a pixel at each wavelength, mas.
+fn pixels_in_mas(plan: &PsfPlan) -> Vec<f64> {
+    let (image, diameter) = (&plan.options().image, plan.diameter());
+    let side = |wavelength: &f64| 1e3 * image.pixel_at(*wavelength, diameter) / ARCSEC;
+    image.wavelengths.iter().map(side).collect()
 }
 
 /// The errors of targets, m: with and without tilt.

@@ -5,6 +5,7 @@
 pub(crate) mod compiler;
 mod cusolver;
 pub(crate) mod distributed;
+pub(crate) mod library_search;
 pub mod probe;
 
 // Imports of the CUDA backend
