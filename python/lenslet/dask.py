@@ -32,6 +32,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -112,7 +113,8 @@ def sweep(
     Returns
     -------
     dask.delayed.Delayed of DataSet
-        Each variable of the results behind the dimensions of the sweep. Those of a :class:`Psf` include ``strehl``,
+        Each variable of the results behind the dimensions of the sweep, of which that of ``"guide_star[0].noise"`` is
+        ``guide_star_0_noise``. Those of a :class:`Psf` include ``strehl``,
         ``fwhm``, ``ensquared`` and ``budget`` [m], those of a :class:`Reconstructor` ``rms`` and ``rms_without_tilt``
         [m].
 
@@ -224,12 +226,11 @@ def _is_option(kind: str, name: str, parameters: set[str] | None) -> bool:
 
 
 def _coordinate(kind: str, name: str, values: list[Any]) -> Coordinate:
-    """The coordinate of swept values: numbers with their unit, or labels."""
-    import re
-
+    """The coordinate of swept values: numbers with their unit, or labels. Its name is an identifier."""
     path, known = re.sub(r"\[\d+\]", "", _keys.keywords(kind).get(name, name)), _keys.rows(kind)
     row = known.get(path) or known.get(f"image.{path}") or known.get(f"reconstructor.{path}") or {}
     unit = "eV" if name == "energy" else str(row.get("unit") or "")
+    name = re.sub(r"\W+", "_", name).strip("_")
     if all(
         isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool) for value in values
     ):
@@ -306,12 +307,13 @@ def _stacked(found: list[DataSet], shape: tuple[int, ...], coordinates: list[Coo
         elif len(arrays) < len(found) or any(array.shape != one.values.shape for array in arrays):
             differing.append(name)
         else:
-            stacked = np.stack(arrays).reshape(*shape, *one.values.shape) dimensions = (*coordinates,
-            *_common(others)) variables[name] = Variable(name, stacked, dimensions, one.unit, one.long_name,
-            one.attributes, one.rounded)
+            stacked = np.stack(arrays).reshape(*shape, *one.values.shape)
+            dimensions = (*coordinates, *_common(others))
+            variables[name] = Variable(name, stacked, dimensions, one.unit, one.long_name, one.attributes, one.rounded)
     if differing:
-        message = f"shapes of {', '.join(differing)} differ over the sweep: they are left out, and sweep_points
-        returns each result by itself" warnings.warn(message, LensletWarning, stacklevel=2)
+        names = ", ".join(differing)
+        message = f"{names}: shapes differ over the sweep, so they are left out; use sweep_points for single results"
+        warnings.warn(message, LensletWarning, stacklevel=2)
     return DataSet(variables, {**_same_attributes(found), "command": call})
 
 
@@ -501,8 +503,9 @@ def _optimisation(values: Mapping[str, Any]) -> list[dict[str, float]]:
     if mode == "ltao":
         given = given or targets[:1]
     else:
-        weights = [target.get("weight", 0.0 if given else 1.0) for target in targets] given += [{**target, "weight":
-        weight} for target, weight in zip(targets, weights, strict=True) if weight > 0.0]
+        weights = [target.get("weight", 0.0 if given else 1.0) for target in targets]
+        weighted = zip(targets, weights, strict=True)
+        given += [{**target, "weight": weight} for target, weight in weighted if weight > 0.0]
     if not given:
         expected = f"directions over which the mirror is optimised, as correction.mode = {mode!r} requires"
         raise InputError(f"optimisation: expected {expected}", key="optimisation", expected=expected)
