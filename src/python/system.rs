@@ -27,7 +27,8 @@ use crate::profiling::{LearnOptions, LearnPlan, ParameterGroup};
 use crate::psf::options::check_telescope;
 use crate::psf::{CameraOptions, PsfOptions, PsfPlan};
 use crate::tomography::{
-    PointErrorsPlan, ReconstructedQuantity, ReconstructorOptions, ReconstructorPlan,
+    PointErrors, PointErrorsPlan, ReconstructedQuantity, Reconstruction, ReconstructorOptions,
+    ReconstructorPlan,
 };
 use crate::turbulence::spectral::SpectralSampling;
 use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Method, SlopeSlope};
@@ -189,33 +190,32 @@ impl ParsedSystem {
         device: &str,
         precision: &str,
     ) -> PyResult<PlannedComputation> {
-        let options =
-            ReconstructorOptions::from_system_file(&self.file).map_err(raised)?.keep(covariances);
-        let system = self.system.clone();
-        let place = (device, precision);
+        let options = ReconstructorOptions::from_system_file(&self.file).map_err(raised)?;
+        let (options, place) = (options.keep(covariances), (device, precision));
+        let (system, text) = (self.system.clone(), self.file.text());
         if options.to == ReconstructedQuantity::Wavefront && options.errors_only {
             let plan = PointErrorsPlan::new(&system, options).map_err(raised)?;
-            let finish =
-                move |found: crate::tomography::PointErrors, _: &PointErrorsPlan, _: &Engine| {
-                    let facts = json!({ "errors": errors_of(&found.errors) });
-                    Ok(Found { data: found.to_data_set(&system).into_owned(), facts })
-                };
-            return PlannedComputation::new(
-                py,
-                PlannedTask { plan, finish },
-                place,
-                self.file.text(),
-                None,
-            );
+            let finish = move |found: PointErrors, _: &PointErrorsPlan, _: &Engine| {
+                let facts = json!({ "errors": errors_of(&found.errors) });
+                Ok(Found { data: found.to_data_set(&system).into_owned(), facts })
+            };
+            let task = PlannedTask { plan, finish };
+            return PlannedComputation::new(py, task, place, text, None);
         }
         let plan = ReconstructorPlan::from_system_file(&self.file, options).map_err(raised)?;
-        let finish =
-            move |found: crate::tomography::Reconstruction, _: &ReconstructorPlan, _: &Engine| {
-                let errors = found.wavefront_errors(&system)?;
-                let facts = json!({ "errors": errors_of(&errors) });
-                Ok(Found { data: found.to_data_set(&system, &errors).into_owned(), facts })
-            };
-        PlannedComputation::new(py, PlannedTask { plan, finish }, place, self.file.text(), None)
+        let finish = move |found: Reconstruction, _: &ReconstructorPlan, _: &Engine| {
+            let errors = found.wavefront_errors(&system)?;
+            let facts = json!({ "errors": errors_of(&errors) });
+            let arrays = ["reconstructor", "error_covariance"];
+            let mut data = found.to_data_set(&system, &errors).owned_without(&arrays);
+            if let Some(reconstructor) = found.reconstructor {
+                data.fill("reconstructor", reconstructor);
+            }
+            data.fill("error_covariance", found.error_covariance);
+            Ok(Found { data, facts })
+        };
+        let task = PlannedTask { plan, finish };
+        PlannedComputation::new(py, task, place, text, None)
     }
 
     fn plan_simulation(
@@ -434,7 +434,8 @@ impl PreparedEstimator {
             |watch: &dyn crate::watch::Watch| self.estimator.estimate(view, warm_start, watch);
         let estimates = run_borrowing(py, progress.as_ref(), job)?.map_err(raised)?;
         let facts = json!({ "shortfall": estimates.shortfall });
-        let mut data = estimates.to_data_set(&self.system).into_owned();
+        let mut data = estimates.to_data_set(&self.system).owned_without(&["wavefront"]);
+        data.fill("wavefront", estimates.wavefront);
         Provenance::new(call, &self.method, &self.text).note(&mut data);
         let (variables, attributes) = to_python(py, data)?;
         Ok((variables, attributes, from_json(py, &facts)?))
