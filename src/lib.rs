@@ -20,7 +20,7 @@
 //! | [`model`] | atmosphere, guide stars, sensors, mirrors; system files | [`model::System`] |
 //! | [`turbulence`] | covariances of slopes and wavefronts | [`turbulence::CovariancePlan`] |
 //! | [`linear`] | Toeplitz products, factorisations, iterative solvers | [`linear::BlockToeplitz`], [`linear::minres`] |
-//! | [`estimation`] | estimates of wavefronts without a matrix, simulated slopes | [`estimation::EstimatePlan`], [`estimation::SimulationPlan`] |
+//! | [`estimation`] | estimates of wavefronts without a matrix, stored reconstructors applied to frames, simulated slopes | [`estimation::EstimatePlan`], [`estimation::MatrixEstimatorPlan`], [`estimation::SimulationPlan`] |
 //! | [`tomography`] | covariance matrices, reconstructors, residual wavefront errors | [`tomography::ReconstructorPlan`] |
 //! | [`profiling`] | Learn & Apply: profiles fitted to slopes | [`profiling::LearnPlan`] |
 //! | [`correction`] | deformable mirrors, fitting error, servo-lag error | [`correction::Mirror`], [`correction::Fitting`] |

@@ -217,6 +217,8 @@ class Psf(Result):
     ----------
     wavelengths : numpy.ndarray, shape (W,)
         Wavelengths [m].
+    pixel : numpy.ndarray, shape (W,)
+        Sides of a pixel [mas].
     strehl : numpy.ndarray, shape (T, W)
         Strehl ratios.
     fwhm : numpy.ndarray, shape (T, W)
@@ -232,6 +234,7 @@ class Psf(Result):
     """
 
     wavelengths: NDArray[np.float64]
+    pixel: NDArray[np.float64]
     strehl: NDArray[np.float64]
     fwhm: NDArray[np.float64]
     ensquared: NDArray[np.float64]
@@ -241,6 +244,10 @@ class Psf(Result):
     def _take(self, facts: dict[str, Any]) -> None:
         self.targets = facts["targets"]
         self.wavelengths = np.array(facts["wavelengths"], dtype=np.float64)
+        self.pixel = np.array(facts["pixel_mas"], dtype=np.float64)
+        if np.all(self.pixel == self.pixel[0]):
+            for name in ("psf", "open_loop", "diffraction"):
+                self._set_pixels(name, float(self.pixel[0]))
         count = len(self.targets), len(self.wavelengths)
         self.strehl = np.array([target["strehl"] for target in self.targets], dtype=np.float64).reshape(count)
         widths = [[np.nan if width is None else width for width in target["fwhm_mas"]] for target in self.targets]
@@ -248,6 +255,17 @@ class Psf(Result):
         ensquared = np.array([target["ensquared"] for target in self.targets], dtype=np.float64)
         self.ensquared = ensquared.reshape(*count, -1) if ensquared.size else np.zeros((*count, 0))
         self.budget = [{name: 1e-9 * value for name, value in target["budget_nm"].items()} for target in self.targets]
+
+    def _set_pixels(self, name: str, side: float) -> None:
+        """Give the last two axes of an image their angles from the middle pixel."""
+        one = self.variables.get(name)
+        if one is None or not isinstance(one.values, np.ndarray) or len(one.coordinates) < 2:
+            return
+        angles = tuple(
+            Coordinate(coordinate.name, "mas", "uniform", (-(count // 2) * side, side))
+            for coordinate, count in zip(one.coordinates[-2:], one.values.shape[-2:], strict=True)
+        )
+        self.variables[name] = replace(one, coordinates=(*one.coordinates[:-2], *angles))
 
     def to_fits(self, path: str | os.PathLike[str]) -> int:
         """Write all images, with the layout of TIPTOP's files, into a FITS file; returns its length [bytes]."""

@@ -11,6 +11,7 @@ mod summary;
 mod watch;
 
 mod estimate;
+mod apply_reconstructor;
 
 mod bench;
 mod covariance;
@@ -113,7 +114,10 @@ pub fn run_with(arguments: Vec<OsString>) -> u8 {
         Command::Covariance(args) => {
             of_file(&args.system, |read| covariance::covariance(&args, read).map(Outcome::from))
         }
-        Command::Estimate(args) => of_file(&args.system, |read| estimate::estimate(&args, read)),
+        Command::Estimate(args) => of_file(&args.system, |read| match &args.reconstructor {
+            Some(matrix) => apply_reconstructor::apply_reconstructor(&args, matrix, read),
+            None => estimate::estimate(&args, read),
+        }),
         Command::Reconstruct(args) => {
             of_file(&args.system, |read| reconstruct::reconstruct(&args, read).map(Outcome::from))
         }

@@ -190,7 +190,7 @@ impl Gpu {
     }
 
     // Send from pinned memory
-    /// Queues a copy of `values` to the device, as many as `to` holds.
+    /// Queues a copy of the first of `values` to the device, as many as `to` holds.
     ///
     /// # Errors
     /// `Foreign` where one of them is another device's, `Failed` while the queue records, `Cuda` where the device fails.
@@ -205,7 +205,7 @@ impl Gpu {
         self.copy(values, to, &send)
     }
     // Fetch into pinned memory
-    /// Queues a copy of `from` to the host, where there must be as much room.
+    /// Queues a copy of `from` to the host, to the first of `values`, where there must be as much room.
     ///
     /// # Errors
     /// As for [`Gpu::send`].
@@ -227,7 +227,7 @@ impl Gpu {
         view: BufferView<T>,
         copy: &Operation,
     ) -> Result<(), Error> {
-        assert_eq!(values.len, view.len, "a copy takes all of the pinned values");
+        assert!(view.len <= values.len, "a copy takes the first of the pinned values");
         self.own("pinned memory", &values.device)?;
         self.refuse_to_record("a copy of pinned memory")?;
         let mut pending = lock(&values.pending);

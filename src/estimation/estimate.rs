@@ -604,12 +604,14 @@ pub struct Estimates {
     pub wavefront: Array4<f64>,
     /// Iterations of the solver for each frame.
     pub iterations: Vec<usize>,
-    /// Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame.
+    /// Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame; the largest one of a row, where a reconstructor was formed for all frames.
     pub residual: Vec<f64>,
-    /// χ²/n of Eq. [chi squared](https://lenslet.github.io/lenslet/estimate-frames.html#eq-chi-squared) for each frame: 1 on average if the model is right.
+    /// χ²/n of Eq. [chi squared](https://lenslet.github.io/lenslet/estimate-frames.html#eq-chi-squared) for each frame: 1 on average if the model is right. Where a
+    /// reconstructor was formed, for a sample of the frames, and NaN for others.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::list"))]
     pub chi_squared: Vec<f64>,
-    /// Root mean square of the error that the interpolation of layers adds, for each frame, m, measured at some points; none where nothing is
-    /// interpolated, or it is not measured.
+    /// Root mean square of the error that the interpolation of layers adds, for each frame of which χ²/n is known, m, measured at some points;
+    /// none where nothing is interpolated, or it is not measured.
     pub interpolation: Vec<f64>,
     /// For each frame why its solver ended short of the tolerance, or nothing if it did not; the wavefront is then that of the
     /// last iterate.
@@ -632,7 +634,7 @@ impl Estimates {
         iterations.dimensions("frame").long_name("iterations of the solver");
         let residual = data.add("residual", ArrayView1::from(&self.residual));
         residual.dimensions("frame").long_name("relative residual");
-        let about = "chi squared over the number of slopes, 1 on average if the model is right";
+        let about = "chi squared over the number of slopes, 1 on average if the model is right; NaN where it was not measured";
         let chi_squared = data.add("chi_squared", ArrayView1::from(&self.chi_squared));
         chi_squared.dimensions("frame").long_name(about);
         let converged = data.add("converged", Array1::from(self.converged()));

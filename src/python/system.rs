@@ -18,6 +18,7 @@ use crate::files::provenance::Provenance;
 use crate::formats::Imported;
 use crate::formats::aot::TelemetryFile;
 use crate::formats::aot::system::TelemetrySystem;
+use crate::formats::scopesim::FieldImages;
 use crate::formats::slopes::{ReadSlopes, SlopeFormat};
 use crate::linear::Operator;
 use crate::model::control::ControlLoop;
@@ -33,6 +34,7 @@ use crate::tomography::{
 };
 use crate::turbulence::spectral::SpectralSampling;
 use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Method, SlopeSlope};
+use crate::units::ARCSEC;
 use crate::watch::Watch;
 use ndarray::Array2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray2, ToPyArray};
@@ -92,7 +94,7 @@ impl ParsedSystem {
         Self::parse(py, || SystemFile::from_value(values))
     }
 
-    /// The text of the file, its name and its folder, from which it can be made anew.
+    /// The text of the file and its name, from which it can be made anew.
     fn source(&self) -> (String, String) {
         (self.file.text().to_string(), self.file.name().to_string())
     }
@@ -196,14 +198,14 @@ impl ParsedSystem {
         let options =
             ReconstructorOptions::from_system_file(&self.file).map_err(raised)?.keep(covariances);
         let system = self.system.clone();
-        let place = (device, precision);
+        let engine = (device, precision);
         if options.truth == Truth::Wavefront {
             let plan = PointErrorsPlan::new(&system, options).map_err(raised)?;
             let finish = move |found: PointErrors, _: &PointErrorsPlan, _: &Engine| {
                 let facts = json!({ "errors": errors_of(&found.errors) });
                 Ok(Found { data: found.to_data_set(&system).into_owned(), facts })
             };
-            return self.planned(py, PlannedTask { plan, finish }, place, None);
+            return self.planned(py, PlannedTask { plan, finish }, engine, None);
         }
         let plan = ReconstructorPlan::new(&system, options).map_err(raised)?;
         let finish = move |found: Reconstruction, _: &ReconstructorPlan, _: &Engine| {
@@ -211,7 +213,7 @@ impl ParsedSystem {
             let facts = json!({ "errors": errors_of(&errors) });
             Ok(Found { data: found.to_data_set(&system, &errors).into_owned(), facts })
         };
-        self.planned(py, PlannedTask { plan, finish }, place, None)
+        self.planned(py, PlannedTask { plan, finish }, engine, None)
     }
 
     fn plan_simulation(
@@ -251,10 +253,15 @@ impl ParsedSystem {
             let facts = json!({
                 "targets": targets,
                 "wavelengths": plan.options().image.wavelengths,
+                "pixel_mas": pixels_in_mas(plan),
                 "mode": plan.options().correction.mode.name(),
                 "independent": plan.independent(),
             });
-            Ok(Found { data: found.to_data_set(plan)?, facts })
+            let mut data = found.to_data_set(plan)?;
+            if whole_field {
+                FieldImages::of(plan, &found).add_to(&mut data)?;
+            }
+            Ok(Found { data, facts })
         };
         self.planned(py, PlannedTask { plan, finish }, (device, precision), None)
     }
@@ -280,15 +287,7 @@ impl ParsedSystem {
                 origin: "lenslet.System.fit_profile",
             };
             let text = written.text(&file, file.name())?;
-            let facts = json!({
-                "system": text,
-                "warnings": learned.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                "values": learned.values.iter().map(|one| (one.parameter.to_string(), one.value, one.error)).collect::<Vec<_>>(),
-                "misfit": learned.misfit,
-                "converged": learned.converged,
-                "frames": learned.maps.frames,
-                "independent_frames": learned.maps.independent,
-            });
+            let facts = fit_facts(&learned, &text);
             Ok(Found { data: learned.to_data_set().into_owned(), facts })
         };
         self.planned(py, PlannedTask { plan, finish }, ("cpu", "f64"), None)
@@ -375,6 +374,29 @@ impl ParsedSystem {
         let options: EstimateOptions = options(given)?;
         EstimatePlan::new(&self.system, options).map_err(raised)
     }
+}
+
+/// Sides of a pixel at each wavelength, mas.
+fn pixels_in_mas(plan: &PsfPlan) -> Vec<f64> {
+    let (image, diameter) = (&plan.options().image, plan.diameter());
+    let side = |wavelength: &f64| 1e3 * image.pixel_at(*wavelength, diameter) / ARCSEC;
+    image.wavelengths.iter().map(side).collect()
+}
+
+/// What a fit found, apart from its arrays: the system file, the values with their errors, and how good the fit is.
+fn fit_facts(learned: &Learned, text: &str) -> serde_json::Value {
+    let values = learned.values.iter();
+    let values = values.map(|one| (one.parameter.to_string(), one.value, one.error));
+    let warnings: Vec<_> = learned.warnings.iter().map(ToString::to_string).collect();
+    json!({
+        "system": text,
+        "warnings": warnings,
+        "values": values.collect::<Vec<_>>(),
+        "misfit": learned.misfit,
+        "converged": learned.converged,
+        "frames": learned.maps.frames,
+        "independent_frames": learned.maps.independent,
+    })
 }
 
 /// The errors of targets, m: with and without tilt.

@@ -22,7 +22,9 @@ const TEXT: &str = "text/plain";
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Fault {
     /// The path leaves the repository, or is not that of a notebook.
-    #[error("{path} is no notebook: expected a plain path that ends in .ipynb, from the repository's root")]
+    #[error(
+        "{path} is no notebook: expected a plain path that ends in .ipynb, from the repository's root"
+    )]
     Path {
         /// The path.
         path: String,
@@ -44,7 +46,9 @@ pub enum Fault {
         why: String,
     },
     /// The file is of another version of the format.
-    #[error("{path} has nbformat = {found}: expected 4, to which jupyter nbconvert --to notebook converts it")]
+    #[error(
+        "{path} has nbformat = {found}: expected 4, to which jupyter nbconvert --to notebook converts it"
+    )]
     Version {
         /// The notebook.
         path: String,
@@ -70,7 +74,9 @@ pub enum Fault {
         found: String,
     },
     /// An output that the book cannot show.
-    #[error("{place}: an output of {found}: the book shows stdout, text/plain, image/svg+xml and image/png")]
+    #[error(
+        "{place}: an output of {found}: the book shows stdout, text/plain, image/svg+xml and image/png"
+    )]
     Output {
         /// The notebook and the cell.
         place: Place,
@@ -78,7 +84,9 @@ pub enum Fault {
         found: String,
     },
     /// A cell that failed.
-    #[error("{place}: {error}: run the notebook again, or tag the cell raises-exception where the error is meant")]
+    #[error(
+        "{place}: {error}: run the notebook again, or tag the cell raises-exception where the error is meant"
+    )]
     Raised {
         /// The notebook and the cell.
         place: Place,
@@ -287,7 +295,9 @@ fn read_cell(cell: &Value, place: Place) -> Result<Cell, Fault> {
         (_, outputs) => outputs.cloned().unwrap_or_default(),
     };
     let captions = match &cell["metadata"]["caption"] {
-        Value::Array(captions) => captions.iter().filter_map(Value::as_str).map(str::to_string).collect(),
+        Value::Array(captions) => {
+            captions.iter().filter_map(Value::as_str).map(str::to_string).collect()
+        }
         caption => caption.as_str().into_iter().map(str::to_string).collect(),
     };
     let tags = cell["metadata"]["tags"].as_array();
@@ -307,8 +317,13 @@ fn text(value: &Value) -> Option<String> {
 
 /// How far headings move down: by one where a heading of the first level is not just the chapter's title.
 fn shift(cells: &[Cell], title: &str) -> usize {
-    let lines = cells.iter().filter(|cell| cell.kind == Kind::Markdown).flat_map(|cell| outside(&cell.source));
-    let top = lines.filter_map(|(_, line)| line.strip_prefix("# ")).any(|heading| heading.trim() != title);
+    let lines = cells
+        .iter()
+        .filter(|cell| cell.kind == Kind::Markdown)
+        .flat_map(|cell| outside(&cell.source));
+    let top = lines
+        .filter_map(|(_, line)| line.strip_prefix("# "))
+        .any(|heading| heading.trim() != title);
     usize::from(top)
 }
 
@@ -344,7 +359,8 @@ fn caption(source: &[String]) -> Option<Caption> {
     let (text, rest) = paragraph.strip_prefix('*')?.split_once('*')?;
     let whole = rest.is_empty() || text.ends_with('.') && rest.starts_with(' ');
     let empty = source[count..].iter().take_while(|line| line.is_empty()).count();
-    let caption = Caption { text: text.to_string(), rest: rest.trim().to_string(), lines: count + empty };
+    let caption =
+        Caption { text: text.to_string(), rest: rest.trim().to_string(), lines: count + empty };
     (!text.is_empty() && whole).then_some(caption)
 }
 
@@ -408,7 +424,8 @@ impl<'a> Page<'a> {
             Kind::Code => {
                 if !cell.source.is_empty() {
                     self.gap();
-                    let lines = (1..).zip(&cell.source).map(|(line, text)| (text.clone(), Some(line)));
+                    let lines =
+                        (1..).zip(&cell.source).map(|(line, text)| (text.clone(), Some(line)));
                     self.fenced("python", number, lines.collect());
                 }
                 self.outputs(number, cell, next);
@@ -475,7 +492,8 @@ impl<'a> Page<'a> {
             return None;
         }
         let path = crate::check::resolve(self.path, file)?;
-        let page = path.strip_prefix("book/src/").or_else(|| self.pages.get(&path).map(String::as_str))?;
+        let page =
+            path.strip_prefix("book/src/").or_else(|| self.pages.get(&path).map(String::as_str))?;
         Some(format!("{page}{anchor}"))
     }
 
@@ -527,14 +545,21 @@ impl<'a> Page<'a> {
         let kind = output["output_type"].as_str().unwrap_or("");
         match (kind, output["name"].as_str()) {
             ("stream", Some("stdout")) => {
-                let field = Fault::Field { place, field: "text", expected: "a text or a list of texts" };
+                let field =
+                    Fault::Field { place, field: "text", expected: "a text or a list of texts" };
                 text(&output["text"]).map(Shown::Text).ok_or(field)
             }
-            ("stream", name) => Err(Fault::Output { place, found: name.unwrap_or("an unknown stream").to_string() }),
+            ("stream", name) => {
+                Err(Fault::Output { place, found: name.unwrap_or("an unknown stream").to_string() })
+            }
             ("error", _) => {
                 let word = |field: &str| output[field].as_str().unwrap_or("").to_string();
                 let error = format!("{}: {}", word("ename"), word("evalue"));
-                if cell.raises { Ok(Shown::Text(error)) } else { Err(Fault::Raised { place, error }) }
+                if cell.raises {
+                    Ok(Shown::Text(error))
+                } else {
+                    Err(Fault::Raised { place, error })
+                }
             }
             ("execute_result" | "display_data", _) => media(place, &output["data"]),
             _ => Err(Fault::Output { place, found: format!("the type {kind:?}") }),
@@ -551,16 +576,23 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn picture(&mut self, number: usize, extension: &str, content: Vec<u8>, caption: Option<String>) {
+    fn picture(
+        &mut self,
+        number: usize,
+        extension: &str,
+        content: Vec<u8>,
+        caption: Option<String>,
+    ) {
         self.pictures += 1;
         let name = format!("notebook-{}-{}.{extension}", self.stem, self.pictures);
-        let caption = match caption.map(|caption| caption.split_whitespace().collect::<Vec<_>>().join(" ")) {
-            Some(caption) if !caption.is_empty() => caption,
-            _ => {
-                let place = self.place(number, None);
-                return self.faults.push(Fault::Caption { place });
-            }
-        };
+        let caption =
+            match caption.map(|caption| caption.split_whitespace().collect::<Vec<_>>().join(" ")) {
+                Some(caption) if !caption.is_empty() => caption,
+                _ => {
+                    let place = self.place(number, None);
+                    return self.faults.push(Fault::Caption { place });
+                }
+            };
         self.gap();
         self.push(format!("![{caption}](figures/{name})"), Some((number, None)));
         self.push("", None);
@@ -590,8 +622,14 @@ fn media(place: Place, data: &Value) -> Result<Shown, Fault> {
     match text(&data[TEXT]) {
         Some(text) => Ok(Shown::Text(text)),
         None => {
-            let found: Vec<&str> = data.as_object().into_iter().flat_map(|data| data.keys()).map(String::as_str).collect();
-            let found = if found.is_empty() { "no media type".to_string() } else { found.join(", ") };
+            let found: Vec<&str> = data
+                .as_object()
+                .into_iter()
+                .flat_map(|data| data.keys())
+                .map(String::as_str)
+                .collect();
+            let found =
+                if found.is_empty() { "no media type".to_string() } else { found.join(", ") };
             Err(Fault::Output { place, found })
         }
     }
@@ -602,7 +640,9 @@ fn without_colours(text: &str) -> String {
     let mut pieces = text.split("\u{1b}[");
     let mut plain = pieces.next().unwrap_or("").to_string();
     for piece in pieces {
-        plain.push_str(piece.find(|c: char| c.is_ascii_alphabetic()).map_or("", |end| &piece[end + 1..]));
+        plain.push_str(
+            piece.find(|c: char| c.is_ascii_alphabetic()).map_or("", |end| &piece[end + 1..]),
+        );
     }
     plain
 }
@@ -643,7 +683,8 @@ mod tests {
 
     use super::{Fault, Notebook, Place, asked, from_base64, insert};
 
-    const CHAPTER: &str = "# Pupils\n\nBefore.\n\n{{#notebook python/notebooks/pupils.ipynb}}\n\nAfter.\n";
+    const CHAPTER: &str =
+        "# Pupils\n\nBefore.\n\n{{#notebook python/notebooks/pupils.ipynb}}\n\nAfter.\n";
 
     fn notebook(cells: Value) -> String {
         json!({ "nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells }).to_string()
@@ -659,7 +700,10 @@ mod tests {
 
     /// The text, the notebook and what is wrong with it.
     fn inserted(cells: Value) -> (String, Notebook, Vec<Fault>) {
-        let pages = BTreeMap::from([("python/notebooks/other.ipynb".to_string(), "notebook-other.md".to_string())]);
+        let pages = BTreeMap::from([(
+            "python/notebooks/other.ipynb".to_string(),
+            "notebook-other.md".to_string(),
+        )]);
         let found = insert(CHAPTER, &pages, |_| Ok(notebook(cells.clone())));
         found.ok().flatten().unwrap_or_else(|| panic!("a notebook"))
     }
@@ -671,7 +715,8 @@ mod tests {
     }
 
     fn fault(text: io::Result<&str>) -> Option<(usize, Fault)> {
-        let read = |_: &str| text.as_ref().map(|text| text.to_string()).map_err(|why| why.kind().into());
+        let read =
+            |_: &str| text.as_ref().map(|text| text.to_string()).map_err(|why| why.kind().into());
         insert(CHAPTER, &BTreeMap::new(), read).err()
     }
 
@@ -699,13 +744,17 @@ mod tests {
         assert_eq!(body(&text), expected);
         assert!(text.starts_with("# Pupils\n\nBefore.\n\nThis page is a notebook"), "{text}");
         assert!(text.ends_with("\n\nAfter.\n"), "{text}");
-        assert!(notebook.provides("figures/pupils.ipynb") && !notebook.provides("figures/other.ipynb"));
+        assert!(
+            notebook.provides("figures/pupils.ipynb") && !notebook.provides("figures/other.ipynb")
+        );
     }
 
     #[test]
     fn lines_know_their_cells() {
-        let (text, notebook, _) = inserted(json!([markdown("# Pupils\n\nOne."), code("x = 2\nx", json!([]))]));
-        let line = |word: &str| 1 + text.lines().position(|line| line == word).unwrap_or(usize::MAX - 1);
+        let (text, notebook, _) =
+            inserted(json!([markdown("# Pupils\n\nOne."), code("x = 2\nx", json!([]))]));
+        let line =
+            |word: &str| 1 + text.lines().position(|line| line == word).unwrap_or(usize::MAX - 1);
         assert_eq!(notebook.origin(line("Before.")), (3, None));
         assert_eq!(notebook.origin(line("One.")), (5, Some(place(1, Some(3)))));
         assert_eq!(notebook.origin(line("x")), (5, Some(place(2, Some(2)))));
@@ -716,7 +765,10 @@ mod tests {
     fn headings_move_below_the_title() {
         let moved = |source: &str| body(&inserted(json!([markdown(source)])).0);
         assert_eq!(moved("# Pupils\n## Area\n#### Deep"), "## Area\n#### Deep");
-        assert_eq!(moved("# Telescopes\n## Area\n###### Deep\n#no heading"), "## Telescopes\n### Area\n###### Deep\n#no heading");
+        assert_eq!(
+            moved("# Telescopes\n## Area\n###### Deep\n#no heading"),
+            "## Telescopes\n### Area\n###### Deep\n#no heading"
+        );
     }
 
     #[test]
@@ -725,21 +777,34 @@ mod tests {
         let png = json!({ "output_type": "display_data", "data": { "image/png": "aGk/\nAA==\n", "text/plain": "<Figure>" } });
         let mut told = code("plot()", json!([svg, png]));
         told["metadata"]["caption"] = json!(["A pupil of $D = 8$ m.", "Its\n[image]."]);
-        let (text, notebook, faults) =
-            inserted(json!([told, code("again()", json!([svg])), markdown("*The same\npupil.*\n\n*Not a* caption.")]));
+        let (text, notebook, faults) = inserted(json!([
+            told,
+            code("again()", json!([svg])),
+            markdown("*The same\npupil.*\n\n*Not a* caption.")
+        ]));
         assert_eq!(faults, []);
         let expected = "```python\nplot()\n```\n\n![A pupil of $D = 8$ m.](figures/notebook-pupils-1.svg)\n\n\
                         ![Its [image].](figures/notebook-pupils-2.png)\n\n```python\nagain()\n```\n\n\
                         ![The same pupil.](figures/notebook-pupils-3.svg)\n\n*Not a* caption.";
         assert_eq!(body(&text), expected);
-        let contents: Vec<&[u8]> = notebook.attachments[1..].iter().map(|file| file.content.as_slice()).collect();
+        let contents: Vec<&[u8]> =
+            notebook.attachments[1..].iter().map(|file| file.content.as_slice()).collect();
         assert_eq!(contents, [b"<svg></svg>".as_slice(), b"hi?\0", b"<svg></svg>"]);
-        let (text, _, faults) = inserted(json!([code("plot()", json!([svg, svg])), markdown("*One.*")]));
-        assert_eq!((faults, text.matches("![").count()), (vec![Fault::Caption { place: place(1, None) }], 1));
-        let first = json!([code("plot()", json!([svg])), markdown("*A\npupil.* It is\nround.\n\nMore.")]);
+        let (text, _, faults) =
+            inserted(json!([code("plot()", json!([svg, svg])), markdown("*One.*")]));
+        assert_eq!(
+            (faults, text.matches("![").count()),
+            (vec![Fault::Caption { place: place(1, None) }], 1)
+        );
+        let first =
+            json!([code("plot()", json!([svg])), markdown("*A\npupil.* It is\nround.\n\nMore.")]);
         let (text, _, faults) = inserted(first);
         assert_eq!(faults, []);
-        assert!(body(&text).ends_with("![A pupil.](figures/notebook-pupils-1.svg)\n\nIt is round.\n\nMore."), "{text}");
+        assert!(
+            body(&text)
+                .ends_with("![A pupil.](figures/notebook-pupils-1.svg)\n\nIt is round.\n\nMore."),
+            "{text}"
+        );
         let word = json!([code("plot()", json!([svg])), markdown("*Here* it is.")]);
         assert_eq!(inserted(word).2, [Fault::Caption { place: place(1, None) }]);
     }
@@ -747,19 +812,30 @@ mod tests {
     #[test]
     fn outputs_that_the_book_cannot_show_are_faults() {
         let faults = |outputs: Value| inserted(json!([markdown("x"), code("f()", outputs)])).2;
-        let output = |found: &str| vec![Fault::Output { place: place(2, None), found: found.to_string() }];
-        assert_eq!(faults(json!([{ "output_type": "stream", "name": "stderr", "text": "warning" }])), output("stderr"));
+        let output =
+            |found: &str| vec![Fault::Output { place: place(2, None), found: found.to_string() }];
+        assert_eq!(
+            faults(json!([{ "output_type": "stream", "name": "stderr", "text": "warning" }])),
+            output("stderr")
+        );
         let html = json!([{ "output_type": "display_data", "data": { "text/html": "<b>1</b>", "text/latex": "1" } }]);
         assert_eq!(faults(html), output("text/html, text/latex"));
         assert_eq!(faults(json!([{ "output_type": "pyout" }])), output("the type \"pyout\""));
         assert_eq!(
             faults(json!([{ "output_type": "stream", "name": "stdout" }])),
-            [Fault::Field { place: place(2, None), field: "text", expected: "a text or a list of texts" }]
+            [Fault::Field {
+                place: place(2, None),
+                field: "text",
+                expected: "a text or a list of texts"
+            }]
         );
         let png = json!([{ "output_type": "display_data", "data": { "image/png": "not base64" } }]);
         assert_eq!(faults(png), [Fault::Encoding { place: place(2, None), media: "image/png" }]);
         let error = json!([{ "output_type": "error", "ename": "InputError", "evalue": "r0 = -1", "traceback": [] }]);
-        assert_eq!(faults(error.clone()), [Fault::Raised { place: place(2, None), error: "InputError: r0 = -1".into() }]);
+        assert_eq!(
+            faults(error.clone()),
+            [Fault::Raised { place: place(2, None), error: "InputError: r0 = -1".into() }]
+        );
         let mut meant = code("f()", error);
         meant["metadata"]["tags"] = json!(["raises-exception"]);
         let (text, _, faults) = inserted(json!([meant]));
@@ -768,8 +844,14 @@ mod tests {
 
     #[test]
     fn mathematics_stands_between_dollars() {
-        let found = inserted(json!([markdown("$$\n\\begin{aligned}\nx\n\\end{aligned}\n$$\n\n\\begin{align}\ny\n\\end{align}")])).2;
-        assert_eq!(found, [Fault::Mathematics { place: place(1, Some(7)), found: "\\begin{align}".into() }]);
+        let found = inserted(json!([markdown(
+            "$$\n\\begin{aligned}\nx\n\\end{aligned}\n$$\n\n\\begin{align}\ny\n\\end{align}"
+        )]))
+        .2;
+        assert_eq!(
+            found,
+            [Fault::Mathematics { place: place(1, Some(7)), found: "\\begin{align}".into() }]
+        );
     }
 
     #[test]
@@ -778,15 +860,23 @@ mod tests {
         let missing = Fault::Unread { path: path.clone(), why: "it does not exist".into() };
         assert_eq!(fault(Err(io::ErrorKind::NotFound.into())), Some((5, missing)));
         assert!(matches!(fault(Ok("{\"nbformat\": 4,")), Some((5, Fault::Json { .. }))));
-        assert_eq!(fault(Ok("{\"nbformat\": 3}")), Some((5, Fault::Version { path, found: "3".into() })));
-        let field = |cell, field, expected| Some((5, Fault::Field { place: place(cell, None), field, expected }));
+        assert_eq!(
+            fault(Ok("{\"nbformat\": 3}")),
+            Some((5, Fault::Version { path, found: "3".into() }))
+        );
+        let field = |cell, field, expected| {
+            Some((5, Fault::Field { place: place(cell, None), field, expected }))
+        };
         assert_eq!(fault(Ok("{\"nbformat\": 4}")), field(1, "cells", "a list"));
         let cells = notebook(json!([markdown("x"), { "cell_type": "code", "source": "y" }]));
         assert_eq!(fault(Ok(&cells)), field(2, "outputs", "a list"));
         let cells = notebook(json!([{ "cell_type": "markdown", "source": 1 }]));
         assert_eq!(fault(Ok(&cells)), field(1, "source", "a text or a list of texts"));
         let cells = notebook(json!([{ "cell_type": "heading", "source": "" }]));
-        assert_eq!(fault(Ok(&cells)), Some((5, Fault::Cell { place: place(1, None), found: "heading".into() })));
+        assert_eq!(
+            fault(Ok(&cells)),
+            Some((5, Fault::Cell { place: place(1, None), found: "heading".into() }))
+        );
         for path in ["../x.ipynb", "/x.ipynb", "x.py", "a//x.ipynb", ""] {
             let chapter = format!("{{{{#notebook {path}}}}}\n");
             let read = |_: &str| -> io::Result<String> { Ok(notebook(json!([]))) };

@@ -174,7 +174,8 @@ impl Book {
                     if chapter.blocks.iter().any(Block::is_chunk) {
                         // Chunks are stitched into the file, which is not this text.
                         chapter = parse(text);
-                        let what = "a chapter that shows a notebook holds no chunks: move them to another";
+                        let what =
+                            "a chapter that shows a notebook holds no chunks: move them to another";
                         chapter.report((line, 1), what.to_string());
                     } else {
                         chapter.notebook = Some(notebook);
@@ -201,9 +202,10 @@ impl Book {
         let mut by_chapter: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
         let mut others = Vec::new();
         for finding in findings {
-            let chapter = self.chapters.iter().position(|chapter| {
-                chapter.notebook.is_some() && chapter.path == finding.path
-            });
+            let chapter = self
+                .chapters
+                .iter()
+                .position(|chapter| chapter.notebook.is_some() && chapter.path == finding.path);
             match chapter {
                 Some(chapter) => by_chapter.entry(chapter).or_default().push(finding),
                 None => others.push(finding),

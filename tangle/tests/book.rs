@@ -357,9 +357,16 @@ fn notebooks_are_pages_with_their_pictures() -> Outcome {
     assert_eq!(fs::read_to_string(figures.join("stars.ipynb"))?, notebook);
     // A second rendering leaves the files as they are, and a fault names the cell.
     build(folder.path(), false)?;
-    fs::write(folder.path().join("python/notebooks/stars.ipynb"), notebook.replace("\\\\lambda", "\\\\frac{1"))?;
+    fs::write(
+        folder.path().join("python/notebooks/stars.ipynb"),
+        notebook.replace("\\\\lambda", "\\\\frac{1"),
+    )?;
     let faults = faults(&folder);
-    assert!(faults[0].starts_with("book/src/bad.md:3:1: python/notebooks/stars.ipynb, cell 1, line 4: "), "{faults:?}");
+    assert!(
+        faults[0]
+            .starts_with("book/src/bad.md:3:1: python/notebooks/stars.ipynb, cell 1, line 4: "),
+        "{faults:?}"
+    );
     Ok(())
 }
 

@@ -57,7 +57,8 @@ fn fault(book: &Book, chapter: &Chapter, link: &Link, programs: &[String]) -> Op
         });
     } else {
         let provided = chapter.notebook.as_ref().is_some_and(|notebook| notebook.provides(&path));
-        return (!provided && missing_file(book, &path, programs)).then(|| format!("{target} does not exist"));
+        return (!provided && missing_file(book, &path, programs))
+            .then(|| format!("{target} does not exist"));
     };
     let anchor = anchor?;
     let known = other.headings.iter().any(|heading| heading.id == anchor)
