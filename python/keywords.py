@@ -111,14 +111,7 @@ def text() -> str:
                 inner = {key: row for key, row in inner.items() if "." not in key}
                 lines += table(TABLES[path], f"Keys of ``{rows[path]['table']}``: {rows[path]['meaning']}.", inner)
         fields = {keyword: rows[path] for keyword, path in _keys.keywords(file).items()}
-        base = "TypedDict, total=False"
-        if file == "sample":
-            # The methods of a sample have a parameter of this name.
-            own_name = "precision"
-            without = {keyword: row for keyword, row in fields.items() if keyword != own_name}
-            lines += table("ImagingKeywords", f"Keywords of :class:`lenslet.Sample` without ``{own_name}``.", without)
-            fields, base = {own_name: fields[own_name]}, "ImagingKeywords, total=False"
-        lines += table(f"{file.capitalize()}Keywords", f"Keywords of :class:`lenslet.{file.capitalize()}`.", fields, base)
+        lines += table(f"{file.capitalize()}Keywords", f"Keywords of :class:`lenslet.{file.capitalize()}`.", fields)
         if file == "system":
             for name, own in (("ReconstructorKeywords", "reconstructor"), ("ImageKeywords", "image")):
                 inner = {key.removeprefix(f"{own}."): row for key, row in rows.items() if key.startswith(f"{own}.")}

@@ -20,7 +20,7 @@
 //! | [`model`] | atmosphere, guide stars, sensors, mirrors; system files | [`model::System`] |
 //! | [`turbulence`] | covariances of slopes and wavefronts | [`turbulence::CovariancePlan`] |
 //! | [`linear`] | Toeplitz products, factorisations, iterative solvers | [`linear::BlockToeplitz`], [`linear::minres`] |
-//! | [`estimation`] | estimates of wavefronts without a matrix, simulated slopes | [`estimation::EstimatePlan`], [`estimation::SimulationPlan`] |
+//! | [`estimation`] | estimates of wavefronts without a matrix, stored reconstructors applied to frames, simulated slopes | [`estimation::EstimatePlan`], [`estimation::MatrixEstimatorPlan`], [`estimation::SimulationPlan`] |
 //! | [`tomography`] | covariance matrices, reconstructors, residual wavefront errors | [`tomography::ReconstructorPlan`] |
 //! | [`profiling`] | Learn & Apply: profiles fitted to slopes | [`profiling::LearnPlan`] |
 //! | [`correction`] | deformable mirrors, fitting error, servo-lag error | [`correction::Mirror`], [`correction::Fitting`] |
@@ -131,7 +131,7 @@
 // Features of the crate
 //! # Features
 //!
-//! All are on by default. Without them, `default-features = false`, the mathematics remains: 45 crates or fewer.
+//! All but `python` are on by default. Without them, `default-features = false`, the mathematics remains: 45 crates or fewer.
 //!
 //! | feature | adds |
 //! |---|---|
@@ -141,6 +141,7 @@
 //! | `cuda` | NVIDIA GPUs, whose libraries are loaded at run time |
 //! | `serde` | options and results as JSON and in other formats: `Serialize` and `Deserialize` |
 //! | `command` | the program `lenslet` and its benchmarks |
+//! | `python` | the compiled module of the Python package, for maturin; not on by default |
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 

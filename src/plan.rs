@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 // Plan of a computation
-/// A planned computation: it can be described, its memory and run time are known, and it runs on an engine.
+/// A planned computation, whose method, memory and run time are known before it runs.
 ///
 /// ```
 /// use lenslet::prelude::*;

@@ -1010,6 +1010,12 @@ fn info_tells_about_machine_and_system() -> Checked {
     let told: serde_json::Value = serde_json::from_str(&told)?;
     assert_eq!(told["version"], env!("CARGO_PKG_VERSION"));
     assert!(told["cuda"]["devices"].is_array() && told["cuda"]["libraries"]["nvrtc"].is_boolean());
+    let files = told["cuda"]["library_files"].as_object().ok_or("no files")?;
+    assert_eq!(files.len(), 4);
+    for (name, file) in files {
+        let is_found = &told["cuda"]["libraries"][name];
+        assert!(*is_found == true || file.is_null(), "{name} in {file}: {is_found}");
+    }
     assert_eq!(told["system"]["guide_stars"], 4);
     assert_eq!(told["system"]["toeplitz_bytes"], 8 * 16 * 4 * 39 * 39);
     let valid = told["system"]["valid"].as_u64().ok_or("no count")?;

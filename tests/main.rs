@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
 mod allocation;
+mod apply_reconstructor;
 mod cli;
 mod dependencies;
 mod first_programs;

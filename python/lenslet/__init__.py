@@ -14,7 +14,9 @@ Examples
 
 from . import errors
 from ._data import Coordinate, DataSet, Table, Variable, load
+from ._device import DeviceReconstructor
 from ._lenslet import __version__, threads
+from ._libraries import add_library_folders as _add_library_folders
 from ._plan import Plan
 from ._results import Covariance, Estimate, Micrographs, Parameter, ProfileFit, Psf, Reconstructor, Scan, Simulation
 from ._sample import Sample
@@ -31,6 +33,8 @@ from .errors import (
     OutOfMemoryError,
 )
 
+_add_library_folders()
+
 __all__ = [
     "CancelledError",
     "ComputationError",
@@ -39,6 +43,7 @@ __all__ = [
     "Covariance",
     "DataSet",
     "DeviceError",
+    "DeviceReconstructor",
     "Estimate",
     "Estimator",
     "FileError",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+import re
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
@@ -28,7 +29,7 @@ Table = dict[str, tuple[NDArray[Any], str]]
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One dimension of a variable.
+    """One dimension of a variable: its name, its unit and the positions of its samples.
 
     Attributes
     ----------
@@ -70,7 +71,7 @@ class Coordinate:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """An array, a text or a table with what is known of it.
+    """An array, a text or a table with its name, dimensions, unit and attributes.
 
     Attributes
     ----------
@@ -102,7 +103,9 @@ class Variable:
         if not isinstance(self.values, np.ndarray):
             return ()
         if self.coordinates:
-            return tuple(one.name for one in self.coordinates)
+            # A matrix has one dimension twice, such as (slope, slope): each gets a name of its own.
+            names = [one.name for one in self.coordinates]
+            return tuple(f"{name}_{k + 1}" if name in names[:k] else name for k, name in enumerate(names))
         return tuple(f"{self.name}_dim_{k}" for k in range(self.values.ndim))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -127,14 +130,12 @@ class Variable:
             raise TypeError(f"{self.name} is no array")
         xr = _import("xarray", "xarray")
         coordinates: dict[str, Any] = {}
-        # A matrix has one dimension twice, such as (slope, slope): xarray wants names that differ.
-        dims = [name if name not in self.dims[:k] else f"{name}_{k + 1}" for k, name in enumerate(self.dims)]
-        for one, name, count in zip(self.coordinates, dims, self.values.shape, strict=False):
+        for one, name, count in zip(self.coordinates, self.dims, self.values.shape, strict=False):
             if one.kind != "index":
                 coordinates[name] = (name, one.values(count), {"units": one.unit})
         about = {"units": self.unit, "long_name": self.long_name, **self.attributes}
         attributes = {key: value for key, value in about.items() if value != ""}
-        array: xarray.DataArray = xr.DataArray(self.values, dims=dims, coords=coordinates, name=self.name, attrs=attributes)
+        array: xarray.DataArray = xr.DataArray(self.values, dims=self.dims, coords=coordinates, name=self.name, attrs=attributes)
         return array
 
     def plot(self, ax: matplotlib.axes.Axes | None = None, **keywords: Any) -> matplotlib.axes.Axes:
@@ -183,7 +184,7 @@ class Variable:
 
 
 class DataSet(Mapping[str, Any]):
-    """Named arrays, texts and tables of one result, with units and provenance.
+    """Named arrays, texts and tables with dimensions, units and attributes, in the order in which they were added.
 
     A variable is reached by its name, ``data["slopes"]`` or ``data.slopes``, as a NumPy array, a text, or a dictionary of
     columns; ``data.variables["slopes"]`` has its unit and its dimensions too.
@@ -365,9 +366,9 @@ def load(path: str | os.PathLike[str]) -> DataSet:
 
 
 def numbers(name: str, values: ArrayLike, expected: str) -> NDArray[np.float64]:
-    """An array of double precision of what was given; not copied where it is one."""
+    """An array of double precision of what was given; not copied where it is one, of any library, in the memory of the host."""
     try:
-        given = np.asarray(values)
+        given = np.asarray(_on_host(name, values))
         if given.dtype.kind not in "biufO":
             raise TypeError(f"an array of {given.dtype}")
         return np.require(given, np.float64, "A")
@@ -376,11 +377,25 @@ def numbers(name: str, values: ArrayLike, expected: str) -> NDArray[np.float64]:
         raise InputError(message, key=name, value=shown(values), expected=expected) from failure
 
 
+def _on_host(name: str, values: Any) -> Any:
+    """An array of another library as one of NumPy, which shares its memory; that of a GPU is refused."""
+    if isinstance(values, (np.ndarray, np.generic)) or not hasattr(values, "__dlpack_device__"):
+        return values
+    kind, number = values.__dlpack_device__()
+    if int(kind) != 1:
+        expected = "an array of the host: .get() or .cpu() copies it there, and R.to_device() multiplies on the GPU"
+        message = f"{name} = an array on device {number}: expected {expected}"
+        raise InputError(message, key=name, value=f"device {number}", expected=expected)
+    return np.from_dlpack(values)
+
+
 def made(found: tuple[dict[str, Any], dict[str, Any]]) -> tuple[dict[str, Variable], dict[str, Any]]:
     """Variables and attributes of what the compiled module returns."""
     variables = {}
     for name, about in found[0].items():
-        coordinates = tuple(Coordinate(**one) for one in about.pop("dimensions"))
+        # xarray, HDF5 and Zarr want names of dimensions that are identifiers: "star p" becomes star_p.
+        dimensions = [{**one, "name": re.sub(r"\W+", "_", one["name"])} for one in about.pop("dimensions")]
+        coordinates = tuple(Coordinate(**one) for one in dimensions)
         variables[name] = Variable(name, coordinates=coordinates, **about)
     return variables, found[1]
 
@@ -408,7 +423,7 @@ def _raw(one: Variable) -> dict[str, Any]:
         values = _array(one.name, values)
     return {
         "values": values,
-        "dimensions": [_raw_coordinate(coordinate) for coordinate in one.coordinates],
+        "dimensions": [_raw_coordinate(name, coordinate) for name, coordinate in zip(one.dims, one.coordinates, strict=False)],
         "unit": one.unit,
         "long_name": one.long_name,
         "rounded": one.rounded,
@@ -416,12 +431,12 @@ def _raw(one: Variable) -> dict[str, Any]:
     }
 
 
-def _raw_coordinate(one: Coordinate) -> dict[str, Any]:
-    """A coordinate as the compiled module takes it."""
+def _raw_coordinate(name: str, one: Coordinate) -> dict[str, Any]:
+    """A coordinate as the compiled module takes it; formats with coordinates want identifiers, another for each dimension."""
     positions: Any = one.positions
     if one.kind == "values":
         positions = numbers(f"positions of {one.name}", positions, "numbers").tolist()
-    return {**vars(one), "positions": positions}
+    return {**vars(one), "name": re.sub(r"\W+", "_", name), "positions": positions}
 
 
 def _array(name: str, values: Any) -> NDArray[Any]:

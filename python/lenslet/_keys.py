@@ -53,35 +53,23 @@ def keywords(file: str) -> dict[str, str]:
 
 
 def changes(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by path, as the compiled module takes them, of values by keyword."""
+    """Values by path, as the compiled module takes them, of values by keyword.
+
+    A dictionary gives the keys of its table; an empty one the table itself.
+    """
     found: dict[str, Any] = {}
     known = keywords(file)
     for keyword, value in given.items():
         if keyword not in known:
             raise unknown(keyword, known)
         path = known[keyword]
-        if path == "beam.energy_kev" and value is not None:
-            value = _kilovolts(value)
+        if path == "beam.energy_kev":
+            value = _in_kev(value)
         if isinstance(value, Mapping) and value:
             found.update({f"{path}.{key}": entry for key, entry in value.items()})
         else:
             found[path] = value
     return found
-
-
-def _kilovolts(energy: Any) -> float:
-    """An energy [eV] in keV."""
-    if isinstance(energy, np.ndarray) and energy.ndim == 0:
-        energy = energy.item()
-    try:
-        if isinstance(energy, Real):
-            return float(energy) / 1000.0
-    except OverflowError:
-        pass
-    expected = "an energy [eV]"
-    raise InputError(
-        f"energy = {shown(energy)}: expected {expected}", key="energy", value=shown(energy), expected=expected
-    )
 
 
 def count(name: str, value: Any, least: int = 1) -> int:
@@ -110,6 +98,24 @@ def mapping(values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise TypeError(f"{shown(values)}: expected a dictionary with the tables of a file")
     return dict(values)
+
+
+def _in_kev(energy: Any) -> Any:
+    """Convert an energy from eV to keV; what is no number stays as it is, to be rejected by its key."""
+    if isinstance(energy, np.ndarray) and energy.ndim == 0:
+        energy = energy.item()
+    if isinstance(energy, bool) or not isinstance(energy, Real):
+        return energy
+    try:
+        number = float(energy)
+    except OverflowError:
+        number = float("inf")
+    if not 1e3 <= number <= 1e7:
+        expected = "an energy from 1e3 to 1e7 eV"
+        near = f"; did you mean {1e3 * number:g}? That is {number:g} keV" if 1.0 <= number <= 1e4 else ""
+        message = f"energy = {shown(energy)}: expected {expected}{near}"
+        raise InputError(message, key="energy", value=shown(energy), expected=expected)
+    return 1e-3 * number
 
 
 def edits(
@@ -155,25 +161,3 @@ def hashed(values: Any) -> int:
     if isinstance(values, Mapping):
         return hash(frozenset((key, hashed(value)) for key, value in values.items()))
     return hash(tuple(map(hashed, values))) if isinstance(values, list) else hash(values)
-
-
-def commented(file: str, text: str) -> str:
-    """The text of a file with a comment behind each key: its meaning and its unit. A text with comments stays as it is."""
-    import re
-
-    if "#" in text:
-        return text
-    known, table, lines = rows(file), "", []
-    for line in text.splitlines():
-        heading = re.fullmatch(r"\[+([^\]]+)\]+", line.strip())
-        assignment = re.match(r"([A-Za-z_0-9]+) = .*[^\[{,]$", line)
-        if heading:
-            table = heading[1]
-        row = known.get(table) if heading else None
-        if assignment:
-            row = known.get(f"{table}.{assignment[1]}" if table else assignment[1])
-        if row:
-            unit = f" [{row['unit']}]" if row["unit"] else ""
-            line = f"{line}  # {row['meaning']}{unit}"
-        lines.append(line)
-    return "\n".join(lines) + "\n"

@@ -377,8 +377,8 @@ class Aberration(TypedDict, total=False):
     """direction of a maximum [degrees], default 0.0."""
 
 
-class ImagingKeywords(TypedDict, total=False):
-    """Keywords of :class:`lenslet.Sample` without ``precision``."""
+class SampleKeywords(TypedDict, total=False):
+    """Keywords of :class:`lenslet.Sample`."""
 
     file: str | os.PathLike[str] | None
     """crystal: CIF or XYZ."""
@@ -478,10 +478,5 @@ class ImagingKeywords(TypedDict, total=False):
     """angle of the illumination along each axis, rms [mrad]; 1e-3 to 500, or 0, default 0.0."""
     samples: Literal["grid", "mask"] | None
     """samples of the images: of the grid, or of what it keeps, default "grid"."""
-
-
-class SampleKeywords(ImagingKeywords, total=False):
-    """Keywords of :class:`lenslet.Sample`."""
-
     precision: Literal["f32", "f64"] | None
     """precision of waves, default "f32"."""

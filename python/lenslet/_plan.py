@@ -19,7 +19,7 @@ Progress = bool | Callable[[str, int, int], object] | None
 
 
 class Plan(Generic[R]):
-    """A computation that is described before it is run.
+    """A planned computation, whose method, memory and run time are known before it runs.
 
     ``print(plan)`` tells what will be computed and how; :meth:`run` does it.
     """

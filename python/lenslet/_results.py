@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from dataclasses import dataclass
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._data import DataSet, Variable, _import, made, numbers
-from .errors import InputError
+from ._data import Coordinate, DataSet, Variable, _import, made, numbers
+from ._device import DeviceReconstructor
+from .errors import InputError, LensletWarning
 
 if TYPE_CHECKING:
     from ._sample import Sample
@@ -60,20 +64,51 @@ class Covariance(Result):
 
     Attributes
     ----------
-    slope_slope : numpy.ndarray
-        In Toeplitz form (S, S, 2, 2, 2N-1, 2N-1) [rad²]: covariance of component ``a`` of sensor ``p`` with component ``b`` of sensor ``q`` at
-        the displacement ``(i - N + 1, j - N + 1)`` lenslets; in dense form (n, n).
-    wavefront_slope : numpy.ndarray
-        In Toeplitz form (T, S, 2, K, K) [m rad], where there are targets and ``[phase]``; in dense form (T, M, M, n).
+    slope_slope : numpy.ndarray, shape (S, S, 2, 2, 2N-1, 2N-1)
+        Toeplitz form [rad²]: covariance of component ``a`` of sensor ``p`` with component ``b`` of sensor ``q``, whose lenslet is displaced from
+        that of ``p`` by ``j - N + 1`` lenslets along x and ``i - N + 1`` along y, for the indices ``[p, q, a, b, i, j]``.
+    slope_slope_dense : numpy.ndarray, shape (n, n)
+        Dense form [rad²]: star by star, all x before all y, valid lenslets by rows.
+    wavefront_slope : numpy.ndarray, shape (T, S, 2, K, K)
+        Toeplitz form [m rad], where there are targets and ``[phase]``.
+    wavefront_slope_dense : numpy.ndarray, shape (T, M, M, n)
+        Dense form [m rad].
+    wavefront_wavefront : numpy.ndarray, shape (T, T, 2M-1, 2M-1)
+        Covariance of the wavefronts of two targets by the displacement of two points [m²]; the middle is no displacement.
     valid : numpy.ndarray
         Valid lenslets.
     system : System
         The system.
     """
 
+    def _take(self, facts: dict[str, Any]) -> None:
+        # The last two axes of a Toeplitz form are displacements, of which the file has the pitch.
+        pitch = self.variables.get("pitch")
+        step = float(np.ravel(pitch.values)[0]) if pitch is not None and isinstance(pitch.values, np.ndarray) else 1.0
+        for name, one in self.variables.items():
+            if name.startswith("slope_slope") and isinstance(one.values, np.ndarray) and one.values.ndim == 6:
+                half = one.values.shape[-1] // 2
+                lags = tuple(Coordinate(f"{axis}_lag", "m", "uniform", (-half * step, step)) for axis in "yx")
+                self.variables[name] = replace(one, coordinates=(*one.coordinates[:4], *lags))
+
+    @property
+    def form(self) -> str:
+        """``"toeplitz"``, ``"blocks"`` or ``"dense"``."""
+        if "slope_slope" in self.variables:
+            return "toeplitz"
+        return "dense" if "slope_slope_dense" in self.variables else "blocks"
+
+    def __getitem__(self, name: str) -> Any:
+        dense = f"{name}_dense"
+        return super().__getitem__(dense if name not in self.variables and dense in self.variables else name)
+
+    def __getattr__(self, name: str) -> Any:
+        dense = f"{name}_dense"
+        return super().__getattr__(dense if dense in self.__dict__.get("variables", {}) else name)
+
 
 class Reconstructor(Result):
-    """A tomographic reconstructor, and the error that it leaves.
+    """Tomographic reconstructor and covariance of its error, for each of T targets.
 
     ``R @ slopes`` applies it: slopes of shape (n,) give (T, m), and (frames, n) give (frames, T, m).
 
@@ -99,10 +134,31 @@ class Reconstructor(Result):
         self.rms = np.array([error["rms"] for error in errors], dtype=np.float64)
         self.rms_without_tilt = np.array([error["rms_without_tilt"] for error in errors], dtype=np.float64)
 
-    def __matmul__(self, slopes: ArrayLike) -> NDArray[np.float64]:
+    def _matrix(self) -> NDArray[np.float64]:
         if "reconstructor" not in self.variables:
             raise InputError("no reconstructor was kept: errors_only = True", key="errors_only", value="True", expected="False")
         matrix: NDArray[np.float64] = self["reconstructor"]
+        return matrix
+
+    def to_device(self, device: str = "cuda", *, precision: str = "f64") -> DeviceReconstructor:
+        """A copy of the reconstructor in the memory of a GPU, which multiplies slopes of CuPy, PyTorch and JAX there.
+
+        Parameters
+        ----------
+        device : str
+            ``"cuda"`` or ``"cuda:K"``.
+        precision : {"f64", "f32"}
+            Precision of the copy, which the slopes must have, too.
+
+        Raises
+        ------
+        DeviceError, OutOfMemoryError
+            Where there is no such GPU, or too little memory.
+        """
+        return DeviceReconstructor(self._matrix(), device, precision)
+
+    def __matmul__(self, slopes: ArrayLike) -> NDArray[np.float64]:
+        matrix = self._matrix()
         expected = f"({matrix.shape[-1]},) or (frames, {matrix.shape[-1]})"
         values = numbers("slopes", slopes, expected)
         if values.ndim not in (1, 2) or values.shape[-1] != matrix.shape[-1]:
@@ -114,18 +170,18 @@ class Reconstructor(Result):
 
 
 class Estimate(Result):
-    """Estimated wavefronts.
+    """Estimated wavefronts of several frames, with iterations, residuals and goodness of fit.
 
     Attributes
     ----------
     wavefront : numpy.ndarray, shape (frames, T, M, M)
         Wavefronts [m]; axis 2 is y.
     iterations : numpy.ndarray, shape (frames,)
-        Iterations of the solver.
+        Iterations of the solver for each frame.
     residual : numpy.ndarray, shape (frames,)
-        Relative residual.
+        Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame.
     chi_squared : numpy.ndarray, shape (frames,)
-        χ² over the number of slopes: 1 on average if the model is right.
+        χ²/n for each frame: 1 on average if the model is right.
     converged : numpy.ndarray, shape (frames,)
         Whether the tolerance was met.
     shortfall : list
@@ -141,7 +197,7 @@ class Estimate(Result):
 
 
 class Simulation(Result):
-    """Simulated slopes and wavefronts.
+    """Simulated slopes and wavefronts of all frames.
 
     Attributes
     ----------
@@ -155,12 +211,14 @@ class Simulation(Result):
 
 
 class Psf(Result):
-    """Point-spread functions and error budgets.
+    """Point-spread functions and error budgets of all targets.
 
     Attributes
     ----------
     wavelengths : numpy.ndarray, shape (W,)
         Wavelengths [m].
+    pixel : numpy.ndarray, shape (W,)
+        Sides of a pixel [mas].
     strehl : numpy.ndarray, shape (T, W)
         Strehl ratios.
     fwhm : numpy.ndarray, shape (T, W)
@@ -176,6 +234,7 @@ class Psf(Result):
     """
 
     wavelengths: NDArray[np.float64]
+    pixel: NDArray[np.float64]
     strehl: NDArray[np.float64]
     fwhm: NDArray[np.float64]
     ensquared: NDArray[np.float64]
@@ -185,11 +244,28 @@ class Psf(Result):
     def _take(self, facts: dict[str, Any]) -> None:
         self.targets = facts["targets"]
         self.wavelengths = np.array(facts["wavelengths"], dtype=np.float64)
-        self.strehl = np.array([target["strehl"] for target in self.targets], dtype=np.float64)
+        self.pixel = np.array(facts["pixel_mas"], dtype=np.float64)
+        if np.all(self.pixel == self.pixel[0]):
+            for name in ("psf", "open_loop", "diffraction"):
+                self._set_pixels(name, float(self.pixel[0]))
+        count = len(self.targets), len(self.wavelengths)
+        self.strehl = np.array([target["strehl"] for target in self.targets], dtype=np.float64).reshape(count)
         widths = [[np.nan if width is None else width for width in target["fwhm_mas"]] for target in self.targets]
-        self.fwhm = np.array(widths, dtype=np.float64)
-        self.ensquared = np.array([target["ensquared"] for target in self.targets], dtype=np.float64)
+        self.fwhm = np.array(widths, dtype=np.float64).reshape(count)
+        ensquared = np.array([target["ensquared"] for target in self.targets], dtype=np.float64)
+        self.ensquared = ensquared.reshape(*count, -1) if ensquared.size else np.zeros((*count, 0))
         self.budget = [{name: 1e-9 * value for name, value in target["budget_nm"].items()} for target in self.targets]
+
+    def _set_pixels(self, name: str, side: float) -> None:
+        """Give the last two axes of an image their angles from the middle pixel."""
+        one = self.variables.get(name)
+        if one is None or not isinstance(one.values, np.ndarray) or len(one.coordinates) < 2:
+            return
+        angles = tuple(
+            Coordinate(coordinate.name, "mas", "uniform", (-(count // 2) * side, side))
+            for coordinate, count in zip(one.coordinates[-2:], one.values.shape[-2:], strict=True)
+        )
+        self.variables[name] = replace(one, coordinates=(*one.coordinates[:-2], *angles))
 
     def to_fits(self, path: str | os.PathLike[str]) -> int:
         """Write all images, with the layout of TIPTOP's files, into a FITS file; returns its length [bytes]."""
@@ -198,10 +274,45 @@ class Psf(Result):
             raise InputError(f"path = {path}: expected {expected}", key="path", value=os.fspath(path), expected=expected)
         return self.save(path)
 
+    def to_scopesim(self, path: str | os.PathLike[str]) -> int:
+        """Write the images of the field, or else of the targets, into a FITS file for ScopeSim's effect ``FieldVaryingPSF``.
+
+        Parameters
+        ----------
+        path : path-like
+            Name of the file, which ends in ``.fits``.
+
+        Returns
+        -------
+        int
+            Length of the file [bytes].
+
+        Raises
+        ------
+        InputError
+            Where the images were not kept: ``psf(whole_field=True)`` keeps them; or for another ending.
+        FileError
+            Where the file cannot be written.
+
+        Notes
+        -----
+        The file has an index map of the field, and for each wavelength a cube of images with an odd number of pixels. ScopeSim takes the wavelength nearest
+        to the middle of its band, and the image of the nearest direction. Version 0.11 scales images wrongly to pixels of another size: let the key
+        ``pixel`` of ``[image]`` be the pixel of the detector.
+        """
+        names = [name for name in self.variables if name == "psf_index" or re.fullmatch(r"psf_\d+", name)]
+        if "psf_index" not in names:
+            expected = "True, which keeps the images of the field"
+            raise InputError(f"whole_field = False: expected {expected}", key="whole_field", value="False", expected=expected)
+        if not os.fspath(path).lower().endswith(".fits"):
+            expected = "a file name that ends in .fits"
+            raise InputError(f"path = {path}: expected {expected}", key="path", value=os.fspath(path), expected=expected)
+        return DataSet({name: self.variables[name] for name in names}, self.attributes).save(path)
+
 
 @dataclass(frozen=True)
 class Parameter:
-    """A fitted value.
+    """A fitted value, with its standard error if the slopes determine it.
 
     Attributes
     ----------
@@ -219,7 +330,7 @@ class Parameter:
 
 
 class ProfileFit(Result):
-    """A turbulence profile fitted to slopes.
+    """Result of a fit of turbulence and sensors to slopes.
 
     Attributes
     ----------
@@ -233,6 +344,8 @@ class ProfileFit(Result):
         Sum of squares over its expectation: 1 if the model is right.
     converged : bool
         Whether the fit ended by itself.
+    independent_frames : float
+        Number of independent frames that the slopes are worth; fewer than the frames where the turbulence outlasts a frame.
     warnings : list of str
         What the slopes do not determine.
     """
@@ -241,6 +354,7 @@ class ProfileFit(Result):
     parameters: dict[str, Parameter]
     misfit: float | None
     converged: bool
+    independent_frames: float
     warnings: list[str]
 
     def _take(self, facts: dict[str, Any]) -> None:
@@ -249,14 +363,13 @@ class ProfileFit(Result):
         self.start = self.system
         self.system = System.from_toml(facts["system"], name=self.start._parsed.source()[1])
         self.misfit, self.converged, self.warnings = facts["misfit"], facts["converged"], facts["warnings"]
+        self.independent_frames = float(facts["independent_frames"])
         self.parameters = {"r0": _parameter("r0", self["fried_parameter"][0], self["fried_parameter_error"][0])}
         for group, name in (("fraction", "fraction of layer"), ("noise", "noise of star")):
             for k, (value, error) in enumerate(zip(self[group], self[f"{group}_error"], strict=True)):
                 self.parameters[f"{name} {k}"] = _parameter(f"{name} {k}", value, error)
-        # Names of noises have a comma themselves: "noise of star 0, xx".
-        names = [name for name in re.split(", (?!xx|xy|yy)", self["parameters"]) if name]
-        for name, value, error in zip(names, self["value"], self["value_error"], strict=True):
-            self.parameters.setdefault(name, _parameter(name, value, error))
+        for name, value, error in facts["values"]:
+            self.parameters.setdefault(name, _parameter(name, value, np.nan if error is None else error))
 
 
 def _parameter(name: str, value: float, error: float) -> Parameter:
@@ -278,53 +391,67 @@ class SampleResult(DataSet):
         DataSet.__init__(result, *made((variables, attributes)))
         text = result.variables.pop("system", None)
         if text is not None:
-            result.attributes["sample"] = text.values
+            result.attributes["system"] = text.values
         result.sample, result.summary, result.comparison = sample, facts.get("summary", {}), facts.get("comparison")
         result.warnings = facts.get("warnings", [])
         return result
 
     def to_hyperspy(self, variable: str | None = None) -> Any:
-        """One variable as a signal of HyperSpy, without a copy, with its axes, units and the instrument.
+        """Return one variable as a signal of HyperSpy, equal to what HyperSpy opens from a file ``.hspy`` of this result.
+
+        HyperSpy indexes images by y before x, so that axes of a scan and of a pattern are exchanged, without a copy of the
+        numbers. Foci and thicknesses are navigation axes; so are x and y of a scan where more than one number is recorded
+        at each position, and otherwise they are those of the image.
 
         Parameters
         ----------
         variable : str, optional
-            Name of the variable; the only one, or ``four_d``, or the first annulus unless given.
+            Name of the variable; ``four_d``, or the first annulus, or the first array unless given.
 
         Returns
         -------
         hyperspy.api.signals.BaseSignal
+            ``Signal1D``, ``Signal2D`` or ``ComplexSignal2D``, or the class that an extension of HyperSpy has for
+            ``"electron_diffraction"``.
 
         Raises
         ------
+        InputError
+            For a variable that there is not.
         ImportError
-            Where HyperSpy is not installed.
+            Where HyperSpy is not installed: ``pip install "lenslet[hyperspy]"``.
         """
-        signals = _import("hyperspy.api", "hyperspy").signals
         one = self._chosen(variable)
         assert isinstance(one.values, np.ndarray)
-        # HyperSpy wants y before x, as images are drawn; Lenslet has x before y.
+        signals = _import("hyperspy.api", "hyperspy").signals
+        series, scanned, recorded = _kinds(one)
+        moved = series + scanned if recorded else series
         order = _drawn_order(one)
-        axes: list[dict[str, Any]] = []
-        for axis in order:
-            coordinate = one.coordinates[axis]
-            positions = coordinate.values(one.values.shape[axis])
-            numeric = positions.dtype.kind in "if" and positions.size > 0
-            scale = float(positions[1] - positions[0]) if numeric and positions.size > 1 else 1.0
-            axes.append({
-                "size": one.values.shape[axis], "name": coordinate.name, "units": coordinate.unit, "scale": scale,
-                "offset": float(positions[0]) if numeric else 0.0, "navigate": coordinate.navigation,
-            })
-        values = one.values.transpose(order)
-        inner = sum(not about["navigate"] for about in axes)
-        if inner == 0 and len(axes) >= 2:
-            for about in axes[-2:]:
-                about["navigate"] = False
-            inner = 2
-        kind = {1: signals.Signal1D, 2: signals.Signal2D}.get(inner, signals.BaseSignal)
-        signal = kind(values, axes=axes)
-        signal.metadata.General.title = one.long_name or one.name
+        shape = one.values.shape
+        axes = [_hyperspy_axis(one.coordinates[axis], shape[axis], k < moved) for k, axis in enumerate(order)]
+        pattern = recorded == 2 and all(axis.unit in ("1/Å", "1/nm") for axis in one.coordinates[moved:])
+        kind = "electron_diffraction" if pattern else ""
+        metadata: dict[str, Any] = {"General": {"title": one.name}, "Signal": {"signal_type": kind}}
+        instrument = {key: self.attributes[key] for key in _INSTRUMENT if key in self.attributes}
+        if len(instrument) == len(_INSTRUMENT):
+            metadata["Acquisition_instrument"] = {"TEM": instrument}
+        picture, facts = one.values.transpose(order), self._facts()
+        signal = signals.BaseSignal(picture, axes=axes, metadata=metadata, original_metadata=facts)
+        # The class follows from the kind; that no package for diffraction patterns is installed is no reason to warn.
+        logger = logging.getLogger("hyperspy.io")
+        level = logger.level
+        logger.setLevel(logging.ERROR)
+        try:
+            signal.set_signal_type(kind)
+        finally:
+            logger.setLevel(level)
         return signal
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what files hold besides arrays: attributes and texts, with lists as arrays."""
+        texts = {one.name: one.values for one in self.variables.values() if isinstance(one.values, str)}
+        facts = {**self.attributes, **texts}
+        return {key: np.asarray(fact) if isinstance(fact, list) else fact for key, fact in facts.items()}
 
     def _chosen(self, name: str | None) -> Variable:
         if name is not None:
@@ -358,41 +485,91 @@ class Scan(SampleResult):
         The sample.
     """
 
-    def to_py4dstem(self, variable: str = "four_d") -> Any:
-        """The diffraction patterns as a ``py4DSTEM.DataCube``, calibrated in Å and 1/Å.
+    def to_py4dstem(
+        self, variable: str = "four_d", *, defocus: float | None = None, thickness: float | None = None
+    ) -> Any:
+        """Return diffraction patterns as a ``py4DSTEM.DataCube``, equal to what py4DSTEM opens from a file of this result.
+
+        Its numbers are those of the scan, (x, y, q_x, q_y), without a copy. All other arrays are in its tree,
+        ``cube.tree("annulus_0")``, and facts in its root, ``cube.root.metadata["simulation"]``.
+
+        Parameters
+        ----------
+        variable : str
+            Name of the variable with patterns.
+        defocus, thickness : float, optional
+            Which of several foci and thicknesses [Å]; needed where there are several.
+
+        Returns
+        -------
+        py4DSTEM.DataCube
+            Calibrated in Å and 1/Å, with the convergence semi-angle in mrad.
 
         Raises
         ------
         InputError
-            Where the scan has no diffraction patterns: ``four_d={}`` records them.
+            Where the scan has no diffraction patterns, or for a focus or a thickness that it does not have.
         ImportError
-            Where py4DSTEM is not installed.
+            Where py4DSTEM is not installed: ``pip install "lenslet[py4dstem]"``.
+
+        Warns
+        -----
+        LensletWarning
+            Where pixels are not squares: py4DSTEM has one size for both axes, which is that of x.
         """
-        if variable not in self.variables:
-            expected = "a scan with diffraction patterns: four_d={} records them"
-            raise InputError(f"variable = {variable!r}: expected {expected}", key="variable", value=variable, expected=expected)
-        one = self.variables[variable]
-        assert isinstance(one.values, np.ndarray)
-        steps = []
-        for axis in (0, 2):
-            positions = one.coordinates[axis].values(one.values.shape[axis])
-            steps.append(float(positions[1] - positions[0]) if positions.size > 1 else 1.0)
+        chosen = {name: value for name, value in (("defocus", defocus), ("thickness", thickness)) if value is not None}
+        self._check_cube(variable, chosen)
+        arrays = [_selected(one, chosen) for one in self.variables.values() if isinstance(one.values, np.ndarray)]
+        cube = next(one for one in arrays if one.name == variable)
+        assert isinstance(cube.values, np.ndarray)
         py4dstem = _import("py4DSTEM", "py4dstem")
-        cube = py4dstem.DataCube(data=one.values)
-        cube.calibration.set_R_pixel_size(steps[0])
-        cube.calibration.set_R_pixel_units("A")
-        # py4DSTEM has no milliradians without an energy: angles become spatial frequencies.
-        unit = one.coordinates[2].unit
-        second = one.coordinates[2].second
-        if second is not None and unit == "mrad":
-            steps[1] *= second[2]
-        cube.calibration.set_Q_pixel_size(steps[1])
-        cube.calibration.set_Q_pixel_units("A^-1")
-        return cube
+        emdfile = _import("emdfile", "py4dstem")
+        calibration = py4dstem.Calibration()
+        for name, first in (("R", 0), ("Q", 2)):
+            steps = [_uniform(axis) for axis in cube.coordinates[first : first + 2]]
+            (_, step), (_, other) = steps
+            if abs(other - step) > 1e-6 * abs(step):
+                size = f"{step:.6g} × {other:.6g} {cube.coordinates[first].unit}"
+                message = f"pixels of {variable} are {size}: py4DSTEM has one size for both axes, which is the first"
+                warnings.warn(message, LensletWarning, stacklevel=2)
+            calibration[f"{name}_pixel_size"] = step
+            calibration[f"{name}_pixel_units"] = _spelt(cube.coordinates[first].unit)
+        if "convergence_angle" in self.attributes:
+            calibration["convergence_semiangle_mrad"] = self.attributes["convergence_angle"]
+        made = py4dstem.DataCube(data=cube.values, name=cube.name, calibration=calibration)
+        simulation = emdfile.Metadata(name="simulation", data=self._facts())
+        made.root.name = "lenslet"
+        made.root.metadata = simulation
+        for one in arrays:
+            if one is cube:
+                continue
+            if _kinds(one) == (0, 2, 2):
+                node = py4dstem.DataCube(data=one.values, name=one.name)
+                made.attach(node)
+                node.calibrate()
+            else:
+                made.tree(_emd_array(emdfile, one))
+        return made
+
+    def _check_cube(self, name: str, chosen: Mapping[str, float]) -> None:
+        """Reject a variable without diffraction patterns, and settings that do not choose one of its series."""
+        one = self.variables.get(name)
+        if one is None or _kinds(one)[1:] != (2, 2):
+            expected = "a variable with diffraction patterns: four_d={} of Sample.stem records them"
+            raise InputError(f"variable = {name!r}: expected {expected}", key="variable", value=name, expected=expected)
+        series = {axis.name: axis.positions for axis in one.coordinates if axis.navigation and axis.kind == "values"}
+        for key in chosen:
+            if key not in series:
+                value, expected = str(chosen[key]), f"no such keyword, as the scan has one {key}"
+                raise InputError(f"{key} = {value}: expected {expected}", key=key, value=value, expected=expected)
+        for key, positions in series.items():
+            if key not in chosen:
+                expected = f"one of {positions}, as a cube of py4DSTEM has one {key}"
+                raise InputError(f"{key}: missing: expected {expected}", key=key, expected=expected)
 
 
 class Micrographs(SampleResult):
-    """High-resolution images of a plane wave.
+    """High-resolution images of a plane wave, and its exit waves.
 
     Attributes
     ----------
@@ -407,14 +584,76 @@ class Micrographs(SampleResult):
     """
 
 
+#: Attributes of the instrument, by the names that HyperSpy has for them.
+_INSTRUMENT = ("beam_energy", "convergence_angle", "acquisition_mode")
+
+
+def _kinds(one: Variable) -> tuple[int, int, int]:
+    """How many dimensions are a series of settings, a scan, and recorded; they come in this order."""
+    moved = [axis for axis in one.coordinates if axis.navigation]
+    series = sum(axis.kind == "values" for axis in moved)
+    return series, len(moved) - series, len(one.coordinates) - len(moved)
+
+
 def _drawn_order(one: Variable) -> list[int]:
-    """Axes with y before x, for scans and for patterns."""
-    names = [coordinate.name for coordinate in one.coordinates]
-    order = list(range(len(names)))
-    for first, second in (("x", "y"), ("q_x", "q_y")):
-        if first in names and second in names:
-            a, b = names.index(first), names.index(second)
-            order[a], order[b] = b, a
+    """Dimensions with y before x, where a scan has two of them and where a pattern has."""
+    series, scanned, recorded = _kinds(one)
+    order = list(range(len(one.coordinates)))
+    for first, count in ((series, scanned), (series + scanned, recorded)):
+        if count == 2:
+            order[first], order[first + 1] = first + 1, first
     return order
 
 
+def _uniform(axis: Coordinate) -> tuple[float, float]:
+    """Offset and step of a dimension; of a list of values the first one and the mean step."""
+    if axis.kind == "uniform" and axis.positions is not None:
+        offset, step = axis.positions
+        return float(offset), float(step)
+    if axis.kind == "values":
+        values = np.asarray(axis.positions, dtype=np.float64)
+        return float(values[0]), float((values[-1] - values[0]) / (values.size - 1)) if values.size > 1 else 1.0
+    return 0.0, 1.0
+
+
+def _hyperspy_axis(axis: Coordinate, count: int, navigate: bool) -> dict[str, Any]:
+    """Describe a dimension of ``count`` samples as HyperSpy does."""
+    about: dict[str, Any] = {"name": axis.name, "units": axis.unit, "navigate": navigate, "is_binned": False}
+    offset, step = _uniform(axis)
+    if axis.kind == "values":
+        values = np.asarray(axis.positions, dtype=np.float64)
+        largest = max(abs(step), float(np.abs(values).max()))
+        if np.abs(values - (offset + step * np.arange(values.size))).max() > 1e-9 * largest:
+            return {**about, "_type": "DataAxis", "axis": values}
+    return {**about, "_type": "UniformDataAxis", "size": count, "offset": offset, "scale": step}
+
+
+def _selected(one: Variable, chosen: Mapping[str, float]) -> Variable:
+    """Take the part of a variable at the chosen setting of each series, as a view."""
+    values, coordinates = one.values, list(one.coordinates)
+    for name, wanted in chosen.items():
+        axis = next((k for k, axis in enumerate(coordinates) if axis.kind == "values" and axis.name == name), None)
+        if axis is None:
+            continue
+        positions = np.asarray(coordinates[axis].positions, dtype=np.float64)
+        (found,) = np.nonzero(np.abs(positions - wanted) <= 1e-6 * np.maximum(1.0, np.abs(positions)))
+        if found.size == 0:
+            expected = f"one of {coordinates[axis].positions}"
+            raise InputError(f"{name} = {wanted}: expected {expected}", key=name, value=str(wanted), expected=expected)
+        assert isinstance(values, np.ndarray)
+        values = values[(slice(None),) * axis + (int(found[0]),)]
+        del coordinates[axis]
+    return one if values is one.values else replace(one, values=values, coordinates=tuple(coordinates))
+
+
+def _spelt(unit: str) -> str:
+    """Spell a unit as py4DSTEM does: ``A^-1``."""
+    return (f"{unit[2:]}^-1" if unit.startswith("1/") else unit).replace("Å", "A")
+
+
+def _emd_array(emdfile: Any, one: Variable) -> Any:
+    """Make an array of EMD of a variable, with its positions, of which a dimension has two at least."""
+    assert isinstance(one.values, np.ndarray)
+    dims = [axis.values(max(count, 2)) for axis, count in zip(one.coordinates, one.values.shape, strict=True)]
+    names, units = ([axis.name for axis in one.coordinates], [_spelt(axis.unit) for axis in one.coordinates])
+    return emdfile.Array(one.values, name=one.name, dims=dims, dim_names=names, dim_units=units)

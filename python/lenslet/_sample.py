@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from numpy.typing import ArrayLike
 
-from . import _keys, _lenslet
+from . import _ase, _keys, _lenslet, _toml
 from ._plan import Plan, Progress
 from ._results import Micrographs, Scan
 from ._system import _call, _write
@@ -19,7 +19,7 @@ from .errors import InputError, LensletWarning
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ._keywords import ImagingKeywords, SampleKeywords
+    from ._keywords import SampleKeywords, SampleKeywords
 
 __all__ = ["Sample"]
 
@@ -87,46 +87,78 @@ class Sample:
 
     @classmethod
     def from_ase(
-        cls, atoms: Any, *, displacements: Mapping[str, float] | None = None, **keywords: Unpack[SampleKeywords]
+        cls,
+        atoms: Any,
+        *,
+        displacements: float | Mapping[str, float] | ArrayLike | None = None,
+        **keywords: Unpack[SampleKeywords],
     ) -> Sample:
-        """The sample of atoms of ASE, whose cell is taken as it is; the beam runs along z.
+        """Make a sample of atoms of ASE.
+
+        The beam enters at the far end of the third side of the cell, as for a file of the same atoms, so that x and y of
+        images are those of the atoms. abTEM lets it enter at z = 0, which is ``beam_direction="+z"``: then y of the images
+        is the length of the cell minus y of the atoms.
 
         Parameters
         ----------
         atoms : ase.Atoms
-            Atoms in a right-angled cell; an array ``"occupancies"`` or ``info["occupancy"]`` of ASE is not read.
-        displacements : dict of str to float, optional
-            One-dimensional rms displacement of each element [Å], for frozen phonons.
+            Atoms in a cell with right angles; or in any cell that has a volume, if a ``zone_axis`` to cut it along is
+            given. Outside the cell, atoms are moved into it along periodic sides. Images are periodic along all sides.
+            Occupancies are those of ``atoms.arrays["occupancies"]`` or ``"occupancy"``, or of the sites that ASE reads from
+            a CIF, with all their elements. Velocities, constraints and calculators are not read.
+        displacements : float or dict of str to float or array_like, shape (N,), optional
+            One-dimensional rms displacements [Å], for frozen phonons: of all atoms, of each element, or of each atom. Unless
+            given, those of ``atoms.arrays["displacement"]``, or of the Debye-Waller factors B = 8π²u² [Å²] in
+            ``atoms.arrays["debye_waller_factors"]``.
         **keywords
             As for :class:`Sample`, without ``file``, ``crystal`` and ``cell``.
 
         Raises
         ------
         InputError
-            For a cell that is not right-angled, without a volume, or for no atoms.
+            For no atoms, a cell without a volume or, where there is no ``zone_axis``, without right angles, or arrays that
+            make no sense.
+
+        Examples
+        --------
+        >>> import lenslet as ls
+        >>> from ase.build import bulk
+        >>> atoms = bulk("Si", cubic=True)
+        >>> silicon = ls.Sample.from_ase(atoms, displacements={"Si": 0.076}, energy=100e3, tile=[2, 2, 5])
+        >>> silicon.summary["atoms"]
+        [['Si', 160.0]]
         """
-        cell = np.asarray(atoms.cell)
-        sides = np.diag(cell)
-        if len(atoms) == 0 or not np.all(sides > 0.0) or not np.allclose(cell, np.diag(sides), atol=1e-6 * sides.max()):
-            expected = "atoms in a cell with right angles and a volume: ase.build.cut and ase.geometry make one, and so does Sample(file=…, zone_axis=…)"
-            raise InputError(f"atoms.cell = {cell.tolist()}: expected {expected}", key="atoms.cell", value=str(cell.tolist()), expected=expected)
         for name in ("file", "crystal", "cell"):
-            if name in keywords:
-                expected = "no such keyword, as atoms are given"
-                raise InputError(f"{name}: expected {expected}", key=name, value=str(keywords.get(name)), expected=expected)
-        lines = [str(len(atoms)), 'Lattice="' + " ".join(f"{float(x)!r}" for x in cell.flat) + '" Properties=species:S:1:pos:R:3']
-        for symbol, position in zip(atoms.get_chemical_symbols(), atoms.get_positions(), strict=True):
-            lines.append(f"{symbol} " + " ".join(f"{float(x)!r}" for x in position))
-        given: dict[str, Any] = {"crystal": "\n".join(lines) + "\n", **keywords}
-        if displacements is not None:
-            given["rms"] = dict(displacements)
+            if keywords.get(name) is not None:
+                raise _refused(name, keywords.get(name), "no such keyword, as atoms are given")
+        text = _ase.extended_xyz(atoms, displacements, keywords.get("zone_axis") is not None)
+        given: dict[str, Any] = {**keywords, "crystal": text}
+        if isinstance(displacements, Mapping):
+            given["rms"] = {**(keywords.get("rms") or {}), **displacements}
         return cls(**given)
+
+    def to_ase(self) -> Any:
+        """Return the crystal of the sample as ``ase.Atoms``, before it is cut, tiled and turned.
+
+        It has the arrays ``"occupancies"`` and, where there are displacements, ``"debye_waller_factors"`` [Å²], as ASE reads
+        and writes them for other programs. A file is read by ASE, which knows CIF (without displacements) and both kinds of
+        XYZ.
+
+        Raises
+        ------
+        ImportError
+            Where ASE is not installed: ``pip install "lenslet[ase]"``.
+        """
+        values = self.to_dict()
+        specimen, displacements = values["sample"], values.get("phonons", {}).get("rms", {})
+        return _ase.atoms_of(specimen.get("crystal"), _crystal_path(self._parsed), specimen.get("cell"), displacements)
 
     # What a sample is
 
     def to_toml(self) -> str:
         """The text of a sample file, with comments: those of the file it was read from, or else the meaning and unit of each key."""
-        return _keys.commented("sample", self._parsed.source()[0])
+        text = self._parsed.source()[0]
+        return text if "#" in text else _toml.text("sample", self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """All given values, table by table."""
@@ -137,7 +169,16 @@ class Sample:
         _write(path, self.to_toml())
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **keywords: Unpack[SampleKeywords]) -> Sample:
-        """A copy with other values: by path, such as ``{"beam.c3": 1e7}``, or by keyword; ``None`` removes a value."""
+        """Make a copy with other values.
+
+        Parameters
+        ----------
+        changes : dict, optional
+            Values by path, such as ``{"beam.c3": 1e7}``; ``None`` removes a value.
+        **keywords
+            As for :class:`Sample`. A dictionary changes the keys of a table that it has; a list replaces the whole
+            list.
+        """
         both = _keys.edits("sample", self.to_dict() if keywords else {}, keywords, changes)
         return self._of(self._parsed.edited(both)) if both else self
 
@@ -151,16 +192,18 @@ class Sample:
         """What is known of the specimen and the samples: cell [Å], atoms by element, samples, pixel [Å], slices, warnings."""
         return self._parsed.summary()
 
-    def _precision(self, precision: str | None) -> str:
-        return self._parsed.method()[1] if precision is None else precision
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sample):
             return NotImplemented
-        return self.to_dict() == other.to_dict() and _folder(self._parsed) == _folder(other._parsed)
+        return self._key() == other._key()
 
     def __hash__(self) -> int:
-        return _keys.hashed(self.to_dict())
+        return _keys.hashed(self._key())
+
+    def _key(self) -> dict[str, Any]:
+        """All values, with the crystal's file by its absolute path."""
+        values, path = self.to_dict(), _crystal_path(self._parsed)
+        return values if path is None else {**values, "sample": {**values["sample"], "file": path}}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _sample, self._parsed.source()
@@ -183,18 +226,21 @@ class Sample:
         keep: Iterable[str] = (),
         compare: int | None = None,
         device: str = "cpu",
-        precision: str | None = None,
-        **keywords: Unpack[ImagingKeywords],
+        **keywords: Unpack[SampleKeywords],
     ) -> Plan[Scan]:
         """Plan of :meth:`stem`, with the same parameters."""
         sample = self.replace(**keywords)
         if sample.algorithm == "hrtem":
-            expected = "multislice or prism: a plane wave is imaged by hrtem()"
-            raise InputError(f"algorithm = 'hrtem': expected {expected}", key="algorithm", value="hrtem", expected=expected)
-        kept = [keep] if isinstance(keep, str) else list(keep)
+            raise _refused("algorithm", "hrtem", "multislice or prism: a plane wave is imaged by hrtem()")
+        kept = [keep] if isinstance(keep, str) else list(keep) if isinstance(keep, Iterable) else [keep]
+        if not all(isinstance(name, str) for name in kept):
+            raise _refused("keep", keep, "names among potential, probe and smatrix")
+        if isinstance(compare, bool):
+            raise _refused("compare", compare, "a whole number not below 1")
         compare = None if compare is None else _keys.count("compare", compare)
-        planned = sample._parsed.plan_stem(kept, compare, device, sample._precision(precision))
-        return Plan(planned, lambda *found: _warned(Scan._of(sample, found)), _call("stem", keywords).replace("System", "Sample"))
+        planned = sample._parsed.plan_stem(kept, compare, device, sample._parsed.method()[1])
+        call = _call("stem", keywords).replace("System", "Sample")
+        return Plan(planned, lambda *found: _warned(Scan._of(sample, found)), call)
 
     def stem(
         self,
@@ -202,9 +248,8 @@ class Sample:
         keep: Iterable[str] = (),
         compare: int | None = None,
         device: str = "cpu",
-        precision: str | None = None,
         progress: Progress = None,
-        **keywords: Unpack[ImagingKeywords],
+        **keywords: Unpack[SampleKeywords],
     ) -> Scan:
         """Images of a scanning transmission electron microscope, by multislice or PRISM.
 
@@ -216,12 +261,11 @@ class Sample:
             Compare PRISM with multislice at so many probes.
         device : str
             ``"cpu"``, ``"cuda"`` or ``"cuda:K"``.
-        precision : {"f32", "f64"}, optional
-            Precision of the waves; that of the sample unless given.
         progress : bool or callable, optional
             ``True`` for a bar, or a callable of stage, done and total.
         **keywords
-            Keywords of :class:`Sample` in place of those of the sample: ``semi_angle``, ``energy``, ``annuli``, ``algorithm``, …
+            Keywords of :class:`Sample` in place of those of the sample: ``semi_angle``, ``energy``, ``annuli``, ``algorithm``,
+            ``precision``, …
 
         Returns
         -------
@@ -232,7 +276,7 @@ class Sample:
         -----
         Kirkland (2010), *Advanced Computing in Electron Microscopy*; PRISM: Ophus (2017), Adv. Struct. Chem. Imaging 3, 13.
         """
-        plan = self.stem_plan(keep=keep, compare=compare, device=device, precision=precision, **keywords)
+        plan = self.stem_plan(keep=keep, compare=compare, device=device, **keywords)
         return plan.run(progress=progress)
 
     def hrtem_plan(
@@ -241,14 +285,16 @@ class Sample:
         waves: bool = False,
         potential: bool = False,
         device: str = "cpu",
-        precision: str | None = None,
-        **keywords: Unpack[ImagingKeywords],
+        **keywords: Unpack[SampleKeywords],
     ) -> Plan[Micrographs]:
         """Plan of :meth:`hrtem`, with the same parameters."""
+        if keywords.get("algorithm", "hrtem") != "hrtem":
+            raise _refused("algorithm", keywords.get("algorithm"), "hrtem: probes are scanned by stem()")
         given: Any = {**keywords, "algorithm": "hrtem"}
         sample = self.replace(**given)
-        planned = sample._parsed.plan_hrtem(waves, potential, device, sample._precision(precision))
-        return Plan(planned, lambda *found: _warned(Micrographs._of(sample, found)), _call("hrtem", keywords).replace("System", "Sample"))
+        planned = sample._parsed.plan_hrtem(waves, potential, device, sample._parsed.method()[1])
+        call = _call("hrtem", keywords).replace("System", "Sample")
+        return Plan(planned, lambda *found: _warned(Micrographs._of(sample, found)), call)
 
     def hrtem(
         self,
@@ -256,9 +302,8 @@ class Sample:
         waves: bool = False,
         potential: bool = False,
         device: str = "cpu",
-        precision: str | None = None,
         progress: Progress = None,
-        **keywords: Unpack[ImagingKeywords],
+        **keywords: Unpack[SampleKeywords],
     ) -> Micrographs:
         """High-resolution images of a plane wave.
 
@@ -266,7 +311,7 @@ class Sample:
         ----------
         waves, potential : bool
             Return the exit waves and the potential, too.
-        device, precision, progress
+        device, progress
             As for :meth:`stem`.
         **keywords
             Keywords of :class:`Sample` in place of those of the sample: ``defocus``, ``c3``, ``aperture``, ``focal_spread``, …
@@ -276,7 +321,7 @@ class Sample:
         Micrographs
             ``image``, (…, x, y), with axes of ``defocus`` and ``thickness`` where there are several.
         """
-        plan = self.hrtem_plan(waves=waves, potential=potential, device=device, precision=precision, **keywords)
+        plan = self.hrtem_plan(waves=waves, potential=potential, device=device, **keywords)
         return plan.run(progress=progress)
 
 
@@ -290,7 +335,12 @@ def _sample(text: str, name: str) -> Sample:
     return Sample.from_toml(text, name=name)
 
 
-def _folder(parsed: _lenslet.ParsedSample) -> str:
-    """The folder of the crystal file; empty where the crystal is in the text."""
-    has_file = "file" in parsed.to_dict().get("sample", {})
-    return os.path.dirname(os.path.abspath(parsed.source()[1])) if has_file else ""
+def _crystal_path(parsed: _lenslet.ParsedSample) -> str | None:
+    """The absolute path of the crystal's file; ``None`` where the crystal is in the text."""
+    file = parsed.to_dict().get("sample", {}).get("file")
+    return None if file is None else os.path.abspath(os.path.join(os.path.dirname(parsed.source()[1]), file))
+
+
+def _refused(key: str, value: object, expected: str) -> InputError:
+    text = value if isinstance(value, str) else _keys.shown(value)
+    return InputError(f"{key} = {text}: expected {expected}", key=key, value=text, expected=expected)

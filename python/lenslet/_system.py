@@ -6,12 +6,12 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _keys, _lenslet
+from . import _keys, _lenslet, _toml
 from ._data import numbers
 from ._plan import Plan, Progress, reporting
 from ._results import Covariance, Estimate, ProfileFit, Psf, Reconstructor, Simulation
@@ -122,7 +122,8 @@ class System:
 
     def to_toml(self) -> str:
         """The text of a system file, with comments: those of the file it was read from, or else the meaning and unit of each key."""
-        return _keys.commented("system", self._parsed.source()[0])
+        text = self._parsed.source()[0]
+        return text if "#" in text else _toml.text("system", self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """All given values, table by table."""
@@ -231,22 +232,31 @@ class System:
     def covariance_plan(
         self,
         *,
-        method: str = "direct",
-        form: str = "auto",
+        method: Literal["direct", "spectral"] = "direct",
+        samples: int | None = None,
+        oversampling: int | None = None,
+        form: Literal["auto", "toeplitz", "blocks", "dense"] = "auto",
         slopes_only: bool = False,
         device: str = "cpu",
         precision: str = "f64",
     ) -> Plan[Covariance]:
         """Plan of :meth:`covariance`, with the same parameters."""
-        options = {"method": method, "form": form, "slopes_only": slopes_only}
-        planned = self._parsed.plan_covariance(options, device, precision)
-        return Plan(planned, lambda *found: Covariance._of(self, found), _call("covariance", options))
+        if (samples is None) != (oversampling is None):
+            expected = "both samples and oversampling, or neither"
+            key = "oversampling" if oversampling is None else "samples"
+            raise InputError(f"{key} = None: expected {expected}", key=key, value="None", expected=expected)
+        sampling = None if samples is None or oversampling is None else (samples, oversampling)
+        options = {"form": form, "slopes_only": slopes_only}
+        planned = self._parsed.plan_covariance(options, (method, sampling), device, precision)
+        return Plan(planned, lambda *found: Covariance._of(self, found), _call("covariance", {"method": method, **options}))
 
     def covariance(
         self,
         *,
-        method: str = "direct",
-        form: str = "auto",
+        method: Literal["direct", "spectral"] = "direct",
+        samples: int | None = None,
+        oversampling: int | None = None,
+        form: Literal["auto", "toeplitz", "blocks", "dense"] = "auto",
         slopes_only: bool = False,
         device: str = "cpu",
         precision: str = "f64",
@@ -257,11 +267,14 @@ class System:
         Parameters
         ----------
         method : {"direct", "spectral"}
-            Sums of closed forms, or Fourier transforms of the power spectrum.
+            Method: sums of closed forms in real space (direct), or Fourier transforms of the power spectrum (spectral).
+            The direct method is exact to 1e-10 of the variance.
+        samples, oversampling : int, optional
+            Sampling of the spectral method, both or neither: points across, and how many times finer than a lenslet.
         form : {"auto", "toeplitz", "blocks", "dense"}
-            Covariances by displacement, or matrices.
+            Form of the covariances: by displacement (Toeplitz), in blocks of lattices, or dense.
         slopes_only : bool
-            Leave the wavefronts out.
+            Whether the wavefronts are omitted.
         device : str
             ``"cpu"``, ``"cuda"`` or ``"cuda:K"``.
         precision : {"f64", "f32"}
@@ -272,8 +285,9 @@ class System:
         Returns
         -------
         Covariance
-            ``slope_slope``, (S, S, 2, 2, 2N-1, 2N-1) [rad²]; ``wavefront_slope``, (T, S, 2, K, K) [m rad]; ``valid``, (N, N); or in
-            dense form matrices.
+            In Toeplitz form ``slope_slope``, (S, S, 2, 2, 2N-1, 2N-1) [rad²], and ``wavefront_slope``, (T, S, 2, K, K) [m rad]; in dense form
+            ``slope_slope_dense``, (n, n), and ``wavefront_slope_dense``, (T, M, M, n); ``wavefront_wavefront``; ``valid``, (N, N). Which form
+            ``"auto"`` chooses depends on the system: name the form where the names of the arrays matter.
 
         Raises
         ------
@@ -281,7 +295,8 @@ class System:
             Where the system has no such form; DeviceError, OutOfMemoryError.
         """
         plan = self.covariance_plan(
-            method=method, form=form, slopes_only=slopes_only, device=device, precision=precision
+            method=method, samples=samples, oversampling=oversampling, form=form, slopes_only=slopes_only,
+            device=device, precision=precision,
         )
         return plan.run(progress=progress)
 
@@ -334,12 +349,23 @@ class System:
         to : {"slopes", "wavefront", "actuators"}
             What it gives: slopes of the truth sensor [rad], the wavefront at the points of ``[phase]`` [m], or strokes of the mirrors [m].
         covariances : bool
-            Keep the covariances C_mm, C_tm and C_tt.
+            Whether the covariances C_mm, C_tm and C_tt are kept with the results.
         device, precision, progress
             As for :meth:`covariance`.
+        method : {"auto", "cholesky", "eigen", "iterative"}
+            How the covariance is inverted, default "auto".
+        filter : float
+            Eigenvalues below this share of the largest are dropped; ≥ 0, < 1, default 0.0.
+        delay : float
+            Time by which the truth is later than the measurements [s]; 0 to 1, default 0.0.
+        predict : bool
+            Whether the reconstructor predicts over ``delay``, default true.
+        errors_only : bool
+            Whether errors are wanted without the matrix, default false.
+        tolerance : float
+            Relative residual of an iterative solution; > 0, < 1, default 1e-6.
         **keywords
-            Keys of the table ``[reconstructor]`` in place of those of the system: ``method``, ``filter``, ``delay``, ``predict``,
-            ``errors_only``, ``tolerance``.
+            All keywords of :class:`System`, in place of those of the system.
 
         Returns
         -------
@@ -366,7 +392,19 @@ class System:
     ) -> Estimator:
         """Prepare the estimate of wavefronts once, for many calls.
 
-        Parameters are those of :meth:`estimate`; ``frames`` tells about how many will follow.
+        Parameters
+        ----------
+        frames : int
+            Number of frames that will follow, for the memory and run time in a plan.
+        device, precision, progress
+            As for :meth:`covariance`.
+        **options
+            ``method`` and further options of :meth:`estimate`.
+
+        Returns
+        -------
+        Estimator
+            Call it with slopes.
         """
         given = _estimate_options(options, frames)
         with reporting(progress) as report:
@@ -393,9 +431,24 @@ class System:
             Start each frame from the solution of the one before.
         device, precision, progress
             As for :meth:`covariance`.
-        **options
-            ``method`` ("auto", "cholesky", "eigen", "iterative"), ``form``, ``solver``, ``preconditioned``, ``tolerance`` (relative
-            residual), ``iterations`` (the most), ``interpolation``, ``filter``, ``exact``.
+        method : {"auto", "cholesky", "eigen", "iterative"}
+            Solution by a factor of the covariance matrix or by iterations.
+        form : {"auto", "toeplitz", "blocks", "dense"}
+            Form of the covariances; the dense form needs no interpolation of layers, but memory for a matrix.
+        exact : bool
+            Whether the dense form is preferred to one that interpolates layers, where the form is not given.
+        interpolation : {"linear", "cubic", "quintic"}
+            Interpolation of the layers to the pupil, where guide stars are at a finite height.
+        filter : float
+            Eigenvalues below this share of the largest are dropped, where eigenvectors solve.
+        solver : {"conjugate-gradients", "minres"}
+            Iterative solver of the normal equations.
+        preconditioned : bool
+            Whether the solver has the circulant preconditioner.
+        tolerance : float
+            Largest relative residual that is accepted, between 0 and 1.
+        iterations : int, optional
+            Largest number of iterations; by default twice the number of slopes, and at least 1000.
 
         Returns
         -------
@@ -427,9 +480,9 @@ class System:
         Parameters
         ----------
         frames : int
-            Independent frames.
+            Number of independent frames.
         seed : int
-            Seed; frames of different seeds are independent.
+            Seed of all frames; frames of different seeds are independent.
         progress
             As for :meth:`covariance`.
 
@@ -468,15 +521,28 @@ class System:
 
         Parameters
         ----------
-        wavelengths : list of float
-            Wavelengths [m].
         whole_field : bool
             Keep whole images of all directions of ``[field]``.
         device, precision, progress
             As for :meth:`covariance`.
+        wavelengths : sequence of float
+            Wavelengths of the images [m]; 1e-9 to 1e-3, default [1.65e-6].
+        pixel : float
+            Side of a pixel [mas]; 0.02 to 3.6e6, near λ/D.
+        pixels : int
+            Pixels across; 1 to 16384, default 256.
+        terms : sequence of {"tomography", "fitting", "bandwidth", "aliasing", "anisoplanatism"}
+            Errors that enter.
+        structure : {"exact", "stationary"}
+            Structure function of the tomographic error, default "exact".
+        extra : float
+            Rms of an extra error [nm]; 1e-3 to 1e6, or 0, default 0.0.
+        jitter : float
+            Rms of the image's position along each axis [mas]; 0.01 to 1e6, or 0, default 0.0.
+        ensquared : sequence of float
+            Sides of the boxes of ensquared energy [mas]; 0.02 to 3.6e6, near λ/D, default [].
         **keywords
-            Keys of the table ``[image]`` in place of those of the system: ``pixel`` (mas), ``pixels``, ``terms``, ``structure``,
-            ``extra``, ``jitter``, ``ensquared``; and all keywords of :class:`System`.
+            All keywords of :class:`System`, in place of those of the system.
 
         Returns
         -------
@@ -503,9 +569,10 @@ class System:
         slopes : array_like, shape (frames, n)
             Slopes [rad], as for :meth:`estimate`.
         fit : iterable of str
-            What is fitted: ``"strengths"``, ``"altitudes"``, ``"outer-scale"``, ``"shifts"``, ``"rotations"``, ``"magnifications"``; noise always is.
+            Groups of parameters that are fitted; the noise is always fitted. ``"strengths"``, ``"altitudes"``, ``"outer-scale"``,
+            ``"shifts"``, ``"rotations"`` or ``"magnifications"``.
         steps : int, optional
-            The most steps of the fit.
+            Largest number of steps of the fit.
         progress
             As for :meth:`covariance`.
 

@@ -226,7 +226,9 @@ fn every_kernel_compiles_for_every_generation() {
             "{name:<44}{registers:4} registers{spilled:4} spilled{stack:4} stack{shared:6} shared  {build}"
         );
     }
-    eprintln!("compiled: {} programs, {} kernels", builds.len(), worst.len());
+    let (major, minor) = compiler::version();
+    let by = format!("NVRTC {major}.{minor}");
+    eprintln!("compiled: {} programs, {} kernels by {by}", builds.len(), worst.len());
     assert!(spills.is_empty(), "these spill:\n{}", spills.join("\n"));
 }
 

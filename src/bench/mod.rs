@@ -3,6 +3,7 @@
 
 pub mod calibration;
 pub mod electrons;
+pub mod frames;
 pub mod gpu;
 pub mod image;
 #[cfg(test)]

@@ -43,6 +43,8 @@ enum Bench {
     Reconstruct(ReconstructBenchArgs),
     /// Time the stages of images, by the exact structure function and the stationary one.
     Image(ImageBenchArgs),
+    /// Time frames of slopes with a reconstructor in memory, one by one and together.
+    Frames(FramesBenchArgs),
     /// Time scans of silicon by an electron probe, beside transforms alone.
     Stem(StemBenchArgs),
     /// Measure how fast this machine is, for the times that --plan foretells, and keep it in the user's cache.
@@ -144,6 +146,29 @@ struct ImageBenchArgs {
     json: bool,
 }
 
+// Arguments for timing frames
+#[derive(Debug, Args)]
+#[command(after_help = examples(examples::BENCH_FRAMES))]
+struct FramesBenchArgs {
+    /// Slopes of a frame, the columns of the reconstructor.
+    #[arg(long, default_value_t = 7200)]
+    slopes: usize,
+    /// Rows of the reconstructor, of all targets or loops.
+    #[arg(long, default_value_t = 3362)]
+    rows: usize,
+    /// Frames that are multiplied together.
+    #[arg(long, default_value_t = 1024)]
+    frames: usize,
+    #[command(flatten)]
+    engine: MeasuredEngineArgs,
+    /// Repetitions, of which the median is taken, after one that does not count.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 // Arguments for timing scans
 #[derive(Debug, Args)]
 #[command(after_help = examples(examples::BENCH_STEM))]
@@ -183,6 +208,7 @@ pub fn bench(command: &BenchCommand) -> Result<String, Error> {
         Some(Bench::Covariance(args)) => bench_covariance(args),
         Some(Bench::Reconstruct(args)) => bench_reconstruct(args),
         Some(Bench::Image(args)) => bench_image(args),
+        Some(Bench::Frames(args)) => bench_frames(args),
         Some(Bench::Stem(args)) => bench_stem(args),
         Some(Bench::Calibrate(args)) => bench_calibrate(args),
         None => bench_products(&command.products),
@@ -350,6 +376,17 @@ fn exposed(engine: &Engine, terminal: &Terminal) -> Result<bench::image::Exposur
     let file = SystemFile::from_toml(text, name)?;
     let options = PsfOptions::from_system_file(&file)?;
     bench::image::time_exposures(&file.system()?, &options, engine, terminal)
+}
+
+// Measure frames with a reconstructor
+fn bench_frames(args: &FramesBenchArgs) -> Result<String, Error> {
+    let engine = args.engine.engine()?;
+    let (shape, how) = ([args.rows, args.slopes], (&engine, args.repeat));
+    let times = bench::frames::time_frames(shape, args.frames, how, &Terminal::new(true))?;
+    if !args.json {
+        return Ok(bench::frames::frame_table(&times, &engine.name()));
+    }
+    Ok(format!("{}\n", serde_json::json!({ "engine": engine.name(), "seconds": times })))
 }
 
 // Measure scans of silicon

@@ -31,7 +31,7 @@ use crate::tomography::reconstructor::ReconstructorOptions;
 use crate::turbulence::plan::Form;
 use crate::watch::check;
 use clap::{Args, ValueEnum};
-use ndarray::{Array2, s};
+use ndarray::{Array2, ArrayView4, s};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -62,6 +62,9 @@ pub struct EstimateArgs {
     /// Frame to draw, counted from 0: the first unless given.
     #[arg(long, value_name = "K", requires = "plot")]
     pub frame: Option<usize>,
+    /// Multiply the slopes by the reconstructor in this file (.npz, .npy or FITS), in place of an estimate; x.npz[name] chooses an array.
+    #[arg(long, value_name = "FILE")]
+    pub reconstructor: Option<PathBuf>,
     // Arguments about the solver
     /// By a factor or by iterations, in place of what the system file says.
     #[arg(long, value_parser = value_parsers::inversions())]
@@ -69,15 +72,15 @@ pub struct EstimateArgs {
     /// Eigenvalues below this share of the largest are dropped, in place of what the system file says.
     #[arg(long)]
     pub filter: Option<f64>,
-    /// The solver.
-    #[arg(long, value_enum, default_value = "cg")]
-    pub solver: SolverName,
-    /// What speeds the solver up.
-    #[arg(long, value_enum, default_value = "circulant")]
-    pub preconditioner: Preconditioner,
-    /// Largest relative residual that is accepted.
-    #[arg(long, default_value_t = 1e-6)]
-    pub tolerance: f64,
+    /// The solver: cg unless given.
+    #[arg(long, value_enum)]
+    pub solver: Option<SolverName>,
+    /// What speeds the solver up: circulant unless given.
+    #[arg(long, value_enum)]
+    pub preconditioner: Option<Preconditioner>,
+    /// Largest relative residual that is accepted: 1e-6 unless given.
+    #[arg(long)]
+    pub tolerance: Option<f64>,
     /// Largest number of iterations for a frame: unless given, twice as many as slopes, and at least 1000.
     #[arg(long)]
     pub max_iterations: Option<usize>,
@@ -86,9 +89,9 @@ pub struct EstimateArgs {
     pub warm_start: bool,
 
     // Arguments about form and frames
-    /// Form of the covariances: dense is exact also for guide stars at a finite height, and needs much memory.
-    #[arg(long, value_parser = value_parsers::forms(), default_value = "auto")]
-    pub form: Form,
+    /// Form of the covariances: dense is exact also for guide stars at a finite height, and needs much memory; auto unless given.
+    #[arg(long, value_parser = value_parsers::forms())]
+    pub form: Option<Form>,
     /// How layers are brought to the pupil, for guide stars at a finite height: cubic unless given.
     #[arg(long, value_parser = value_parsers::interpolations())]
     pub interpolation: Option<Interpolation>,
@@ -99,17 +102,19 @@ pub struct EstimateArgs {
 }
 
 // Names of the solvers
-#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, ValueEnum)]
 pub enum SolverName {
     /// Conjugate gradients.
+    #[default]
     Cg,
     /// Minimal residuals.
     Minres,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, ValueEnum)]
 pub enum Preconditioner {
     /// The inverse of a circulant matrix near to the system's.
+    #[default]
     Circulant,
     /// Nothing.
     None,
@@ -126,17 +131,22 @@ impl EstimateArgs {
             .filter(self.filter.unwrap_or(said.filter)))
     }
 
+    /// Largest relative residual that is accepted.
+    fn accepted_residual(&self) -> f64 {
+        self.tolerance.unwrap_or(EstimateOptions::default().tolerance)
+    }
+
     fn solver_options(&self) -> EstimateOptions {
         EstimateOptions::default()
-            .form(self.form)
+            .form(self.form.unwrap_or_default())
             .exact(self.interpolation.is_none())
             .interpolation(self.interpolation.unwrap_or_default())
-            .solver(match self.solver {
+            .solver(match self.solver.unwrap_or_default() {
                 SolverName::Cg => Solver::ConjugateGradients,
                 SolverName::Minres => Solver::Minres,
             })
-            .preconditioned(self.preconditioner == Preconditioner::Circulant)
-            .tolerance(self.tolerance)
+            .preconditioned(self.preconditioner.unwrap_or_default() == Preconditioner::Circulant)
+            .tolerance(self.accepted_residual())
             .limited(self.max_iterations)
     }
 }
@@ -151,20 +161,8 @@ pub fn estimate(
     read: Result<(System, SystemFile), Error>,
 ) -> Result<Outcome, Error> {
     // Check the files of the estimate
+    let (format, picture) = args.check_outputs()?;
     let plot = args.plot.as_deref();
-    let picture =
-        plot.map(|path| plot::PictureFormat::of(path).map(|format| (path, format))).transpose()?;
-    let slopes = args.slopes.as_deref().map(|path| ("slopes", split_choice(path).0));
-    let inputs: Vec<_> =
-        [Some(("system file", args.system.as_path())), slopes].into_iter().flatten().collect();
-    let named = args.output.as_deref().map(|path| ("output", path));
-    let fitting = &Format::OF_ARRAYS;
-    let format = named
-        .map(|name| Format::of(name, fitting, args.file.format(args.report.quiet)))
-        .transpose()?;
-    let outputs = [named, plot.map(|path| ("plot", path))];
-    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.report.plan).collect();
-    check_files(&inputs, &outputs)?;
     let (system, file) = read?;
     if let Some((path, _)) = picture {
         check_lit(&system, path)?;
@@ -195,11 +193,7 @@ pub fn estimate(
     plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
     let plan = plan.frames(slopes.nrows())?;
     // Refuse a frame that is not there
-    let (frame, last) = (args.frame.unwrap_or(0), slopes.nrows().saturating_sub(1));
-    if frame > last {
-        let expected = format!("a frame between 0 and {last}, as in {}", slopes_file.display());
-        return Err(Invalid::new("frame", frame, expected).into());
-    }
+    args.check_frame(slopes.nrows(), slopes_file)?;
     // Prepare the estimate and solve it
     let start = Instant::now();
     let opened = Engine::open(args.engine.device, args.engine.precision)?;
@@ -223,13 +217,13 @@ pub fn estimate(
     // Write the estimates and their picture
     let mut data = estimates.to_data_set(&system);
     let origin = Provenance::new(&command_line(), &planned.describe()?.method, file.text());
-    origin.tolerance(Some(args.tolerance)).note(&mut data);
+    origin.tolerance(Some(args.accepted_residual())).note(&mut data);
     terminal.writes(output);
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| data.write(file, format, args.engine.precision))?;
     let drawing = picture.map(|(path, format)| {
         terminal.writes(path);
-        AtomicFile::holding(path, &draw(args, &system, &estimates, format)?)
+        AtomicFile::holding(path, &draw(args, &system, estimates.wavefront.view(), format)?)
     });
     let drawing = drawing.transpose()?;
     check(&terminal)?;
@@ -239,16 +233,55 @@ pub fn estimate(
     // Tell it in the form asked for
     let files = [slopes_file.as_path(), output.as_path()];
     let (method, form, seconds) = (plan.method(), plan.form(), [built, solved]);
+    let formed = plan.forms_reconstructor();
     let report =
-        EstimateReport { args, files, method, form, engine, estimator, estimates, seconds };
+        EstimateReport { args, files, method, formed, form, engine, estimator, estimates, seconds };
     let text = args.report.summary(|| report.summary(), || report.lines());
     let warnings = report.misfit().into_iter().collect();
     Ok(Outcome { text, warnings, shortfall: report.shortfall() })
 }
 
+// Check the files to write
+/// Format of the file to write, and path and format of the picture, where there are any.
+type Outputs<'a> = (Option<Format>, Option<(&'a Path, plot::PictureFormat)>);
+
+impl EstimateArgs {
+    /// Refuses files that cannot be written or that are inputs as well.
+    pub(super) fn check_outputs(&self) -> Result<Outputs<'_>, Error> {
+        let plot = self.plot.as_deref();
+        let picture = plot.map(|path| Ok::<_, Error>((path, plot::PictureFormat::of(path)?)));
+        let picture = picture.transpose()?;
+        let inputs = [
+            Some(("system file", self.system.as_path())),
+            self.slopes.as_deref().map(|path| ("slopes", split_choice(path).0)),
+            self.reconstructor.as_deref().map(|path| ("reconstructor", split_choice(path).0)),
+        ];
+        let inputs: Vec<_> = inputs.into_iter().flatten().collect();
+        let named = self.output.as_deref().map(|path| ("output", path));
+        let fitting = &Format::OF_ARRAYS;
+        let format = named
+            .map(|name| Format::of(name, fitting, self.file.format(self.report.quiet)))
+            .transpose()?;
+        let outputs = [named, plot.map(|path| ("plot", path))];
+        let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !self.report.plan).collect();
+        check_files(&inputs, &outputs)?;
+        Ok((format, picture))
+    }
+}
+
+// Refuse a frame beyond the last
+impl EstimateArgs {
+    /// Refuses a frame to draw that is not among so many in a file.
+    pub(super) fn check_frame(&self, frames: usize, file: &Path) -> Result<(), Invalid> {
+        let (frame, last) = (self.frame.unwrap_or(0), frames.saturating_sub(1));
+        let expected = format!("a frame between 0 and {last}, as in {}", file.display());
+        if frame > last { Err(Invalid::new("frame", frame, expected)) } else { Ok(()) }
+    }
+}
+
 // Name the file in an error
 /// An error about slopes, with the name of their file.
-fn of_file(error: Error, path: &Path) -> Error {
+pub(super) fn of_file(error: Error, path: &Path) -> Error {
     match error {
         Error::Invalid(Invalid { quantity, value, expected }) => {
             Invalid::new(format!("{}: {quantity}", path.display()), value, expected).into()
@@ -274,6 +307,8 @@ struct EstimateReport<'a> {
     /// Of the slopes, and of the wavefronts.
     files: [&'a Path; 2],
     method: Inversion,
+    /// Whether a reconstructor was formed, by which the frames were multiplied.
+    formed: bool,
     /// The form of the covariances.
     form: &'static str,
     engine: Engine,
@@ -298,15 +333,15 @@ impl EstimateReport<'_> {
              may do as well, more --max-iterations may help, and so does the noise that the guide stars really have: without any, \
              slopes are told apart that hardly differ",
             count(frames, "frame"),
-            self.args.tolerance
+            self.args.accepted_residual()
         ))
     }
     /// The average χ²/n over the frames that converged, with the smallest and the largest, if there is any.
     fn fit(&self) -> Option<[f64; 3]> {
         let converged = self.estimates.converged();
         let frames = self.estimates.chi_squared.iter().zip(converged);
-        let fits: Vec<f64> =
-            frames.filter_map(|(&fit, converged)| converged.then_some(fit)).collect();
+        let measured = frames.filter(|(fit, converged)| *converged && fit.is_finite());
+        let fits: Vec<f64> = measured.map(|(&fit, _)| fit).collect();
         let least = fits.iter().copied().reduce(f64::min)?;
         let most = fits.iter().copied().reduce(f64::max)?;
         Some([fits.iter().map(|fit| fit / fits.len() as f64).sum(), least, most])
@@ -361,6 +396,11 @@ impl EstimateReport<'_> {
         }
         let ([built, solved], engine) = (self.seconds, self.engine.name());
         let solver = match self.method {
+            _ if self.formed => {
+                let by = if self.method == Inversion::Eigen { "eigenvectors" } else { "a factor" };
+                let rows = targets * points * points;
+                format!("reconstructor of {rows} × {slopes} elements, formed once by {by}")
+            }
             Inversion::Iterative => range("iteration"),
             Inversion::Eigen => "eigenvectors, filtered".into(),
             _ => format!("Cholesky's factor, {}", range("refinement")),
@@ -398,10 +438,11 @@ impl EstimateReport<'_> {
             "shortfall": estimates.shortfall,
             // Repeat what was asked for
             "method": self.method.name(),
+            "forms_reconstructor": self.formed,
             "form": self.form,
-            "solver": format!("{:?}", args.solver).to_lowercase(),
-            "preconditioner": format!("{:?}", args.preconditioner).to_lowercase(),
-            "tolerance": args.tolerance,
+            "solver": format!("{:?}", args.solver.unwrap_or_default()).to_lowercase(),
+            "preconditioner": format!("{:?}", args.preconditioner.unwrap_or_default()).to_lowercase(),
+            "tolerance": args.accepted_residual(),
             "max_iterations": args.solver_options().limit(self.estimator.slopes()),
             "warm_start": args.warm_start,
             "precision": args.engine.precision.name(),
@@ -424,16 +465,17 @@ impl EstimateReport<'_> {
 }
 
 // Draw the estimate of a frame
-fn draw(
+/// A picture of the wavefronts of a frame, (frames, T, M, M).
+pub(super) fn draw(
     args: &EstimateArgs,
     system: &System,
-    estimates: &Estimates,
+    wavefront: ArrayView4<f64>,
     format: plot::PictureFormat,
 ) -> Result<Vec<u8>, Error> {
     let (grid, frame) = (system.wavefront_grid()?, args.frame.unwrap_or(0));
-    let maps: Vec<WavefrontMap> = (0..estimates.wavefront.dim().1)
+    let maps: Vec<WavefrontMap> = (0..wavefront.dim().1)
         .map(|t| {
-            let estimated = estimates.wavefront.slice(s![frame, t, .., ..]);
+            let estimated = wavefront.slice(s![frame, t, .., ..]);
             let values = Array2::from_shape_fn(estimated.dim(), |(j, i)| {
                 if is_lit(system, &grid, [j, i]) { estimated[[j, i]] } else { f64::NAN }
             });
@@ -454,7 +496,7 @@ fn is_lit(system: &System, grid: &PhaseGrid, [j, i]: [usize; 2]) -> bool {
 }
 
 /// Refuses a picture of a system whose wavefront points are all outside of the pupil.
-fn check_lit(system: &System, path: &Path) -> Result<(), Error> {
+pub(super) fn check_lit(system: &System, path: &Path) -> Result<(), Error> {
     let grid = system.wavefront_grid()?;
     let points = grid.points;
     if (0..points * points).any(|k| is_lit(system, &grid, [k / points, k % points])) {

@@ -86,6 +86,11 @@ pub const BENCH_IMAGE: [&str; 2] = [
     "lenslet bench image book/systems/mosaic.toml --repeat 1 --json",
 ];
 
+pub const BENCH_FRAMES: [&str; 2] = [
+    "lenslet bench frames --slopes 2400 --rows 1681 --frames 256",
+    "lenslet bench frames --precision f32 --json",
+];
+
 pub const BENCH_STEM: [&str; 2] =
     ["lenslet bench stem --repeat 1", "lenslet bench stem --precision f64 --json"];
 

@@ -1,3 +1,4 @@
+// Tangled from book/src/learned-file.md: edit there, or here and run cargo tangle stitch.
 //! The system file of a fitted profile.
 
 // Imports of learned system files
@@ -194,4 +195,24 @@ fn with_error(value: f64, error: Option<f64>, unit: &str) -> String {
     let power = value.abs().max(error).log10().floor() as i32;
     let (scale, places) = (10f64.powi(power), (power - place).clamp(1, 9) as usize);
     format!("({:.places$} ± {:.places$})e{power}{unit}", value / scale, error / scale)
+}
+
+// Tests of learned system files
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_told_as_far_as_their_errors() {
+        let written = |value, error| with_error(value, error, "m");
+        assert_eq!(written(0.151_234, Some(0.001_23)), "0.1512 ± 0.0012 m");
+        assert_eq!(written(4512.3, Some(31.2)), "4512 ± 31 m");
+        assert_eq!(written(1.0123e-14, Some(2.2e-16)), "(1.012 ± 0.022)e-14 m");
+        assert_eq!(written(25.0, None), "25 m");
+        assert_eq!(with_error(0.5, Some(0.0), ""), "0.5");
+        assert_eq!([digits(0.1 + 0.2), digits(1e-14), digits(4500.0)], ["0.3", "1e-14", "4500.0"]);
+        let header = format!("# {HEADER} x\n# more\n# {END}\n");
+        assert_eq!(without_header(&(header + "r0 = 1\n")), "r0 = 1\n");
+        assert_eq!(without_header("# mine\nr0 = 1\n"), "# mine\nr0 = 1\n");
+    }
 }

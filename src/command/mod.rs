@@ -11,6 +11,7 @@ mod summary;
 mod watch;
 
 mod estimate;
+mod apply_reconstructor;
 
 mod bench;
 mod covariance;
@@ -94,6 +95,7 @@ enum Command {
 }
 
 // Run the command
+// Run the command of this process
 /// Runs the command that the arguments of the process ask for.
 pub fn run() -> ExitCode {
     ExitCode::from(run_with(std::env::args_os().collect()))
@@ -112,7 +114,10 @@ pub fn run_with(arguments: Vec<OsString>) -> u8 {
         Command::Covariance(args) => {
             of_file(&args.system, |read| covariance::covariance(&args, read).map(Outcome::from))
         }
-        Command::Estimate(args) => of_file(&args.system, |read| estimate::estimate(&args, read)),
+        Command::Estimate(args) => of_file(&args.system, |read| match &args.reconstructor {
+            Some(matrix) => apply_reconstructor::apply_reconstructor(&args, matrix, read),
+            None => estimate::estimate(&args, read),
+        }),
         Command::Reconstruct(args) => {
             of_file(&args.system, |read| reconstruct::reconstruct(&args, read).map(Outcome::from))
         }
@@ -130,16 +135,17 @@ pub fn run_with(arguments: Vec<OsString>) -> u8 {
         Command::New(args) => templates::new(&args).map(Outcome::from),
         Command::Bench(command) => bench::bench(&command).map(Outcome::from),
     });
-    match said {
-        Ok(said) => say(&said),
-        Err(error) => {
-            if !matches!(error, Error::Cancelled) {
-                complain("error", &error);
-            }
-            end_if_abandoned(error.exit_code());
-            error.exit_code()
-        }
+    said.map_or_else(fail, |said| say(&said))
+}
+
+// End a command with an error
+/// Prints an error, unless it is an interrupt; returns its exit code.
+fn fail(error: Error) -> u8 {
+    if !matches!(error, Error::Cancelled) {
+        complain("error", &error);
     }
+    end_if_abandoned(error.exit_code());
+    error.exit_code()
 }
 
 // Parse the arguments of the process

@@ -248,15 +248,8 @@ fn width(exposure: &Exposure) -> Option<f64> {
 impl PsfReport<'_> {
     /// The file for ScopeSim, complete but not yet published.
     fn draft_of_field(&self, path: &Path, origin: Provenance) -> Result<AtomicFile, Error> {
-        let (all, targets) = (self.plan.correction().system().targets(), self.result.targets.len());
-        let field = self.plan.options().field;
-        let (directions, images) = match field {
-            Some(_) => (&all[targets..targets + self.result.field.len()], &self.result.field),
-            None => (&all[..targets], &self.result.targets),
-        };
-        let exposures = images.iter().map(|image| image.exposures.as_slice()).collect();
         let mut arrays = DataSet::default();
-        FieldImages { directions, exposures, field }.add_to(&mut arrays)?;
+        FieldImages::of(self.plan, self.result).add_to(&mut arrays)?;
         origin.note(&mut arrays);
         let mut draft = AtomicFile::new(path)?;
         draft.fill(|file| arrays.write(file, Format::Fits, self.args.engine.precision))?;

@@ -23,7 +23,7 @@ use crate::turbulence::wavefront::WavefrontProblem;
 use crate::units::ARCSEC;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 // What a command has to say
@@ -289,14 +289,7 @@ pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
         Err(reason) => lines.push(("CUDA", reason.to_string())),
         Ok(driver) => lines.extend(driver_lines(driver)),
     }
-    let state = |status: &Result<(), NoCuda>| match status {
-        Ok(()) => "found",
-        Err(NoCuda::NoFunction { .. }) => "too old",
-        Err(_) => "not found",
-    };
-    let libraries = cuda.libraries.each_ref();
-    let libraries = libraries.map(|(name, status)| format!("{name} {}", state(status)));
-    lines.push(("libraries", libraries.join(", ")));
+    lines.extend(library_lines(cuda));
     if cuda.driver.as_ref().is_ok_and(|driver| driver.devices.len() > 1) {
         let shared = distributed::libraries_found().err().unwrap_or("found".into());
         lines.push(("", format!("to share matrices between devices: {shared}")));
@@ -314,6 +307,31 @@ fn driver_lines(driver: &CudaDriver) -> Vec<(&'static str, String)> {
         ("", format!("cuda:{ordinal}  {name}, {memory}, compute capability {major}.{minor}"))
     });
     std::iter::once(("CUDA", version)).chain(devices).collect()
+}
+
+// Tell about the libraries
+fn library_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
+    let state = |reason: &NoCuda| match reason {
+        NoCuda::NoFunction { .. } => "too old",
+        NoCuda::TooNew { .. } => "too new for the driver",
+        NoCuda::DoesNotLoad { .. } => "does not load",
+        _ => "not found",
+    };
+    let (mut texts, mut others) = (Vec::new(), Vec::new());
+    for (name, status) in &cuda.libraries {
+        match status {
+            Ok(Some(file)) => texts.push(format!("{name:<8}  {}", file.display())),
+            Ok(None) => texts.push(format!("{name:<8}  found")),
+            Err(reason) => others.push(format!("{name} {}", state(reason))),
+        }
+    }
+    if !others.is_empty() {
+        texts.push(others.join(", "));
+        let remedy = format!("`pip install \"{}\"` brings what is missing", cuda.package);
+        texts.extend(cuda.driver.is_ok().then_some(remedy));
+    }
+    let labels = std::iter::once("libraries").chain(std::iter::repeat(""));
+    labels.zip(texts).collect()
 }
 
 // Tell a program about the machine
@@ -334,6 +352,15 @@ pub fn machine_json(cuda: &CudaProbe) -> Value {
         .iter()
         .map(|(name, status)| ((*name).to_string(), json!(status.is_ok())))
         .collect();
+    // Files of the libraries in json
+    let file = |status: &Result<Option<PathBuf>, NoCuda>| {
+        status.iter().flatten().next().map(|file| file.display().to_string())
+    };
+    let files: Map<_, _> = cuda
+        .libraries
+        .iter()
+        .map(|(name, status)| ((*name).to_string(), json!(file(status))))
+        .collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "processor": device::processor_name(),
@@ -345,6 +372,7 @@ pub fn machine_json(cuda: &CudaProbe) -> Value {
             "reason": cuda.driver.as_ref().err().map(ToString::to_string),
             "devices": devices.collect::<Vec<_>>(),
             "libraries": libraries,
+            "library_files": files,
             "shared_matrices": distributed::libraries_found().is_ok(),
         },
     })

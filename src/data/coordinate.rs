@@ -9,7 +9,7 @@ use crate::error::{Invalid, accept, finite, is_ordered};
 use std::collections::BTreeSet;
 
 // Positions of samples along a dimension
-/// One dimension of a variable: its name, its unit, and where its samples lie.
+/// One dimension of a variable: its name, its unit and the positions of its samples.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Coordinate {

@@ -10,7 +10,7 @@ use crate::error::{Invalid, accept, escaped};
 use ndarray::{Array, ArrayView, CowArray, Dimension};
 
 // Variables and attributes of a result
-/// Named variables and attributes, in the order in which they were added.
+/// Named arrays, texts and tables with dimensions, units and attributes, in the order in which they were added.
 ///
 /// ```
 /// use lenslet::data::DataSet;
@@ -173,6 +173,24 @@ impl<'a> DataSet<'a> {
     /// The value of the attribute of this key.
     pub fn attribute(&self, name: &str) -> Option<&AttributeValue> {
         self.attributes.iter().find(|one| one.name == name).map(|one| &one.value)
+    }
+
+    /// A data set that borrows nothing, in which the arrays of these names are missing: [`fill`](Self::fill) puts them back without a copy.
+    #[cfg(feature = "python")]
+    pub(crate) fn owned_without(mut self, names: &[&str]) -> DataSet<'static> {
+        for variable in self.variables.iter_mut().filter(|one| names.contains(&one.name.as_str())) {
+            let empty = ndarray::Array1::<f64>::zeros(0).into_dyn();
+            variable.values = Values::Array(f64::typed(empty.into()));
+        }
+        self.into_owned()
+    }
+
+    /// Puts an array in the place of that of a variable, if there is one of this name.
+    #[cfg(feature = "python")]
+    pub(crate) fn fill<T: Element, D: Dimension>(&mut self, name: &str, array: Array<T, D>) {
+        if let Some(variable) = self.variables.iter_mut().find(|one| one.name == name) {
+            variable.values = Values::Array(T::typed(array.into_dyn().into()));
+        }
     }
 
     /// A data set that borrows nothing.

@@ -10,7 +10,7 @@ use crate::error::{Error, Invalid, accept};
 use ndarray::{CowArray, Dimension};
 
 // An array with its words
-/// An array, a text or a table with its name, its dimensions, its unit and what else is known of it.
+/// An array, a text or a table with its name, dimensions, unit and attributes.
 ///
 /// ```
 /// use lenslet::data::{Coordinate, Variable};

@@ -478,17 +478,21 @@ impl Drop for Recording<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handle {
     Memory(u64),
+    /// Memory of another program's, which is not released here.
+    Foreign(u64),
     Plan(u64),
     Graph(u64),
     Mark(u64),
     Stream(u64),
 }
 
+// Number of a handle
 impl Handle {
     /// The address or number.
     pub(crate) fn number(self) -> u64 {
         match self {
             Self::Memory(number)
+            | Self::Foreign(number)
             | Self::Plan(number)
             | Self::Graph(number)
             | Self::Mark(number)

@@ -58,6 +58,7 @@ impl Gpu {
         self.backend().name()
     }
 
+    // Backend of an opened graphics processor
     fn backend(&self) -> &dyn Backend {
         &*self.queue.device.backend
     }
@@ -165,6 +166,18 @@ impl Gpu {
         Ok(Buffer { gpu: self.clone(), memory, address, len, values: PhantomData })
     }
 
+    // Memory that another program owns
+    /// A buffer over memory of this device that another program owns, which must keep it until the buffer is dropped.
+    ///
+    /// # Errors
+    /// `Memory` where there cannot be so many numbers.
+    #[cfg(feature = "python")]
+    pub(crate) fn foreign<T: Pod>(&self, address: u64, len: usize) -> Result<Buffer<T>, Error> {
+        self.bytes_of::<T>(len)?;
+        let memory = Arc::new(self.queue.device.own(Handle::Foreign(address)));
+        Ok(Buffer { gpu: self.clone(), memory, address, len, values: PhantomData })
+    }
+
     // Copy by the queue of a device
     /// Pinned memory of the host for so many values, all zero.
     ///
@@ -177,7 +190,7 @@ impl Gpu {
     }
 
     // Send from pinned memory
-    /// Queues a copy of `values` to the device, as many as `to` holds.
+    /// Queues a copy of the first of `values` to the device, as many as `to` holds.
     ///
     /// # Errors
     /// `Foreign` where one of them is another device's, `Failed` while the queue records, `Cuda` where the device fails.
@@ -192,7 +205,7 @@ impl Gpu {
         self.copy(values, to, &send)
     }
     // Fetch into pinned memory
-    /// Queues a copy of `from` to the host, where there must be as much room.
+    /// Queues a copy of `from` to the host, to the first of `values`, where there must be as much room.
     ///
     /// # Errors
     /// As for [`Gpu::send`].
@@ -214,7 +227,7 @@ impl Gpu {
         view: BufferView<T>,
         copy: &Operation,
     ) -> Result<(), Error> {
-        assert_eq!(values.len, view.len, "a copy takes all of the pinned values");
+        assert!(view.len <= values.len, "a copy takes the first of the pinned values");
         self.own("pinned memory", &values.device)?;
         self.refuse_to_record("a copy of pinned memory")?;
         let mut pending = lock(&values.pending);
@@ -271,6 +284,12 @@ impl<T: Pod> Buffer<T> {
     /// Bytes that it takes.
     pub fn bytes(&self) -> u64 {
         (self.len * size_of::<T>()) as u64
+    }
+
+    /// Its address on the device.
+    #[cfg(feature = "python")]
+    pub(crate) fn address(&self) -> u64 {
+        self.address
     }
 
     // Copy there and back

@@ -26,6 +26,8 @@ mod calibration;
 pub(crate) mod temporary;
 
 pub use self::calibration::{CostKind, Speed};
+#[cfg(feature = "cuda")]
+pub use self::cuda::library_search::add_library_folder;
 pub use self::dispatch::threads;
 pub(crate) use self::dispatch::{Workers, dispatch, dispatch_in_runs, gather, lock, start_threads};
 pub use self::engine::Engine;

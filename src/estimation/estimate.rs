@@ -66,25 +66,25 @@ use std::sync::Arc;
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct EstimateOptions {
-    /// Form of the covariances; the dense one needs no interpolation, and much memory.
+    /// Form of the covariances; the dense form needs no interpolation of layers, but memory for a matrix.
     pub form: Form,
     /// Interpolation of the layers to the pupil, where guide stars are at a finite height.
     pub interpolation: Interpolation,
-    /// By a factor or by iterations.
+    /// Solution by a factor of the covariance matrix or by iterations.
     pub method: Inversion,
     /// Eigenvalues below this share of the largest are dropped, where eigenvectors solve.
     pub filter: f64,
-    /// The solver of Eq. [normal](https://lenslet.github.io/lenslet/estimate.html#eq-normal), where that is solved by iterations.
+    /// Iterative solver of the normal equations, Eq. [normal](https://lenslet.github.io/lenslet/estimate.html#eq-normal).
     pub solver: Solver,
     /// Whether the solver has the circulant preconditioner.
     pub preconditioned: bool,
     /// Largest relative residual that is accepted, between 0 and 1.
     pub tolerance: f64,
-    /// Largest number of iterations; `None` for the default of [`EstimateOptions::limit`].
+    /// Largest number of iterations; by default twice the number of slopes, and at least 1000.
     pub iterations: Option<usize>,
-    /// Frames that will follow, for the memory and the time that a plan states.
+    /// Number of frames that will follow, for the memory and run time in a plan.
     pub frames: usize,
-    /// Whether the dense form is taken, where the form is open, in place of one that interpolates layers.
+    /// Whether the dense form is preferred to one that interpolates layers, where the form is not given.
     pub exact: bool,
 }
 
@@ -604,12 +604,14 @@ pub struct Estimates {
     pub wavefront: Array4<f64>,
     /// Iterations of the solver for each frame.
     pub iterations: Vec<usize>,
-    /// Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame.
+    /// Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame; the largest one of a row, where a reconstructor was formed for all frames.
     pub residual: Vec<f64>,
-    /// χ²/n of Eq. [chi squared](https://lenslet.github.io/lenslet/estimate-frames.html#eq-chi-squared) for each frame: 1 on average if the model is right.
+    /// χ²/n of Eq. [chi squared](https://lenslet.github.io/lenslet/estimate-frames.html#eq-chi-squared) for each frame: 1 on average if the model is right. Where a
+    /// reconstructor was formed, for a sample of the frames, and NaN for others.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::list"))]
     pub chi_squared: Vec<f64>,
-    /// Root mean square of the error that the interpolation of layers adds, for each frame, m, measured at some points; none where nothing is
-    /// interpolated, or it is not measured.
+    /// Root mean square of the error that the interpolation of layers adds, for each frame of which χ²/n is known, m, measured at some points;
+    /// none where nothing is interpolated, or it is not measured.
     pub interpolation: Vec<f64>,
     /// For each frame why its solver ended short of the tolerance, or nothing if it did not; the wavefront is then that of the
     /// last iterate.
@@ -632,7 +634,7 @@ impl Estimates {
         iterations.dimensions("frame").long_name("iterations of the solver");
         let residual = data.add("residual", ArrayView1::from(&self.residual));
         residual.dimensions("frame").long_name("relative residual");
-        let about = "chi squared over the number of slopes, 1 on average if the model is right";
+        let about = "chi squared over the number of slopes, 1 on average if the model is right; NaN where it was not measured";
         let chi_squared = data.add("chi_squared", ArrayView1::from(&self.chi_squared));
         chi_squared.dimensions("frame").long_name(about);
         let converged = data.add("converged", Array1::from(self.converged()));

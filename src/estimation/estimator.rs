@@ -5,14 +5,19 @@ mod gpu;
 
 // Imports of the planned estimate
 use self::gpu::{estimators, on_devices, without_factors};
-use crate::device::{CostKind, Speed, engine::Engine};
+use crate::device::{CostKind, engine::Engine};
 use crate::error::{Error, Invalid, count};
 #[cfg(feature = "factorise")]
-use crate::estimation::estimate::factorised::Factorised;
+use crate::estimation::estimate::factorised::{
+    Factorised,
+    formed::{FormedReconstructor, RECONSTRUCTOR},
+};
 use crate::estimation::estimate::{
     EstimateOptions, Estimates, EstimatorCpu, Frames, PosedEstimate, check_slopes,
 };
-use crate::estimation::inversion::{Cost, Inversion, iterations, toeplitz_product};
+use crate::estimation::frame_method::{FrameMethod, cost, factor_bytes, of_reconstructor};
+use crate::estimation::inversion::Inversion;
+use crate::estimation::matrix_estimator::ReconstructorMatrix;
 use crate::model::system::System;
 use crate::numerics::real::Precision;
 use crate::plan::Plan;
@@ -42,10 +47,8 @@ use ndarray::ArrayView2;
 #[derive(Debug, Clone)]
 pub struct EstimatePlan {
     posed: PosedEstimate,
-    /// How frames are solved, once it is decided.
-    method: Inversion,
-    /// Why they are solved so.
-    reason: String,
+    /// How frames are solved, once it is decided, and why.
+    method: FrameMethod,
 }
 
 // Steps of the plan of an estimate
@@ -56,23 +59,20 @@ impl EstimatePlan {
     /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet, or tolerance or method make no
     /// sense; `NotToeplitz` where that form is asked for and there is none.
     pub fn new(system: &System, options: EstimateOptions) -> Result<Self, Error> {
-        Self::of(exact_where_it_fits(PosedEstimate::new(system, options)?)?, &Speed::default())
+        Self::of(exact_where_it_fits(PosedEstimate::new(system, options)?)?, &Engine::default())
     }
 
     // Choose how to solve a frame
-    fn of(posed: PosedEstimate, speed: &Speed) -> Result<Self, Error> {
-        let (options, system) = (posed.options, posed.covariances.system());
-        let usual = EstimateOptions::default();
-        let iterate = options.solver != usual.solver
-            || options.preconditioned != usual.preconditioned
-            || options.iterations.is_some();
-        let (method, reason) = match options.method {
-            Inversion::Auto if iterate && options.filter == 0.0 => {
-                (Inversion::Iterative, "its solver was asked for".into())
-            }
-            asked => cost(&posed).choose(asked, options.filter, system.guide_stars(), speed)?,
+    fn of(posed: PosedEstimate, engine: &Engine) -> Result<Self, Error> {
+        let plan = |posed, form| {
+            let method = FrameMethod::choose(&posed, engine.speed(), form)?;
+            Ok::<_, Error>(Self { posed, method })
         };
-        Ok(Self { posed, method, reason })
+        let chosen = plan(posed, true)?;
+        if chosen.method.forms_reconstructor && chosen.check_memory(engine).is_err() {
+            return plan(chosen.posed, false);
+        }
+        Ok(chosen)
     }
 
     // Plan for another number of frames
@@ -83,7 +83,7 @@ impl EstimatePlan {
     pub fn frames(self, frames: usize) -> Result<Self, Error> {
         Self::of(
             PosedEstimate { options: self.posed.options.frames(frames), ..self.posed },
-            &Speed::default(),
+            &Engine::default(),
         )
     }
 
@@ -94,18 +94,16 @@ impl EstimatePlan {
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn fitted(self, engine: &Engine) -> Result<Self, Error> {
-        let Self { posed, method, reason } = Self::of(self.on_engine(engine)?, engine.speed())?;
+        let plan = Self::of(self.posed, engine)?;
+        let Self { posed, method } = Self::of(plan.on_engine(engine)?, engine)?;
         let iterates =
             posed.options.filter == 0.0 && posed.covariances.system().expect_measured("").is_ok();
-        let is_open = posed.options.method == Inversion::Auto && method != Inversion::Iterative;
-        let missing = if is_open && iterates { without_factors(engine, method) } else { None };
-        Ok(match missing {
-            None => Self { posed, method, reason },
-            Some(missing) => {
-                let reason = format!("{} cannot be: {missing}", method.name());
-                Self { posed, method: Inversion::Iterative, reason }
-            }
-        })
+        let is_open =
+            posed.options.method == Inversion::Auto && method.inversion != Inversion::Iterative;
+        let missing =
+            if is_open && iterates { without_factors(engine, method.inversion) } else { None };
+        let method = missing.map_or_else(|| method.clone(), |missing| method.without(&missing));
+        Ok(Self { posed, method })
     }
 
     // Interpolate where memory is short
@@ -118,9 +116,15 @@ impl EstimatePlan {
         PosedEstimate::new(system, options.form(Form::Auto).exact(false))
     }
 
+    // Method that was chosen
     /// How frames are solved, once it is decided.
     pub fn method(&self) -> Inversion {
-        self.method
+        self.method.inversion
+    }
+
+    /// Whether a reconstructor is formed once and multiplies the frames, which are then not solved one by one.
+    pub fn forms_reconstructor(&self) -> bool {
+        self.method.forms_reconstructor
     }
 
     // Slopes that a plan expects
@@ -165,10 +169,17 @@ impl EstimatePlan {
         let (blocks, system) = (posed.covariances.blocks(), posed.covariances.system());
         working.extend(blocks.into_iter().flat_map(|plan| plan.working(system, engine)));
         let (mut devices, mut factor) = (on_devices(posed, engine), 0);
-        if self.method != Inversion::Iterative {
-            let (first, matrices) = factor_bytes(self.slopes(), self.method, engine);
+        if self.method() != Inversion::Iterative {
+            let (first, matrices) = factor_bytes(self.slopes(), self.method(), engine);
             devices.iter_mut().take(1).for_each(|bytes| *bytes = bytes.saturating_add(first));
             factor = dense_bytes(posed.covariances.system())[0].saturating_mul(matrices);
+        }
+        if self.method.forms_reconstructor {
+            let shape = [posed.targets * posed.points.pow(2), self.slopes()];
+            let there = ReconstructorMatrix::bytes_on_devices(shape, engine);
+            let sums = devices.iter_mut().zip(there);
+            sums.for_each(|(bytes, more)| *bytes = bytes.saturating_add(more));
+            factor = factor.saturating_add(16 * shape.iter().map(|&k| k as u64).product::<u64>());
         }
         let host = (4 * of_groups + 2 * of_wavefront).saturating_add(factor);
         let operators = Memory { host, devices };
@@ -199,10 +210,14 @@ impl EstimatePlan {
             ),
             false => form,
         };
-        let method = match self.method {
+        let method = match self.method() {
             Inversion::Cholesky => "Cholesky's factor".to_string(),
             Inversion::Eigen => "eigenvectors, filtered".to_string(),
             _ => format!("{solver} to {:e}{aid}", posed.options.tolerance),
+        };
+        let method = match self.method.forms_reconstructor {
+            true => format!("product with a reconstructor, formed once by {method}"),
+            false => method,
         };
         Description {
             what: format!(
@@ -212,7 +227,7 @@ impl EstimatePlan {
             ),
             arrays: vec![("wavefront".into(), vec![frames, targets, points, points])],
             form: covariances.form,
-            reason: format!("{form}; {} as {}", self.method.name(), self.reason),
+            reason: format!("{form}; {} as {}", self.method().name(), self.method.reason),
             method,
             slope_model: covariances.slope_model,
             engine: engine.name(),
@@ -230,8 +245,15 @@ impl EstimatePlan {
         stages.retain(remains);
         let cost = cost(posed);
         stages.push(Stage::new(OPERATORS, &[(CostKind::Transforms, 20.0 * cost.product)], engine));
-        let [factor, frames] = cost.of(self.method);
-        if self.method != Inversion::Iterative {
+        if self.method.forms_reconstructor {
+            let [factor, matrix, frames] = of_reconstructor(posed, &cost, self.method());
+            stages.push(Stage::new(FACTOR, &factor, engine));
+            stages.push(Stage::new(RECONSTRUCTOR, &matrix, engine));
+            stages.push(Stage::new(FRAMES, &frames, engine));
+            return stages;
+        }
+        let [factor, frames] = cost.of(self.method());
+        if self.method() != Inversion::Iterative {
             stages.push(Stage::new(FACTOR, &factor, engine));
         }
         stages.push(Stage::new(FRAMES, &frames, engine));
@@ -252,7 +274,7 @@ impl Plan for EstimatePlan {
     // Engine and memory of an estimate
     /// Rejects single precision on the CPU where frames are solved by a factor, or to a tolerance below 1e-5: both need double precision.
     fn check_engine(&self, engine: &Engine) -> Result<(), Error> {
-        if self.method != Inversion::Iterative {
+        if self.method() != Inversion::Iterative {
             return Ok(engine.require_double_on_cpu("estimates by factors")?);
         }
         if self.posed.options.tolerance >= SINGLE {
@@ -282,13 +304,17 @@ impl Plan for EstimatePlan {
         let (model, options) = (self.posed.compute(engine, watch)?, self.posed.options);
         // Run an estimate by a factor
         #[cfg(feature = "factorise")]
-        if self.method != Inversion::Iterative {
+        if self.method() != Inversion::Iterative {
             watch.stage(OPERATORS, "");
             check(watch)?;
             watch.stage(FACTOR, "");
-            let model = (model, self.posed.covariances.system());
-            let factorised = Factorised::new(model, options, self.method, engine, watch)?;
-            return Ok(Estimator(Box::new(factorised)));
+            let (system, method) = (self.posed.covariances.system(), self.method());
+            let model = (model, system);
+            return Ok(Estimator(if self.method.forms_reconstructor {
+                Box::new(FormedReconstructor::new(model, options, method, engine, watch)?)
+            } else {
+                Box::new(Factorised::new(model, options, method, engine, watch)?)
+            }));
         }
         watch.stage(OPERATORS, PIECES);
         check(watch)?;
@@ -321,44 +347,11 @@ fn exact_where_it_fits(posed: PosedEstimate) -> Result<PosedEstimate, Error> {
     let (mut dense, engine) =
         (PosedEstimate::new(system, options.form(Form::Dense))?, Engine::default());
     dense.reason = Some("exact, without interpolation of layers, and the matrices fit".into());
-    let of = |posed: &PosedEstimate| EstimatePlan::of(posed.clone(), engine.speed());
+    let of = |posed: &PosedEstimate| EstimatePlan::of(posed.clone(), &engine);
     let (dense, interpolated) = (of(&dense)?, of(&posed)?);
     let [exact, other] = [&dense, &interpolated].map(|plan| plan.description(&engine).seconds());
     let fits = dense.check_memory(&engine).is_ok() && exact <= EXACT_SECONDS.max(2.0 * other);
     Ok(if fits { dense.posed } else { posed })
-}
-
-// Cost of a posed estimate
-// Bytes of a factor and its matrices
-/// Bytes of a factor on the first device, and how many matrices of its size the host has meanwhile.
-#[cfg(feature = "factorise")]
-fn factor_bytes(n: usize, method: Inversion, engine: &Engine) -> (u64, u64) {
-    let filtered = method == Inversion::Eigen;
-    let there = Factorised::bytes_on_device(n, filtered, engine);
-    (there, if filtered && engine.devices().is_empty() { 4 } else { 1 })
-}
-
-#[cfg(not(feature = "factorise"))]
-fn factor_bytes(_: usize, _: Inversion, _: &Engine) -> (u64, u64) {
-    (0, 0)
-}
-
-/// Cost of solving the frames of an estimate.
-fn cost(posed: &PosedEstimate) -> Cost {
-    let (system, slopes) = (posed.covariances.system(), posed.noise.variances.len());
-    let toeplitz = |plan: &SlopeCovariancePlan| {
-        toeplitz_product(plan.problem().sources(), plan.problem().lags())
-    };
-    let product = match (posed.covariances.slopes(), posed.covariances.blocks()) {
-        (Some(plan), _) => toeplitz(plan),
-        (_, Some(blocks)) => {
-            let lattices = blocks.slopes.iter().map(toeplitz).sum::<f64>();
-            lattices + 16.0 * blocks.entries()[0] as f64 / 5e9
-        }
-        _ => dense_bytes(system)[0] as f64 / 5e9,
-    };
-    let iterations = iterations(system, posed.options.limit(slopes));
-    Cost { slopes, frames: posed.options.frames, product, iterations }
 }
 
 // Estimator on an engine
@@ -368,6 +361,8 @@ const SINGLE: f64 = 1e-5;
 /// Names of the last stages of an estimate.
 const OPERATORS: &str = "operators";
 const FACTOR: &str = "factorisation";
+#[cfg(not(feature = "factorise"))]
+const RECONSTRUCTOR: &str = "reconstructor";
 const FRAMES: &str = "frames";
 
 /// Turns slopes of a system into wavefronts, wherever an engine computes.
@@ -563,6 +558,8 @@ mod tests {
         assert_eq!(plan.method(), Inversion::Cholesky);
         let info = plan.describe(&Engine::default()).unwrap();
         assert!(info.reason.contains("cholesky as all guide stars have noise"), "{}", info.reason);
+        use crate::device::Speed;
+        use crate::estimation::inversion::Cost;
         let cost = Cost { slopes: 2400, frames: 1, product: 2e-4, iterations: 100.0 };
         let choose = |cost: Cost| {
             cost.choose(Inversion::Auto, 0.0, system.guide_stars(), &Speed::default()).unwrap()

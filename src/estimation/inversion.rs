@@ -194,7 +194,7 @@ impl MatrixRates {
 
 // Choose by the cost
 /// Bytes of the largest matrix that `auto` factorises.
-const LARGEST: u64 = 2 << 30;
+pub(crate) const LARGEST: u64 = 2 << 30;
 
 /// Time of one number of a dense matrix: to gather it, and to use it for one frame.
 const GATHER: f64 = 6e-9;

@@ -11,6 +11,12 @@ pub(crate) mod inversion;
 pub use inversion::Inversion;
 pub(crate) mod estimate;
 pub use estimate::{EstimateOptions, Estimates};
+pub(crate) mod matrix_estimator;
+pub use matrix_estimator::{
+    MatrixEstimates, MatrixEstimator, MatrixEstimatorPlan, ReconstructorMatrix,
+    ReconstructorOutput, StoredReconstructor,
+};
+pub(crate) mod frame_method;
 pub(crate) mod estimator;
 pub use estimator::{EstimatePlan, Estimator};
 pub(crate) mod measured_operator;

@@ -737,7 +737,7 @@ pub struct SimulationPlan {
 pub struct SimulationOptions {
     /// How closely the spectrum is sampled.
     pub sampling: Sampling,
-    /// Independent frames.
+    /// Number of independent frames.
     pub frames: usize,
     /// Seed of all frames; frames of different seeds are independent.
     pub seed: u64,

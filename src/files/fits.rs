@@ -143,7 +143,10 @@ impl Cards {
     fn own(&mut self, variable: &Variable) {
         for Attribute { name: key, value, .. } in &variable.attributes {
             let long = key.len() > 8;
-            let key = if long { format!("HIERARCH {key}") } else { format!("{key:<8}") };
+            let key = match long {
+                true => format!("HIERARCH {key}"),
+                false => format!("{:<8}", key.to_ascii_uppercase()),
+            };
             let mut number = |x: &f64| self.push(&format!("{key}= {:>20}", format!("{x:E}")));
             match value {
                 AttributeValue::Number(x) => number(x),

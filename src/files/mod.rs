@@ -21,7 +21,7 @@ pub(crate) mod zarr;
 pub(crate) mod hyperspy;
 pub(crate) mod mrc;
 pub(crate) mod write;
-mod read;
+pub(crate) mod read;
 pub(crate) mod keys;
 pub use keys::{Key, KeyDefault, KeyKind, KeyRange, KeyRow, Keys, key_markdown, key_rows};
 pub(crate) mod spanned_toml;

@@ -10,16 +10,19 @@ mod store;
 
 // What decoders depend on
 use super::Format;
-use super::reading::{cut_short, npy_header, readable, zip_refusal};
+use super::fits::read_keys;
+use super::reading::{cut_short, list_arrays, npy_header, readable, zip_refusal};
 use crate::data::table::Table;
 use crate::data::{AttributeValue, DataSet, TypedArray, Values, Variable};
 use crate::device::refuse_beyond_memory;
 use crate::error::Error;
 use elements::{ElementForm, PROVENANCE, letters, table, whole, wrong};
 use ndarray_npy::npy::header::{Header, Layout};
-use std::io::{self, Cursor, ErrorKind};
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, ErrorKind, Read, Seek};
 use std::path::Path;
 use zip::ZipArchive;
+use zip::result::ZipError;
 
 // Read a data set from a file
 impl DataSet<'static> {
@@ -67,6 +70,66 @@ impl DataSet<'static> {
     /// A data set of one variable.
     fn of(variable: Variable<'static>) -> Self {
         DataSet { variables: vec![variable], attributes: Vec::new() }
+    }
+}
+
+// Read names and one text of a file
+/// A file of several arrays, to be searched.
+enum Searched {
+    Archive(ZipArchive<BufReader<File>>),
+    Fits(BufReader<File>),
+    /// A file of one array, without a name.
+    Single,
+}
+
+impl Searched {
+    fn open(path: &Path) -> io::Result<Self> {
+        let (mut file, mut start) = (BufReader::new(File::open(path)?), Vec::new());
+        file.by_ref().take(6).read_to_end(&mut start)?;
+        file.rewind()?;
+        Ok(match &start[..] {
+            b"SIMPLE" => Self::Fits(file),
+            [b'P', b'K', ..] => Self::Archive(ZipArchive::new(file).map_err(zip_refusal)?),
+            _ => Self::Single,
+        })
+    }
+}
+
+/// Names of the arrays in an archive or a FITS file; none for a file of one array.
+pub(crate) fn array_names(path: &Path) -> Result<Vec<String>, Error> {
+    let refuse = |source| Error::Read { path: path.into(), source };
+    Ok(match Searched::open(path).map_err(refuse)? {
+        Searched::Single => Vec::new(),
+        Searched::Fits(_) => list_arrays(path)?.into_iter().map(|array| array.name).collect(),
+        Searched::Archive(archive) => {
+            let names: Result<Vec<_>, _> = archive.file_names().collect();
+            let names = names.map_err(|error| refuse(zip_refusal(error)))?;
+            names.iter().filter_map(|name| name.strip_suffix(".npy")).map(String::from).collect()
+        }
+    })
+}
+
+// Read one text of a file
+/// The text attribute of this name of an archive of NumPy's or a FITS file, if there is one.
+pub(crate) fn stored_text(path: &Path, name: &str) -> Result<Option<String>, Error> {
+    let refuse = |source| Error::Read { path: path.into(), source };
+    match Searched::open(path).map_err(refuse)? {
+        Searched::Single => Ok(None),
+        Searched::Fits(mut file) => {
+            let keys = read_keys(&mut file, 0).map_err(refuse)?.unwrap_or_default();
+            Ok(keys.get(&name.to_ascii_uppercase()).cloned())
+        }
+        Searched::Archive(mut archive) => {
+            let member = match archive.by_name(&format!("{name}.npy")) {
+                Err(ZipError::FileNotFound) => return Ok(None),
+                member => readable(member).map_err(refuse)?,
+            };
+            let variable = npy(name, &whole(member).map_err(refuse)?).map_err(refuse)?;
+            match variable.values {
+                Values::Text(text) => Ok(Some(text)),
+                _ => Err(refuse(wrong(format!("{name} is no text")))),
+            }
+        }
     }
 }
 

@@ -7,6 +7,7 @@ pub use aot::system::{TelemetrySystem, read_slopes};
 pub use aot::{Telemetry, TelemetryFile, is_telemetry};
 pub(crate) mod slopes;
 pub use slopes::{ReadSlopes, SlopeFormat, SlopeUnit};
+pub(crate) mod reconstructor;
 pub(crate) mod scopesim;
 pub use scopesim::FieldImages;
 pub(crate) mod tiptop;

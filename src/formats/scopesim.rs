@@ -7,6 +7,8 @@ use crate::error::{Error, Invalid, accept};
 use crate::model::source::Source;
 use crate::psf::field::Field;
 use crate::psf::options::Exposure;
+#[cfg(feature = "factorise")]
+use crate::psf::{PsfPlan, PsfResult};
 use crate::units::ARCSEC;
 use ndarray::{Array2, Array3, s};
 
@@ -24,6 +26,22 @@ pub struct FieldImages<'a> {
 
 /// Pixels across a map, at least.
 const ACROSS: usize = 201;
+
+// Images of a result over its field
+#[cfg(feature = "factorise")]
+impl<'a> FieldImages<'a> {
+    /// The images of a result that kept its whole field, or of its targets where it has no field.
+    pub fn of(plan: &'a PsfPlan, result: &'a PsfResult) -> Self {
+        let (all, targets) = (plan.correction().system().targets(), result.targets.len());
+        let field = plan.options().field;
+        let (directions, images) = match field {
+            Some(_) => (&all[targets..targets + result.field.len()], &result.field),
+            None => (&all[..targets], &result.targets),
+        };
+        let exposures = images.iter().map(|image| image.exposures.as_slice()).collect();
+        Self { directions, exposures, field }
+    }
+}
 
 // Lay the images of a field out
 impl FieldImages<'_> {

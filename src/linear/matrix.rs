@@ -5,7 +5,8 @@ pub(crate) mod gpu;
 
 use crate::linear::operator::{Operator, vectors};
 use crate::numerics::real::Real;
-use ndarray::Array2;
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array2, ArrayView2, ArrayViewMut2};
 use rayon::prelude::*;
 
 // Dense matrix as an operator
@@ -38,6 +39,36 @@ pub(crate) fn dot<A: Real, T: Real>(a: &[A], b: &[T]) -> T {
     sums.into_iter().sum::<T>() + rest
 }
 
+// Product of rows with several vectors
+/// Vectors from which on a product of matrices is faster than scalar products.
+const SEVERAL: usize = 6;
+
+/// A Xᵗ, (rows, vectors), of a matrix with rows of n elements and vectors of n numbers, on all threads.
+pub(crate) fn times_vectors<T: Real>(matrix: &[T], x: &[T], n: usize, products: &mut [T]) {
+    let (rows, vectors) = (matrix.len() / n, x.len() / n);
+    let block = rows.div_ceil(4 * rayon::current_num_threads()).clamp(8, 512);
+    let blocks = products.par_chunks_mut(block * vectors).zip(matrix.par_chunks(block * n));
+    blocks.for_each(|(products, matrix)| {
+        if vectors < SEVERAL {
+            for (products, row) in products.chunks_exact_mut(vectors).zip(matrix.chunks_exact(n)) {
+                let each = products.iter_mut().zip(x.chunks_exact(n));
+                each.for_each(|(product, x)| *product = dot(row, x));
+            }
+            return;
+        }
+        // Multiply a block of rows
+        let rows = matrix.len() / n;
+        let shaped = (
+            ArrayView2::from_shape((rows, n), matrix),
+            ArrayView2::from_shape((vectors, n), x),
+            ArrayViewMut2::from_shape((rows, vectors), products),
+        );
+        if let (Ok(matrix), Ok(x), Ok(mut products)) = shaped {
+            general_mat_mul(T::one(), &matrix, &x.t(), T::zero(), &mut products);
+        }
+    });
+}
+
 // What a dense matrix can do
 impl<T: Real> Dense<T> {
     // Keep a matrix by rows
@@ -63,13 +94,7 @@ impl<T: Real> Dense<T> {
             return y.fill(T::zero());
         }
         let products = &mut scratch[..y.len()];
-        products.par_chunks_mut(vectors).zip(self.values().par_chunks(columns)).for_each(
-            |(products, row)| {
-                for (product, x) in products.iter_mut().zip(x.chunks_exact(columns)) {
-                    *product = dot(row, x);
-                }
-            },
-        );
+        times_vectors(self.values(), x, columns, products);
         for (vector, y) in y.chunks_exact_mut(rows).enumerate() {
             for (row, y) in y.iter_mut().enumerate() {
                 *y = products[row * vectors + vector];

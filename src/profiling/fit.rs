@@ -680,9 +680,9 @@ impl Residuals for FitModel<'_> {
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct LearnOptions {
-    /// The parameter groups that are fitted; noise always is.
+    /// Groups of parameters that are fitted; the noise is always fitted.
     pub fit: Vec<ParameterGroup>,
-    /// The most steps of the fit.
+    /// Largest number of steps of the fit.
     pub steps: usize,
 }
 

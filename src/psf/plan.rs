@@ -686,7 +686,7 @@ fn stacked(maps: &[Array2<f64>]) -> Array3<f64> {
     Array3::from_shape_fn((maps.len(), rows, columns), |(k, j, i)| maps[k][[j, i]])
 }
 
-/// The point-spread functions of a system.
+/// Point-spread functions and error budgets of all targets.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

@@ -1,6 +1,7 @@
 //! The compiled module of the Python package.
 
 mod arrays;
+mod device_arrays;
 mod errors;
 mod interruptible;
 mod plans;
@@ -13,6 +14,7 @@ use crate::electrons::sample_keys::SAMPLE_KEYS;
 use crate::files::keys::key_rows;
 use crate::model::SYSTEM_KEYS;
 use pyo3::prelude::*;
+use std::path::PathBuf;
 
 /// Runs the command `lenslet` with these arguments, the first of which is its name; returns its exit code.
 #[pyfunction]
@@ -24,6 +26,12 @@ fn run_command(py: Python<'_>, arguments: Vec<String>) -> u8 {
 #[pyfunction]
 fn threads(py: Python<'_>) -> usize {
     py.detach(crate::device::threads)
+}
+
+/// Adds a `site-packages` whose packages of NVIDIA's libraries are used.
+#[pyfunction]
+fn add_library_folder(folder: PathBuf) {
+    crate::device::add_library_folder(folder);
 }
 
 /// All keys of system or sample files, with their units and meanings.
@@ -43,6 +51,7 @@ fn _lenslet(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<system::PreparedEstimator>()?;
     module.add_class::<system::CovarianceOperator>()?;
     module.add_class::<sample::ParsedSample>()?;
+    module.add_class::<device_arrays::DeviceArray>()?;
     module.add_class::<plans::PlannedComputation>()?;
     module.add_function(wrap_pyfunction!(arrays::save, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::load, module)?)?;
@@ -50,5 +59,6 @@ fn _lenslet(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(system::import_aot, module)?)?;
     module.add_function(wrap_pyfunction!(run_command, module)?)?;
     module.add_function(wrap_pyfunction!(threads, module)?)?;
+    module.add_function(wrap_pyfunction!(add_library_folder, module)?)?;
     module.add_function(wrap_pyfunction!(keys, module)?)
 }

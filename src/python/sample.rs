@@ -10,7 +10,8 @@ use crate::device::Engine;
 use crate::electrons::postprocess::Finishing;
 use crate::electrons::sample_file::{Algorithm, SampleFile};
 use crate::electrons::{
-    HrtemImages, HrtemPlan, Intermediate, StemPlan, StemReadings, StemRunOptions,
+    ConfigurationReadings, HrtemImages, HrtemPlan, Intermediate, StemPlan, StemReadings,
+    StemRunOptions,
 };
 use crate::error::{Error, Invalid};
 use crate::files::provenance::Provenance;
@@ -18,8 +19,10 @@ use crate::files::spanned_toml::Document;
 use crate::model::SystemFile;
 use crate::numerics::Precision;
 use crate::plan::Plan;
+use crate::specimen::Atom;
 use crate::watch::Watch;
-use numpy::{IntoPyArray, PyArray2, PyReadonlyArray2};
+use ndarray::{Array1, Array2};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray2, PyReadonlyArray3};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -88,9 +91,48 @@ impl ParsedSample {
             file.plan()?.run_with(&opened, options, watch)
         };
         let readings = run(py, progress.as_ref(), job)?.map_err(raised)?;
-        let StemReadings { places, done, mean, squares } = readings;
-        let place = (places.start, places.end);
-        Ok((place, (done[0], done[1]), mean.into_pyarray(py), squares.into_pyarray(py)))
+        Ok(share_of(py, readings))
+    }
+
+    /// Readings of the places from `start` to `end` of a scan in each of some configurations, as `average` takes them.
+    #[pyo3(signature = (places, configurations, device, precision, progress=None))]
+    fn stem_configurations<'py>(
+        &self,
+        py: Python<'py>,
+        places: (usize, usize),
+        configurations: (usize, usize),
+        device: &str,
+        precision: &str,
+        progress: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Configurations<'py>> {
+        let opened = py.detach(|| engine(device, precision)).map_err(raised)?;
+        let file = self.file.clone();
+        let (places, configurations) = (places.0..places.1, configurations.0..configurations.1);
+        let job = move |watch: &dyn Watch| -> Result<ConfigurationReadings, Error> {
+            file.plan()?.run_configurations(&opened, places, configurations, watch)
+        };
+        let readings = run(py, progress.as_ref(), job)?.map_err(raised)?;
+        let ConfigurationReadings { places, configurations, values } = readings;
+        let ranges = [places, configurations].map(|range| (range.start, range.end));
+        Ok((ranges[0], ranges[1], values.into_pyarray(py)))
+    }
+
+    /// Readings of the places that these parts cover, averaged over all configurations in their order.
+    fn average<'py>(
+        &self,
+        py: Python<'py>,
+        parts: Vec<ReadConfigurations<'py>>,
+    ) -> PyResult<Share<'py>> {
+        let plan = py.detach(|| self.file.plan()).map_err(raised)?;
+        let part =
+            |(places, configurations, values): ReadConfigurations<'_>| ConfigurationReadings {
+                places: places.0..places.1,
+                configurations: configurations.0..configurations.1,
+                values: values.as_array().to_owned(),
+            };
+        let parts: Vec<_> = parts.into_iter().map(part).collect();
+        let readings = py.detach(|| plan.average(&parts)).map_err(refused)?;
+        Ok(share_of(py, readings))
     }
 
     /// The scan whose shares have been read, as a run returns it.
@@ -155,6 +197,22 @@ impl ParsedSample {
             _ => file.plan_with_summary().map(|(_, summary)| summary),
         });
         from_json(py, &serde_json::to_value(summary.map_err(raised)?).unwrap_or_default())
+    }
+
+    /// The atoms of the specimen, at rest: atomic numbers, positions, sides of the cell [Å], occupancies and displacements [Å].
+    fn specimen<'py>(&self, py: Python<'py>) -> PyResult<Atoms<'py>> {
+        let specimen = py.detach(|| self.file.specimen()).map_err(raised)?;
+        let (atoms, cell) = (specimen.atoms(), specimen.cell());
+        let number = |of: &dyn Fn(&Atom) -> f64| atoms.iter().map(of).collect::<Array1<f64>>();
+        let places = Array2::from_shape_fn((atoms.len(), 3), |(k, axis)| atoms[k].position[axis]);
+        let elements = atoms.iter().map(|atom| atom.element.number() as i64);
+        Ok((
+            elements.collect::<Array1<i64>>().into_pyarray(py),
+            places.into_pyarray(py),
+            cell,
+            number(&|atom| atom.occupancy).into_pyarray(py),
+            number(&|atom| atom.displacement).into_pyarray(py),
+        ))
     }
 
     /// A scan; `keep` names intermediate results that are returned, too.
@@ -229,11 +287,31 @@ impl ParsedSample {
     }
 }
 
+/// Atomic numbers, positions, sides of the cell, occupancies and displacements.
+type Atoms<'py> = (
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray2<f64>>,
+    [f64; 3],
+    Bound<'py, PyArray1<f64>>,
+    Bound<'py, PyArray1<f64>>,
+);
+
 /// Readings of a share of a scan: its places, what is done of them, means and squared deviations.
 type Share<'py> =
     ((usize, usize), (usize, usize), Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>);
 type ReadShare<'py> =
     ((usize, usize), (usize, usize), PyReadonlyArray2<'py, f64>, PyReadonlyArray2<'py, f64>);
+
+/// Readings of single configurations: places, configurations, and (configuration, place, reading).
+type Configurations<'py> = ((usize, usize), (usize, usize), Bound<'py, PyArray3<f64>>);
+type ReadConfigurations<'py> = ((usize, usize), (usize, usize), PyReadonlyArray3<'py, f64>);
+
+/// Readings as arrays of Python.
+fn share_of(py: Python<'_>, readings: StemReadings) -> Share<'_> {
+    let StemReadings { places, done, mean, squares } = readings;
+    let [mean, squares] = [mean, squares].map(|values| values.into_pyarray(py));
+    ((places.start, places.end), (done[0], done[1]), mean, squares)
+}
 
 /// The readings of a scan as a data set in a precision.
 fn scan_data(

@@ -10,22 +10,26 @@ use crate::command::psf::target_facts;
 use crate::device::Engine;
 use crate::error::{Error, Invalid};
 use crate::estimation::{
-    EstimateOptions, EstimatePlan, Estimator, SimulationOptions, SimulationPlan,
+    EstimateOptions, EstimatePlan, Estimator, Simulated, SimulationOptions, SimulationPlan,
     measured_covariance,
 };
 use crate::files::provenance::Provenance;
 use crate::formats::Imported;
 use crate::formats::aot::TelemetryFile;
 use crate::formats::aot::system::TelemetrySystem;
+use crate::formats::scopesim::FieldImages;
 use crate::formats::slopes::{ReadSlopes, SlopeFormat};
+use crate::model::control::ControlLoop;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::{System, SystemFile};
 use crate::plan::Plan;
 use crate::profiling::{LearnOptions, LearnPlan, ParameterGroup};
 use crate::psf::options::check_telescope;
-use crate::psf::{PsfOptions, PsfPlan};
+use crate::psf::{CameraOptions, PsfOptions, PsfPlan};
 use crate::tomography::{PointErrorsPlan, ReconstructorOptions, ReconstructorPlan, Truth};
-use crate::turbulence::{CovarianceOptions, CovariancePlan};
+use crate::turbulence::spectral::SpectralSampling;
+use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Method, SlopeSlope};
+use crate::units::ARCSEC;
 use numpy::{PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -40,9 +44,17 @@ pub(super) struct ParsedSystem {
 }
 
 impl ParsedSystem {
+    /// The system of a file, all tables of which are checked, whatever will be computed.
     fn of(file: SystemFile) -> Result<Self, Error> {
+        file.root()?.check_keys()?;
         check_telescope(&file)?;
         let system = file.system()?;
+        ReconstructorOptions::from_system_file(&file)?;
+        ControlLoop::from_system_file(&file)?;
+        CameraOptions::from_system_file(&file)?;
+        if file.has("mirror") {
+            PsfOptions::from_system_file(&file)?;
+        }
         Ok(Self { file, system })
     }
 
@@ -131,27 +143,40 @@ impl ParsedSystem {
         self.system.valid_lenslets().iter().map(|mask| mask.to_pyarray(py)).collect()
     }
 
+    /// Covariances by a method: direct, or spectral with a sampling, in points and in factors of oversampling, if one is given.
     fn plan_covariance(
         &self,
         py: Python<'_>,
         given: &Bound<'_, PyDict>,
+        method: (&str, Option<(usize, usize)>),
         device: &str,
         precision: &str,
     ) -> PyResult<PlannedComputation> {
-        let options: CovarianceOptions = options(given)?;
+        let (method, sampling) = method;
+        let sampling = sampling.map(|(points, factor)| SpectralSampling::new(points, factor));
+        let sampling = sampling.transpose().map_err(refused)?;
+        let method = match (method, sampling) {
+            ("direct", None) => Method::Direct,
+            ("direct", Some(_)) => {
+                let expected = "none, except with method = \"spectral\"";
+                return Err(refused(Invalid::new("samples", "given", expected)));
+            }
+            ("spectral", sampling) => Method::Spectral(sampling),
+            _ => return Err(refused(Invalid::new("method", method, "direct or spectral"))),
+        };
+        let options = options::<CovarianceOptions>(given)?.method(method);
         let plan = CovariancePlan::new(&self.system, options).map_err(raised)?;
         let system = self.system.clone();
-        let finish =
-            move |found: crate::turbulence::Covariances, _: &CovariancePlan, _: &Engine| {
-                Ok(Found::from(found.to_data_set(&system).into_owned()))
-            };
-        PlannedComputation::new(
-            py,
-            PlannedTask { plan, finish },
-            (device, precision),
-            self.file.text(),
-            None,
-        )
+        let finish = move |found: Covariances, _: &CovariancePlan, _: &Engine| {
+            let dense = "slope_slope_dense";
+            let mut data = found.to_data_set(&system).owned_without(&[dense]);
+            if let SlopeSlope::Dense(matrix) = found.slope_slope {
+                data.fill(dense, matrix);
+            }
+            Ok(Found::from(data))
+        };
+        let task = PlannedTask { plan, finish };
+        PlannedComputation::new(py, task, (device, precision), self.file.text(), None)
     }
 
     /// The reconstructor as the table `[reconstructor]` of the file asks for it.
@@ -199,8 +224,13 @@ impl ParsedSystem {
         let options: SimulationOptions = options(given)?;
         let plan = SimulationPlan::new(&self.system, options).map_err(raised)?;
         let system = self.system.clone();
-        let finish = move |found: crate::estimation::Simulated, _: &SimulationPlan, _: &Engine| {
-            Ok(Found::from(found.to_data_set(&system).into_owned()))
+        let finish = move |found: Simulated, _: &SimulationPlan, _: &Engine| {
+            let mut data = found.to_data_set(&system).owned_without(&["slopes", "wavefront"]);
+            data.fill("slopes", found.slopes);
+            if let Some(wavefronts) = found.wavefronts {
+                data.fill("wavefront", wavefronts);
+            }
+            Ok(Found::from(data))
         };
         let task = PlannedTask { plan, finish };
         PlannedComputation::new(py, task, ("cpu", "f64"), self.file.text(), Some(options.seed))
@@ -223,10 +253,15 @@ impl ParsedSystem {
             let facts = json!({
                 "targets": targets,
                 "wavelengths": plan.options().image.wavelengths,
+                "pixel_mas": pixels_in_mas(plan),
                 "mode": plan.options().correction.mode.name(),
                 "independent": plan.independent(),
             });
-            Ok(Found { data: found.to_data_set(plan)?, facts })
+            let mut data = found.to_data_set(plan)?;
+            if whole_field {
+                FieldImages::of(plan, &found).add_to(&mut data)?;
+            }
+            Ok(Found { data, facts })
         };
         PlannedComputation::new(
             py,
@@ -261,6 +296,7 @@ impl ParsedSystem {
             let facts = json!({
                 "system": text,
                 "warnings": learned.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "values": learned.values.iter().map(|one| (one.parameter.to_string(), one.value, one.error)).collect::<Vec<_>>(),
                 "misfit": learned.misfit,
                 "converged": learned.converged,
                 "frames": learned.maps.frames,
@@ -355,6 +391,13 @@ impl ParsedSystem {
         let options: EstimateOptions = options(given)?;
         EstimatePlan::new(&self.system, options).map_err(raised)
     }
+}
+
+/// Sides of a pixel at each wavelength, mas.
+fn pixels_in_mas(plan: &PsfPlan) -> Vec<f64> {
+    let (image, diameter) = (&plan.options().image, plan.diameter());
+    let side = |wavelength: &f64| 1e3 * image.pixel_at(*wavelength, diameter) / ARCSEC;
+    image.wavelengths.iter().map(side).collect()
 }
 
 /// The errors of targets, m: with and without tilt.

@@ -125,9 +125,20 @@ pub(super) fn from_json<'py>(
 
 /// Options of Python as those of the library, whose unknown and impossible values are refused by key.
 pub(super) fn options<T: serde::de::DeserializeOwned>(given: &Bound<'_, PyDict>) -> PyResult<T> {
-    let value = toml_value("", given.as_any())?;
+    let toml::Value::Table(values) = toml_value("", given.as_any())? else {
+        return Err(refused(Invalid::new("options", shown(given.as_any()), "a dictionary")));
+    };
+    // The first option that is refused by itself is the one to name.
+    for (key, value) in &values {
+        let alone = toml::Table::from_iter([(key.clone(), value.clone())]);
+        if let Err(error) = T::deserialize(toml::Value::Table(alone)) {
+            let message = error.message().trim();
+            let expected = message.rsplit_once("expected ").map_or(message, |(_, after)| after);
+            return Err(refused(Invalid::new(key, value, expected)));
+        }
+    }
     let refuse = |error: toml::de::Error| {
         refused(Invalid::new("options", shown(given.as_any()), error.message()))
     };
-    value.try_into().map_err(refuse)
+    T::deserialize(toml::Value::Table(values)).map_err(refuse)
 }

@@ -44,7 +44,7 @@ pub struct ReconstructorOptions {
     pub delay: f64,
     /// Whether the reconstructor predicts over the delay.
     pub predict: bool,
-    /// Whether the covariances are kept with the results.
+    /// Whether the covariances C_mm, C_tm and C_tt are kept with the results.
     pub keep: bool,
     /// Largest relative residual of a row, where iterations invert.
     pub tolerance: f64,
@@ -542,7 +542,7 @@ impl ReconstructorPlan {
 }
 
 // What a reconstruction is
-/// Reconstructor and covariance of its error, for each of T targets.
+/// Tomographic reconstructor and covariance of its error, for each of T targets.
 ///
 /// ```
 /// use lenslet::{device::Engine, model::*, plan::Plan, tomography::{ReconstructorOptions, ReconstructorPlan}, watch::unwatched};

@@ -471,7 +471,7 @@ pub enum Form {
 }
 
 // Results of a covariance plan
-/// All covariances of a system.
+/// Covariances of slopes, and of wavefronts and slopes.
 #[derive(Debug, Clone)]
 pub struct Covariances {
     /// Of the slopes with themselves.
@@ -592,9 +592,9 @@ pub(crate) struct BlocksPlan {
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct CovarianceOptions {
-    /// The form.
+    /// Form of the covariances: by displacement (Toeplitz), in blocks of lattices, or dense.
     pub form: Form,
-    /// The method.
+    /// Method: sums of closed forms in real space (direct), or Fourier transforms of the power spectrum (spectral).
     pub method: Method,
     /// Whether the wavefronts are omitted.
     pub slopes_only: bool,

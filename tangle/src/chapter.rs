@@ -7,6 +7,7 @@ use crate::block::Block;
 use crate::finding::Finding;
 use crate::markdown::{self, Heading, Link};
 use crate::math::{self, Math};
+use crate::notebook::Notebook;
 use crate::text::Text;
 
 /// A chapter of the book.
@@ -22,8 +23,10 @@ pub struct Chapter {
     pub number: Option<String>,
     /// The part of the book that it belongs to.
     pub part: Option<String>,
-    /// Its text.
+    /// Its text; where it shows a notebook, with the cells of the notebook.
     pub text: Text,
+    /// The notebook that it shows.
+    pub notebook: Option<Notebook>,
     /// All fenced blocks, in order.
     pub blocks: Vec<Block>,
     /// All headings, in order.
@@ -62,6 +65,7 @@ impl Chapter {
             number,
             part: None,
             text,
+            notebook: None,
             blocks: scan.blocks,
             headings: scan.headings,
             links: scan.links,
@@ -72,6 +76,12 @@ impl Chapter {
             prose: scan.prose,
             findings,
         }
+    }
+
+    /// Adds a finding at a place of the chapter's file.
+    pub(crate) fn report(&mut self, place: (usize, usize), what: String) {
+        let finding = Finding::error(&self.path, place, what);
+        self.findings.push(Finding { located: true, ..finding });
     }
 
     /// The block that holds the given line of the chapter, its fences included.

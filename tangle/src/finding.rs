@@ -24,6 +24,8 @@ pub struct Finding {
     pub severity: Severity,
     /// What was found.
     pub message: String,
+    /// Whether the line is that of the file, also where the chapter shows a notebook.
+    pub located: bool,
 }
 
 impl Finding {
@@ -34,7 +36,7 @@ impl Finding {
         message: impl Into<String>,
     ) -> Finding {
         let (path, message) = (path.into(), message.into());
-        Finding { path, line, column, severity: Severity::Error, message }
+        Finding { path, line, column, severity: Severity::Error, message, located: false }
     }
 
     /// A finding that does not fail the check.
@@ -44,7 +46,7 @@ impl Finding {
         message: impl Into<String>,
     ) -> Finding {
         let (path, message) = (path.into(), message.into());
-        Finding { path, line, column, severity: Severity::Warning, message }
+        Finding { path, line, column, severity: Severity::Warning, message, located: false }
     }
 
     /// Whether it fails the check.

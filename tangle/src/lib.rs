@@ -51,6 +51,7 @@ mod markdown;
 pub mod math;
 pub mod map;
 pub mod memory;
+pub mod notebook;
 pub mod pages;
 pub mod plain;
 mod rust;

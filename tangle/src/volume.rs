@@ -9,7 +9,8 @@ use crate::block::{Block, BlockKind};
 use crate::chapter::Chapter;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
-use crate::summary;
+use crate::notebook;
+use crate::summary::{self, Entry};
 use crate::text::{Text, nearest, setting_in};
 
 /// The table of contents, relative to the repository.
@@ -119,8 +120,9 @@ impl Book {
     pub fn from_sources(summary: &str, read: impl Fn(&str) -> io::Result<String>) -> Book {
         let mut book = Book::default();
         let mut seen = BTreeSet::new();
+        let mut texts: Vec<(Entry, String, String)> = Vec::new();
         for entry in summary::parse(&Text::new(summary)) {
-            let Some(file) = entry.file else { continue };
+            let Some(file) = entry.file.clone() else { continue };
             let path = format!("book/src/{file}");
             if file.split('/').any(|part| matches!(part, "" | "." | "..")) || file.contains('\\') {
                 book.report(entry.position, format!("{file} is not a plain path below book/src"));
@@ -131,10 +133,7 @@ impl Book {
                 continue;
             }
             match read(&path) {
-                Ok(text) => {
-                    let chapter = Chapter::parse(&entry.title, &file, entry.number, text);
-                    book.chapters.push(Chapter { part: entry.part, ..chapter });
-                }
+                Ok(text) => texts.push((entry, file, text)),
                 Err(why) => {
                     let what = match why.kind() {
                         io::ErrorKind::NotFound => format!("{path} is listed but does not exist"),
@@ -146,8 +145,74 @@ impl Book {
                 }
             }
         }
+        book.read_chapters(texts, read);
         book.index();
         book
+    }
+
+    /// Parses the chapters, with notebooks in place of the lines that ask for them.
+    fn read_chapters(
+        &mut self,
+        texts: Vec<(Entry, String, String)>,
+        read: impl Fn(&str) -> io::Result<String>,
+    ) {
+        let asking = texts.iter().filter_map(|(_, file, text)| {
+            Some((notebook::asked(text)?.1.to_string(), file.clone()))
+        });
+        let pages: BTreeMap<String, String> = asking.collect();
+        for (entry, file, text) in texts {
+            let part = entry.part;
+            let parse = |text| {
+                let chapter = Chapter::parse(&entry.title, &file, entry.number.clone(), text);
+                Chapter { part: part.clone(), ..chapter }
+            };
+            let chapter = match notebook::insert(&text, &pages, &read) {
+                Ok(None) => parse(text),
+                Ok(Some((whole, notebook, faults))) => {
+                    let mut chapter = parse(whole);
+                    let line = notebook.line;
+                    if chapter.blocks.iter().any(Block::is_chunk) {
+                        // Chunks are stitched into the file, which is not this text.
+                        chapter = parse(text);
+                        let what =
+                            "a chapter that shows a notebook holds no chunks: move them to another";
+                        chapter.report((line, 1), what.to_string());
+                    } else {
+                        chapter.notebook = Some(notebook);
+                    }
+                    let place = |fault: notebook::Fault| ((line, 1), fault.to_string());
+                    let faults: Vec<_> = faults.into_iter().map(place).collect();
+                    let own = std::mem::take(&mut chapter.findings);
+                    chapter.findings = located(&chapter, own);
+                    faults.into_iter().for_each(|(at, what)| chapter.report(at, what));
+                    chapter
+                }
+                Err((line, fault)) => {
+                    let mut chapter = parse(text);
+                    chapter.report((line, 1), fault.to_string());
+                    chapter
+                }
+            };
+            self.chapters.push(chapter);
+        }
+    }
+
+    /// Findings with the lines of the chapters' files where a notebook is part of the chapter, and with the notebook's cells.
+    pub fn located(&self, findings: Vec<Finding>) -> Vec<Finding> {
+        let mut by_chapter: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
+        let mut others = Vec::new();
+        for finding in findings {
+            let chapter = self
+                .chapters
+                .iter()
+                .position(|chapter| chapter.notebook.is_some() && chapter.path == finding.path);
+            match chapter {
+                Some(chapter) => by_chapter.entry(chapter).or_default().push(finding),
+                None => others.push(finding),
+            }
+        }
+        let placed = by_chapter.into_iter().flat_map(|(at, own)| located(&self.chapters[at], own));
+        others.into_iter().chain(placed).collect()
     }
 
     fn report(&mut self, position: (usize, usize), what: String) {
@@ -252,4 +317,26 @@ impl Book {
             }
         }
     }
+}
+
+/// The findings of a chapter at the lines of its file.
+fn located(chapter: &Chapter, findings: Vec<Finding>) -> Vec<Finding> {
+    let Some(notebook) = &chapter.notebook else { return findings };
+    let place = |finding: Finding| {
+        if finding.located {
+            return finding;
+        }
+        let (line, cell) = notebook.origin(finding.line);
+        match cell {
+            Some(cell) => Finding {
+                line,
+                column: 1,
+                message: format!("{cell}: {}", finding.message),
+                located: true,
+                ..finding
+            },
+            None => Finding { line, located: true, ..finding },
+        }
+    };
+    findings.into_iter().map(place).collect()
 }

@@ -701,3 +701,95 @@ fn a_chapter_that_is_called_the_next_one_is_the_next_one() {
         ]
     );
 }
+
+/// A notebook of these cells, as Jupyter writes it.
+fn notebook(cells: &[&str]) -> String {
+    format!(
+        "{{\"nbformat\": 4, \"nbformat_minor\": 5, \"metadata\": {{}}, \"cells\": [{}]}}",
+        cells.join(", ")
+    )
+}
+
+/// The findings of a chapter `one.md` that shows a notebook.
+fn notebook_findings(chapter: &str, notebook: Option<&str>) -> Vec<String> {
+    let repository = Repository::new(&[("one.md", chapter), ("two.md", ROOT)]);
+    if let Some(text) = notebook {
+        repository.write("python/notebooks/x.ipynb", text);
+    }
+    repository.run(&[]);
+    repository.check()
+}
+
+#[test]
+fn notebooks_are_checked_cell_by_cell() {
+    let chapter = "# Stars\n\n{{#notebook python/notebooks/x.ipynb}}\n\nSee [it](nowhere.md).\n";
+    let picture = "{\"output_type\": \"display_data\", \"data\": {\"image/svg+xml\": \"<svg/>\"}}";
+    let code = |metadata: &str, output: &str| {
+        format!(
+            "{{\"cell_type\": \"code\", \"source\": \"f(\\\"$\\\")\", \"metadata\": {metadata}, \"outputs\": [{output}]}}"
+        )
+    };
+    let told = code("{\"caption\": \"A star.\"}", picture);
+    let sound = "{\"cell_type\": \"markdown\", \"source\": [\"# Stars\\n\", \"\\n\", \"$x$, [two](../../book/src/two.md)\"]}";
+    let chapter_only = "book/src/one.md:5:5: nowhere.md does not exist";
+    assert_eq!(notebook_findings(chapter, Some(&notebook(&[sound, &told]))), [chapter_only]);
+
+    let odd = "{\"cell_type\": \"markdown\", \"source\": \"## Sky\\n\\nA $\\\\frac{x$ and [lost](../../book/src/three.md).\\n\\n#### Deep\"}";
+    let untold = code("{}", picture);
+    let found = notebook_findings(chapter, Some(&notebook(&[sound, odd, &untold])));
+    let here = "book/src/one.md:3:1: python/notebooks/x.ipynb, cell";
+    let expected = [
+        format!("{here} 2, line 3: three.md does not exist"),
+        format!("{here} 2, line 5: a heading of level 4 where level 3 is the deepest allowed"),
+        format!("{here} 3: a picture without a caption"),
+    ];
+    for expected in &expected {
+        assert!(
+            found.iter().any(|line| line.starts_with(expected)),
+            "{expected} is not in {found:#?}"
+        );
+    }
+    assert!(
+        found.iter().any(|line| line.starts_with(&format!("{here} 2, line 3: equation"))),
+        "{found:#?}"
+    );
+    assert_eq!(found.last().map(String::as_str), Some(chapter_only));
+}
+
+#[test]
+fn notebooks_that_cannot_be_shown_are_findings() {
+    let chapter = "# Stars\n\n{{#notebook python/notebooks/x.ipynb}}\n";
+    let here = "book/src/one.md:3:1:";
+    assert_eq!(
+        notebook_findings(chapter, None),
+        [format!("{here} cannot read python/notebooks/x.ipynb: it does not exist")]
+    );
+    let broken = notebook_findings(chapter, Some("{"));
+    assert!(
+        broken.len() == 1
+            && broken[0].starts_with(&format!("{here} python/notebooks/x.ipynb is no JSON: EOF")),
+        "{broken:?}"
+    );
+    let with_chunks = format!("{chapter}\n```rust file=src/one.rs\n//! One.\n```\n");
+    let found = notebook_findings(&with_chunks, Some(&notebook(&[])));
+    assert_eq!(
+        found,
+        [format!("{here} a chapter that shows a notebook holds no chunks: move them to another")]
+    );
+}
+
+#[test]
+fn edits_are_stitched_beside_notebooks() {
+    let chapter = "# Stars\n\n{{#notebook python/notebooks/x.ipynb}}\n";
+    let repository = Repository::new(&[("one.md", chapter), ("two.md", ROOT)]);
+    repository.write(
+        "python/notebooks/x.ipynb",
+        notebook(&["{\"cell_type\": \"markdown\", \"source\": \"A star.\"}"]),
+    );
+    repository.tangle();
+    repository.edit("src/lib.rs", "Text", "Prose");
+    assert_eq!(repository.run(&["stitch"]).code, 0);
+    assert_eq!(repository.read("book/src/one.md"), chapter);
+    assert_eq!(repository.read("book/src/two.md"), ROOT.replace("Text", "Prose"));
+    assert_eq!(repository.check(), Vec::<String>::new());
+}

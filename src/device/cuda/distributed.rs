@@ -2,18 +2,16 @@
 //! Matrices over several devices by cuSOLVERMp, whose ranks speak through NCCL; both libraries are looked for at run time.
 
 // Imports of several devices
-use super::probe::{Library as Known, require};
+use super::library_search::{self, CUSOLVERMP, NCCL, NvidiaLibrary};
+use super::probe::{self, Library as Known};
 use crate::device::backend::{Collective, DistributedMatrix};
 use crate::error::Error;
 use cudarc::driver::{result as driver, sys};
 use libloading::Library;
-use std::error::Error as _;
-use std::ffi::{CStr, OsString, c_char, c_void};
-use std::path::{Path, PathBuf};
+use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{env, fs};
 
 // Declare functions of a library
 /// A structure of functions that a library must have, each of which returns a status.
@@ -116,107 +114,41 @@ pub(crate) fn require_several(device: &str) -> Result<(), Error> {
 
 // Open both libraries
 fn open() -> Result<Libraries, String> {
-    for library in [Known::Cublas, Known::Cusolver] {
-        require(library).map_err(|none| none.to_string())?;
-    }
-    let (name, package) = ("libnccl.so.2", "nvidia-nccl-cu13");
-    let first = load(name, &["nccl/lib"]).map_err(|reason| missing(name, package, &reason))?;
-    let of_nccl = |function| format!("{name} has no function {function}; is it 2.28 or newer?");
+    let cublas = probe::locate(Known::Cublas).map_err(|none| none.to_string())?;
+    probe::require(Known::Cusolver).map_err(|none| none.to_string())?;
+    let release = probe::installable(cublas.release.or_else(probe::driver_release));
+    let open = |library, companion| {
+        let opened = library_search::open(library, companion, release);
+        opened.map_err(|reason: String| missing(library, release, &reason))
+    };
+    let first = open(&NCCL, Some(&CUSOLVERMP))?;
+    let of_nccl = |function| {
+        format!("{} has no function {function}; is it 2.28 or newer?", NCCL.soname(release))
+    };
     let nccl = Nccl::of(&first).map_err(of_nccl)?;
     // SAFETY: the type is that of NCCL's header.
     let text = unsafe { first.get(b"ncclGetErrorString") }.map(|text| *text);
     let text = text.map_err(|_| of_nccl("ncclGetErrorString"))?;
     // Open the distributed solver
-    let (name, package) = ("libcusolverMp.so.0", "nvidia-cusolvermp-cu13");
-    let second = load(name, &["cu13/lib", "cusolvermp/lib"]);
-    let second = second.map_err(|reason| missing(name, package, &reason))?;
-    let solver = Solver::of(&second)
-        .map_err(|function| format!("{name} has no function {function}; is it 0.8 or newer?"))?;
+    let second = open(&CUSOLVERMP, None)?;
+    let solver = Solver::of(&second).map_err(|function| {
+        format!("{} has no function {function}; is it 0.8 or newer?", CUSOLVERMP.soname(release))
+    })?;
     Ok(Libraries { nccl, text, solver, _loaded: [first, second] })
 }
 
 // Say which package is missing
 /// Says that a library does not load, why, and what would help.
-fn missing(name: &str, package: &str, reason: &str) -> String {
-    let newer =
-        "cuSOLVERMp 0.8 runs with NCCL 2.28; 0.9 needs NCCL 2.29.2 and nvidia-cublasmp-cu13";
-    let hint = if reason.contains("undefined symbol") || reason.contains("cublasMp") {
-        format!(" ({newer})")
+fn missing(library: &NvidiaLibrary, release: i32, reason: &str) -> String {
+    let (name, stem) = (library.soname(release), library.stem.to_lowercase());
+    let hint = if reason.contains("undefined symbol") || reason.contains("cublasmp") {
+        " (cuSOLVERMp 0.8 runs with NCCL 2.28; 0.9 needs NCCL 2.29.2 and cuBLASMp)"
     } else {
-        String::new()
+        ""
     };
-    format!("{name} does not load: {reason}{hint}; `pip install {package}` brings it")
-}
-
-// Find and load a library
-// Load a library from its places
-/// Loads a library by its name, from where the loader looks, the CUDA toolkit, or folders of Python's packages; or says why not.
-fn load(name: &str, packages: &[&str]) -> Result<Library, String> {
-    let mut said = String::new();
-    let by_loader = std::iter::once(PathBuf::from(name));
-    let elsewhere = places(packages).into_iter().map(|place| place.join(name));
-    for file in by_loader.chain(elsewhere.filter(|file| file.exists())) {
-        match open_file(&file) {
-            Ok(library) => return Ok(library),
-            Err(error) => said = error.source().map_or(error.to_string(), ToString::to_string),
-        }
-    }
-    Err(said)
-}
-
-// Open the file of a library
-/// Loads a library from a file, or by its name, and looks up all that it needs now, so that nothing is missing later.
-#[cfg(unix)]
-fn open_file(file: &Path) -> Result<Library, libloading::Error> {
-    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-    // SAFETY: NVIDIA's libraries may be loaded at any time.
-    unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
-}
-
-#[cfg(not(unix))]
-fn open_file(file: &Path) -> Result<Library, libloading::Error> {
-    // SAFETY: as above.
-    unsafe { Library::new(file) }
-}
-
-// Places of libraries
-/// Folders where a library may be that the loader does not find: of the CUDA toolkit, and of packages of the Python on the path.
-fn places(packages: &[&str]) -> Vec<PathBuf> {
-    let named = |variable: &str| env::var_os(variable).map(PathBuf::from);
-    let toolkit = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(named);
-    let toolkit = toolkit.chain([PathBuf::from("/usr/local/cuda")]);
-    let mut places: Vec<PathBuf> = toolkit.map(|folder| folder.join("lib64")).collect();
-    let path = env::var_os("PATH").unwrap_or_default();
-    let roots = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(named);
-    let roots =
-        roots.chain(roots_of_python(&path)).chain(named("HOME").map(|home| home.join(".local")));
-    for root in roots {
-        let packages_of = |python: PathBuf| {
-            ["site-packages", "dist-packages"].map(|kind| python.join(kind).join("nvidia"))
-        };
-        let folders = pythons(&root).into_iter().flat_map(packages_of);
-        places.extend(folders.flat_map(|nvidia| {
-            packages.iter().map(move |package| nvidia.join(package)).collect::<Vec<_>>()
-        }));
-    }
-    places
-}
-
-// Find folders of Python's packages
-/// Folders above those of the programs `python3` on a path, and `local` beside them.
-fn roots_of_python(path: &OsString) -> Vec<PathBuf> {
-    let folders = env::split_paths(path).filter(|folder| folder.join("python3").exists());
-    let above = |folder: PathBuf| folder.parent().map(Path::to_path_buf);
-    folders.filter_map(above).flat_map(|root| [root.join("local"), root]).collect()
-}
-
-/// Folders `lib/python3.…` below a root.
-fn pythons(root: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(root.join("lib")).into_iter().flatten().flatten();
-    let is_python = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python3"))
-    };
-    entries.map(|entry| entry.path()).filter(is_python).collect()
+    format!(
+        "{name} does not load: {reason}{hint}; `pip install nvidia-{stem}-cu{release}` brings it"
+    )
 }
 
 // Ranks on CUDA and their work
@@ -567,27 +499,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_looked_for_and_missed_by_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        let nvidia = root.join("lib/python3.11/site-packages/nvidia/nccl/lib");
-        fs::create_dir_all(&nvidia).unwrap();
-        fs::create_dir_all(root.join("bin")).unwrap();
-        fs::write(root.join("bin/python3"), "").unwrap();
-        let roots = roots_of_python(&root.join("bin").into_os_string());
-        assert_eq!(roots, [root.join("local"), root.to_path_buf()]);
-        let found: Vec<_> =
-            pythons(root).iter().map(|python| python.join("site-packages")).collect();
-        assert_eq!(found, [root.join("lib/python3.11/site-packages")]);
-        // What is missing is named, and a version that wants more says so.
-        let said = load("libno-such-library.so.2", &["nccl/lib"]).err().unwrap_or_default();
-        assert!(said.contains("libno-such-library.so.2"), "{said}");
-        let said = missing("libnccl.so.2", "nvidia-nccl-cu13", "not found");
+    fn missing_libraries_are_reported_with_their_packages() {
+        let said = missing(&NCCL, 13, "not found");
         assert_eq!(
             said,
             "libnccl.so.2 does not load: not found; `pip install nvidia-nccl-cu13` brings it"
         );
-        assert!(missing("a", "b", "undefined symbol: c").contains("NCCL 2.29.2"));
+        let said = missing(&CUSOLVERMP, 12, "undefined symbol: c");
+        assert!(said.contains("NCCL 2.29.2") && said.contains("nvidia-cusolvermp-cu12"), "{said}");
         if let Err(error) = require_several("cuda") {
             eprintln!("skipped with several devices: {error}");
             let named = ["cublas", "cusolver", "libnccl.so.2", "libcusolverMp.so.0"];

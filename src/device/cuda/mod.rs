@@ -5,6 +5,7 @@
 pub(crate) mod compiler;
 mod cusolver;
 pub(crate) mod distributed;
+pub(crate) mod library_search;
 pub mod probe;
 
 // Imports of the CUDA backend
@@ -516,6 +517,7 @@ impl Backend for Cuda {
         unsafe {
             let _ = match handle {
                 Handle::Memory(address) => driver::free_sync(address),
+                Handle::Foreign(_) => Ok(()),
                 Handle::Graph(graph) => {
                     driver::graph::exec_destroy(graph as usize as sys::CUgraphExec)
                 }

@@ -1,6 +1,10 @@
 // Tangled from book/src/cuda-detection.md: edit there, or here and run cargo tangle stitch.
 //! What there is of CUDA on this machine.
 
+// Imports of the probe
+use super::library_search::{self, Located, NotLocated, NvidiaLibrary};
+use std::path::PathBuf;
+
 // What there is of CUDA
 /// A graphics processor as its driver describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +36,10 @@ pub struct CudaDriver {
 pub struct CudaProbe {
     /// The driver with its devices, or why there is none to use.
     pub driver: Result<CudaDriver, NoCuda>,
-    /// The libraries that we would use, and why one of them is of no use.
-    pub libraries: [(&'static str, Result<(), NoCuda>); 4],
+    /// The libraries that we would use, each with its file where that is known, or why it is of no use.
+    pub libraries: [(&'static str, Result<Option<PathBuf>, NoCuda>); 4],
+    /// The package for Python that brings all of them, such as `lenslet[cuda13]`.
+    pub package: String,
 }
 
 // Ways to have no CUDA device
@@ -63,11 +69,48 @@ pub enum NoCuda {
         found: usize,
     },
     // Ways to lack a library's functions
-    /// A library of the CUDA toolkit is not installed, or not where the loader looks.
+    /// A library of the CUDA toolkit is nowhere that we search.
     #[error(
-        "the library {0} was not found; it comes with the CUDA toolkit, version {OLDEST_CUDA} or later"
+        "the library {library} was not found: `pip install \"lenslet[cuda{release}]\"` brings it, and so does the CUDA toolkit, \
+         version {OLDEST_CUDA} or later"
     )]
-    NoToolkit(&'static str),
+    NoToolkit {
+        /// The library, such as `nvrtc`.
+        library: &'static str,
+        /// The release of CUDA to install.
+        release: i32,
+    },
+    // Ways to lack a fitting library
+    /// There is a file of a library, and it does not load.
+    #[error(
+        "the library {library} does not load from {}: {reason}; `pip install \"lenslet[cuda{release}]\"` brings it with all that \
+         it needs", file.display()
+    )]
+    DoesNotLoad {
+        /// The library.
+        library: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// What the loader says.
+        reason: String,
+        /// The release of CUDA to install.
+        release: i32,
+    },
+    /// The only library that there is needs a newer driver.
+    #[error(
+        "the library {library} in {} is of CUDA {of}, and the driver of CUDA {release}: `pip install \"lenslet[cuda{release}]\"` \
+         brings one that fits, or update the driver", file.display()
+    )]
+    TooNew {
+        /// The library.
+        library: &'static str,
+        /// Its file.
+        file: PathBuf,
+        /// The release of CUDA that it belongs to.
+        of: i32,
+        /// The release of the driver.
+        release: i32,
+    },
     /// A library is there, but a function that we call is not in it.
     #[error(
         "the library {library} has no function {function}; is its version {OLDEST_CUDA} or later?"
@@ -86,13 +129,15 @@ const OLDEST_CUDA: i32 = 12;
 /// Looks for CUDA on this machine. Never panics, and needs neither driver nor toolkit.
 pub fn probe() -> CudaProbe {
     let toolkit = [Library::Nvrtc, Library::Cufft, Library::Cublas, Library::Cusolver];
-    let libraries = toolkit.map(|library| (library.name(), require(library)));
+    let file = |library| locate(library).map(|located| located.file);
+    let libraries = toolkit.map(|library| (library.name(), file(library)));
     let driver = match require(Library::Driver) {
         Ok(()) => ask_driver(),
-        Err(NoCuda::NoToolkit(_)) => Err(NoCuda::NoLibrary),
+        Err(NoCuda::NoLibrary) => Err(NoCuda::NoLibrary),
         Err(reason) => Err(too_old().unwrap_or(reason)),
     };
-    CudaProbe { driver, libraries }
+    let package = format!("lenslet[cuda{}]", installable(driver_release()));
+    CudaProbe { driver, libraries, package }
 }
 
 // Require a library and its functions
@@ -107,30 +152,61 @@ pub(crate) enum Library {
 }
 
 // Require a library before its calls
-/// Refuses where a library, or a function of it that we call, is missing.
-#[allow(unsafe_code)]
+/// Rejects where a library, or a function of it that we call, is missing.
 pub(crate) fn require(library: Library) -> Result<(), NoCuda> {
-    // SAFETY: opens NVIDIA's library by its well-known name; no function of it is called.
-    // Search for a library by name
-    let present = unsafe {
-        match library {
-            Library::Driver => cudarc::driver::sys::is_culib_present(),
-            Library::Nvrtc => cudarc::nvrtc::sys::is_culib_present(),
-            Library::Cufft => cudarc::cufft::sys::is_culib_present(),
-            Library::Cublas => cudarc::cublas::sys::is_culib_present(),
-            Library::Cusolver => cudarc::cusolver::sys::is_culib_present(),
-        }
-    };
-    if !present {
-        return Err(NoCuda::NoToolkit(library.name()));
-    }
-    library.functions().iter().try_for_each(|function| require_function(library, function))
+    locate(library).map(drop)
 }
 
-/// Refuses where a function of a library that is present is missing.
+/// Locates a library; rejects it as `require` does.
+pub(super) fn locate(library: Library) -> Result<Located, NoCuda> {
+    let functions = library.functions();
+    let driver = driver_release();
+    let located = match library.searched() {
+        None if has_driver() => Located { file: None, release: driver },
+        None => return Err(NoCuda::NoLibrary),
+        Some(searched) => library_search::locate(searched, functions[0], driver)
+            .map_err(|reason| not_located(library.name(), reason, driver))?,
+    };
+    functions.iter().try_for_each(|function| require_function(library, function))?;
+    Ok(located)
+}
+
+// Name what is wrong with a library
+/// Rejects where a function of a library that is present is missing.
 pub(crate) fn require_function(library: Library, function: &'static str) -> Result<(), NoCuda> {
     let missing = || NoCuda::NoFunction { library: library.name(), function };
     has(library, function).then_some(()).ok_or_else(missing)
+}
+
+/// The release whose packages a driver runs.
+pub(super) fn installable(driver: Option<i32>) -> i32 {
+    let [newest, oldest] = library_search::RELEASES;
+    driver.unwrap_or(newest).clamp(oldest, newest)
+}
+
+fn not_located(library: &'static str, reason: NotLocated, driver: Option<i32>) -> NoCuda {
+    let release = installable(driver);
+    match reason {
+        NotLocated::Missing => NoCuda::NoToolkit { library, release },
+        NotLocated::TooNew { file, release: of } => NoCuda::TooNew { library, file, of, release },
+        NotLocated::DoesNotLoad { file, reason } => {
+            NoCuda::DoesNotLoad { library, file, reason, release }
+        }
+    }
+}
+
+// Ask for the driver's release
+/// The major version of CUDA that the driver knows, if there is a driver that answers.
+pub(super) fn driver_release() -> Option<i32> {
+    let answers = has_driver() && has(Library::Driver, "cuDriverGetVersion");
+    Some(answers.then(driver_version)?.ok()?.0)
+}
+
+/// Whether the driver's library is there.
+#[allow(unsafe_code)]
+fn has_driver() -> bool {
+    // SAFETY: opens the driver's library by its well-known name; no function of it is called.
+    unsafe { cudarc::driver::sys::is_culib_present() }
 }
 
 // See whether a library has a function
@@ -158,6 +234,17 @@ impl Library {
             Self::Cufft => "cufft",
             Self::Cublas => "cublas",
             Self::Cusolver => "cusolver",
+        }
+    }
+
+    /// What is searched for; the driver's library is not.
+    fn searched(self) -> Option<&'static NvidiaLibrary> {
+        match self {
+            Self::Driver => None,
+            Self::Nvrtc => Some(&library_search::NVRTC),
+            Self::Cufft => Some(&library_search::CUFFT),
+            Self::Cublas => Some(&library_search::CUBLAS),
+            Self::Cusolver => Some(&library_search::CUSOLVER),
         }
     }
 
@@ -298,6 +385,124 @@ impl CudaProbe {
 mod tests {
     use super::*;
 
+    // Check the choice in a process
+    /// Names the folder of made libraries to the process that is to look at them.
+    const CHILD: &str = "LENSLET_TEST_LIBRARIES";
+
+    /// Makes a library with all functions that we require and one more; whether there is a compiler.
+    fn make(file: &std::path::Path, library: Library, marker: &str, options: &[&str]) -> bool {
+        let functions = library.functions().iter().filter(|name| **name != "cuDriverGetVersion");
+        let mut source: String =
+            functions.map(|name| format!("int {name}() {{ return 100; }}\n")).collect();
+        source += marker;
+        library_search::compiled(file, &source, options)
+    }
+
+    // Make libraries of several releases
+    /// Makes drivers of CUDA 12 and 13, each with libraries before the loader, and an environment of Python.
+    #[cfg(target_os = "linux")]
+    fn make_all(root: &std::path::Path) -> bool {
+        use Library::{Cublas, Cufft, Cusolver, Driver, Nvrtc};
+        for (folder, version) in [("loader12", 12040), ("loader13", 13000)] {
+            let folder = root.join(folder);
+            let driver =
+                format!("int cuDriverGetVersion(int *it) {{ *it = {version}; return 0; }}");
+            if !make(&folder.join("libcuda.so"), Driver, &driver, &[]) {
+                return false;
+            }
+            let libraries = [
+                ("nvrtc", Nvrtc, 14),
+                ("cufft", Cufft, 13),
+                ("cublas", Cublas, 13),
+                ("cusolver", Cusolver, 12),
+            ];
+            for (name, library, number) in libraries {
+                let file = folder.join(format!("lib{name}.so.{number}"));
+                make(&file, library, "int by_loader() { return 1; }", &[]);
+                std::os::unix::fs::symlink(&file, folder.join(format!("lib{name}.so"))).unwrap();
+            }
+        }
+        let files = [
+            ("cuda_nvrtc/lib/libnvrtc.so.12", Nvrtc),
+            ("cublas/lib/libcublas.so.12", Cublas),
+            ("cusolver/lib/libcusolver.so.11", Cusolver),
+            ("cu13/lib/libnvrtc.so.13", Nvrtc),
+            ("cu13/lib/libcufft.so.12", Cufft),
+            ("cu13/lib/libcublas.so.13", Cublas),
+            ("cu13/lib/libcusolver.so.12", Cusolver),
+        ];
+        let site = root.join("venv/lib/python3.12/site-packages/nvidia");
+        files.into_iter().all(|(file, library)| {
+            make(&site.join(file), library, "int in_site() { return 1; }", &[])
+        })
+    }
+
+    /// Prints what a process finds: a line for each library.
+    #[cfg(target_os = "linux")]
+    fn report_libraries() {
+        for library in [Library::Nvrtc, Library::Cufft, Library::Cublas, Library::Cusolver] {
+            let text = match locate(library) {
+                Ok(Located { file: Some(file), .. }) => {
+                    let from =
+                        ["in_site", "by_loader"].into_iter().filter(|from| has(library, from));
+                    format!("{} {}", file.display(), from.collect::<String>())
+                }
+                Ok(other) => format!("{other:?}"),
+                Err(reason) => reason.to_string(),
+            };
+            println!("found: {} {text}", library.name());
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn each_driver_gets_libraries_that_fit() {
+        if std::env::var_os(CHILD).is_some() {
+            return report_libraries();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        if !make_all(folder.path()) {
+            return;
+        }
+        let root = folder.path().canonicalize().unwrap();
+        let site = root.join("venv/lib/python3.12/site-packages/nvidia");
+        let line = |name: &str, file: PathBuf| format!("{name} {}", file.display());
+        let twelve = [
+            line("nvrtc", site.join("cuda_nvrtc/lib/libnvrtc.so.12")) + " in_site",
+            format!(
+                "cufft the library cufft in {} is of CUDA 14, and the driver of CUDA 12: `pip install \"lenslet[cuda12]\"` brings \
+                 one that fits, or update the driver",
+                root.join("loader12/libcufft.so.13").display()
+            ),
+            line("cublas", site.join("cublas/lib/libcublas.so.12")) + " in_site",
+            line("cusolver", site.join("cusolver/lib/libcusolver.so.11")) + " in_site",
+        ];
+        let thirteen = [
+            line("nvrtc", site.join("cu13/lib/libnvrtc.so.13")) + " in_site",
+            line("cufft", site.join("cu13/lib/libcufft.so.12")) + " in_site",
+            line("cublas", root.join("loader13/libcublas.so.13")) + " by_loader",
+            line("cusolver", root.join("loader13/libcusolver.so.12")) + " by_loader",
+        ];
+        // Run the test in processes of their own
+        let name = format!(
+            "{}::each_driver_gets_libraries_that_fit",
+            module_path!().split_once("::").unwrap().1
+        );
+        for (loader, expected) in [("loader12", twelve), ("loader13", thirteen)] {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", &name, "--nocapture"]).env(CHILD, "1");
+            child.env("LD_LIBRARY_PATH", root.join(loader)).env("VIRTUAL_ENV", root.join("venv"));
+            let output = child.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let found: Vec<&str> = said
+                .lines()
+                .filter_map(|line| line.split_once("found: ").map(|(_, text)| text))
+                .collect();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            assert_eq!(found, expected, "{loader}");
+        }
+    }
+
     #[test]
     fn probe_answers_on_every_machine() {
         let found = probe();
@@ -311,5 +516,11 @@ mod tests {
         }
         let old = NoCuda::DriverTooOld((11, 4)).to_string();
         assert_eq!(old, "the driver knows CUDA 11.4, and at least 12.0 is needed");
+        assert_eq!([None, Some(11), Some(12), Some(14)].map(installable), [13, 12, 12, 13]);
+        let missing = not_located("nvrtc", NotLocated::Missing, Some(12)).to_string();
+        assert!(
+            missing.contains("nvrtc was not found: `pip install \"lenslet[cuda12]\"`"),
+            "{missing}"
+        );
     }
 }

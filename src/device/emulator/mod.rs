@@ -581,6 +581,7 @@ impl Backend for Emulator {
         let mut state = self.enter();
         match handle {
             Handle::Memory(address) => drop(state.memory.remove(&address)),
+            Handle::Foreign(_) => {}
             Handle::Plan(plan) => drop(state.plans.remove(&plan)),
             Handle::Graph(graph) => drop(state.graphs.remove(&graph)),
             Handle::Mark(mark) => drop(state.marks.remove(&mark)),

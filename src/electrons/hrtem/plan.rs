@@ -347,7 +347,7 @@ impl<T: Real> PlaneWave<T> for HostWorker<'_, T> {
 }
 
 // All micrographs of a specimen
-/// Images of a plane wave, and exit waves.
+/// High-resolution images of a plane wave, and its exit waves.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HrtemImages {

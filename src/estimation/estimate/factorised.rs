@@ -1,6 +1,7 @@
 // Tangled from book/src/factorised-estimate.md: edit there, or here and run cargo tangle stitch.
 //! Estimates by a factor of the covariance of measurements.
 
+pub(crate) mod formed;
 pub(crate) mod gpu;
 
 // Imports of estimates by a factor
@@ -19,7 +20,7 @@ use crate::linear::{Cholesky, Eigen};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::{removed_modes::RemovedModes, system::System};
 use crate::watch::{Watch, check};
-use ndarray::{Array2, ArrayView2, s};
+use ndarray::{Array2, ArrayView2, ArrayViewMut1, s};
 
 // What a factor has to do
 /// Solution and products of a factor, on processors or a device; a row is a frame.
@@ -164,38 +165,8 @@ impl Factorised {
     /// Estimates of some frames of slopes, rad.
     fn solve(&self, slopes: ArrayView2<f64>) -> Result<Vec<FrameEstimate<f64>>, Error> {
         let mut rows = slopes.as_standard_layout().into_owned();
-        let mut units = Vec::new();
-        for mut row in rows.rows_mut() {
-            self.removed.remove(row.as_slice_mut().unwrap_or_default());
-            let unit = unit_of(&row);
-            row *= unit.recip();
-            units.push(unit);
-        }
-        let mut solution = rows.clone();
-        self.parts.solve(&mut solution)?;
-        let (mut left, residuals) = self.left(&rows, &mut solution)?;
-        let mut histories: Vec<Vec<f64>> = residuals.into_iter().map(|first| vec![first]).collect();
-        let is_rough = |history: &Vec<f64>| history[history.len() - 1] > self.options.tolerance;
-        while !self.filtered && histories.iter().any(is_rough) {
-            // Correct frames by their residuals
-            let mut better = left.clone();
-            self.parts.solve(&mut better)?;
-            better += &solution;
-            let (rest, residuals) = self.left(&rows, &mut better)?;
-            let mut corrected = false;
-            for (k, residual) in residuals.into_iter().enumerate() {
-                let before = histories[k][histories[k].len() - 1];
-                if before > self.options.tolerance && residual < 0.5 * before {
-                    solution.row_mut(k).assign(&better.row(k));
-                    left.row_mut(k).assign(&rest.row(k));
-                    histories[k].push(residual);
-                    corrected = true;
-                }
-            }
-            if !corrected {
-                break;
-            }
-        }
+        let units = self.scale(&mut rows);
+        let (solution, histories) = self.coefficients(&rows)?;
         // Wavefronts of some frames
         let wavefronts = self.parts.wavefronts(&solution)?;
         let free = (self.shape[0] - self.removed.len()).max(1);
@@ -221,6 +192,49 @@ impl Factorised {
                 }
             })
             .collect())
+    }
+
+    // Coefficients of some frames
+    /// Takes the modes that are removed out of rows, and divides each by a power of two; returns these powers.
+    fn scale(&self, rows: &mut Array2<f64>) -> Vec<f64> {
+        let scale = |mut row: ArrayViewMut1<f64>| {
+            self.removed.remove(row.as_slice_mut().unwrap_or_default());
+            let unit = unit_of(&row);
+            row *= unit.recip();
+            unit
+        };
+        rows.rows_mut().into_iter().map(scale).collect()
+    }
+
+    // Solve and refine rows
+    /// c of Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate-operators.html#eq-blind-estimate) for each row s, and its relative residual before and after each refinement.
+    fn coefficients(&self, rows: &Array2<f64>) -> Result<(Array2<f64>, Vec<Vec<f64>>), Error> {
+        let mut solution = rows.clone();
+        self.parts.solve(&mut solution)?;
+        let (mut left, residuals) = self.left(rows, &mut solution)?;
+        let mut histories: Vec<Vec<f64>> = residuals.into_iter().map(|first| vec![first]).collect();
+        let is_rough = |history: &Vec<f64>| history[history.len() - 1] > self.options.tolerance;
+        while !self.filtered && histories.iter().any(is_rough) {
+            // Correct frames by their residuals
+            let mut better = left.clone();
+            self.parts.solve(&mut better)?;
+            better += &solution;
+            let (rest, residuals) = self.left(rows, &mut better)?;
+            let mut corrected = false;
+            for (k, residual) in residuals.into_iter().enumerate() {
+                let before = histories[k][histories[k].len() - 1];
+                if before > self.options.tolerance && residual < 0.5 * before {
+                    solution.row_mut(k).assign(&better.row(k));
+                    left.row_mut(k).assign(&rest.row(k));
+                    histories[k].push(residual);
+                    corrected = true;
+                }
+            }
+            if !corrected {
+                break;
+            }
+        }
+        Ok((solution, histories))
     }
 
     // Residuals of some frames

@@ -9,7 +9,7 @@ use crate::files::npz::{Kind, Number};
 use crate::files::reading::{cut_short, zip_refusal};
 use ndarray::{ArrayD, IxDyn, ShapeBuilder};
 use num_complex::{Complex32, Complex64};
-use std::io::{self, Cursor, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 
 // Arrays from bytes
 /// The form of the elements of an array in a file.
@@ -133,7 +133,7 @@ pub(super) const PROVENANCE: [&str; 7] =
     ["program", "version", "command", "date", "method", "tolerance", "seed"];
 
 /// All bytes of a member of an archive.
-pub(super) fn whole(member: zip::read::ZipFile<'_, Cursor<&[u8]>>) -> io::Result<Vec<u8>> {
+pub(super) fn whole<R: Read>(member: zip::read::ZipFile<'_, R>) -> io::Result<Vec<u8>> {
     let (size, name) = (member.size(), member.name().map_err(zip_refusal)?.to_string());
     refuse_beyond_memory(size, || name.clone()).map_err(io::Error::other)?;
     let mut bytes = Vec::new();

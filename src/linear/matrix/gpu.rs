@@ -3,7 +3,7 @@
 
 // Kernels of the dense matrix
 use crate::device::gpu::kernels::kernels;
-use crate::device::gpu::{Buffer, Gpu, KernelSource, Shape};
+use crate::device::gpu::{Buffer, BufferView, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
@@ -50,12 +50,26 @@ impl<T: Real> MatrixGpu<T> {
         let bytes = (matrix.len() * size_of::<T>()) as u64;
         gpu.refuse_beyond_memory(bytes, "a dense matrix")?;
         let elements: Vec<T> = matrix.iter().map(|&element| T::of(element)).collect();
-        Ok(Self {
-            elements: gpu.upload(&elements)?,
-            shape: matrix.dim(),
-            kernels: MatrixKernels::load(gpu, &[])?,
-            gpu: gpu.clone(),
-        })
+        Self::of(gpu, gpu.upload(&elements)?, matrix.dim())
+    }
+
+    // Parts of a matrix on a device
+    /// The matrix of this shape whose elements are there, row by row.
+    pub(crate) fn of(gpu: &Gpu, elements: Buffer<T>, shape: (usize, usize)) -> Result<Self, Error> {
+        Ok(Self { elements, shape, kernels: MatrixKernels::load(gpu, &[])?, gpu: gpu.clone() })
+    }
+
+    /// The elements, row by row.
+    pub(crate) fn elements(&self) -> BufferView<'_, T> {
+        self.elements.view(..)
+    }
+
+    /// Queues y = A x.
+    pub(crate) fn multiply_vector(&self, x: BufferView<T>, y: BufferView<T>) -> Result<(), Error> {
+        let (rows, columns) = self.shape;
+        let arguments = MultiplyRows { matrix: self.elements(), x, y, rows, columns };
+        let shape = Shape::over(32 * rows, THREADS, [1, 1]);
+        self.gpu.launch(&self.kernels.multiply_rows, shape, arguments)
     }
 }
 
@@ -80,11 +94,7 @@ impl<T: Real> DeviceOperator<T> for MatrixGpu<T> {
 
     fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         check_lengths(x, y, self.shape)?;
-        let (rows, columns) = self.shape;
-        let [matrix, x, y] = [&self.elements, x, y].map(|buffer| buffer.view(..));
-        let arguments = MultiplyRows { matrix, x, y, rows, columns };
-        let shape = Shape::over(32 * rows, THREADS, [1, 1]);
-        self.gpu.launch(&self.kernels.multiply_rows, shape, arguments)
+        self.multiply_vector(x.view(..), y.view(..))
     }
 
     fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {

@@ -103,9 +103,10 @@ pub fn lay_out(
     findings.extend(math::unresolved(&book));
     findings.extend(book.lost_citations());
     findings.extend(math::refused(&book, math::settings(root)?));
-    error::refuse(findings)?;
+    error::refuse(book.located(findings))?;
+    figures::attach(root, &book)?;
     let drawn = if draw { figures::draw(root, progress)? } else { 0 };
-    error::refuse(figures::missing(&book))?;
+    error::refuse(book.located(figures::missing(&book)))?;
     progress.step(&format!("rendering {chapters} chapters"));
     let pages = render::render(root, book, tangled, layout)?;
     progress.step("inserting chunks and formulas");

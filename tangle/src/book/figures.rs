@@ -67,6 +67,26 @@ pub fn draw(root: &Path, progress: &Progress) -> Result<usize, BookError> {
     Ok(count)
 }
 
+/// Writes the pictures of notebooks, and the notebooks themselves, to the figures.
+///
+/// # Errors
+///
+/// Those of the file system.
+pub fn attach(root: &Path, book: &Book) -> Result<(), BookError> {
+    let folder = root.join(FOLDER);
+    for notebook in book.chapters.iter().filter_map(|chapter| chapter.notebook.as_ref()) {
+        fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
+        for file in &notebook.attachments {
+            let path = folder.join(&file.name);
+            if fs::read(&path).is_ok_and(|old| old == file.content) {
+                continue;
+            }
+            fs::write(&path, &file.content).map_err(Error::write(&path))?;
+        }
+    }
+    Ok(())
+}
+
 /// Figures that a chapter names and that are not there, and those that lie on another host.
 pub fn missing(book: &Book) -> Vec<Finding> {
     let mut findings = Vec::new();

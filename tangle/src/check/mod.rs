@@ -41,6 +41,7 @@ pub fn check(book: &Book) -> Result<Vec<Finding>> {
     findings.extend(tangled.findings.iter().cloned());
     findings.extend(content(book, &tangled));
     findings.extend(drift::check(book, &tangled)?);
+    let mut findings = book.located(findings);
     findings.sort();
     findings.dedup();
     Ok(findings)
