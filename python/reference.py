@@ -182,7 +182,7 @@ class Item:
 
     @property
     def members(self) -> list[ast.FunctionDef]:
-        """Public methods and properties with a docstring; properties only where no attribute of the class has their name."""
+        """Public methods and properties with a docstring, without properties that are listed as attributes."""
         listed = {entry.name for entry in self.docstring.entries.get("Attributes", [])}
         body = self.node.body if isinstance(self.node, ast.ClassDef) else []
         functions = [one for one in body if isinstance(one, ast.FunctionDef)]
@@ -192,6 +192,7 @@ class Item:
             if (not one.name.startswith("_") or one.name in OPERATORS)
             and ast.get_docstring(one)
             and not (is_property(one) and one.name in listed)
+            and "overload" not in decorators(one)
         ]
 
 
@@ -212,6 +213,7 @@ def load(path: str) -> list[Item]:
             isinstance(node, (ast.ClassDef, ast.FunctionDef))
             and wanted in (node.name, "*")
             and not node.name.startswith("_")
+            and "overload" not in {ast.unparse(one) for one in node.decorator_list}
         ):
             found.append(Item(name, node.name, node, parse(ast.get_docstring(node))))
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == wanted:
@@ -219,6 +221,11 @@ def load(path: str) -> list[Item]:
     if not found:
         raise SystemExit(f"python/lenslet/{name}.py has no {wanted}: correct GROUPS in python/reference.py")
     return found
+
+
+def package(name: str) -> str:
+    """What a module is imported as: private ones are parts of the package."""
+    return "lenslet" if name.startswith("_") else f"lenslet.{name}"
 
 
 def comment_above(name: str, line: int) -> str:
@@ -302,9 +309,7 @@ class Pages:
                 if inherited:
                     lines += [f"A {', '.join(self.link(base) for base in inherited)}, with all of its methods.", ""]
             elif isinstance(item.node, ast.FunctionDef):
-                lines += block(
-                    "python", signature(f"lenslet.{'cli.' if item.module == 'cli' else ''}{item.name}", item.node)
-                )
+                lines += block("python", signature(f"{package(item.module)}.{item.name}", item.node))
             elif isinstance(item.node, ast.Assign):
                 lines += block("python", f"{item.name} = {ast.unparse(item.node.value)}")
             function = item.node if isinstance(item.node, ast.FunctionDef) else None
@@ -491,8 +496,7 @@ def class_signature(item: Item) -> str:
     """How an object is made: by the parameters of ``__init__``, or of the fields of a data class."""
     assert isinstance(item.node, ast.ClassDef)
     inits = [node for node in item.node.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
-    place = "lenslet.errors" if item.module == "errors" else "lenslet.dask" if item.module == "dask" else "lenslet"
-    name = f"{place}.{item.name}"
+    name = f"{package(item.module)}.{item.name}"
     if inits and not inits[0].args.args[1:] and not inits[0].args.kwarg and not inits[0].args.kwonlyargs:
         return f"class {name}"
     if inits and item.name != "Plan" and "Made by" not in item.docstring.body:

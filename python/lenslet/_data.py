@@ -304,12 +304,14 @@ class DataSet(Mapping[str, Any]):
         -------
         matplotlib.axes.Axes
         """
+        arrays = [one for one in self.variables.values() if isinstance(one.values, np.ndarray) and one.values.ndim > 0]
+        if variable is None and not arrays:
+            expected = "a data set with an array to draw"
+            raise InputError(f"variable = None: expected {expected}", key="variable", expected=expected)
         if variable is not None and variable not in self.variables:
-            raise InputError(
-                f"variable = {variable!r}: expected one of {', '.join(self.variables)}",
-                key="variable", value=variable, expected=f"one of {', '.join(self.variables)}",
-            )
-        arrays = [one for one in self.variables.values() if isinstance(one.values, np.ndarray)]
+            expected = f"one of {', '.join(self.variables)}"
+            message = f"variable = {variable!r}: expected {expected}"
+            raise InputError(message, key="variable", value=variable, expected=expected)
         maps = [one for one in arrays if isinstance(one.values, np.ndarray) and one.values.ndim > 1]
         chosen = self.variables[variable] if variable is not None else (maps or arrays)[0]
         return chosen.plot(ax, **keywords)
@@ -337,6 +339,10 @@ class DataSet(Mapping[str, Any]):
             Where the file cannot be written; an older one is then still there.
         """
         raw = {name: _raw(one) for name, one in self.variables.items()}
+        if os.fspath(path).endswith((".h5", ".zarr", ".zarr.zip")):
+            # These formats name each dimension.
+            for name, one in self.variables.items():
+                raw[name]["dimensions"] = raw[name]["dimensions"] or [vars(Coordinate(dim)) for dim in one.dims]
         facts = {key: _fact(key, fact) for key, fact in self.attributes.items()}
         return _lenslet.save(raw, facts, os.fspath(path), signal)
 
@@ -387,7 +393,9 @@ def made(found: tuple[dict[str, Any], dict[str, Any]]) -> tuple[dict[str, Variab
     """Variables and attributes of what the compiled module returns."""
     variables = {}
     for name, about in found[0].items():
-        coordinates = tuple(Coordinate(**one) for one in about.pop("dimensions"))
+        # xarray, HDF5 and Zarr want names of dimensions that are identifiers: "star p" becomes star_p.
+        dimensions = [{**one, "name": re.sub(r"\W+", "_", one["name"])} for one in about.pop("dimensions")]
+        coordinates = tuple(Coordinate(**one) for one in dimensions)
         variables[name] = Variable(name, coordinates=coordinates, **about)
     return variables, found[1]
 

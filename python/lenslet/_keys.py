@@ -52,10 +52,10 @@ def keywords(file: str) -> dict[str, str]:
     return known
 
 
-def changes(file: str, given: Mapping[str, Any], present: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def changes(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Values by path, as the compiled module takes them, of values by keyword.
 
-    A dictionary gives the keys of its table; an empty one the table itself, where ``present`` is given and lacks it.
+    A dictionary gives the keys of its table; an empty one the table itself.
     """
     found: dict[str, Any] = {}
     known = keywords(file)
@@ -65,10 +65,8 @@ def changes(file: str, given: Mapping[str, Any], present: Mapping[str, Any] | No
         path = known[keyword]
         if path == "beam.energy_kev":
             value = _in_kev(value)
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             found.update({f"{path}.{key}": entry for key, entry in value.items()})
-            if not value and present is not None and not _has(present, path):
-                found[path] = {}
         else:
             found[path] = value
     return found
@@ -120,20 +118,24 @@ def _in_kev(energy: Any) -> Any:
     return 1e-3 * number
 
 
-def _has(values: Mapping[str, Any], path: str) -> bool:
-    """Whether a dictionary of tables has a value at a path."""
-    inner: Any = values
-    for name in path.split("."):
-        if not isinstance(inner, Mapping) or name not in inner:
-            return False
-        inner = inner[name]
-    return True
+def edits(
+    file: str, values: Mapping[str, Any], given: Mapping[str, Any], by_path: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Changes by path of values by keyword and by path; an empty dictionary adds a table where there is none."""
+    found = changes(file, given)
+    for path in [path for path, value in found.items() if isinstance(value, Mapping)]:
+        inner: Any = values
+        for name in path.split("."):
+            inner = inner.get(name) if isinstance(inner, Mapping) else None
+        if inner is not None:
+            del found[path]
+    return {**found, **(by_path or {})}
 
 
 def nested(file: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The dictionary of a file of values by keyword."""
     tree: dict[str, Any] = {}
-    for path, value in changes(file, given, {}).items():
+    for path, value in changes(file, given).items():
         if value is None:
             continue
         *tables, key = path.split(".")

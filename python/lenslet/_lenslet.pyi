@@ -12,6 +12,7 @@ __version__: str
 _Report = Callable[[str, int, int], object] | None
 _Found = tuple[dict[str, Any], dict[str, Any], Any]
 _Share = tuple[tuple[int, int], tuple[int, int], NDArray[np.float64], NDArray[np.float64]]
+_Configurations = tuple[tuple[int, int], tuple[int, int], NDArray[np.float64]]
 
 @final
 class PlannedComputation:
@@ -106,6 +107,15 @@ class ParsedSample:
     def stem_share(
         self, places: tuple[int, int], device: str, precision: str, progress: _Report = None
     ) -> _Share: ...
+    def stem_configurations(
+        self,
+        places: tuple[int, int],
+        configurations: tuple[int, int],
+        device: str,
+        precision: str,
+        progress: _Report = None,
+    ) -> _Configurations: ...
+    def average(self, parts: list[_Configurations]) -> _Share: ...
     def collect(self, shares: list[_Share], precision: str, call: str) -> _Found: ...
     def specimen(
         self,

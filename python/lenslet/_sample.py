@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from html import escape
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
@@ -180,7 +179,7 @@ class Sample:
             As for :class:`Sample`. A dictionary changes the keys of a table that it has; a list replaces the whole
             list.
         """
-        both = {**_keys.changes("sample", keywords, self.to_dict()), **(changes or {})}
+        both = _keys.edits("sample", self.to_dict() if keywords else {}, keywords, changes)
         return self._of(self._parsed.edited(both)) if both else self
 
     @property
@@ -236,8 +235,9 @@ class Sample:
         kept = [keep] if isinstance(keep, str) else list(keep) if isinstance(keep, Iterable) else [keep]
         if not all(isinstance(name, str) for name in kept):
             raise _refused("keep", keep, "names among potential, probe and smatrix")
-        if compare is not None and (isinstance(compare, bool) or not isinstance(compare, Integral) or compare < 1):
-            raise _refused("compare", compare, "a number of probes, at least 1")
+        if isinstance(compare, bool):
+            raise _refused("compare", compare, "a whole number not below 1")
+        compare = None if compare is None else _keys.count("compare", compare)
         planned = sample._parsed.plan_stem(kept, compare, device, sample._parsed.method()[1])
         call = _call("stem", keywords).replace("System", "Sample")
         return Plan(planned, lambda *found: _warned(Scan._of(sample, found)), call)
@@ -342,4 +342,5 @@ def _crystal_path(parsed: _lenslet.ParsedSample) -> str | None:
 
 
 def _refused(key: str, value: object, expected: str) -> InputError:
-    return InputError(f"{key} = {value!r}: expected {expected}", key=key, value=str(value), expected=expected)
+    text = value if isinstance(value, str) else _keys.shown(value)
+    return InputError(f"{key} = {text}: expected {expected}", key=key, value=text, expected=expected)

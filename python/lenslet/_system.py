@@ -150,7 +150,7 @@ class System:
         >>> system.replace({"guide_star[0].zenith": 20.0}, r0=0.2).to_dict()["guide_star"][0]["zenith"]
         20.0
         """
-        both = {**_keys.changes("system", keywords), **(changes or {})}
+        both = _keys.edits("system", self.to_dict() if keywords else {}, keywords, changes)
         return self._of(self._parsed.edited(both)) if both else self
 
     def _with(self, table: str, keywords: Mapping[str, Any]) -> System:

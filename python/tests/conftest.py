@@ -48,7 +48,7 @@ SILICON: dict[str, Any] = {
     "semi_angle": 20.0,
     "window": [[0.0, 1.0], [0.0, 1.2]],
     "step": [0.5, 0.6],
-    "annuli": [[40.0, 80.0], [80.0, 110.0]],
+    "annuli": [[30.0, 50.0], [50.0, 80.0]],
     "centre_of_mass": True,
     "four_d": {},
 }

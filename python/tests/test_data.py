@@ -24,7 +24,7 @@ def example() -> ls.DataSet:
         {
             "map": ls.Variable("map", random.normal(size=(3, 4)), (y, x), "rad2", "a map", {"seed": 7, "note": "as is"}),
             "single": ls.Variable("single", random.normal(size=(2, 4)).astype(np.float32), (name, x), "m"),
-            "wave": ls.Variable("wave", random.normal(size=(5, 3)) + 1j * random.normal(size=(5, 3)), (time, y)),
+            "wave": ls.Variable("wave", random.normal(size=(3, 5)) + 1j * random.normal(size=(3, 5)), (y, time)),
             "wave32": (random.normal(size=4) + 1j).astype(np.complex64),
             "counts": ls.Variable("counts", np.arange(5), (time,)),
             "valid": np.array([[True, False], [False, True]]),
@@ -140,23 +140,28 @@ class TestFiles:
     @pytest.mark.parametrize("ending", [".npz", ".fits", ".h5", ".hspy", ".zspy", ".zarr", ".zarr.zip"])
     def test_round_trip(self, ending: str, tmp_path: Path) -> None:
         data = example()
+        if ending == ".fits":
+            data = ls.DataSet({k: v for k, v in data.variables.items() if not k.startswith("wave")}, data.attributes)
+        if ending in (".hspy", ".zspy"):
+            # These formats hold one signal, whose images have x before y in the arrays of Lenslet.
+            x, y = ls.Coordinate("x", "Å", "uniform", (0.0, 0.5)), ls.Coordinate("y", "Å", "uniform", (1.0, 0.25))
+            data = ls.DataSet.from_arrays({"image": ls.Variable("image", data.map, (x, y))})
+        if ending in (".h5", ".zarr", ".zarr.zip"):
+            data = ls.DataSet({k: v for k, v in data.variables.items() if k != "table"}, data.attributes)
         path = tmp_path / f"data{ending}"
-        try:
-            length = data.save(path)
-        except ls.InputError as refused:
-            assert ending in (".hspy", ".zspy"), refused
-            data = ls.DataSet.from_arrays({"map": data.variables["map"]})
-            length = data.save(path)
-        if path.is_file():
-            assert path.stat().st_size == length
+        length = data.save(path)
+        assert not path.is_file() or path.stat().st_size == length
         again = ls.load(path)
         for name, one in data.variables.items():
-            if ending == ".fits" and name in ("wave", "wave32", "text", "table") and name not in again:
-                continue
             found = again.variables[name]
-            if isinstance(one.values, np.ndarray):
-                np.testing.assert_array_equal(found.values, one.values, err_msg=name)
+            if found.dims == one.dims[::-1] and ending in (".hspy", ".zspy"):
                 assert isinstance(found.values, np.ndarray)
+                found = ls.Variable(name, found.values.T, found.coordinates[::-1], found.unit)
+            assert found.dims == one.dims or ending in (".npz", ".fits")
+            assert found.unit == one.unit or ending == ".npz"
+            if isinstance(one.values, np.ndarray):
+                assert isinstance(found.values, np.ndarray)
+                np.testing.assert_array_equal(found.values, one.values, err_msg=name)
                 assert found.values.dtype == one.values.dtype
             elif isinstance(one.values, str):
                 assert found.values == one.values
@@ -164,16 +169,21 @@ class TestFiles:
                 assert isinstance(found.values, dict)
                 for column, (cells, unit) in one.values.items():
                     np.testing.assert_array_equal(found.values[column][0], cells)
-                    assert found.values[column][1] == unit
-            assert found.unit == one.unit or ending == ".npz"
+                    assert found.values[column][1] == unit or ending == ".npz"
+
+    @pytest.mark.parametrize("ending", [".fits", ".npy", ".mrc"])
+    def test_what_a_format_cannot_hold_is_rejected(self, ending: str, tmp_path: Path) -> None:
+        with pytest.raises(ls.LensletError):
+            example().save(tmp_path / f"data{ending}")
+        assert list(tmp_path.iterdir()) == []
 
     def test_npy_holds_one_array(self, tmp_path: Path) -> None:
         data = example()
-        data.save(tmp_path / "a.npy", signal="map")
+        ls.DataSet.from_arrays({"map": data.map}).save(tmp_path / "a.npy")
         np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), data.map)
         (found,) = ls.load(tmp_path / "a.npy").values()
         np.testing.assert_array_equal(found, data.map)
-        with pytest.raises(ls.InputError):
+        with pytest.raises(ls.LensletError):
             data.save(tmp_path / "b.npy", signal="none")
         assert not (tmp_path / "b.npy").exists()
 
@@ -296,7 +306,7 @@ class TestPlot:
         (image,) = axes.get_images()
         np.testing.assert_array_equal(image.get_array(), data.map)
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("x [m]", "y [m]")
-        assert image.get_extent()[:2] == (-1.75, 0.25)
+        assert tuple(image.get_extent()[:2]) == (-1.75, 0.25)
         assert image.origin == "lower"
         axes.figure.canvas.draw()
 

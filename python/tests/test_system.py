@@ -338,6 +338,11 @@ class TestReplace:
         image = tiny.replace(image={"pixel": 10.0}).to_dict()["image"]
         assert image == {**TINY["image"], "pixel": 10.0}
 
+    def test_an_empty_dictionary_adds_a_table_and_empties_none(self, tiny: ls.System) -> None:
+        assert tiny.replace(image={}) == tiny
+        assert tiny.replace(field={}, image=None).to_dict()["field"] == {}
+        assert tiny.replace(r0=0.2, correction={}).to_dict()["correction"] == {}
+
     def test_none_removes(self, tiny: ls.System) -> None:
         assert tiny.replace(phase=None).points is None
         assert "obstruction" not in tiny.replace(obstruction=None).to_dict()["telescope"]

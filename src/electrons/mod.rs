@@ -37,6 +37,8 @@ mod kept_angles;
 mod scan_setup;
 #[cfg(feature = "files")]
 pub use scan_setup::SampleSummary;
+mod configurations;
+pub use configurations::ConfigurationReadings;
 #[cfg(feature = "files")]
 mod checkpoint;
 #[cfg(feature = "files")]

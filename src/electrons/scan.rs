@@ -422,7 +422,7 @@ impl StemPlan {
     }
 
     /// Refuses places that are none of this scan's.
-    fn accept_places(&self, places: &Range<usize>) -> Result<(), Invalid> {
+    pub(super) fn accept_places(&self, places: &Range<usize>) -> Result<(), Invalid> {
         let count = self.places();
         let expected = format!("some of {count} places");
         accept(!places.is_empty() && places.end <= count, "places", places, &expected).map(drop)
@@ -482,11 +482,8 @@ impl StemPlan {
             None => self.begin(places.unwrap_or(all))?,
         };
         let mut sink = sink.unwrap_or_else(|| Box::new(|_| Ok(())));
-        let engine = &self.engine_of_run(engine);
-        let ran = match engine.precision() {
-            Precision::F32 => self.run_all::<f32>(engine, &mut readings, watch, &mut *sink),
-            Precision::F64 => self.run_all::<f64>(engine, &mut readings, watch, &mut *sink),
-        };
+        let end = self.configurations();
+        let ran = self.run_until(engine, &mut readings, end, watch, &mut *sink);
         // Keep readings of a cancelled run
         if matches!(ran, Err(Error::Cancelled)) && readings.done != [0, 0] {
             sink(&readings)?;
@@ -524,11 +521,32 @@ impl StemPlan {
         Ok(self.prism()?.map_or(probes, |(prism, _)| prism.beams()))
     }
 
-    /// Takes a part through all configurations that are left.
+    // Run configurations up to an end
+    /// Takes a part through the configurations that are left before `end`, in the precision of the engine.
+    ///
+    /// # Errors
+    /// Those of [`run`](Plan::run), and those of `keep`.
+    pub(super) fn run_until(
+        &self,
+        engine: &Engine,
+        readings: &mut StemReadings,
+        end: usize,
+        watch: &dyn Watch,
+        keep: &mut dyn FnMut(&StemReadings) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let engine = &self.engine_of_run(engine);
+        match engine.precision() {
+            Precision::F32 => self.run_all::<f32>(engine, readings, end, watch, keep),
+            Precision::F64 => self.run_all::<f64>(engine, readings, end, watch, keep),
+        }
+    }
+
+    /// Takes a part through the configurations that are left before `end`.
     fn run_all<T: Real>(
         &self,
         engine: &Engine,
         readings: &mut StemReadings,
+        end: usize,
         watch: &dyn Watch,
         keep: &mut dyn FnMut(&StemReadings) -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -546,7 +564,7 @@ impl StemPlan {
         }
         std::thread::scope(|scope| {
             let mut next = None;
-            for c in readings.done[0]..self.configurations() {
+            for c in readings.done[0]..end {
                 // Take the slices of a configuration
                 self.stage(SLICES, c, watch);
                 let slices = match next.take() {
@@ -555,7 +573,7 @@ impl StemPlan {
                 };
                 let slices = self.handed_out(slices, &followers, watch)?;
                 // Make the next slices in advance
-                if ahead && c + 1 < self.configurations() {
+                if ahead && c + 1 < end {
                     let make = move || self.slices::<T>(c + 1, watch);
                     next = std::thread::Builder::new().spawn_scoped(scope, make).ok();
                 }
@@ -711,7 +729,7 @@ pub struct StemReadings {
 impl StemReadings {
     // Add readings to running means
     /// Adds the readings of a configuration at place `k` of the part, Eq. [running mean](https://lenslet.github.io/lenslet/scan-runs.html#eq-running-mean).
-    fn add(&mut self, k: usize, values: ArrayView1<'_, f64>) {
+    pub(super) fn add(&mut self, k: usize, values: ArrayView1<'_, f64>) {
         let count = (self.done[0] + 1) as f64;
         let mut mean = self.mean.row_mut(k);
         let means = mean.iter_mut().zip(values);

@@ -1,7 +1,5 @@
-// Tangled from book/src/python-sample.md: edit there, or here and run cargo tangle stitch.
 //! Sample files for Python, and the computations of a sample.
 
-// Imports of the bindings of a sample
 use super::arrays::to_python;
 use super::errors::{raised, refused};
 use super::interruptible::run;
@@ -12,7 +10,8 @@ use crate::device::Engine;
 use crate::electrons::postprocess::Finishing;
 use crate::electrons::sample_file::{Algorithm, SampleFile};
 use crate::electrons::{
-    HrtemImages, HrtemPlan, Intermediate, StemMethod, StemPlan, StemReadings, StemRunOptions,
+    ConfigurationReadings, HrtemImages, HrtemPlan, Intermediate, StemMethod, StemPlan,
+    StemReadings, StemRunOptions,
 };
 use crate::error::{Error, Invalid};
 use crate::files::provenance::Provenance;
@@ -23,23 +22,20 @@ use crate::plan::Plan;
 use crate::specimen::Atom;
 use crate::watch::{Watch, unwatched};
 use ndarray::{Array1, Array2};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray2, PyReadonlyArray3};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::json;
 use std::path::PathBuf;
 
-// Parsed sample with its file
 /// A sample file that was parsed.
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct ParsedSample {
     file: SampleFile,
 }
 
-// Methods of a parsed sample
 #[pymethods]
 impl ParsedSample {
-    // Make and edit a parsed sample
     #[staticmethod]
     fn from_file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let file = py.detach(|| SampleFile::from_file(path)).map_err(raised)?;
@@ -79,7 +75,6 @@ impl ParsedSample {
         Ok(Self { file: py.detach(read).map_err(raised)? })
     }
 
-    // Read a share of a scan
     /// Readings of the places from `start` to `end` of a scan, as `collect` joins them.
     #[pyo3(signature = (places, device, precision, progress=None))]
     fn stem_share<'py>(
@@ -97,12 +92,50 @@ impl ParsedSample {
             file.plan()?.run_with(&opened, options, watch)
         };
         let readings = run(py, progress.as_ref(), job)?.map_err(raised)?;
-        let StemReadings { places, done, mean, squares } = readings;
-        let place = (places.start, places.end);
-        Ok((place, (done[0], done[1]), mean.into_pyarray(py), squares.into_pyarray(py)))
+        Ok(share_of(py, readings))
     }
 
-    // Join the shares of a scan
+    /// Readings of the places from `start` to `end` of a scan in each of some configurations, as `average` takes them.
+    #[pyo3(signature = (places, configurations, device, precision, progress=None))]
+    fn stem_configurations<'py>(
+        &self,
+        py: Python<'py>,
+        places: (usize, usize),
+        configurations: (usize, usize),
+        device: &str,
+        precision: &str,
+        progress: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Configurations<'py>> {
+        let opened = py.detach(|| engine(device, precision)).map_err(raised)?;
+        let file = self.file.clone();
+        let (places, configurations) = (places.0..places.1, configurations.0..configurations.1);
+        let job = move |watch: &dyn Watch| -> Result<ConfigurationReadings, Error> {
+            file.plan()?.run_configurations(&opened, places, configurations, watch)
+        };
+        let readings = run(py, progress.as_ref(), job)?.map_err(raised)?;
+        let ConfigurationReadings { places, configurations, values } = readings;
+        let ranges = [places, configurations].map(|range| (range.start, range.end));
+        Ok((ranges[0], ranges[1], values.into_pyarray(py)))
+    }
+
+    /// Readings of the places that these parts cover, averaged over all configurations in their order.
+    fn average<'py>(
+        &self,
+        py: Python<'py>,
+        parts: Vec<ReadConfigurations<'py>>,
+    ) -> PyResult<Share<'py>> {
+        let plan = py.detach(|| self.file.plan()).map_err(raised)?;
+        let part =
+            |(places, configurations, values): ReadConfigurations<'_>| ConfigurationReadings {
+                places: places.0..places.1,
+                configurations: configurations.0..configurations.1,
+                values: values.as_array().to_owned(),
+            };
+        let parts: Vec<_> = parts.into_iter().map(part).collect();
+        let readings = py.detach(|| plan.average(&parts)).map_err(refused)?;
+        Ok(share_of(py, readings))
+    }
+
     /// The scan whose shares have been read, as a run returns it.
     fn collect<'py>(
         &self,
@@ -113,7 +146,6 @@ impl ParsedSample {
     ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>, Bound<'py, PyAny>)> {
         let precision = precision_of(precision).map_err(refused)?;
         let (plan, summary) = py.detach(|| self.file.plan_with_summary()).map_err(raised)?;
-        // Readings of received shares
         let part = |(places, done, mean, squares): ReadShare<'_>| StemReadings {
             places: places.0..places.1,
             done: [done.0, done.1],
@@ -131,7 +163,6 @@ impl ParsedSample {
         Ok((variables, attributes, from_json(py, &facts)?))
     }
 
-    // Summary of a parsed sample
     /// Places of the scan, and configurations of the specimen.
     fn stem_size(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
         let plan = py.detach(|| self.file.plan()).map_err(raised)?;
@@ -169,7 +200,6 @@ impl ParsedSample {
         from_json(py, &serde_json::to_value(summary.map_err(raised)?).unwrap_or_default())
     }
 
-    // Atoms of a sample for Python
     /// The atoms of the specimen, at rest: atomic numbers, positions, sides of the cell [Å], occupancies and displacements [Å].
     fn specimen<'py>(&self, py: Python<'py>) -> PyResult<Atoms<'py>> {
         let specimen = py.detach(|| self.file.specimen()).map_err(raised)?;
@@ -186,7 +216,6 @@ impl ParsedSample {
         ))
     }
 
-    // Plan a scan for Python
     /// A scan; `keep` names intermediate results that are returned, too.
     fn plan_stem(
         &self,
@@ -207,7 +236,6 @@ impl ParsedSample {
         let finishing = file.finishing(&plan);
         let seed = file.phonons.seed;
         let text = file.text().to_string();
-        // Data set of readings and intermediates
         let finish = move |readings: StemReadings, plan: &StemPlan, engine: &Engine| {
             let mut data = scan_data(&readings, plan, &finishing, engine.precision())?;
             for &one in &kept {
@@ -230,7 +258,6 @@ impl ParsedSample {
         PlannedComputation::new(py, task, (device, precision), &text, Some(seed))
     }
 
-    // Plan plane-wave images for Python
     /// Images of a plane wave.
     fn plan_hrtem(
         &self,
@@ -260,7 +287,6 @@ impl ParsedSample {
     }
 }
 
-// Arrays of atoms and shares
 /// Atomic numbers, positions, sides of the cell, occupancies and displacements.
 type Atoms<'py> = (
     Bound<'py, PyArray1<i64>>,
@@ -276,7 +302,17 @@ type Share<'py> =
 type ReadShare<'py> =
     ((usize, usize), (usize, usize), PyReadonlyArray2<'py, f64>, PyReadonlyArray2<'py, f64>);
 
-// Readings and intermediates by name
+/// Readings of single configurations: places, configurations, and (configuration, place, reading).
+type Configurations<'py> = ((usize, usize), (usize, usize), Bound<'py, PyArray3<f64>>);
+type ReadConfigurations<'py> = ((usize, usize), (usize, usize), PyReadonlyArray3<'py, f64>);
+
+/// Readings as arrays of Python.
+fn share_of(py: Python<'_>, readings: StemReadings) -> Share<'_> {
+    let StemReadings { places, done, mean, squares } = readings;
+    let [mean, squares] = [mean, squares].map(|values| values.into_pyarray(py));
+    ((places.start, places.end), (done[0], done[1]), mean, squares)
+}
+
 /// The readings of a scan as a data set in a precision.
 fn scan_data(
     readings: &StemReadings,

@@ -1,7 +1,5 @@
-// Tangled from book/src/python-system.md: edit there, or here and run cargo tangle stitch.
 //! System files for Python, and the computations of a system.
 
-// Imports of the bindings of a system
 use super::arrays::to_python;
 use super::errors::{raised, refused};
 use super::interruptible::{run, run_borrowing};
@@ -31,8 +29,8 @@ use crate::profiling::{LearnOptions, LearnPlan, Learned, ParameterGroup};
 use crate::psf::options::check_telescope;
 use crate::psf::{CameraOptions, PsfOptions, PsfPlan, PsfResult};
 use crate::tomography::{
-    PointErrors, PointErrorsPlan, Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth,
-    WavefrontError,
+    PointErrors, PointErrorsPlan, ReconstructedQuantity, Reconstruction, ReconstructorOptions,
+    ReconstructorPlan, WavefrontError,
 };
 use crate::turbulence::spectral::SpectralSampling;
 use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Method, SlopeSlope};
@@ -46,7 +44,6 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-// Parsed system with its file
 /// A system file that was parsed, with the system that it describes.
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct ParsedSystem {
@@ -69,7 +66,6 @@ impl ParsedSystem {
         Ok(Self { file, system })
     }
 
-    // Parse a system without the interpreter
     fn parse(
         py: Python<'_>,
         read: impl FnOnce() -> Result<SystemFile, Error> + Send,
@@ -78,10 +74,8 @@ impl ParsedSystem {
     }
 }
 
-// Methods of a parsed system
 #[pymethods]
 impl ParsedSystem {
-    // Make and edit a parsed system
     #[staticmethod]
     fn from_file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         Self::parse(py, || SystemFile::from_file(path))
@@ -124,7 +118,6 @@ impl ParsedSystem {
         Self::parse(py, || builder.build())
     }
 
-    // Summary of a parsed system
     /// Warnings about values that are probably in another unit, and so on.
     fn warnings(&self) -> Vec<String> {
         self.file.warnings()
@@ -158,7 +151,6 @@ impl ParsedSystem {
         self.system.valid_lenslets().iter().map(|mask| mask.to_pyarray(py)).collect()
     }
 
-    // Plan covariances for Python
     /// Covariances by a method: direct, or spectral with a sampling, in points and in factors of oversampling, if one is given.
     fn plan_covariance(
         &self,
@@ -168,7 +160,6 @@ impl ParsedSystem {
         device: &str,
         precision: &str,
     ) -> PyResult<PlannedComputation> {
-        // Method of planned covariances
         let (method, sampling) = method;
         let sampling = sampling.map(|(points, factor)| SpectralSampling::new(points, factor));
         let sampling = sampling.transpose().map_err(refused)?;
@@ -196,7 +187,6 @@ impl ParsedSystem {
         self.planned(py, task, (device, precision), None)
     }
 
-    // Plan a reconstructor for Python
     /// The reconstructor as the table `[reconstructor]` of the file asks for it.
     fn plan_reconstructor(
         &self,
@@ -205,12 +195,10 @@ impl ParsedSystem {
         device: &str,
         precision: &str,
     ) -> PyResult<PlannedComputation> {
-        let options =
-            ReconstructorOptions::from_system_file(&self.file).map_err(raised)?.keep(covariances);
+        let options = ReconstructorOptions::from_system_file(&self.file).map_err(raised)?;
+        let (options, engine) = (options.keep(covariances), (device, precision));
         let system = self.system.clone();
-        let engine = (device, precision);
-        // Error maps of a true wavefront
-        if options.truth == Truth::Wavefront {
+        if options.to == ReconstructedQuantity::Wavefront && options.errors_only {
             let plan = PointErrorsPlan::new(&system, options).map_err(raised)?;
             let finish = move |found: PointErrors, _: &PointErrorsPlan, _: &Engine| {
                 let facts = json!({ "errors": errors_of(&found.errors) });
@@ -218,16 +206,21 @@ impl ParsedSystem {
             };
             return self.planned(py, PlannedTask { plan, finish }, engine, None);
         }
-        let plan = ReconstructorPlan::new(&system, options).map_err(raised)?;
+        let plan = ReconstructorPlan::from_system_file(&self.file, options).map_err(raised)?;
         let finish = move |found: Reconstruction, _: &ReconstructorPlan, _: &Engine| {
             let errors = found.wavefront_errors(&system)?;
             let facts = json!({ "errors": errors_of(&errors) });
-            Ok(Found { data: found.to_data_set(&system, &errors).into_owned(), facts })
+            let arrays = ["reconstructor", "error_covariance"];
+            let mut data = found.to_data_set(&system, &errors).owned_without(&arrays);
+            if let Some(reconstructor) = found.reconstructor {
+                data.fill("reconstructor", reconstructor);
+            }
+            data.fill("error_covariance", found.error_covariance);
+            Ok(Found { data, facts })
         };
         self.planned(py, PlannedTask { plan, finish }, engine, None)
     }
 
-    // Plan simulated slopes for Python
     fn plan_simulation(
         &self,
         py: Python<'_>,
@@ -248,7 +241,6 @@ impl ParsedSystem {
         self.planned(py, task, ("cpu", "f64"), Some(options.seed))
     }
 
-    // Plan point-spread functions for Python
     fn plan_psf(
         &self,
         py: Python<'_>,
@@ -279,7 +271,6 @@ impl ParsedSystem {
         self.planned(py, PlannedTask { plan, finish }, (device, precision), None)
     }
 
-    // Plan a profile fit for Python
     /// A profile fitted to slopes, (frames, n), rad.
     fn plan_fit(
         &self,
@@ -307,7 +298,6 @@ impl ParsedSystem {
         self.planned(py, PlannedTask { plan, finish }, ("cpu", "f64"), None)
     }
 
-    // Plan an estimate for Python
     /// The description of an estimate of so many frames.
     fn plan_estimate(
         &self,
@@ -324,7 +314,6 @@ impl ParsedSystem {
         self.planned(py, PlannedTask { plan, finish }, (device, precision), None)
     }
 
-    // Prepare an estimator for Python
     /// Prepares an estimator of wavefronts.
     #[pyo3(signature = (given, device, precision, progress=None))]
     fn estimator(
@@ -349,7 +338,6 @@ impl ParsedSystem {
         Ok(PreparedEstimator { estimator, system, text, method })
     }
 
-    // Measured slopes and their operator
     /// The covariance of the measurements as an operator.
     #[pyo3(signature = (progress=None))]
     fn covariance_operator(
@@ -375,7 +363,6 @@ impl ParsedSystem {
     }
 }
 
-// Steps shared by plans of a system
 impl ParsedSystem {
     /// A task of this system on a device, in a precision.
     fn planned(
@@ -394,7 +381,6 @@ impl ParsedSystem {
     }
 }
 
-// Facts of reconstructors images and fits
 /// Sides of a pixel at each wavelength, mas.
 fn pixels_in_mas(plan: &PsfPlan) -> Vec<f64> {
     let (image, diameter) = (&plan.options().image, plan.diameter());
@@ -427,7 +413,6 @@ fn errors_of(errors: &[WavefrontError]) -> serde_json::Value {
     errors.iter().map(of).collect()
 }
 
-// Estimator that is ready for frames
 /// An estimator that is ready for frames.
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct PreparedEstimator {
@@ -439,7 +424,6 @@ pub(super) struct PreparedEstimator {
 
 #[pymethods]
 impl PreparedEstimator {
-    // Estimate frames of borrowed slopes
     /// Estimates the wavefronts of frames in the rows of `slopes`, which are not copied.
     #[pyo3(signature = (slopes, warm_start, call, progress=None))]
     fn estimate<'py>(
@@ -454,7 +438,8 @@ impl PreparedEstimator {
         let job = |watch: &dyn Watch| self.estimator.estimate(view, warm_start, watch);
         let estimates = run_borrowing(py, progress.as_ref(), job)?.map_err(raised)?;
         let facts = json!({ "shortfall": estimates.shortfall });
-        let mut data = estimates.to_data_set(&self.system).into_owned();
+        let mut data = estimates.to_data_set(&self.system).owned_without(&["wavefront"]);
+        data.fill("wavefront", estimates.wavefront);
         Provenance::new(call, &self.method, &self.text).note(&mut data);
         let (variables, attributes) = to_python(py, data)?;
         Ok((variables, attributes, from_json(py, &facts)?))
@@ -466,7 +451,6 @@ impl PreparedEstimator {
     }
 }
 
-// Operator of measurements for Python
 /// The covariance of the measurements as an operator, (n, n), rad².
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct CovarianceOperator {
@@ -480,7 +464,6 @@ impl CovarianceOperator {
         self.operator.rows()
     }
 
-    // Products with rows of an array
     /// The products with the rows of `vectors`, (k, n), which are not copied where they lie in C order.
     fn product<'py>(
         &self,
@@ -506,7 +489,6 @@ impl CovarianceOperator {
     }
 }
 
-// System files of other programs
 /// The system file of a parameter file of TIPTOP, as text, and warnings.
 #[pyfunction]
 pub(super) fn import_tiptop(text: &str, name: &str) -> PyResult<(String, Vec<String>)> {

@@ -12,6 +12,8 @@ use std::ops::Range;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::pages::resolve;
+
 /// What the line that asks for a notebook begins with.
 const DIRECTIVE: &str = "{{#notebook ";
 /// The media types that the book can show, the best first.
@@ -491,7 +493,7 @@ impl<'a> Page<'a> {
         if file.is_empty() || file.contains(':') {
             return None;
         }
-        let path = crate::check::resolve(self.path, file)?;
+        let path = resolve(self.path, file)?;
         let page =
             path.strip_prefix("book/src/").or_else(|| self.pages.get(&path).map(String::as_str))?;
         Some(format!("{page}{anchor}"))

@@ -48,6 +48,22 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
+/// `file` as seen from the folder of the chapter `from`, relative to `book/src`.
+pub fn resolve(from: &str, file: &str) -> Option<String> {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in file.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{link, page_of};

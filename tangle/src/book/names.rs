@@ -12,6 +12,7 @@ use super::anchors::{ChunkAnchors, RowAnchors, escape};
 use super::indices;
 use super::keys::{self, Key};
 use super::options::{self, CommandWord};
+use crate::chapter::Chapter;
 use crate::expand::{Origin, Tangled};
 use crate::glossary::{self, GLOSSARY};
 use crate::pages::page_of;
@@ -19,6 +20,8 @@ use crate::plain::{plain, shown, typed};
 use crate::symbols::{self, Row};
 use crate::volume::Book;
 
+/// What the files of the reference of the Python package begin with.
+const PYTHON_REFERENCE: &str = "python-api";
 /// How many places a name leads to at most, and how many of one rank: a letter of many chapters leaves room for a key of the same name.
 const MOST: usize = 5;
 const MOST_OF_RANK: usize = 3;
@@ -107,7 +110,41 @@ pub fn named(book: &Book, tangled: &Tangled) -> Vec<Named> {
         let text = joined([item.kind.to_string(), item.file]);
         all.push(Named { names, chapter, title: item.name, text, address });
     }
+    all.extend(python_items(book));
     all
+}
+
+/// The classes, methods and functions of the reference of the Python package: the headings with anchors of the pages `python-api…`.
+fn python_items(book: &Book) -> Vec<Named> {
+    let pages = book.chapters.iter().filter(|chapter| chapter.file.starts_with(PYTHON_REFERENCE));
+    let headings = pages.flat_map(|page| page.headings.iter().map(move |heading| (page, heading)));
+    let items = headings.filter(|(page, heading)| {
+        page.text.line(heading.line).ends_with(&format!("{{#{}}}", heading.id))
+    });
+    items
+        .map(|(page, heading)| Named {
+            names: python_names(&heading.id),
+            chapter: page.title.clone(),
+            title: heading.title.clone(),
+            text: plain(first_sentence(page, heading.line)),
+            address: format!("{}#{}", page_of(&page.file), heading.id),
+        })
+        .collect()
+}
+
+/// The first line of text below a line of a page, code left out.
+fn first_sentence(page: &Chapter, line: usize) -> &str {
+    let mut lines =
+        (line + 1..=page.text.line_count()).filter(|&line| page.block_at(line).is_none());
+    lines.find_map(|line| Some(page.text.line(line)).filter(|text| !text.is_empty())).unwrap_or("")
+}
+
+/// The name of an item of Python, and that of a method alone, as [`item_names`] for Rust.
+fn python_names(name: &str) -> Vec<(Rank, String)> {
+    let method = name.rsplit('.').next().unwrap_or(name);
+    let names = [(Rank::Item, name), (Rank::Method, method)];
+    let names = names.into_iter().filter(|(rank, name)| *rank == Rank::Item || name.contains('_'));
+    names.map(|(rank, name)| (rank, name.to_string())).collect()
 }
 
 fn joined(parts: impl IntoIterator<Item = String>) -> String {
@@ -360,6 +397,28 @@ mod tests {
         assert_eq!(items, ["Air", "Air", "a_b", "a_b", "Air::new", "Air::a_b", "a_b"]);
         let names: Vec<_> = key_names("a.b.c").into_iter().map(|(_, name)| name).collect();
         assert_eq!(names, ["a.b.c", "b.c", "c"]);
+    }
+
+    #[test]
+    fn the_reference_of_python_is_found_by_names() {
+        let page = "# Systems\n\n## `System` {#System}\n\n```python\nclass System\n```\n\nAn `AO` system.\n\n\
+                    ### `System.fit_profile` {#System.fit_profile}\n\nFit.\n\n## Other\n";
+        let book = Book::from_sources("- [Systems](python-api-system.md)\n- [A](a.md)\n", |_| {
+            Ok(page.to_string())
+        });
+        let found = named(&book, &tangle(&book));
+        let found: Vec<_> = found
+            .iter()
+            .map(|one| (one.title.as_str(), one.text.as_str(), one.address.as_str()))
+            .collect();
+        let expected = [
+            ("System", "An AO system.", "python-api-system.html#System"),
+            ("System.fit_profile", "Fit.", "python-api-system.html#System.fit_profile"),
+        ];
+        assert_eq!(found, expected);
+        let table = table(&named(&book, &tangle(&book)));
+        assert_eq!(table["names"]["fit_profile"].to_string(), "[1]");
+        assert_eq!(table["names"]["System"].to_string(), "[0]");
     }
 
     #[test]

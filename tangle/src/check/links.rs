@@ -6,6 +6,7 @@ use crate::chapter::Chapter;
 use crate::finding::Finding;
 use crate::glossary::{GLOSSARY, Term, terms};
 use crate::markdown::Link;
+pub use crate::pages::resolve;
 use crate::text::{nearest, slug};
 use crate::volume::Book;
 
@@ -112,20 +113,4 @@ pub fn names_figure(program: &str, figure: &str) -> bool {
 pub fn chapter_of(book: &Book, from: &Chapter, target: &str) -> Option<usize> {
     let file = target.split('#').next()?.replace("%20", " ");
     book.chapter_at(&format!("book/src/{}", resolve(&from.file, &file)?))
-}
-
-/// `file` as seen from the folder of the chapter `from`, relative to `book/src`.
-pub fn resolve(from: &str, file: &str) -> Option<String> {
-    let mut parts: Vec<&str> = from.split('/').collect();
-    parts.pop();
-    for part in file.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop()?;
-            }
-            part => parts.push(part),
-        }
-    }
-    Some(parts.join("/"))
 }
