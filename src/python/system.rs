@@ -406,7 +406,10 @@ fn fit_facts(learned: &Learned, text: &str) -> serde_json::Value {
 
 /// The errors of targets, m: with and without tilt.
 fn errors_of(errors: &[WavefrontError]) -> serde_json::Value {
-    let of = |error: &WavefrontError| json!({ "rms": error.rms, "rms_without_tilt": error.rms_without_tilt });
+    let of = |error: &WavefrontError| {
+        let (rms, without_tilt) = (error.rms, error.rms_without_tilt);
+        json!({ "rms": rms, "rms_without_tilt": without_tilt })
+    };
     errors.iter().map(of).collect()
 }
 
