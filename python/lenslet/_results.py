@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._data import Coordinate, DataSet, Variable, _import, made, numbers
+from ._data import Coordinate, DataSet, Variable, _import, load, made, numbers
 from ._device import DeviceReconstructor
 from .errors import InputError, LensletWarning
 
@@ -115,7 +115,10 @@ class Reconstructor(Result):
     Attributes
     ----------
     reconstructor : numpy.ndarray, shape (T, m, n)
-        From slopes of all guide stars to what was asked for, of each target.
+        From slopes of all guide stars to what was asked for: slopes of a truth sensor towards each target; wavefronts [m] at the M² points of
+        ``[phase]``, row by row; or strokes [m] of all mirrors, for each target or for all of them.
+    to : str
+        ``"slopes"``, ``"wavefront"`` or ``"actuators"``.
     error_covariance : numpy.ndarray, shape (T, m, m)
         Covariance of the residual error, where slopes are reconstructed [rad²].
     rms : numpy.ndarray, shape (T,)
@@ -133,6 +136,70 @@ class Reconstructor(Result):
         errors = facts.get("errors", [])
         self.rms = np.array([error["rms"] for error in errors], dtype=np.float64)
         self.rms_without_tilt = np.array([error["rms_without_tilt"] for error in errors], dtype=np.float64)
+
+    @property
+    def to(self) -> str:
+        """What the reconstructor gives: ``"slopes"``, ``"wavefront"`` or ``"actuators"``."""
+        return str(self.attributes.get("to", "slopes"))
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Reconstructor:
+        """Read a reconstructor that :meth:`save` or the command ``lenslet reconstruct`` wrote.
+
+        Raises
+        ------
+        InputError
+            Where the file has no reconstructor, or not the system that it belongs to.
+        FileError
+            Where the file cannot be read.
+        """
+        from ._system import System
+
+        data = load(path)
+        text = data.get("system", data.attributes.get("system"))
+        matrix = data.get("reconstructor")
+        if not isinstance(text, str) or not isinstance(matrix, np.ndarray) or matrix.ndim != 3:
+            expected = "a file of a reconstructor, with its system"
+            raise InputError(f"{os.fspath(path)}: expected {expected}", file=os.fspath(path), expected=expected)
+        variables = {name: one for name, one in data.variables.items() if name != "system"}
+        found = cls.__new__(cls)
+        DataSet.__init__(found, variables, {**data.attributes, "system": text})
+        found.system = System.from_toml(text)
+        rms = data.get("error_rms", np.empty((0, 2)))
+        found.rms, found.rms_without_tilt = rms[:, 0], rms[:, 1]
+        return found
+
+    def apply(self, slopes: ArrayLike, *, device: str = "cpu", precision: str = "f64") -> DataSet:
+        """Multiply frames of slopes, and name what results.
+
+        Parameters
+        ----------
+        slopes : array_like, shape (n,) or (frames, n)
+            Slopes [rad], as for :meth:`System.estimate`.
+        device : str
+            ``"cpu"``, ``"cuda"`` or ``"cuda:K"``.
+        precision : {"f64", "f32"}
+            Precision of a GPU.
+
+        Returns
+        -------
+        DataSet
+            ``wavefront``, (frames, T, M, M) [m], axis 2 is y; or ``slopes``, (frames, T, m) [rad]; or ``strokes``, (frames, T or 1, actuators) [m].
+
+        Raises
+        ------
+        InputError
+            For slopes of another shape.
+        """
+        frames = np.atleast_2d(numbers("slopes", slopes, "numbers, (n,) or (frames, n)"))
+        product = self @ frames if device == "cpu" else self.to_device(device, precision=precision) @ frames
+        unit, name = {"slopes": ("rad", "slopes"), "wavefront": ("m", "wavefront")}.get(self.to, ("m", "strokes"))
+        dims = {"slopes": ("frame", "target", "truth_slope"), "wavefront": ("frame", "target", "y", "x")}
+        if self.to == "wavefront":
+            across = int(round(product.shape[-1] ** 0.5))
+            product = product.reshape(*product.shape[:-1], across, across)
+        coordinates = tuple(Coordinate(one) for one in dims.get(self.to, ("frame", "command", "actuator")))
+        return DataSet({name: Variable(name, product, coordinates, unit)}, {"to": self.to})
 
     def _matrix(self) -> NDArray[np.float64]:
         if "reconstructor" not in self.variables:

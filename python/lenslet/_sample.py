@@ -237,7 +237,7 @@ class Sample:
         if not all(isinstance(name, str) for name in kept):
             raise _refused("keep", keep, "names among potential, probe and smatrix")
         if isinstance(compare, bool):
-            raise _refused("compare", compare, "a number of probes, at least 1")
+            raise _refused("compare", compare, "a whole number not below 1")
         compare = None if compare is None else _keys.count("compare", compare)
         planned = sample._parsed.plan_stem(kept, compare, device, sample._parsed.method()[1])
         call = _call("stem", keywords).replace("System", "Sample")

@@ -2,7 +2,7 @@
 
 // Imports of the measured covariance
 use super::blocks::{MeasuredCovariance, SharedOperator, with_noise};
-use super::estimate::{Grouped, blind, groups};
+use super::estimate::{Grouped, PosedGroup, blind, groups};
 use crate::device::Engine;
 use crate::error::Error;
 use crate::linear::Dense;
@@ -46,8 +46,7 @@ pub fn measured_covariance(
         Arc::new(Dense::new(dense_slopes(system, engine, watch)?))
     } else {
         let posed = groups(system, &plan)?;
-        let of_group =
-            |group: &super::estimate::PosedGroup| group.compute((system, &valid), engine, watch);
+        let of_group = |group: &PosedGroup| group.compute((system, &valid), engine, watch);
         let computed = posed.iter().map(of_group).collect::<Result<Vec<_>, _>>()?;
         let all: Vec<_> = computed.iter().map(Grouped::group).collect();
         let rectangles = plan.blocks().map(|blocks| blocks.rectangles(system, engine, watch));

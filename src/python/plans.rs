@@ -4,10 +4,11 @@ use super::arrays::to_python;
 use super::errors::raised;
 use super::interruptible::run;
 use super::values::from_json;
+use crate::command::planned_run::suited;
 use crate::command::progress::with_speed;
 use crate::data::DataSet;
 use crate::device::{Device, Engine, lock};
-use crate::error::Error;
+use crate::error::{Error, Invalid};
 use crate::files::provenance::Provenance;
 use crate::numerics::Precision;
 use crate::plan::{Description, Plan};
@@ -63,7 +64,7 @@ where
     }
 
     fn suited(&self, engine: Engine) -> Engine {
-        crate::command::planned_run::suited(engine, &self.plan)
+        suited(engine, &self.plan)
     }
 }
 
@@ -81,10 +82,10 @@ pub(super) fn engine(device: &str, precision: &str) -> Result<Engine, Error> {
 }
 
 /// The precision of a name.
-pub(super) fn precision_of(name: &str) -> Result<Precision, crate::error::Invalid> {
+pub(super) fn precision_of(name: &str) -> Result<Precision, Invalid> {
     let all = [Precision::F64, Precision::F32];
     let known = all.into_iter().find(|precision| precision.name() == name);
-    known.ok_or_else(|| crate::error::Invalid::new("precision", name, "f64 or f32"))
+    known.ok_or_else(|| Invalid::new("precision", name, "f64 or f32"))
 }
 
 /// A computation that is described and run.

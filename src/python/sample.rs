@@ -10,8 +10,8 @@ use crate::device::Engine;
 use crate::electrons::postprocess::Finishing;
 use crate::electrons::sample_file::{Algorithm, SampleFile};
 use crate::electrons::{
-    ConfigurationReadings, HrtemImages, HrtemPlan, Intermediate, StemPlan, StemReadings,
-    StemRunOptions,
+    ConfigurationReadings, HrtemImages, HrtemPlan, Intermediate, StemMethod, StemPlan,
+    StemReadings, StemRunOptions,
 };
 use crate::error::{Error, Invalid};
 use crate::files::provenance::Provenance;
@@ -20,11 +20,12 @@ use crate::model::SystemFile;
 use crate::numerics::Precision;
 use crate::plan::Plan;
 use crate::specimen::Atom;
-use crate::watch::Watch;
+use crate::watch::{Watch, unwatched};
 use ndarray::{Array1, Array2};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray2, PyReadonlyArray3};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// A sample file that was parsed.
@@ -157,7 +158,7 @@ impl ParsedSample {
         let method = plan.describe(&engine).map_err(raised)?.method;
         let seed = Some(self.file.phonons.seed);
         Provenance::new(call, &method, self.file.text()).seed(seed).note(&mut data);
-        let facts = serde_json::json!({ "summary": &summary });
+        let facts = json!({ "summary": &summary });
         let (variables, attributes) = to_python(py, data)?;
         Ok((variables, attributes, from_json(py, &facts)?))
     }
@@ -239,15 +240,14 @@ impl ParsedSample {
             let mut data = scan_data(&readings, plan, &finishing, engine.precision())?;
             for &one in &kept {
                 match engine.precision() {
-                    Precision::F32 => plan.keep::<f32>(one, &mut data, &crate::watch::unwatched)?,
-                    Precision::F64 => plan.keep::<f64>(one, &mut data, &crate::watch::unwatched)?,
+                    Precision::F32 => plan.keep::<f32>(one, &mut data, &unwatched)?,
+                    Precision::F64 => plan.keep::<f64>(one, &mut data, &unwatched)?,
                 }
             }
-            let compared = compare.map(|count| {
-                plan.compare(&readings, count, seed, engine, &crate::watch::unwatched)
-            });
+            let compared =
+                compare.map(|count| plan.compare(&readings, count, seed, engine, &unwatched));
             let comparison = compared.transpose()?;
-            let facts = serde_json::json!({
+            let facts = json!({
                 "summary": &summary,
                 "comparison": comparison.as_ref().map(serde_json::to_value).and_then(Result::ok),
                 "warnings": comparison.as_ref().map(|it| it.warnings(plan)).unwrap_or_default(),
@@ -274,7 +274,7 @@ impl ParsedSample {
             if potential {
                 plan.keep_potential(&mut data, engine.precision())?;
             }
-            Ok(Found { data, facts: serde_json::json!({ "summary": &summary }) })
+            Ok(Found { data, facts: json!({ "summary": &summary }) })
         };
         let task = PlannedTask { plan, finish };
         PlannedComputation::new(
@@ -327,7 +327,7 @@ fn scan_data(
 }
 
 fn intermediate(name: &str, plan: &StemPlan) -> Result<Intermediate, Invalid> {
-    let prism = matches!(plan.options().method, crate::electrons::StemMethod::Prism { .. });
+    let prism = matches!(plan.options().method, StemMethod::Prism { .. });
     match name {
         "potential" => Ok(Intermediate::Potential),
         "probe" => Ok(Intermediate::Probe),
