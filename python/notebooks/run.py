@@ -37,6 +37,7 @@ LARGEST = 400_000
 
 NUMBER = re.compile(r"[-+−]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 ADDRESS = re.compile(r"0x[0-9a-f]+")
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def execute(path: Path, timeout: int) -> nbformat.NotebookNode:
@@ -56,7 +57,8 @@ def execute(path: Path, timeout: int) -> nbformat.NotebookNode:
     with tempfile.TemporaryDirectory(prefix="notebook-") as folder:
         settings = Path(folder, "matplotlibrc")
         settings.write_text("svg.hashsalt: lenslet\n", encoding="utf-8")
-        os.environ.update(MATPLOTLIBRC=str(settings), SOURCE_DATE_EPOCH="0")
+        inline = "module://matplotlib_inline.backend_inline"
+        os.environ.update(MATPLOTLIBRC=str(settings), SOURCE_DATE_EPOCH="0", MPLBACKEND=inline)
         work = Path(folder, "work")
         work.mkdir()
         client = NotebookClient(
@@ -156,7 +158,7 @@ def run(path: Path, arguments: argparse.Namespace) -> list[str]:
     try:
         new = execute(path, arguments.timeout)
     except CellExecutionError as failure:
-        return [f"{path.name}: a cell raised\n{failure}"]
+        return [f"{path.name}: a cell raised\n{COLOURS.sub('', str(failure))}"]
     stored = nbformat.read(path, as_version=4)
     wrong = []
     if arguments.check:
