@@ -47,11 +47,8 @@ class Result(DataSet):
         variables, attributes, facts = found
         result = cls.__new__(cls)
         DataSet.__init__(result, *made((variables, attributes)))
-        result.__dict__.pop("system", None)
-        text = result.variables.pop("system", None)
+        # The text of the system stays a variable, so that files have it, and the attribute is the system itself.
         result.system = system
-        if text is not None:
-            result.attributes["system"] = text.values
         result._take(facts or {})
         return result
 
@@ -156,14 +153,16 @@ class Reconstructor(Result):
         from ._system import System
 
         data = load(path)
-        text = data.get("system", data.attributes.get("system"))
+        text = data.get("system")
         matrix = data.get("reconstructor")
         if not isinstance(text, str) or not isinstance(matrix, np.ndarray) or matrix.ndim != 3:
             expected = "a file of a reconstructor, with its system"
             raise InputError(f"{os.fspath(path)}: expected {expected}", file=os.fspath(path), expected=expected)
-        variables = {name: one for name, one in data.variables.items() if name != "system"}
+        # NumPy's archives have attributes as arrays, and FITS has the unit of the matrix alone.
+        in_metres = data.variables["reconstructor"].unit == "m/rad"
+        quantity = "actuators" if "actuator_mirror" in data else "wavefront" if in_metres else "slopes"
         found = cls.__new__(cls)
-        DataSet.__init__(found, variables, {**data.attributes, "system": text})
+        DataSet.__init__(found, data.variables, {"to": str(data.get("to", quantity)), **data.attributes})
         found.system = System.from_toml(text)
         rms = data.get("error_rms", np.empty((0, 2)))
         found.rms, found.rms_without_tilt = rms[:, 0], rms[:, 1]
