@@ -19,7 +19,7 @@ from .errors import InputError, LensletWarning
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ._keywords import SampleKeywords, SampleKeywords
+    from ._keywords import SampleKeywords
 
 __all__ = ["Sample"]
 

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _keys, _lenslet
+from . import _keys
 from ._data import Coordinate, DataSet, Variable
 from ._results import Psf, Reconstructor, Scan, Simulation
 from ._sample import Sample, _warned

@@ -12,10 +12,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import lenslet as ls
 import numpy as np
 import pytest
-
-import lenslet as ls
 from lenslet import _keys
 
 # Readers of other programs warn of much; what this package warns of is an error, unless a test expects it.
