@@ -71,7 +71,9 @@ def main() -> int:
         "system.simulation_plan()": (lambda: system.simulation_plan(), None),
         "plan.run() of a simulation": (lambda: plan.run(), None),
     }
-    print(f"{'import lenslet':46} {1e3 * whole:8.1f} ms, of which numpy {1e3 * numpy_alone:.1f} ms (limit {1e3 * IMPORT_LIMIT:.0f} ms)")
+    print(
+        f"{'import lenslet':46} {1e3 * whole:8.1f} ms, of which numpy {1e3 * numpy_alone:.1f} ms (limit {1e3 * IMPORT_LIMIT:.0f} ms)"
+    )
     exceeded = whole > IMPORT_LIMIT
     for name, (call, limit) in calls.items():
         seconds = call_time(call, 2000 if limit else 300)

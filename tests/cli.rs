@@ -1610,8 +1610,7 @@ fn errors_at_points_are_written_and_refused() -> Checked {
     let text =
         fs::read_to_string(book("small-moao"))? + "\n[phase]\npoints = 3\noversampling = 1\n";
     fs::write(run.path("s.toml"), text)?;
-    let asked = "reconstruct s.toml -o e.npz --truth wavefront --tolerance 1e-2";
-    run.refuses(asked, &["errors_only = false", "true with truth = \"wavefront\""])?;
+    let asked = "reconstruct s.toml -o e.npz --to wavefront --tolerance 1e-2";
     for (more, words) in [
         ("--save c_mm", ["save = 1", "errors alone"]),
         ("--plot p.svg --of spectrum", ["of = spectrum", "error or noise"]),
@@ -1621,7 +1620,7 @@ fn errors_at_points_are_written_and_refused() -> Checked {
     }
     let told = said(&run.lenslet(&format!("{asked} --errors-only --plot e.svg --json"))?);
     let told: serde_json::Value = serde_json::from_str(&told)?;
-    assert_eq!((&told["truth"], &told["points"]), (&"wavefront".into(), &3.into()));
+    assert_eq!((&told["to"], &told["points"]), (&"wavefront".into(), &3.into()));
     let mut arrays = archive(&run.path("e.npz"))?;
     let map: ndarray::Array3<f64> = arrays.by_name("error_map")?;
     let rms: Array2<f64> = arrays.by_name("error_rms")?;
@@ -1634,6 +1633,65 @@ fn errors_at_points_are_written_and_refused() -> Checked {
     assert!(fs::read_to_string(run.path("e.svg"))?.contains("nm rms"));
     assert!(said(&run.lenslet(&format!("{asked} --errors-only --plan"))?).contains("3 × 3 points"));
     Ok(())
+}
+
+/// The matrix to the wavefront gives the estimate, and that to actuators the strokes of the mirrors.
+#[test]
+fn reconstructors_to_wavefronts_and_actuators_are_written() -> Checked {
+    let run = Run::new()?;
+    let text = fs::read_to_string(book("small-moao"))?;
+    fs::write(run.path("s.toml"), text.clone() + "\n[phase]\npoints = 9\noversampling = 1\n")?;
+    said(&run.lenslet("simulate s.toml -o s.npz --frames 2 --seed 4")?);
+    said(&run.lenslet("estimate s.toml --slopes s.npz -o w.npz --tolerance 1e-10")?);
+    let plan = said(&run.lenslet("reconstruct s.toml --to wavefront --plan")?);
+    assert!(plan.contains("9 × 9 wavefront points of 2 targets"), "{plan}");
+    let asked = "reconstruct s.toml -o r.npz --to wavefront --plot r.svg --json";
+    let told: serde_json::Value = serde_json::from_str(&said(&run.lenslet(asked)?))?;
+    assert_eq!((&told["to"], &told["points"]), (&"wavefront".into(), &9.into()));
+    assert!(told["truth_slopes"].is_null() && told["actuators"].is_null());
+    let mut arrays = archive(&run.path("r.npz"))?;
+    let matrix: ndarray::Array3<f64> = arrays.by_name("reconstructor")?;
+    let map: ndarray::Array3<f64> = arrays.by_name("error_map")?;
+    assert_eq!((matrix.dim(), map.dim()), ((2, 81, 232), (2, 9, 9)));
+    assert!(!arrays.names()?.iter().any(|name| name.starts_with("error_covariance")));
+    let slopes: Array2<f64> = archive(&run.path("s.npz"))?.by_name("slopes")?;
+    let wavefront: ndarray::Array4<f64> = archive(&run.path("w.npz"))?.by_name("wavefront")?;
+    for (frame, slopes) in slopes.outer_iter().enumerate() {
+        for (t, matrix) in matrix.outer_iter().enumerate() {
+            let (found, expected) =
+                (matrix.dot(&slopes), wavefront.slice(ndarray::s![frame, t, .., ..]));
+            let largest = expected.fold(0.0, |most: f64, w| most.max(w.abs()));
+            let gap = found.iter().zip(expected.iter()).map(|(a, b)| (a - b).abs());
+            assert!(gap.fold(0.0, f64::max) < 1e-6 * largest);
+        }
+    }
+    assert!(fs::read_to_string(run.path("r.svg"))?.contains("nm rms"));
+    for (picture, target) in [("--to wavefront", 1), ("--to actuators", 1)] {
+        let plot = format!("--plot p.svg --of reconstructor --target {target}");
+        said(&run.lenslet(&format!("reconstruct s.toml -o p.npz {picture} {plot}"))?);
+        assert!(fs::read_to_string(run.path("p.svg"))?.contains("m/rad"));
+    }
+    // Strokes of the mirrors
+    let asked = "reconstruct s.toml -o a.npz --to actuators --json";
+    let told: serde_json::Value = serde_json::from_str(&said(&run.lenslet(asked)?))?;
+    let mut arrays = archive(&run.path("a.npz"))?;
+    let matrix: ndarray::Array3<f64> = arrays.by_name("reconstructor")?;
+    let mirrors: Array1<i64> = arrays.by_name("actuator_mirror")?;
+    assert_eq!((matrix.dim(), mirrors.len()), ((2, 68, 232), 68));
+    assert_eq!((&told["to"], &told["actuators"]), (&"actuators".into(), &68.into()));
+    for (options, words) in [
+        ("--to phase", ["phase", "actuators"]),
+        ("--to wavefront --save c_mm", ["save = c_mm", "covariance --form dense"]),
+        ("--to wavefront --telemetry t.aot.fits", ["telemetry = t.aot.fits", "--to wavefront"]),
+        ("--to actuators --errors-only", ["errors_only = true", "need no mirror"]),
+    ] {
+        run.refuses(&format!("reconstruct s.toml -o r.npz {options}"), &words)?;
+    }
+    fs::write(run.path("none.toml"), text.split("[reconstructor]").next().unwrap_or_default())?;
+    let words = ["none.toml:1: mirror is missing", "[[mirror]]"];
+    run.refuses("reconstruct none.toml -o r.npz --to actuators", &words)?;
+    let words = ["phase = none", "[phase]"];
+    run.refuses("reconstruct none.toml -o r.npz --to wavefront", &words)
 }
 
 /// Ranks that cannot be are rejected by their key, and a process without these variables is no rank.
@@ -1756,7 +1814,7 @@ fn errors_name_the_key_that_is_at_fault() -> Checked {
             "[[mirror]]",
             reconstructor,
             "reconstruct",
-            ["reconstructor.errors_only = false", "--errors-only", "bad.toml:"],
+            ["reconstructor.truth = \"wavefront\"", "expected to, the new name", "bad.toml:"],
         ),
     ] {
         let text = whole.replacen(from, to, 1);
@@ -1929,9 +1987,11 @@ fn one_of_anything_is_in_the_singular() -> Checked {
         ),
         ("reconstruct one.toml -o r.npz --plot r.svg", &["r.npz", "r.svg"]),
         (
-            "reconstruct one.toml --truth wavefront --errors-only -o w.npz --plot w.svg",
+            "reconstruct one.toml --to wavefront --errors-only -o w.npz --plot w.svg",
             &["w.npz", "w.svg"],
         ),
+        ("reconstruct one.toml --to wavefront -o m.npz --plot m.svg", &["m.npz", "m.svg"]),
+        ("reconstruct one.toml --to actuators -o a.npz", &["a.npz"]),
         ("psf one.toml -o p.fits --plot p.svg", &["p.fits", "p.svg"]),
         ("stem one-sample.toml -o o.npz --plot o.svg", &["o.npz", "o.svg"]),
     ] {

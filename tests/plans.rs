@@ -5,7 +5,7 @@ use lenslet::model::SystemFile;
 use lenslet::prelude::*;
 use lenslet::profiling::{LearnOptions, LearnPlan};
 use lenslet::psf::{LoopSimulationOptions, LoopSimulationPlan};
-use lenslet::tomography::{PointErrorsPlan, Truth};
+use lenslet::tomography::{PointErrorsPlan, ReconstructedQuantity};
 use lenslet::turbulence::{
     SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wavefront_problem,
 };
@@ -158,7 +158,10 @@ fn reconstructors_and_images_keep_what_plans_promise() -> Checked {
     for method in [Inversion::Cholesky, Inversion::Iterative] {
         battery(&ReconstructorPlan::new(&system, options.method(method))?, false)?;
     }
-    let points = options.errors_only(true).tolerance(0.05).truth(Truth::Wavefront);
+    for to in [ReconstructedQuantity::Wavefront, ReconstructedQuantity::Actuators] {
+        battery(&ReconstructorPlan::from_system_file(&file, options.to(to))?, false)?;
+    }
+    let points = options.errors_only(true).tolerance(0.05).to(ReconstructedQuantity::Wavefront);
     battery(&PointErrorsPlan::new(&system, points)?, false)?;
     let options = PsfOptions::from_system_file(&file)?;
     battery(&PsfPlan::new(&system, options.clone())?, false)?;

@@ -25,7 +25,7 @@ use lenslet::psf::{
     StructureFunctionModel, Vane,
 };
 use lenslet::specimen::{Atom, Element, Factors, Phonons, Slicing};
-use lenslet::tomography::{CovarianceMatrices, ErrorSplit, PointErrorsPlan, Truth};
+use lenslet::tomography::{CovarianceMatrices, ErrorSplit, PointErrorsPlan, ReconstructedQuantity};
 use lenslet::turbulence::spectral::SpectralSampling;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, from_str, from_value, json, to_string, to_value};
@@ -181,7 +181,7 @@ fn options_of_images_travel() {
     let usual = PsfOptions::new(reconstructor, correction(), CameraOptions::default());
     let reconstructor = reconstructor.method(Inversion::Eigen).filter(1e-6).delay(0.002);
     let reconstructor = reconstructor.predict(false).keep(true).tolerance(1e-4).errors_only(true);
-    let reconstructor = reconstructor.truth(Truth::Wavefront);
+    let reconstructor = reconstructor.to(ReconstructedQuantity::Wavefront);
     travels(&reconstructor, &ReconstructorOptions::default(), &[]);
     let psf = usual.clone().reconstructor(reconstructor).image(camera()).control(control);
     travels(&psf.field(Field { size: 3e-4, step: 1e-4 }), &usual, &["correction"]);
@@ -223,7 +223,7 @@ fn names_are_those_of_files() {
     all(Inversion::NAMES);
     all(ParameterGroup::NAMES);
     all(StructureFunctionModel::NAMES);
-    all(Truth::NAMES);
+    all(ReconstructedQuantity::NAMES);
     all([Interpolation::Linear, Interpolation::Cubic, Interpolation::Quintic]
         .map(|kind| (kind.name(), kind)));
     all([("kirkland", Factors::Kirkland), ("kirkland-rounded", Factors::KirklandRounded)]);
@@ -391,7 +391,11 @@ fn results_of_tomography_travel() -> Checked {
     assert!(text.contains("\"nan\"") && !text.contains("null"));
     assert_eq!(to_string(&from_str::<Vec<WavefrontError>>(&text)?)?, text);
     data_set(found.to_data_set(&system, &errors));
-    let options = ReconstructorOptions::default().truth(Truth::Wavefront).errors_only(true);
+    let options = ReconstructorOptions::default().to(ReconstructedQuantity::Wavefront);
+    let found = ReconstructorPlan::new(&system, options)?.run(&cores, &unwatched)?;
+    round_trip(&found);
+    data_set(found.to_data_set(&system, &found.wavefront_errors(&system)?));
+    let options = options.errors_only(true);
     let points = PointErrorsPlan::new(&system, options)?.run(&cores, &unwatched)?;
     let text = to_string(&points)?;
     let read: lenslet::tomography::PointErrors = from_str(&text)?;

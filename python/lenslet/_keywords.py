@@ -96,8 +96,8 @@ class ReconstructorOptions(TypedDict, total=False):
     """whether errors are wanted without the matrix, default false."""
     tolerance: float | None
     """relative residual of an iterative solution; > 0, < 1, default 1e-6."""
-    truth: Literal["slopes", "wavefront"] | None
-    """what errors are measured by, default "slopes"."""
+    to: Literal["slopes", "wavefront", "actuators"] | None
+    """what is reconstructed, default "slopes"."""
 
 
 class WavefrontGrid(TypedDict, total=False):
@@ -317,8 +317,8 @@ class ReconstructorKeywords(SystemKeywords, total=False):
     """whether errors are wanted without the matrix, default false."""
     tolerance: float | None
     """relative residual of an iterative solution; > 0, < 1, default 1e-6."""
-    truth: Literal["slopes", "wavefront"] | None
-    """what errors are measured by, default "slopes"."""
+    to: Literal["slopes", "wavefront", "actuators"] | None
+    """what is reconstructed, default "slopes"."""
 
 
 class ImageKeywords(SystemKeywords, total=False):

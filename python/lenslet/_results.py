@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._data import Coordinate, DataSet, Variable, _import, made, numbers
+from ._data import Coordinate, DataSet, Variable, _import, load, made, numbers
 from ._device import DeviceReconstructor
 from .errors import InputError, LensletWarning
 
@@ -47,11 +47,8 @@ class Result(DataSet):
         variables, attributes, facts = found
         result = cls.__new__(cls)
         DataSet.__init__(result, *made((variables, attributes)))
-        result.__dict__.pop("system", None)
-        text = result.variables.pop("system", None)
+        # The text of the system stays a variable, so that files have it, and the attribute is the system itself.
         result.system = system
-        if text is not None:
-            result.attributes["system"] = text.values
         result._take(facts or {})
         return result
 
@@ -115,7 +112,10 @@ class Reconstructor(Result):
     Attributes
     ----------
     reconstructor : numpy.ndarray, shape (T, m, n)
-        From slopes of all guide stars to what was asked for, of each target.
+        From slopes of all guide stars to what was asked for: slopes of a truth sensor towards each target; wavefronts [m] at the M² points of
+        ``[phase]``, row by row; or strokes [m] of all mirrors, for each target or for all of them.
+    to : str
+        ``"slopes"``, ``"wavefront"`` or ``"actuators"``.
     error_covariance : numpy.ndarray, shape (T, m, m)
         Covariance of the residual error, where slopes are reconstructed [rad²].
     rms : numpy.ndarray, shape (T,)
@@ -134,9 +134,77 @@ class Reconstructor(Result):
         self.rms = np.array([error["rms"] for error in errors], dtype=np.float64)
         self.rms_without_tilt = np.array([error["rms_without_tilt"] for error in errors], dtype=np.float64)
 
+    @property
+    def to(self) -> str:
+        """What the reconstructor gives: ``"slopes"``, ``"wavefront"`` or ``"actuators"``."""
+        return str(self.attributes.get("to", "slopes"))
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Reconstructor:
+        """Read a reconstructor that :meth:`save` or the command ``lenslet reconstruct`` wrote.
+
+        Raises
+        ------
+        InputError
+            Where the file has no reconstructor, or not the system that it belongs to.
+        FileError
+            Where the file cannot be read.
+        """
+        from ._system import System
+
+        data = load(path)
+        text = data.get("system")
+        matrix = data.get("reconstructor")
+        if not isinstance(text, str) or not isinstance(matrix, np.ndarray) or matrix.ndim != 3:
+            expected = "a file of a reconstructor, with its system"
+            raise InputError(f"{os.fspath(path)}: expected {expected}", file=os.fspath(path), expected=expected)
+        # NumPy's archives have attributes as arrays, and FITS has the unit of the matrix alone.
+        in_metres = data.variables["reconstructor"].unit == "m/rad"
+        quantity = "actuators" if "actuator_mirror" in data else "wavefront" if in_metres else "slopes"
+        found = cls.__new__(cls)
+        DataSet.__init__(found, data.variables, {"to": str(data.get("to", quantity)), **data.attributes})
+        found.system = System.from_toml(text)
+        rms = data.get("error_rms", np.empty((0, 2)))
+        found.rms, found.rms_without_tilt = rms[:, 0], rms[:, 1]
+        return found
+
+    def apply(self, slopes: ArrayLike, *, device: str = "cpu", precision: str = "f64") -> DataSet:
+        """Multiply frames of slopes, and name what results.
+
+        Parameters
+        ----------
+        slopes : array_like, shape (n,) or (frames, n)
+            Slopes [rad], as for :meth:`System.estimate`.
+        device : str
+            ``"cpu"``, ``"cuda"`` or ``"cuda:K"``.
+        precision : {"f64", "f32"}
+            Precision of a GPU.
+
+        Returns
+        -------
+        DataSet
+            ``wavefront``, (frames, T, M, M) [m], axis 2 is y; or ``slopes``, (frames, T, m) [rad]; or ``strokes``, (frames, T or 1, actuators) [m].
+
+        Raises
+        ------
+        InputError
+            For slopes of another shape.
+        """
+        frames = np.atleast_2d(numbers("slopes", slopes, "numbers, (n,) or (frames, n)"))
+        product = self @ frames if device == "cpu" else self.to_device(device, precision=precision) @ frames
+        unit, name = {"slopes": ("rad", "slopes"), "wavefront": ("m", "wavefront")}.get(self.to, ("m", "strokes"))
+        dims = {"slopes": ("frame", "target", "truth_slope"), "wavefront": ("frame", "target", "y", "x")}
+        if self.to == "wavefront":
+            across = int(round(product.shape[-1] ** 0.5))
+            product = product.reshape(*product.shape[:-1], across, across)
+        coordinates = tuple(Coordinate(one) for one in dims.get(self.to, ("frame", "command", "actuator")))
+        return DataSet({name: Variable(name, product, coordinates, unit)}, {"to": self.to})
+
     def _matrix(self) -> NDArray[np.float64]:
         if "reconstructor" not in self.variables:
-            raise InputError("no reconstructor was kept: errors_only = True", key="errors_only", value="True", expected="False")
+            raise InputError(
+                "no reconstructor was kept: errors_only = True", key="errors_only", value="True", expected="False"
+            )
         matrix: NDArray[np.float64] = self["reconstructor"]
         return matrix
 
@@ -271,7 +339,9 @@ class Psf(Result):
         """Write all images, with the layout of TIPTOP's files, into a FITS file; returns its length [bytes]."""
         if not os.fspath(path).lower().endswith((".fits", ".fit", ".fts")):
             expected = "a file name that ends in .fits, .fit or .fts"
-            raise InputError(f"path = {path}: expected {expected}", key="path", value=os.fspath(path), expected=expected)
+            raise InputError(
+                f"path = {path}: expected {expected}", key="path", value=os.fspath(path), expected=expected
+            )
         return self.save(path)
 
     def to_scopesim(self, path: str | os.PathLike[str]) -> int:
@@ -303,10 +373,14 @@ class Psf(Result):
         names = [name for name in self.variables if name == "psf_index" or re.fullmatch(r"psf_\d+", name)]
         if "psf_index" not in names:
             expected = "True, which keeps the images of the field"
-            raise InputError(f"whole_field = False: expected {expected}", key="whole_field", value="False", expected=expected)
+            raise InputError(
+                f"whole_field = False: expected {expected}", key="whole_field", value="False", expected=expected
+            )
         if not os.fspath(path).lower().endswith(".fits"):
             expected = "a file name that ends in .fits"
-            raise InputError(f"path = {path}: expected {expected}", key="path", value=os.fspath(path), expected=expected)
+            raise InputError(
+                f"path = {path}: expected {expected}", key="path", value=os.fspath(path), expected=expected
+            )
         return DataSet({name: self.variables[name] for name in names}, self.attributes).save(path)
 
 
@@ -397,11 +471,11 @@ class SampleResult(DataSet):
         return result
 
     def to_hyperspy(self, variable: str | None = None) -> Any:
-        """Return one variable as a signal of HyperSpy, equal to what HyperSpy opens from a file ``.hspy`` of this result.
+        """Return one variable as a signal of HyperSpy, as HyperSpy opens it from a file ``.hspy`` of this result.
 
-        HyperSpy indexes images by y before x, so that axes of a scan and of a pattern are exchanged, without a copy of the
-        numbers. Foci and thicknesses are navigation axes; so are x and y of a scan where more than one number is recorded
-        at each position, and otherwise they are those of the image.
+        HyperSpy indexes images by y before x, so that axes of a scan and of a pattern are exchanged, without a copy of
+        the numbers. Foci and thicknesses are navigation axes; so are x and y of a scan where more than one number is
+        recorded at each position, and otherwise they are those of the image.
 
         Parameters
         ----------
@@ -457,11 +531,13 @@ class SampleResult(DataSet):
         if name is not None:
             if name not in self.variables:
                 expected = f"one of {', '.join(self.variables)}"
-                raise InputError(f"variable = {name!r}: expected {expected}", key="variable", value=name, expected=expected)
+                message = f"variable = {name!r}: expected {expected}"
+                raise InputError(message, key="variable", value=name, expected=expected)
             return self.variables[name]
         arrays = [one for one in self.variables.values() if isinstance(one.values, np.ndarray)]
-        first = [one for one in arrays if one.name == "four_d"] or [one for one in arrays if one.name.startswith("annulus")]
-        return (first or arrays)[0]
+        patterns = [one for one in arrays if one.name == "four_d"]
+        annuli = [one for one in arrays if one.name.startswith("annulus")]
+        return (patterns or annuli or arrays)[0]
 
 
 class Scan(SampleResult):
@@ -488,7 +564,7 @@ class Scan(SampleResult):
     def to_py4dstem(
         self, variable: str = "four_d", *, defocus: float | None = None, thickness: float | None = None
     ) -> Any:
-        """Return diffraction patterns as a ``py4DSTEM.DataCube``, equal to what py4DSTEM opens from a file of this result.
+        """Return diffraction patterns as a ``py4DSTEM.DataCube``, as py4DSTEM opens them from a file of this result.
 
         Its numbers are those of the scan, (x, y, q_x, q_y), without a copy. All other arrays are in its tree,
         ``cube.tree("annulus_0")``, and facts in its root, ``cube.root.metadata["simulation"]``.
@@ -574,7 +650,8 @@ class Micrographs(SampleResult):
     Attributes
     ----------
     image : numpy.ndarray, shape (…, x, y)
-        Intensities, where 1 is without a specimen; in front an axis of ``defocus`` and of ``thickness`` where there are several.
+        Intensities, where 1 is without a specimen; in front an axis of ``defocus`` and of ``thickness`` where there are
+        several.
     wave : numpy.ndarray, shape (…, x, y)
         Complex exit waves, if they were asked for.
     summary : dict

@@ -1,17 +1,19 @@
 """Sweeps, simulations, fields and scans as graphs of Dask, for one machine or a cluster.
 
-Every function returns a lazy object: nothing is computed before its ``compute()``. The tasks run on whatever scheduler Dask uses, the threads of
-this process or the workers of a ``distributed.Client``, and give the numbers of a run without Dask.
+Every function returns a lazy object: nothing is computed before its ``compute()``. The tasks run on whatever
+scheduler Dask uses, the threads of this process or the workers of a ``distributed.Client``, and give the numbers of a
+run without Dask.
 
 Threads
 -------
-All tasks in one process share the threads of Lenslet, whose number is fixed when the first one computes. In a worker process of ``distributed`` it is the
-``threads_per_worker`` of the cluster, and with ``device="cuda"`` at least the worker's share of the cores of the machine. The environment variable
-``RAYON_NUM_THREADS`` takes precedence over both.
+All tasks in one process share the threads of Lenslet, whose number is fixed when the first one computes. In a worker
+process of ``distributed`` it is the ``threads_per_worker`` of the cluster, and with ``device="cuda"`` at least the
+worker's share of the cores of the machine. The environment variable ``RAYON_NUM_THREADS`` takes precedence over both.
 
 Graphics processors
 -------------------
-A worker whose environment has ``CUDA_VISIBLE_DEVICES``, as those of dask-cuda have, takes the first of them where ``device="cuda"`` is asked for.
+A worker whose environment has ``CUDA_VISIBLE_DEVICES``, as those of dask-cuda have, takes the first of them where
+``device="cuda"`` is asked for.
 
 Examples
 --------
@@ -30,6 +32,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -38,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _keys
-from ._data import Coordinate, DataSet, Variable
+from ._data import Coordinate, DataSet, Variable, _same
 from ._results import Psf, Reconstructor, Scan, Simulation
 from ._sample import Sample, _warned
 from ._system import System
@@ -63,8 +66,12 @@ D = TypeVar("D", System, Sample)
 
 #: Methods that a sweep computes, with those that plan them.
 _METHODS = {
-    "psf": "psf_plan", "reconstructor": "reconstructor_plan", "covariance": "covariance_plan", "simulate": "simulation_plan",
-    "stem": "stem_plan", "hrtem": "hrtem_plan",
+    "psf": "psf_plan",
+    "reconstructor": "reconstructor_plan",
+    "covariance": "covariance_plan",
+    "simulate": "simulation_plan",
+    "stem": "stem_plan",
+    "hrtem": "hrtem_plan",
 }
 
 #: Tasks for a scan where neither shares nor configurations divide it as requested.
@@ -90,10 +97,12 @@ def sweep(
     system : System or Sample, or dict of str to System or Sample
         What is varied; or several by name, along a dimension ``"system"`` or ``"sample"`` of labels.
     over : dict of str to sequence
-        Values by keyword (``"r0"``), by path (``"guide_star[0].noise"``), or by parameter of the computation (``"seed"``). The first varies slowest.
+        Values by keyword (``"r0"``), by path (``"guide_star[0].noise"``), or by parameter of the computation
+        (``"seed"``). The first varies slowest.
     compute : str or callable, optional
-        Method of the system or sample: ``"psf"`` (the default), ``"reconstructor"``, ``"covariance"``, ``"simulate"``, ``"stem"`` (the default for a
-        sample), ``"hrtem"``. Or a function that takes the system or sample and returns a data set, a dictionary of arrays, an array, or a number.
+        Method of the system or sample: ``"psf"`` (the default), ``"reconstructor"``, ``"covariance"``,
+        ``"simulate"``, ``"stem"`` (the default for a sample), ``"hrtem"``. Or a function that takes the system or
+        sample and returns a data set, a dictionary of arrays, an array, or a number.
     variables : iterable of str, optional
         Variables that are gathered, all unless given; others stay on the workers.
     device : str
@@ -104,18 +113,22 @@ def sweep(
     Returns
     -------
     dask.delayed.Delayed of DataSet
-        Each variable of the results behind the dimensions of the sweep. Those of a :class:`Psf` include ``strehl``, ``fwhm``, ``ensquared`` and ``budget`` [m],
-        those of a :class:`Reconstructor` ``rms`` and ``rms_without_tilt`` [m].
+        Each variable of the results behind the dimensions of the sweep, of which that of ``"guide_star[0].noise"`` is
+        ``guide_star_0_noise``. Those of a :class:`Psf` include ``strehl``,
+        ``fwhm``, ``ensquared`` and ``budget`` [m], those of a :class:`Reconstructor` ``rms`` and ``rms_without_tilt``
+        [m].
 
     Raises
     ------
     InputError
-        Here for values, keys and options that make no sense, and from ``compute()`` for those that only the computation rejects.
+        Here for values, keys and options that make no sense, and from ``compute()`` for those that only the
+        computation rejects.
 
     Warns
     -----
     LensletWarning
-        For variables whose shapes differ over the sweep, which are left out; :func:`sweep_points` returns each result by itself.
+        For variables whose shapes differ over the sweep, which are left out; :func:`sweep_points` returns each result
+        by itself.
 
     Examples
     --------
@@ -128,8 +141,10 @@ def sweep(
     """
     chosen = None if variables is None else _names(variables)
     points, coordinates = _points(system, over, compute, device, options, (chosen,))
-    name = compute if isinstance(compute, str) else getattr(compute, "__name__", "")
-    return delayed(_stacked, pure=False)(list(points.flat), points.shape, coordinates, f"lenslet.dask.sweep({name})")
+    name = compute if isinstance(compute, str) or compute is None else getattr(compute, "__name__", "")
+    call = f"lenslet.dask.sweep({name or ''})"
+    gathered: Delayed = delayed(_stacked, pure=False)(list(points.flat), points.shape, coordinates, call)
+    return gathered
 
 
 def sweep_points(
@@ -178,7 +193,7 @@ def _points(
         coordinates.append(_coordinate(kind, name, given))
     shape = tuple(len(given) for given in ([systems] if isinstance(system, Mapping) else []) + list(values.values()))
     given_device = {"device": device} if parameters is None or "device" in parameters else {}
-    tasks = []
+    tasks: list[Any] = []
     for one, combination in itertools.product(systems.values(), itertools.product(*values.values())):
         point = dict(zip(values, combination, strict=True))
         own = {name: point.pop(name) for name in list(point) if _is_option(kind, name, parameters)}
@@ -198,7 +213,9 @@ def _parameters(described: Described, compute: str | Callable[..., Any]) -> set[
         return None
     methods = [name for name in _METHODS if hasattr(described, name)]
     if compute not in methods:
-        raise _refused("compute", compute, f"{', '.join(methods)}, or a function of the {type(described).__name__.lower()}")
+        raise _refused(
+            "compute", compute, f"{', '.join(methods)}, or a function of the {type(described).__name__.lower()}"
+        )
     own = inspect.signature(getattr(described, compute)).parameters.values()
     return {one.name for one in own if one.kind is one.KEYWORD_ONLY} - {"progress"}
 
@@ -209,13 +226,14 @@ def _is_option(kind: str, name: str, parameters: set[str] | None) -> bool:
 
 
 def _coordinate(kind: str, name: str, values: list[Any]) -> Coordinate:
-    """The coordinate of swept values: numbers with their unit, or labels."""
-    import re
-
+    """The coordinate of swept values: numbers with their unit, or labels. Its name is an identifier."""
     path, known = re.sub(r"\[\d+\]", "", _keys.keywords(kind).get(name, name)), _keys.rows(kind)
     row = known.get(path) or known.get(f"image.{path}") or known.get(f"reconstructor.{path}") or {}
     unit = "eV" if name == "energy" else str(row.get("unit") or "")
-    if all(isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool) for value in values):
+    name = re.sub(r"\W+", "_", name).strip("_")
+    if all(
+        isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool) for value in values
+    ):
         return Coordinate(name, unit, "values", [float(value) for value in values], navigation=True)
     return Coordinate(name, kind="labels", positions=[str(value) for value in values], navigation=True)
 
@@ -228,9 +246,8 @@ def _computed(
     chosen: tuple[list[str] | None] | None,
 ) -> Any:
     """A result, or where variables are chosen, those of them."""
-    device = {name: prepare_worker(value) for name, value in device.items()} or {}
-    if not device:
-        prepare_worker("cpu")
+    own = prepare_worker(device.get("device", "cpu"))
+    device = dict.fromkeys(device, own)
     if callable(compute):
         accepted = inspect.signature(compute).parameters
         result = compute(described, **options, **(device if "device" in accepted else {}))
@@ -264,7 +281,9 @@ def _variables(result: Any, name: str) -> DataSet:
             found[key] = Variable(key, values, (target, wavelength), unit, meaning)
         if result.ensquared.ndim == 3:
             box = Coordinate("box")
-            found["ensquared"] = Variable("ensquared", result.ensquared, (target, wavelength, box), "", "ensquared energy")
+            found["ensquared"] = Variable(
+                "ensquared", result.ensquared, (target, wavelength, box), "", "ensquared energy"
+            )
         cause = Coordinate("cause", kind="labels", positions=causes)
         found["budget"] = Variable("budget", budget, (target, cause), "m", "wavefront error by cause, rms")
     if isinstance(result, Reconstructor):
@@ -277,41 +296,45 @@ def _variables(result: Any, name: str) -> DataSet:
 
 def _stacked(found: list[DataSet], shape: tuple[int, ...], coordinates: list[Coordinate], call: str) -> DataSet:
     """The variables of all points of a sweep behind its dimensions."""
-    first, variables, differing = found[0], {}, []
+    first, differing = found[0], list[str]()
+    variables: dict[str, Variable] = {}
     for name, one in first.variables.items():
-        all_of_it = [data.variables.get(name) for data in found]
-        values = [other.values for other in all_of_it if other is not None]
+        others = [data.variables[name] for data in found if name in data.variables]
+        arrays = [other.values for other in others if isinstance(other.values, np.ndarray)]
         if not isinstance(one.values, np.ndarray):
-            if len(values) == len(found) and all(DataSet.from_arrays({"it": other}) == DataSet.from_arrays({"it": one}) for other in all_of_it):
+            if len(others) == len(found) and all(_same(other.values, one.values) for other in others):
                 variables[name] = one
-            continue
-        if len(values) < len(found) or any(np.shape(value) != one.values.shape for value in values):
+        elif len(arrays) < len(found) or any(array.shape != one.values.shape for array in arrays):
             differing.append(name)
-            continue
-        inner = _common([other for other in all_of_it if other is not None])
-        stacked = np.stack([np.asarray(value) for value in values]).reshape(*shape, *one.values.shape)
-        variables[name] = Variable(name, stacked, (*coordinates, *inner), one.unit, one.long_name, one.attributes, one.rounded)
+        else:
+            stacked = np.stack(arrays).reshape(*shape, *one.values.shape)
+            dimensions = (*coordinates, *_common(others))
+            variables[name] = Variable(name, stacked, dimensions, one.unit, one.long_name, one.attributes, one.rounded)
     if differing:
-        message = f"shapes of {', '.join(differing)} differ over the sweep: they are left out, and sweep_points returns each result by itself"
+        names = ", ".join(differing)
+        message = f"{names}: shapes differ over the sweep, so they are left out; use sweep_points for single results"
         warnings.warn(message, LensletWarning, stacklevel=2)
     return DataSet(variables, {**_same_attributes(found), "command": call})
 
 
-def _common(all_of_it: Sequence[Variable]) -> tuple[Coordinate, ...]:
+def _common(variables: Sequence[Variable]) -> tuple[Coordinate, ...]:
     """The coordinates of a variable, counted where they differ from result to result."""
-    first = all_of_it[0]
-    assert isinstance(first.values, np.ndarray)
+    first = variables[0]
     own = first.coordinates or tuple(Coordinate(name) for name in first.dims)
     common = []
     for axis, one in enumerate(own):
-        same = all(not other.coordinates or other.coordinates[axis] == one for other in all_of_it)
+        same = all(not other.coordinates or other.coordinates[axis] == one for other in variables)
         common.append(one if same else Coordinate(one.name, navigation=one.navigation))
     return tuple(common)
 
 
 def _same_attributes(found: Sequence[DataSet]) -> dict[str, Any]:
     """Attributes that all results have in common, and the date of the last."""
-    same = {key: value for key, value in found[0].attributes.items() if all(data.attributes.get(key) == value for data in found)}
+    same = {
+        key: value
+        for key, value in found[0].attributes.items()
+        if all(data.attributes.get(key) == value for data in found)
+    }
     dates = [str(data.attributes["date"]) for data in found if "date" in data.attributes]
     return {**same, "date": max(dates)} if dates else same
 
@@ -348,8 +371,8 @@ def simulate(
     Returns
     -------
     dask.array.Array, shape (seeds, frames, n)
-        Slopes [rad]: those of ``system.simulate(frames=frames, seed=seed)``, in every bit, for each seed. With ``wavefronts`` a pair of these and of an array
-        of shape (seeds, frames, T, M, M) [m].
+        Slopes [rad]: those of ``system.simulate(frames=frames, seed=seed)``, in every bit, for each seed. With
+        ``wavefronts`` a pair of these and of an array of shape (seeds, frames, T, M, M) [m].
 
     Raises
     ------
@@ -371,7 +394,7 @@ def simulate(
     if not numbers:
         raise _refused("seeds", numbers, "at least one seed")
     system.simulation_plan(frames=frames, seed=numbers[0], **options)
-    shapes = {"slopes": (frames, system.slopes)}
+    shapes: dict[str, tuple[int, ...]] = {"slopes": (frames, system.slopes)}
     if wavefronts:
         targets, points = int(system._summary["targets"]), system.points
         if targets == 0 or points is None:
@@ -379,14 +402,17 @@ def simulate(
         shapes["wavefront"] = (frames, targets, points, points)
     shared = delayed(portable(system), pure=False, traverse=False)
     tasks = [delayed(_simulated, pure=False)(shared, frames, seed, options, list(shapes)) for seed in numbers]
-    arrays = []
+    lazy: Any = dask.array
+    arrays: list[dask.array.Array] = []
     for name, shape in shapes.items():
-        chunks = [dask.array.from_delayed(task[name], (1, *shape), np.float64) for task in tasks]
-        arrays.append(dask.array.concatenate(chunks))
+        chunks = [lazy.from_delayed(task[name], (1, *shape), np.float64) for task in tasks]
+        arrays.append(lazy.concatenate(chunks))
     return (arrays[0], arrays[1]) if wavefronts else arrays[0]
 
 
-def _simulated(system: System, frames: int, seed: int, options: dict[str, Any], names: list[str]) -> dict[str, NDArray[np.float64]]:
+def _simulated(
+    system: System, frames: int, seed: int, options: dict[str, Any], names: list[str]
+) -> dict[str, NDArray[np.float64]]:
     prepare_worker("cpu")
     found: Simulation = system.simulate(frames=frames, seed=seed, **options)
     return {name: found[name][None] for name in names}
@@ -407,8 +433,8 @@ def field(
 ) -> Delayed:
     """Point-spread functions in many directions behind the mirrors of a system, as a delayed data set.
 
-    The directions take the place of the targets. Mirrors are optimised as those of the system are: over its targets and ``optimisation``, over its guide
-    star, or with ``mode = "moao"`` for each direction by itself.
+    The directions take the place of the targets. Mirrors are optimised as those of the system are: over its targets
+    and ``optimisation``, over its guide star, or with ``mode = "moao"`` for each direction by itself.
 
     Parameters
     ----------
@@ -419,14 +445,16 @@ def field(
     chunk : int
         Directions that a task computes. What all directions have in common is computed by each task.
     variables : iterable of str, optional
-        Variables that are gathered, all unless given: ``"strehl"``, ``"fwhm"``, ``"ensquared"``, ``"budget"``, ``"psf"``, …
+        Variables that are gathered, all unless given: ``"strehl"``, ``"fwhm"``, ``"ensquared"``, ``"budget"``,
+        ``"psf"``, …
     device, precision, **keywords
         As for :meth:`System.psf`.
 
     Returns
     -------
     dask.delayed.Delayed of DataSet
-        Variables of :func:`sweep` for ``"psf"``, whose dimension ``target`` counts the directions, with ``zenith`` [arcsec] and ``azimuth`` [degrees].
+        Variables of :func:`sweep` for ``"psf"``, whose dimension ``target`` counts the directions, with ``zenith``
+        [arcsec] and ``azimuth`` [degrees].
 
     Raises
     ------
@@ -454,17 +482,20 @@ def field(
     options = {"precision": precision}
     tasks = []
     for start in range(0, len(angles), chunk):
-        targets: list[dict[str, float]] = [{"zenith": zenith, "azimuth": azimuth} for zenith, azimuth in angles[start : start + chunk]]
+        targets: list[dict[str, float]] = [
+            {"zenith": zenith, "azimuth": azimuth} for zenith, azimuth in angles[start : start + chunk]
+        ]
         changes: dict[str, Any] = {"target": targets}
         if optimisation:
             changes["optimisation"] = optimisation
         changed = portable(prepared.replace(changes))
         tasks.append(delayed(_computed, pure=False)(changed, "psf", options, {"device": device}, (chosen,)))
-    return delayed(_joined, pure=False)(tasks, angles)
+    joined: Delayed = delayed(_joined, pure=False)(tasks, angles)
+    return joined
 
 
 def _optimisation(values: Mapping[str, Any]) -> list[dict[str, float]]:
-    """Directions over which the mirrors of a system are optimised, whatever its targets are; none where they follow the targets or a guide star."""
+    """Directions over which common mirrors are optimised; none where mirrors follow the targets or a guide star."""
     mode = values.get("correction", {}).get("mode", "moao")
     if mode in ("moao", "scao"):
         return []
@@ -473,7 +504,8 @@ def _optimisation(values: Mapping[str, Any]) -> list[dict[str, float]]:
         given = given or targets[:1]
     else:
         weights = [target.get("weight", 0.0 if given else 1.0) for target in targets]
-        given += [{**target, "weight": weight} for target, weight in zip(targets, weights, strict=True) if weight > 0.0]
+        weighted = zip(targets, weights, strict=True)
+        given += [{**target, "weight": weight} for target, weight in weighted if weight > 0.0]
     if not given:
         expected = f"directions over which the mirror is optimised, as correction.mode = {mode!r} requires"
         raise InputError(f"optimisation: expected {expected}", key="optimisation", expected=expected)
@@ -492,8 +524,12 @@ def _joined(found: list[DataSet], angles: list[tuple[float, float]]) -> DataSet:
         joined = np.concatenate([np.asarray(data[name]) for data in found], axis=axis)
         coordinates = list(_common([data.variables[name] for data in found]))
         coordinates[axis] = Coordinate("target")
-        variables[name] = Variable(name, joined, tuple(coordinates), one.unit, one.long_name, one.attributes, one.rounded)
-    for axis, (name, unit, meaning) in enumerate((("zenith", "arcsec", "distance from the axis"), ("azimuth", "deg", "direction from the axis"))):
+        variables[name] = Variable(
+            name, joined, tuple(coordinates), one.unit, one.long_name, one.attributes, one.rounded
+        )
+    for axis, (name, unit, meaning) in enumerate(
+        (("zenith", "arcsec", "distance from the axis"), ("azimuth", "deg", "direction from the axis"))
+    ):
         values = np.array([pair[axis] for pair in angles])
         variables[name] = Variable(name, values, (Coordinate("target"),), unit, meaning)
     return DataSet(variables, {**_same_attributes(found), "command": "lenslet.dask.field()"})
@@ -518,10 +554,11 @@ def stem(
     sample : Sample
         The sample.
     shares : int, optional
-        Shares of the positions. By default one with PRISM, whose positions have the plane waves in common, and with multislice as many as are needed
-        for 16 tasks.
+        Shares of the positions. By default one with PRISM, whose positions have the plane waves in common, and with
+        multislice as many as are needed for 16 tasks.
     configurations_per_task : int, optional
-        Configurations that a task computes; 1 unless given. Readings of each are kept until all of a share are there: ``shares`` bounds the memory.
+        Configurations that a task computes; 1 unless given. Readings of each are kept until all of a share are there:
+        ``shares`` bounds the memory.
     device, precision, **keywords
         As for :meth:`Sample.stem`.
 
@@ -573,14 +610,17 @@ def stem(
             continue
         parts = [delayed(_configurations, pure=False)(shared, place, some, device, precision) for some in groups]
         readings.append(delayed(_averaged, pure=False)(shared, parts))
-    return delayed(_collected, pure=False)(shared, readings, precision)
+    collected: Delayed = delayed(_collected, pure=False)(shared, readings, precision)
+    return collected
 
 
 def _share(sample: Sample, places: tuple[int, int], device: str, precision: str) -> Any:
     return sample._parsed.stem_share(places, prepare_worker(device), precision)
 
 
-def _configurations(sample: Sample, places: tuple[int, int], configurations: tuple[int, int], device: str, precision: str) -> Any:
+def _configurations(
+    sample: Sample, places: tuple[int, int], configurations: tuple[int, int], device: str, precision: str
+) -> Any:
     return sample._parsed.stem_configurations(places, configurations, prepare_worker(device), precision)
 
 
@@ -599,7 +639,7 @@ def _collected(sample: Sample, readings: list[Any], precision: str) -> Scan:
 
 
 def portable(described: D) -> D:
-    """The same system or sample, whose files are found from any folder of this machine or of machines with the same file system."""
+    """The same system or sample, with files that are found from any folder, where machines share a file system."""
     text, name = described._parsed.source()
     if os.path.isabs(name) or not _names_files(described.to_dict()):
         return described

@@ -6,7 +6,9 @@ use crate::device::{engine::Engine, lock};
 use crate::error::{Error, count};
 use crate::model::system::System;
 use crate::plan::Plan;
-use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
+use crate::tomography::reconstructor::{
+    ReconstructedQuantity, ReconstructorOptions, ReconstructorPlan,
+};
 use crate::watch::{Watch, check};
 use serde::Serialize;
 use std::sync::{Mutex, PoisonError};
@@ -109,6 +111,7 @@ pub fn time_reconstructor(
     (engine, repeat): (&Engine, u32),
     watch: &dyn Watch,
 ) -> Result<ReconstructorTimes, Error> {
+    let options = options.to(ReconstructedQuantity::Slopes);
     let plan = ReconstructorPlan::new(system, options)?;
     let planned = plan.describe(engine)?.stages.iter().map(|stage| stage.seconds).sum();
     let (total, stages) = time_median(repeat, |watch| plan.run(engine, watch).map(drop), watch)?;

@@ -663,11 +663,16 @@ mod tests {
         }
     }
 
+    // Tests of jobs on reconstructors
     #[test]
     fn reconstructors_report_what_they_plan() {
+        use crate::correction::{CorrectionMode, CorrectionOptions};
         use crate::estimation::inversion::Inversion;
+        use crate::model::mirror::{MirrorDesign, Spacing};
         use crate::tomography::point_errors::PointErrorsPlan;
-        use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
+        use crate::tomography::reconstructor::{
+            ReconstructedQuantity, ReconstructorOptions, ReconstructorPlan,
+        };
         let engine = Engine::default();
         for text in [alike(), SYSTEM.into()] {
             let system = system(&text);
@@ -680,8 +685,24 @@ mod tests {
                     });
                 }
             }
+            // Wavefronts and strokes report what they plan
+            for method in [Inversion::Cholesky, Inversion::Iterative] {
+                let options = ReconstructorOptions::default().method(method).tolerance(1e-3);
+                let wavefronts = options.to(ReconstructedQuantity::Wavefront);
+                let mirror = MirrorDesign::new(Spacing::Actuators(4));
+                let correction = CorrectionOptions::new(CorrectionMode::Ltao, vec![mirror]);
+                for plan in [
+                    ReconstructorPlan::new(&system, wavefronts).unwrap(),
+                    ReconstructorPlan::for_mirrors(&system, options, &correction).unwrap(),
+                ] {
+                    check_job(&plan.describe(&engine).unwrap().stages, &[], |watch| {
+                        plan.run(&engine, watch).map(drop)
+                    });
+                }
+            }
             let options = ReconstructorOptions::default().errors_only(true).tolerance(0.05);
-            let plan = PointErrorsPlan::new(&system, options.truth(Truth::Wavefront)).unwrap();
+            let plan = PointErrorsPlan::new(&system, options.to(ReconstructedQuantity::Wavefront))
+                .unwrap();
             let unplanned = ["variances before measurements"];
             check_job(&plan.describe(&engine).unwrap().stages, &unplanned, |watch| {
                 plan.run(&engine, watch).map(drop)

@@ -23,16 +23,15 @@ use crate::model::system_file::SystemFile;
 use crate::plan::{Description, Plan};
 use crate::plot::map::{WavefrontMap, plot_wavefront_errors};
 use crate::plot::noise::{check_noise, plot_noise_of_stars};
-use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};
+use crate::plot::reconstructor::{plot_reconstruction, plot_spectrum};
 use crate::plot::{ColourScale, PictureFormat, short_name};
 use crate::tomography::error::WavefrontError;
-use crate::tomography::point_errors::{PointErrors, PointErrorsPlan};
+use crate::tomography::point_errors::{PointErrors, PointErrorsPlan, errors_in_pupil};
 use crate::tomography::reconstructor::{
-    Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth,
+    ReconstructedQuantity, Reconstruction, ReconstructorOptions, ReconstructorPlan,
 };
 use crate::watch::{Watch, check};
 use clap::{Args, ValueEnum};
-use ndarray::Axis;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -56,10 +55,10 @@ pub struct ReconstructArgs {
     /// Largest relative residual of a row by iterations, or relative error of an error at a point, in place of what the system file says.
     #[arg(long)]
     tolerance: Option<f64>,
-    // Argument about the truth
-    /// What targets are to be known by, in place of what the system file says.
-    #[arg(long, value_parser = value_parsers::truths())]
-    truth: Option<Truth>,
+    // Argument about the reconstructed quantity
+    /// What is reconstructed, in place of what the system file says.
+    #[arg(long, value_parser = value_parsers::reconstructed_quantities())]
+    to: Option<ReconstructedQuantity>,
     /// Compute the errors alone: the reconstructor is neither kept nor written.
     #[arg(long)]
     errors_only: bool,
@@ -153,10 +152,10 @@ pub fn reconstruct(
     check_files(&[("system file", &args.system)], &outputs)?;
     let (system, file) = read?;
     let options = args.options(&file)?;
-    if options.truth == Truth::Wavefront {
+    if options.to == ReconstructedQuantity::Wavefront && options.errors_only {
         return errors_at_points(args, (&system, &file), options, (format, picture));
     }
-    let plan = ReconstructorPlan::new(&system, options)?;
+    let plan = ReconstructorPlan::from_system_file(&file, options)?;
     args.check_extras(&plan)?;
     // Prepare the telemetry of the reconstruction
     let telemetry = match args.telemetry_file().filter(|_| !args.report.plan) {
@@ -169,8 +168,8 @@ pub fn reconstruct(
     let (plan, writes) = (plan.fitted(&engine), engine.place()[0] == 0);
     let cores = with_speed(Engine::default(), args.report.plan && writes)?;
     let of_errors = plan.stage_of_wavefront_errors(&cores);
-    let of_maps = of_errors.name;
-    let planned = PlannedRun::new(&plan, &engine).with_stages([of_errors]);
+    let of_maps = of_errors.as_ref().map(|stage| stage.name);
+    let planned = PlannedRun::new(&plan, &engine).with_stages(of_errors);
     let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.report.plan)
     else {
         return if writes { planned.text(args.report.json) } else { Ok(String::new()) };
@@ -182,7 +181,7 @@ pub fn reconstruct(
     if !writes {
         return Ok(String::new());
     }
-    terminal.stage(of_maps, "");
+    of_maps.iter().for_each(|name| terminal.stage(name, ""));
     let errors = result.wavefront_errors(&system)?;
     let others = result.other_wavefront_errors(&system)?;
     let seconds = start.elapsed().as_secs_f64();
@@ -209,6 +208,7 @@ pub fn reconstruct(
     let telemetry = match (telemetry, &report.result.reconstructor) {
         (Some((path, loops)), Some(matrix)) => {
             terminal.writes(&path);
+            let matrix = (matrix, report.result.to);
             let (of_system, by_engine) =
                 ((&report.system, matrix), (&report.engine, args.engine.precision));
             Some(loops.draft(&path, of_system, by_engine, origin)?)
@@ -236,8 +236,17 @@ impl ReconstructArgs {
         let matrices = [ExtraArray::CMm, ExtraArray::CTm, ExtraArray::CTt];
         let method = self.method.unwrap_or(said.method);
         let kept = matrices.iter().find(|matrix| self.save.contains(matrix));
-        if let (Inversion::Iterative, Some(matrix)) = (method, kept) {
-            let expected = "no such array, as --method iterative never forms the covariances";
+        let to = self.to.unwrap_or(said.to);
+        let expected = match (method, to) {
+            (Inversion::Iterative, _) => {
+                "no such array, as --method iterative never forms the covariances"
+            }
+            (_, ReconstructedQuantity::Wavefront) => {
+                "no such array with --to wavefront: covariance --form dense writes the covariances"
+            }
+            _ => "",
+        };
+        if let Some(matrix) = kept.filter(|_| !expected.is_empty()) {
             let name = format!("{matrix:?}").replace('C', "c_").to_lowercase();
             return Err(Invalid::new("save", name, expected).into());
         }
@@ -246,7 +255,7 @@ impl ReconstructArgs {
             .filter(self.filter.unwrap_or(said.filter))
             .tolerance(self.tolerance.unwrap_or(said.tolerance))
             .errors_only(self.errors_only || said.errors_only)
-            .truth(self.truth.unwrap_or(said.truth))
+            .to(to)
             .keep(matrices.iter().any(|matrix| self.save.contains(matrix))))
     }
 
@@ -260,9 +269,15 @@ impl ReconstructArgs {
         let expected = "no telemetry, as only errors are asked for";
         let old = self.save.contains(&ExtraArray::Aot) && plan.errors_only();
         accept(!old, "save", "aot", expected)?;
-        let telemetry = self.telemetry_file().filter(|_| plan.errors_only());
-        telemetry
-            .map_or(Ok(()), |path| Err(Invalid::new("telemetry", path.display(), expected).into()))
+        let to_wavefront = plan.to() == ReconstructedQuantity::Wavefront;
+        let expected = match to_wavefront {
+            true => "none with --to wavefront: telemetry has matrices of slopes or of actuators",
+            false => expected,
+        };
+        match self.telemetry_file().filter(|_| plan.errors_only() || to_wavefront) {
+            Some(path) => Err(Invalid::new("telemetry", path.display(), expected).into()),
+            None => Ok(()),
+        }
     }
 
     /// The file of the telemetry, if there shall be one: by its old option next to the output.
@@ -277,8 +292,13 @@ impl ReconstructArgs {
 impl ReconstructArgs {
     /// Refuses a picture of what there is not.
     fn check_picture(&self, system: &System, plan: &ReconstructorPlan) -> Result<(), Error> {
-        let targets = system.targets().len();
-        let expected = format!("a target between 0 and {}", targets - 1);
+        let targets = plan.shape()[0];
+        let expected = match targets {
+            1 if plan.to() == ReconstructedQuantity::Actuators => {
+                "0, as one command matrix is for all targets".to_string()
+            }
+            _ => format!("a target between 0 and {}", targets - 1),
+        };
         accept(
             self.target.unwrap_or(0) < targets,
             "--target",
@@ -355,8 +375,8 @@ fn geometry(stars: usize, slopes: usize, targets: usize) -> String {
 
 impl ReconstructReport<'_> {
     fn lines(&self) -> String {
-        let (targets, m, n) =
-            (self.errors.len(), self.plan.truth_slopes(), self.plan.measurements());
+        let (targets, m) = (self.errors.len(), self.plan.truth_slopes());
+        let [commands, rows, n] = self.plan.shape();
         let stars = self.system.guide_stars().len();
         let nanometres = |metres: f64| format!("{:.0} nm", 1e9 * metres);
         let other = if self.plan.delay().1 { "without prediction" } else { "with prediction" };
@@ -372,14 +392,14 @@ impl ReconstructReport<'_> {
             method += &format!("; {kept} of {} kept", count(values.len(), "eigenvalue"));
         }
         let mut lines = vec![
-            ("system", format!("{}, {m} slopes each", geometry(stars, n, targets))),
+            ("system", format!("{}, {}", geometry(stars, n, targets), self.unknowns())),
             ("method", method),
         ];
         let errors = self.errors.iter().enumerate().map(about);
         lines.extend(names.iter().map(String::as_str).zip(errors));
         let output = self.args.output.as_deref().unwrap_or("".as_ref());
         let written = match self.result.reconstructor {
-            Some(_) => format!("reconstructor {targets} × {m} × {n}"),
+            Some(_) => format!("reconstructor {commands} × {rows} × {n}"),
             None => format!("error_covariance {targets} × {m} × {m}"),
         };
         lines.extend([
@@ -392,10 +412,23 @@ impl ReconstructReport<'_> {
         align(&lines)
     }
 
+    /// The unknowns of the reconstruction in words.
+    fn unknowns(&self) -> String {
+        let ([_, rows, _], across) = (self.plan.shape(), self.errors[0].variance.nrows());
+        match self.plan.to() {
+            ReconstructedQuantity::Wavefront => format!("{across} × {across} points"),
+            ReconstructedQuantity::Actuators => count(rows, "actuator"),
+            _ => format!("{rows} slopes each"),
+        }
+    }
+
     // Tell of the reconstruction in json
     fn summary(&self) -> serde_json::Value {
-        let (targets, m, n) =
-            (self.errors.len(), self.plan.truth_slopes(), self.plan.measurements());
+        let (targets, n, to) = (self.errors.len(), self.plan.measurements(), self.plan.to());
+        let to_wavefront = to == ReconstructedQuantity::Wavefront;
+        let m = (!to_wavefront).then(|| self.plan.truth_slopes());
+        let points = to_wavefront.then(|| self.errors[0].variance.nrows());
+        let actuators = (to == ReconstructedQuantity::Actuators).then(|| self.plan.shape()[1]);
         let of = |rms: fn(&WavefrontError) -> f64| -> Vec<f64> {
             self.errors.iter().map(|error| 1e9 * rms(error)).collect()
         };
@@ -410,7 +443,10 @@ impl ReconstructReport<'_> {
         json!({
             "system": self.args.system.display().to_string(),
             "measurements": n,
+            "to": to.name(),
             "truth_slopes": m,
+            "points": points,
+            "actuators": actuators,
             "targets": targets,
             "method": self.plan.method().name(),
             "kept": spectrum.map(|(_, kept)| kept),
@@ -434,13 +470,18 @@ impl ReconstructReport<'_> {
 impl ReconstructReport<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let name = short_name(&self.args.system.display().to_string());
-        let Reconstruction { reconstructor, spectrum, .. } = &self.result;
+        let Reconstruction { reconstructor, spectrum, to, .. } = &self.result;
         match (self.args.of, reconstructor, spectrum) {
-            (ReconstructorPlotKind::Reconstructor, Some(reconstructor), _) => {
+            (ReconstructorPlotKind::Reconstructor, Some(_), _) => {
                 let target = self.args.target.unwrap_or(0);
-                let title = format!("{name}: reconstructor of target {target}");
-                let matrix = reconstructor.index_axis(Axis(0), target);
-                plot_reconstructor(&matrix, &self.system, &title, self.args.scale, format)
+                let title = match self.plan.shape()[0] {
+                    1 if self.plan.to() == ReconstructedQuantity::Actuators => {
+                        format!("{name}: command matrix")
+                    }
+                    _ => format!("{name}: reconstructor of target {target}"),
+                };
+                let (found, scale) = ((&self.result, target), self.args.scale);
+                plot_reconstruction(found, &self.system, &title, scale, format)
             }
             (ReconstructorPlotKind::Spectrum, _, Some((values, kept))) => {
                 let title = format!("{name}: eigenvalues of the covariance of the measurements");
@@ -452,16 +493,29 @@ impl ReconstructReport<'_> {
             (ReconstructorPlotKind::Noise, ..) => {
                 plot_noise_of_stars(&self.system, &noise_title(&name), format)
             }
-            (ReconstructorPlotKind::Error, ..) => {
-                let step = self.system.truth_sensor().pitch();
-                draw_errors(&self.errors, (&name, step), format)
-            }
+            (ReconstructorPlotKind::Error, ..) => match to {
+                ReconstructedQuantity::Wavefront => {
+                    draw_point_errors(&self.errors, (&name, &self.system), format)
+                }
+                _ => draw_errors(&self.errors, (&name, self.system.truth_sensor().pitch()), format),
+            },
         }
     }
 }
 
+// Draw errors of wavefronts
 fn noise_title(name: &str) -> String {
     format!("{name}: noise of the slopes")
+}
+
+/// Draws the errors of some targets at the points of a system's grid that are in its pupil.
+fn draw_point_errors(
+    errors: &[WavefrontError],
+    (name, system): (&str, &System),
+    format: PictureFormat,
+) -> Result<Vec<u8>, Error> {
+    let step = system.wavefront_pitch() / system.wavefront_grid()?.oversampling as f64;
+    draw_errors(&errors_in_pupil(errors, system)?, (name, step), format)
 }
 
 /// Draws the errors of some targets on grids of a step (m).
@@ -510,12 +564,11 @@ fn errors_at_points(
     let draw = |(path, format): (&Path, PictureFormat)| {
         terminal.writes(path);
         let name = short_name(&args.system.display().to_string());
-        let step = system.wavefront_pitch() / system.wavefront_grid()?.oversampling as f64;
         let drawn = match args.of {
             ReconstructorPlotKind::Noise => {
                 plot_noise_of_stars(system, &noise_title(&name), format)?
             }
-            _ => draw_errors(&errors_of_points.in_pupil(system)?, (&name, step), format)?,
+            _ => draw_point_errors(&errors_of_points.errors, (&name, system), format)?,
         };
         AtomicFile::holding(path, &drawn)
     };
@@ -533,11 +586,11 @@ fn errors_at_points(
 impl ReconstructArgs {
     /// Refuses arrays and pictures that errors at points have not.
     fn check_points(&self, system: &System) -> Result<(), Error> {
-        let expected = "nothing with --truth wavefront, which has errors alone";
+        let expected = "nothing with --to wavefront --errors-only, which has errors alone";
         accept(self.save.is_empty(), "save", self.save.len(), expected)?;
         let file = self.telemetry.as_deref().unwrap_or("".as_ref()).display();
         accept(self.telemetry.is_none(), "telemetry", file, expected)?;
-        let errors = (false, "--truth wavefront has errors alone");
+        let errors = (false, "--to wavefront --errors-only has errors alone");
         Ok(self.check_existing(system, errors, errors)?)
     }
 }
@@ -580,7 +633,7 @@ fn summary_of_points(
     json!({
         "system": args.system.display().to_string(),
         "measurements": n,
-        "truth": "wavefront",
+        "to": "wavefront",
         "points": result.errors[0].variance.nrows(),
         "targets": result.errors.len(),
         "method": Inversion::Iterative.name(),

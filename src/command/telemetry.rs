@@ -15,6 +15,7 @@ use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
 use crate::model::system_file::SystemFile;
 use crate::numerics::real::Precision;
+use crate::tomography::reconstructor::ReconstructedQuantity;
 use ndarray::{Array3, ArrayView2};
 use serde_json::json;
 use std::path::Path;
@@ -48,15 +49,19 @@ impl Loops {
         Ok(Self { correction, control: ControlLoop::from_system_file(file)? })
     }
 
-    /// A draft of telemetry with the loops of a reconstructor, (T, m, n), whose command matrices are made by an engine.
+    /// A draft of telemetry with the loops of a reconstructor of slopes, (T, m, n), whose command matrices are made by an engine, or with its command
+    /// matrices.
     pub fn draft(
         &self,
         path: &Path,
-        (system, reconstructor): (&System, &Array3<f64>),
+        (system, (reconstructor, to)): (&System, (&Array3<f64>, ReconstructedQuantity)),
         (engine, precision): (&Engine, Precision),
         origin: Provenance,
     ) -> Result<AtomicFile, Error> {
         let commands = match &self.correction {
+            Some(_) if to == ReconstructedQuantity::Actuators => {
+                reconstructor.outer_iter().map(|command| command.to_owned()).collect()
+            }
             Some((correction, _)) => correction.commands(reconstructor, engine)?,
             None => Vec::new(),
         };

@@ -15,7 +15,7 @@ use crate::numerics::real::Precision;
 use crate::plan::Plan;
 use crate::plot::{ColourScale, Component};
 use crate::profiling::fit::ParameterGroup;
-use crate::tomography::reconstructor::Truth;
+use crate::tomography::reconstructor::ReconstructedQuantity;
 use crate::turbulence::plan::Form;
 use crate::units::{ARCSEC, DEGREE};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -138,11 +138,13 @@ pub fn forms() -> impl TypedValueParser<Value = Form> {
     ])
 }
 
-/// What targets are to be known by.
-pub fn truths() -> impl TypedValueParser<Value = Truth> {
+/// Quantities that are reconstructed.
+pub fn reconstructed_quantities() -> impl TypedValueParser<Value = ReconstructedQuantity> {
+    let [slopes, wavefront, actuators] = ReconstructedQuantity::NAMES;
     one_of([
-        ("slopes", "Slopes of a truth sensor", Truth::Slopes),
-        ("wavefront", "The wavefront at the points of [phase]; errors only", Truth::Wavefront),
+        (slopes.0, "Slopes of a truth sensor", slopes.1),
+        (wavefront.0, "The wavefront at the points of [phase], in metres", wavefront.1),
+        (actuators.0, "Strokes of the actuators of each [[mirror]], in metres", actuators.1),
     ])
 }
 

@@ -13,6 +13,8 @@ pub use projector::Projector;
 pub(crate) mod modes;
 #[cfg(feature = "factorise")]
 pub use modes::{Corrected, Correction, CorrectionMode, CorrectionOptions};
+#[cfg(feature = "factorise")]
+mod command_matrix;
 pub(crate) mod correctable_band;
 pub mod fitting;
 pub use fitting::Fitting;

@@ -1,8 +1,9 @@
+// Tangled from book/src/measured-covariance.md: edit there, or here and run cargo tangle stitch.
 //! The covariance of the measurements as an operator.
 
 // Imports of the measured covariance
 use super::blocks::{MeasuredCovariance, SharedOperator, with_noise};
-use super::estimate::{Grouped, blind, groups};
+use super::estimate::{Grouped, PosedGroup, blind, groups};
 use crate::device::Engine;
 use crate::error::Error;
 use crate::linear::Dense;
@@ -42,12 +43,12 @@ pub fn measured_covariance(
     let valid = system.valid_lenslets();
     let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
     let removed = system.removed_modes();
+    // Slopes in the form of the plan
     let slopes: SharedOperator<f64> = if plan.form() == "dense" {
         Arc::new(Dense::new(dense_slopes(system, engine, watch)?))
     } else {
         let posed = groups(system, &plan)?;
-        let of_group =
-            |group: &super::estimate::PosedGroup| group.compute((system, &valid), engine, watch);
+        let of_group = |group: &PosedGroup| group.compute((system, &valid), engine, watch);
         let computed = posed.iter().map(of_group).collect::<Result<Vec<_>, _>>()?;
         let all: Vec<_> = computed.iter().map(Grouped::group).collect();
         let rectangles = plan.blocks().map(|blocks| blocks.rectangles(system, engine, watch));

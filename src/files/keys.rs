@@ -25,6 +25,8 @@ pub struct Key {
     pub meaning: &'static str,
     /// The chapter that explains it, without its ending; empty for that of the table around it.
     pub chapter: &'static str,
+    /// The name that it had in earlier versions; empty for none.
+    pub former: &'static str,
 }
 
 // Types of keys
@@ -109,7 +111,7 @@ impl Key {
         meaning: &'static str,
     ) -> Self {
         let (default, range) = (KeyDefault::Words("none"), KeyRange::ANY);
-        Self { name, kind, unit, default, range, meaning, chapter: "" }
+        Self { name, kind, unit, default, range, meaning, chapter: "", former: "" }
     }
 
     /// A table that may be left out.
@@ -156,6 +158,11 @@ impl Key {
     /// Sets the chapter that explains the key.
     pub const fn chapter(self, chapter: &'static str) -> Self {
         Self { chapter, ..self }
+    }
+
+    /// Sets the name that the key had in earlier versions, for the error about an older file.
+    pub const fn formerly(self, former: &'static str) -> Self {
+        Self { former, ..self }
     }
 
     /// The keys of the table that this is, or of each of its tables; none of a plain key.

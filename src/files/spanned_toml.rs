@@ -352,7 +352,9 @@ impl<'d> Table<'d> {
         let Some((key, entry)) = unknown.min_by_key(|(_, entry)| entry.key_start) else {
             return Ok(());
         };
-        let expected = match nearest(key, self.keys) {
+        let renamed = self.keys.iter().find(|known| !key.is_empty() && known.former == key);
+        let expected = match renamed.map(|key| key.name).or_else(|| nearest(key, self.keys)) {
+            Some(known) if renamed.is_some() => format!("{known}, the new name of {key}"),
             Some(known) => format!("a known key; did you mean {known}?"),
             None => {
                 let names: Vec<_> = self.keys.iter().map(|key| key.name).collect();

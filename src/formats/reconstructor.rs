@@ -254,17 +254,17 @@ mod tests {
             assert!(said.contains(words) && said.contains(file), "{said}");
         }
         // A wavefront with as many points as a truth sensor has slopes.
-        let alike = crate::model::wavefront_grid::PhaseGrid::new(8, 1, 0.0).unwrap();
+        let alike = crate::model::wavefront_grid::PhaseGrid::new(4, 1, 0.0).unwrap();
         let alike = system.to_builder().phase(Some(alike)).build().unwrap();
-        let truth = crate::model::lenslet_array::LensletArray::new(6, 3.5 / 6.0).unwrap();
+        let truth = crate::model::lenslet_array::LensletArray::new(3, 3.5 / 3.0).unwrap();
         let alike = alike.to_builder().truth_sensor(Some(truth)).build().unwrap();
         let both = [ReconstructorOutput::Slopes, ReconstructorOutput::Wavefront];
         let rows = both.map(|output| rows_of(&alike, output).unwrap().unwrap().1);
-        assert_eq!(rows, [64, 64]);
-        let ours = written(folder.path(), "h.npz", &[(NAME, matrix((2, 64, n)).into_dyn())], "");
+        assert_eq!(rows, [16, 16]);
+        let ours = written(folder.path(), "h.npz", &[(NAME, matrix((2, 16, n)).into_dyn())], "");
         let ours = StoredReconstructor::from_file(&ours, &alike).unwrap();
         assert_eq!(ours.output(), ReconstructorOutput::Slopes);
-        let theirs = written(folder.path(), "h.npy", &[("x", matrix((2, 64, n)).into_dyn())], "");
+        let theirs = written(folder.path(), "h.npy", &[("x", matrix((2, 16, n)).into_dyn())], "");
         let said = StoredReconstructor::from_file(&theirs, &alike).unwrap_err().to_string();
         assert!(said.contains("a file that states which rows it has"), "{said}");
         let missing = folder.path().join("none.npz");

@@ -210,8 +210,8 @@ const RECONSTRUCTOR: Keys = &[
     Key::new("errors_only", Flag, "", "whether errors are wanted without the matrix").default("false").chapter("tomographic-error"),
     Key::new("tolerance", Number, "", "relative residual of an iterative solution")
         .range(SHARE.above().below()).default("1e-6"),
-    Key::new("truth", Word(&["slopes", "wavefront"]), "", "what errors are measured by")
-        .default("\"slopes\"").chapter("point-errors"),
+    Key::new("to", Word(&["slopes", "wavefront", "actuators"]), "", "what is reconstructed")
+        .default("\"slopes\"").chapter("reconstructor-options").formerly("truth"),
 ];
 
 // Keys of correction in a system file

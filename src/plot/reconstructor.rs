@@ -9,7 +9,8 @@ use crate::plot::{
     Area, BAR, ColourScale, Drawn, Figure, LETTERS, Picture, PictureFormat, TITLE, TYPEFACE,
     paint_bar, paint_levels, power_of_ten, ticks, title_width,
 };
-use ndarray::{Array2, ArrayView2};
+use crate::tomography::reconstructor::{Actuator, ReconstructedQuantity, Reconstruction};
+use ndarray::{Array2, ArrayView2, Axis};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -36,7 +37,69 @@ pub fn plot_reconstructor(
     scale: ColourScale,
     format: PictureFormat,
 ) -> Result<Vec<u8>, Error> {
-    MatrixBlocks::new(matrix, system, title, scale)?.encode(format)
+    let (m, n) = matrix.dim();
+    let expected = format!("an even number of rows, and {n} columns");
+    accept(m % 2 == 0, "reconstructor", (m, n), &expected)?;
+    MatrixBlocks::new(matrix, system, (title, scale), MatrixRows::truth(m))?.encode(format)
+}
+
+// Draw a matrix of a reconstruction
+/// Draws one matrix of a reconstruction of a system, of a target or of mirrors by its number, as [`plot_reconstructor`] does. Rows of wavefronts
+/// are the points of the grid; rows of strokes are the actuators, mirror by mirror.
+///
+/// # Errors
+/// `Invalid` where there is no such matrix, or it belongs to another system or has no finite numbers.
+pub fn plot_reconstruction(
+    (found, number): (&Reconstruction, usize),
+    system: &System,
+    title: &str,
+    scale: ColourScale,
+    format: PictureFormat,
+) -> Result<Vec<u8>, Error> {
+    let expected = "the number of a matrix of the reconstruction";
+    let all = found.reconstructor.as_ref().filter(|all| number < all.dim().0);
+    let all = all.ok_or_else(|| Invalid::new("target", number, expected))?;
+    let matrix = all.index_axis(Axis(0), number);
+    let rows = match found.to {
+        ReconstructedQuantity::Wavefront => MatrixRows::points(matrix.nrows()),
+        ReconstructedQuantity::Actuators => MatrixRows::mirrors(&found.actuators),
+        _ => return plot_reconstructor(&matrix, system, title, scale, format),
+    };
+    MatrixBlocks::new(&matrix, system, (title, scale), rows)?.encode(format)
+}
+
+// Names and borders of the rows of a matrix
+/// Blocks of rows of a matrix.
+struct MatrixRows {
+    /// Where each block begins, and whether with a wide border; at last the number of all rows.
+    borders: Vec<(usize, bool)>,
+    /// Name of each block; empty for none.
+    names: Vec<String>,
+    /// Name of all rows, and unit of the entries.
+    about: [&'static str; 2],
+}
+
+impl MatrixRows {
+    /// The x and the y slopes of a truth sensor.
+    fn truth(m: usize) -> Self {
+        let borders = vec![(0, true), (m / 2, false), (m, true)];
+        Self { borders, names: ["x", "y"].map(String::from).into(), about: ["truth", "rad/rad"] }
+    }
+
+    /// The points of a wavefront.
+    fn points(m: usize) -> Self {
+        let borders = vec![(0, true), (m, true)];
+        Self { borders, names: vec![String::new()], about: ["points", "m/rad"] }
+    }
+
+    /// The actuators of mirrors.
+    fn mirrors(actuators: &[Actuator]) -> Self {
+        let is_first = |&k: &usize| k == 0 || actuators[k].mirror != actuators[k - 1].mirror;
+        let starts: Vec<usize> = (0..actuators.len()).filter(is_first).collect();
+        let names = starts.iter().map(|&k| actuators[k].mirror.to_string()).collect();
+        let borders = starts.into_iter().chain([actuators.len()]).map(|row| (row, true)).collect();
+        Self { borders, names, about: ["mirror", "m/rad"] }
+    }
 }
 
 // Blocks of a reconstructor
@@ -51,6 +114,7 @@ struct MatrixBlocks<'a> {
     largest: f64,
     /// The first column of each star, and the number of all.
     starts: Vec<usize>,
+    rows: MatrixRows,
 }
 
 /// Points along the longer side of the matrix, at most.
@@ -64,13 +128,14 @@ impl<'a> MatrixBlocks<'a> {
     fn new(
         matrix: &ArrayView2<f64>,
         system: &System,
-        title: &'a str,
-        scale: ColourScale,
+        (title, scale): (&'a str, ColourScale),
+        rows: MatrixRows,
     ) -> Result<Self, Invalid> {
         let order = SlopeOrder::new(&system.valid_lenslets());
         let (m, n) = matrix.dim();
-        let expected = format!("an even number of rows and {} columns", order.len());
-        let fits = m > 0 && m % 2 == 0 && n == order.len();
+        let expected = format!("at least one row, and {} columns", order.len());
+        let all = rows.borders.last().map(|(row, _)| *row);
+        let fits = m > 0 && all == Some(m) && n == order.len();
         accept(fits, "reconstructor", (m, n), &expected)?;
         let largest = matrix.fold(0.0, |most: f64, entry| most.max(entry.abs()));
         let good = matrix.iter().all(|entry| entry.is_finite());
@@ -79,7 +144,7 @@ impl<'a> MatrixBlocks<'a> {
             (0..system.guide_stars().len()).map(|q| order.index(q, 0, 0)).chain([n]).collect();
         let shown = Self::reduce(matrix, [m.min(MOST), n.min(MOST)]);
         let largest = if largest > 0.0 { largest } else { 1.0 };
-        Ok(Self { title, scale, shape: [m, n], shown, largest, starts })
+        Ok(Self { title, scale, shape: [m, n], shown, largest, starts, rows })
     }
 
     // Largest entries of a matrix by parts
@@ -120,10 +185,14 @@ impl MatrixBlocks<'_> {
 
     /// The borders of the blocks along rows or columns, and whether a sensor begins there.
     fn borders(&self, axis: usize) -> Vec<(usize, bool)> {
-        let ends = if axis == 0 { vec![0, self.shape[0]] } else { self.starts.clone() };
-        let within =
-            ends.windows(2).flat_map(|pair| [(pair[0], true), ((pair[0] + pair[1]) / 2, false)]);
-        within.chain([(self.shape[axis], true)]).collect()
+        if axis == 0 {
+            return self.rows.borders.clone();
+        }
+        let within = self
+            .starts
+            .windows(2)
+            .flat_map(|pair| [(pair[0], true), ((pair[0] + pair[1]) / 2, false)]);
+        within.chain([(self.shape[1], true)]).collect()
     }
 }
 
@@ -178,19 +247,22 @@ impl Picture for MatrixBlocks<'_> {
                 let [from, to] = [pair[0].0, pair[1].0].map(|entry| self.place(axis, entry));
                 let middle = (from + to) / 2;
                 let at = [(left - 28, middle), (middle, top + height + 26)][axis];
+                let of_slopes = ["x", "y"][k % 2];
+                let name = if axis == 0 { &self.rows.names[k] } else { of_slopes };
                 if to - from > 24 {
-                    write(["x", "y"][k % 2], at, LETTERS)?;
+                    write(name, at, LETTERS)?;
                 }
             }
         }
-        write("truth", (left - 60, top - 28), LETTERS)?;
+        let [rows, unit] = self.rows.about;
+        write(rows, (left - 60, top - 28), LETTERS)?;
         // Paint the scale of the matrix
         let high = height.max(BAR_HEIGHT);
         let bar = area.clone().shrink((left + width + 30, top), (BAR, high));
         let power = self.largest.log10().floor();
         let name = match power as i32 {
-            0 => "entry [rad/rad]".to_string(),
-            power => format!("entry [{} rad/rad]", power_of_ten(power)),
+            0 => format!("entry [{unit}]"),
+            power => format!("entry [{} {unit}]", power_of_ten(power)),
         };
         let note = format!("Colours: {}. Columns: measured slopes.", self.scale.name());
         area.draw_text(&note, &(TYPEFACE, LETTERS).into_text_style(area), (20, top + high + 64))?;
@@ -300,8 +372,13 @@ mod tests {
     fn an_entry_is_seen_in_its_block() {
         let (system, mut matrix) = (system(), Array2::zeros((10, 26)));
         matrix[[7, 21]] = -0.25;
-        let blocks =
-            MatrixBlocks::new(&matrix.view(), &system, "one", ColourScale::Linear).unwrap();
+        let blocks = MatrixBlocks::new(
+            &matrix.view(),
+            &system,
+            ("one", ColourScale::Linear),
+            MatrixRows::truth(matrix.nrows()),
+        )
+        .unwrap();
         assert_eq!((&blocks.starts, blocks.largest), (&vec![0, 18, 26], 0.25));
         assert_eq!(blocks.borders(1)[1..4], [(9, false), (18, true), (22, false)]);
         let png = blocks.encode(PictureFormat::Png).unwrap();
@@ -322,7 +399,10 @@ mod tests {
         assert!(reduced[[2, 48]] == -3.0 && reduced.sum() == -3.0);
         let other = Array2::zeros((10, 25));
         for bad in [other, matrix.mapv(|_| f64::NAN)] {
-            assert!(MatrixBlocks::new(&bad.view(), &system, "", ColourScale::Root).is_err());
+            assert!(
+                plot_reconstructor(&bad.view(), &system, "", ColourScale::Root, PictureFormat::Svg)
+                    .is_err()
+            );
         }
     }
 

@@ -20,7 +20,7 @@ use crate::psf::options::EXPONENT;
 use crate::psf::plan::PsfOptions;
 use crate::psf::residual::{sample_step, sampled_aperture, shapes_towards};
 use crate::psf::transforms::Plane;
-use crate::tomography::reconstructor::ReconstructorPlan;
+use crate::tomography::reconstructor::{ReconstructedQuantity, ReconstructorPlan};
 use crate::watch::{CancelOnly, Watch, unwatched};
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, Zip, s};
 use num_complex::Complex64;
@@ -128,6 +128,7 @@ impl LoopSimulationPlan {
         // Reconstruct with a matrix
         let correction = Correction::new(system, &options.correction)?;
         let reconstructor = options.reconstructor.errors_only(false).keep(true);
+        let reconstructor = reconstructor.to(ReconstructedQuantity::Slopes);
         let reconstructor = ReconstructorPlan::new(correction.system(), reconstructor)?;
         // Lay a grid over the pupil
         let expected = "a [telescope], whose images are wanted";

@@ -27,7 +27,9 @@ use crate::psf::point_spread::PointSpread;
 use crate::psf::residual::{ResidualOptions, ResidualWavefronts};
 use crate::psf::structure_function::Actuators;
 use crate::tomography::ErrorSplit;
-use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
+use crate::tomography::reconstructor::{
+    ReconstructedQuantity, ReconstructorOptions, ReconstructorPlan,
+};
 use crate::units::ARCSEC;
 use crate::watch::{CancelOnly, Watch, check};
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
@@ -304,13 +306,11 @@ impl PsfPlan {
         // Refuse what has no image
         options.image.check()?;
         options.control.as_ref().map_or(Ok(()), ControlLoop::check)?;
-        let expected = "slopes, as strokes are made from slopes";
-        accept(
-            options.reconstructor.truth == Truth::Slopes,
-            "reconstructor.truth",
-            "wavefront",
-            expected,
-        )?;
+        let (to, expected) =
+            (options.reconstructor.to, "slopes or actuators, as strokes are made from slopes");
+        let good = to != ReconstructedQuantity::Wavefront;
+        accept(good, "reconstructor.to", to.name(), expected)?;
+        options.reconstructor = options.reconstructor.to(ReconstructedQuantity::Slopes);
         let expected = "0, as [loop] says what comes too late";
         accept(
             options.reconstructor.delay == 0.0,
@@ -1564,8 +1564,8 @@ mod tests {
         };
         let late = refused(&|options| options.reconstructor.delay = 2e-3);
         assert!(late.starts_with("reconstructor.delay = 0.002: expected 0, as [loop]"), "{late}");
-        let truth = refused(&|options| options.reconstructor.truth = Truth::Wavefront);
-        assert!(truth.contains("truth"), "{truth}");
+        let to = refused(&|options| options.reconstructor.to = ReconstructedQuantity::Wavefront);
+        assert!(to.starts_with("reconstructor.to = \"wavefront\": expected slopes"), "{to}");
         assert!(refused(&|options| options.image.pixels = 0).contains("pixels"));
         assert!(refused(&|options| options.correction.mirrors.clear()).contains("mirror"));
         let wide = refused(&|options| options.image.pixel = Some(30.0 * ARCSEC));

@@ -1,5 +1,7 @@
+// Tangled from book/src/python-sample.md: edit there, or here and run cargo tangle stitch.
 //! Sample files for Python, and the computations of a sample.
 
+// Imports of the bindings of a sample
 use super::arrays::to_python;
 use super::errors::{raised, refused};
 use super::interruptible::run;
@@ -10,8 +12,8 @@ use crate::device::Engine;
 use crate::electrons::postprocess::Finishing;
 use crate::electrons::sample_file::{Algorithm, SampleFile};
 use crate::electrons::{
-    ConfigurationReadings, HrtemImages, HrtemPlan, Intermediate, StemPlan, StemReadings,
-    StemRunOptions,
+    ConfigurationReadings, HrtemImages, HrtemPlan, Intermediate, StemMethod, StemPlan,
+    StemReadings, StemRunOptions,
 };
 use crate::error::{Error, Invalid};
 use crate::files::provenance::Provenance;
@@ -20,21 +22,25 @@ use crate::model::SystemFile;
 use crate::numerics::Precision;
 use crate::plan::Plan;
 use crate::specimen::Atom;
-use crate::watch::Watch;
+use crate::watch::{Watch, unwatched};
 use ndarray::{Array1, Array2};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray2, PyReadonlyArray3};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use serde_json::json;
 use std::path::PathBuf;
 
+// Parsed sample with its file
 /// A sample file that was parsed.
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct ParsedSample {
     file: SampleFile,
 }
 
+// Methods of a parsed sample
 #[pymethods]
 impl ParsedSample {
+    // Make and edit a parsed sample
     #[staticmethod]
     fn from_file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let file = py.detach(|| SampleFile::from_file(path)).map_err(raised)?;
@@ -74,6 +80,7 @@ impl ParsedSample {
         Ok(Self { file: py.detach(read).map_err(raised)? })
     }
 
+    // Read a share of a scan
     /// Readings of the places from `start` to `end` of a scan, as `collect` joins them.
     #[pyo3(signature = (places, device, precision, progress=None))]
     fn stem_share<'py>(
@@ -94,6 +101,7 @@ impl ParsedSample {
         Ok(share_of(py, readings))
     }
 
+    // Read and average single configurations
     /// Readings of the places from `start` to `end` of a scan in each of some configurations, as `average` takes them.
     #[pyo3(signature = (places, configurations, device, precision, progress=None))]
     fn stem_configurations<'py>(
@@ -135,6 +143,7 @@ impl ParsedSample {
         Ok(share_of(py, readings))
     }
 
+    // Join the shares of a scan
     /// The scan whose shares have been read, as a run returns it.
     fn collect<'py>(
         &self,
@@ -145,6 +154,7 @@ impl ParsedSample {
     ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>, Bound<'py, PyAny>)> {
         let precision = precision_of(precision).map_err(refused)?;
         let (plan, summary) = py.detach(|| self.file.plan_with_summary()).map_err(raised)?;
+        // Readings of received shares
         let part = |(places, done, mean, squares): ReadShare<'_>| StemReadings {
             places: places.0..places.1,
             done: [done.0, done.1],
@@ -157,11 +167,12 @@ impl ParsedSample {
         let method = plan.describe(&engine).map_err(raised)?.method;
         let seed = Some(self.file.phonons.seed);
         Provenance::new(call, &method, self.file.text()).seed(seed).note(&mut data);
-        let facts = serde_json::json!({ "summary": &summary });
+        let facts = json!({ "summary": &summary });
         let (variables, attributes) = to_python(py, data)?;
         Ok((variables, attributes, from_json(py, &facts)?))
     }
 
+    // Summary of a parsed sample
     /// Places of the scan, and configurations of the specimen.
     fn stem_size(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
         let plan = py.detach(|| self.file.plan()).map_err(raised)?;
@@ -199,6 +210,7 @@ impl ParsedSample {
         from_json(py, &serde_json::to_value(summary.map_err(raised)?).unwrap_or_default())
     }
 
+    // Atoms of a sample for Python
     /// The atoms of the specimen, at rest: atomic numbers, positions, sides of the cell [Å], occupancies and displacements [Å].
     fn specimen<'py>(&self, py: Python<'py>) -> PyResult<Atoms<'py>> {
         let specimen = py.detach(|| self.file.specimen()).map_err(raised)?;
@@ -215,6 +227,7 @@ impl ParsedSample {
         ))
     }
 
+    // Plan a scan for Python
     /// A scan; `keep` names intermediate results that are returned, too.
     fn plan_stem(
         &self,
@@ -235,19 +248,19 @@ impl ParsedSample {
         let finishing = file.finishing(&plan);
         let seed = file.phonons.seed;
         let text = file.text().to_string();
+        // Data set of readings and intermediates
         let finish = move |readings: StemReadings, plan: &StemPlan, engine: &Engine| {
             let mut data = scan_data(&readings, plan, &finishing, engine.precision())?;
             for &one in &kept {
                 match engine.precision() {
-                    Precision::F32 => plan.keep::<f32>(one, &mut data, &crate::watch::unwatched)?,
-                    Precision::F64 => plan.keep::<f64>(one, &mut data, &crate::watch::unwatched)?,
+                    Precision::F32 => plan.keep::<f32>(one, &mut data, &unwatched)?,
+                    Precision::F64 => plan.keep::<f64>(one, &mut data, &unwatched)?,
                 }
             }
-            let compared = compare.map(|count| {
-                plan.compare(&readings, count, seed, engine, &crate::watch::unwatched)
-            });
+            let compared =
+                compare.map(|count| plan.compare(&readings, count, seed, engine, &unwatched));
             let comparison = compared.transpose()?;
-            let facts = serde_json::json!({
+            let facts = json!({
                 "summary": &summary,
                 "comparison": comparison.as_ref().map(serde_json::to_value).and_then(Result::ok),
                 "warnings": comparison.as_ref().map(|it| it.warnings(plan)).unwrap_or_default(),
@@ -258,6 +271,7 @@ impl ParsedSample {
         PlannedComputation::new(py, task, (device, precision), &text, Some(seed))
     }
 
+    // Plan plane-wave images for Python
     /// Images of a plane wave.
     fn plan_hrtem(
         &self,
@@ -274,7 +288,7 @@ impl ParsedSample {
             if potential {
                 plan.keep_potential(&mut data, engine.precision())?;
             }
-            Ok(Found { data, facts: serde_json::json!({ "summary": &summary }) })
+            Ok(Found { data, facts: json!({ "summary": &summary }) })
         };
         let task = PlannedTask { plan, finish };
         PlannedComputation::new(
@@ -287,6 +301,7 @@ impl ParsedSample {
     }
 }
 
+// Arrays of atoms and shares
 /// Atomic numbers, positions, sides of the cell, occupancies and displacements.
 type Atoms<'py> = (
     Bound<'py, PyArray1<i64>>,
@@ -313,6 +328,7 @@ fn share_of(py: Python<'_>, readings: StemReadings) -> Share<'_> {
     ((places.start, places.end), (done[0], done[1]), mean, squares)
 }
 
+// Readings and intermediates by name
 /// The readings of a scan as a data set in a precision.
 fn scan_data(
     readings: &StemReadings,
@@ -327,7 +343,7 @@ fn scan_data(
 }
 
 fn intermediate(name: &str, plan: &StemPlan) -> Result<Intermediate, Invalid> {
-    let prism = matches!(plan.options().method, crate::electrons::StemMethod::Prism { .. });
+    let prism = matches!(plan.options().method, StemMethod::Prism { .. });
     match name {
         "potential" => Ok(Intermediate::Potential),
         "probe" => Ok(Intermediate::Probe),

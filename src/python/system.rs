@@ -1,11 +1,14 @@
+// Tangled from book/src/python-system.md: edit there, or here and run cargo tangle stitch.
 //! System files for Python, and the computations of a system.
 
+// Imports of the bindings of a system
 use super::arrays::to_python;
 use super::errors::{raised, refused};
-use super::interruptible::run_borrowing;
-use super::plans::{Found, PlannedComputation, PlannedTask, engine};
+use super::interruptible::{run, run_borrowing};
+use super::plans::{Found, PlannedComputation, PlannedTask, Task, engine};
 use super::values::{from_json, from_toml, options, toml_value};
 use crate::command::learned_file::LearnedFile;
+use crate::command::planned_run::suited;
 use crate::command::psf::target_facts;
 use crate::device::Engine;
 use crate::error::{Error, Invalid};
@@ -19,23 +22,31 @@ use crate::formats::aot::TelemetryFile;
 use crate::formats::aot::system::TelemetrySystem;
 use crate::formats::scopesim::FieldImages;
 use crate::formats::slopes::{ReadSlopes, SlopeFormat};
+use crate::linear::Operator;
 use crate::model::control::ControlLoop;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::{System, SystemFile};
 use crate::plan::Plan;
-use crate::profiling::{LearnOptions, LearnPlan, ParameterGroup};
+use crate::profiling::{LearnOptions, LearnPlan, Learned, ParameterGroup};
 use crate::psf::options::check_telescope;
-use crate::psf::{CameraOptions, PsfOptions, PsfPlan};
-use crate::tomography::{PointErrorsPlan, ReconstructorOptions, ReconstructorPlan, Truth};
+use crate::psf::{CameraOptions, PsfOptions, PsfPlan, PsfResult};
+use crate::tomography::{
+    PointErrors, PointErrorsPlan, ReconstructedQuantity, Reconstruction, ReconstructorOptions,
+    ReconstructorPlan, WavefrontError,
+};
 use crate::turbulence::spectral::SpectralSampling;
 use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Method, SlopeSlope};
 use crate::units::ARCSEC;
-use numpy::{PyReadonlyArray2, ToPyArray};
+use crate::watch::Watch;
+use ndarray::Array2;
+use numpy::{IntoPyArray, PyArray2, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+// Parsed system with its file
 /// A system file that was parsed, with the system that it describes.
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct ParsedSystem {
@@ -58,6 +69,7 @@ impl ParsedSystem {
         Ok(Self { file, system })
     }
 
+    // Parse a system without the interpreter
     fn parse(
         py: Python<'_>,
         read: impl FnOnce() -> Result<SystemFile, Error> + Send,
@@ -66,8 +78,10 @@ impl ParsedSystem {
     }
 }
 
+// Methods of a parsed system
 #[pymethods]
 impl ParsedSystem {
+    // Make and edit a parsed system
     #[staticmethod]
     fn from_file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         Self::parse(py, || SystemFile::from_file(path))
@@ -86,7 +100,7 @@ impl ParsedSystem {
         Self::parse(py, || SystemFile::from_value(values))
     }
 
-    /// The text of the file, its name and its folder, from which it can be made anew.
+    /// The text of the file and its name, from which it can be made anew.
     fn source(&self) -> (String, String) {
         (self.file.text().to_string(), self.file.name().to_string())
     }
@@ -110,6 +124,7 @@ impl ParsedSystem {
         Self::parse(py, || builder.build())
     }
 
+    // Summary of a parsed system
     /// Warnings about values that are probably in another unit, and so on.
     fn warnings(&self) -> Vec<String> {
         self.file.warnings()
@@ -139,10 +154,11 @@ impl ParsedSystem {
     }
 
     /// The valid lenslets of each guide star, arrays of truth values.
-    fn valid_lenslets<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, numpy::PyArray2<bool>>> {
+    fn valid_lenslets<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyArray2<bool>>> {
         self.system.valid_lenslets().iter().map(|mask| mask.to_pyarray(py)).collect()
     }
 
+    // Plan covariances for Python
     /// Covariances by a method: direct, or spectral with a sampling, in points and in factors of oversampling, if one is given.
     fn plan_covariance(
         &self,
@@ -152,6 +168,7 @@ impl ParsedSystem {
         device: &str,
         precision: &str,
     ) -> PyResult<PlannedComputation> {
+        // Method of planned covariances
         let (method, sampling) = method;
         let sampling = sampling.map(|(points, factor)| SpectralSampling::new(points, factor));
         let sampling = sampling.transpose().map_err(refused)?;
@@ -176,9 +193,10 @@ impl ParsedSystem {
             Ok(Found::from(data))
         };
         let task = PlannedTask { plan, finish };
-        PlannedComputation::new(py, task, (device, precision), self.file.text(), None)
+        self.planned(py, task, (device, precision), None)
     }
 
+    // Plan a reconstructor for Python
     /// The reconstructor as the table `[reconstructor]` of the file asks for it.
     fn plan_reconstructor(
         &self,
@@ -187,35 +205,35 @@ impl ParsedSystem {
         device: &str,
         precision: &str,
     ) -> PyResult<PlannedComputation> {
-        let options =
-            ReconstructorOptions::from_system_file(&self.file).map_err(raised)?.keep(covariances);
+        let options = ReconstructorOptions::from_system_file(&self.file).map_err(raised)?;
+        let (options, engine) = (options.keep(covariances), (device, precision));
         let system = self.system.clone();
-        let place = (device, precision);
-        if options.truth == Truth::Wavefront {
+        // Error maps without a reconstructor
+        if options.to == ReconstructedQuantity::Wavefront && options.errors_only {
             let plan = PointErrorsPlan::new(&system, options).map_err(raised)?;
-            let finish =
-                move |found: crate::tomography::PointErrors, _: &PointErrorsPlan, _: &Engine| {
-                    let facts = json!({ "errors": errors_of(&found.errors) });
-                    Ok(Found { data: found.to_data_set(&system).into_owned(), facts })
-                };
-            return PlannedComputation::new(
-                py,
-                PlannedTask { plan, finish },
-                place,
-                self.file.text(),
-                None,
-            );
-        }
-        let plan = ReconstructorPlan::new(&system, options).map_err(raised)?;
-        let finish =
-            move |found: crate::tomography::Reconstruction, _: &ReconstructorPlan, _: &Engine| {
-                let errors = found.wavefront_errors(&system)?;
-                let facts = json!({ "errors": errors_of(&errors) });
-                Ok(Found { data: found.to_data_set(&system, &errors).into_owned(), facts })
+            let finish = move |found: PointErrors, _: &PointErrorsPlan, _: &Engine| {
+                let facts = json!({ "errors": errors_of(&found.errors) });
+                Ok(Found { data: found.to_data_set(&system).into_owned(), facts })
             };
-        PlannedComputation::new(py, PlannedTask { plan, finish }, place, self.file.text(), None)
+            return self.planned(py, PlannedTask { plan, finish }, engine, None);
+        }
+        let plan = ReconstructorPlan::from_system_file(&self.file, options).map_err(raised)?;
+        let finish = move |found: Reconstruction, _: &ReconstructorPlan, _: &Engine| {
+            let errors = found.wavefront_errors(&system)?;
+            let facts = json!({ "errors": errors_of(&errors) });
+            // Move the reconstructor into its data set
+            let arrays = ["reconstructor", "error_covariance"];
+            let mut data = found.to_data_set(&system, &errors).owned_without(&arrays);
+            if let Some(reconstructor) = found.reconstructor {
+                data.fill("reconstructor", reconstructor);
+            }
+            data.fill("error_covariance", found.error_covariance);
+            Ok(Found { data, facts })
+        };
+        self.planned(py, PlannedTask { plan, finish }, engine, None)
     }
 
+    // Plan simulated slopes for Python
     fn plan_simulation(
         &self,
         py: Python<'_>,
@@ -233,9 +251,10 @@ impl ParsedSystem {
             Ok(Found::from(data))
         };
         let task = PlannedTask { plan, finish };
-        PlannedComputation::new(py, task, ("cpu", "f64"), self.file.text(), Some(options.seed))
+        self.planned(py, task, ("cpu", "f64"), Some(options.seed))
     }
 
+    // Plan point-spread functions for Python
     fn plan_psf(
         &self,
         py: Python<'_>,
@@ -246,7 +265,7 @@ impl ParsedSystem {
         let options = PsfOptions::from_system_file(&self.file).map_err(raised)?;
         let plan = PsfPlan::new(&self.system, options).map_err(raised)?.whole_field(whole_field);
         let system = self.system.clone();
-        let finish = move |found: crate::psf::PsfResult, plan: &PsfPlan, _: &Engine| {
+        let finish = move |found: PsfResult, plan: &PsfPlan, _: &Engine| {
             let targets = system.targets().iter().zip(&found.targets);
             let targets: Vec<_> =
                 targets.map(|(source, target)| target_facts(source, target)).collect();
@@ -263,15 +282,10 @@ impl ParsedSystem {
             }
             Ok(Found { data, facts })
         };
-        PlannedComputation::new(
-            py,
-            PlannedTask { plan, finish },
-            (device, precision),
-            self.file.text(),
-            None,
-        )
+        self.planned(py, PlannedTask { plan, finish }, (device, precision), None)
     }
 
+    // Plan a profile fit for Python
     /// A profile fitted to slopes, (frames, n), rad.
     fn plan_fit(
         &self,
@@ -284,7 +298,7 @@ impl ParsedSystem {
         let plan = LearnPlan::new(&self.system, options).map_err(raised)?;
         let plan = plan.with_slopes(slopes.as_array().to_owned()).map_err(refused)?;
         let (file, start) = (self.file.clone(), self.system.clone());
-        let finish = move |learned: crate::profiling::Learned, _: &LearnPlan, _: &Engine| {
+        let finish = move |learned: Learned, _: &LearnPlan, _: &Engine| {
             let written = LearnedFile {
                 learned: &learned,
                 start: &start,
@@ -293,26 +307,13 @@ impl ParsedSystem {
                 origin: "lenslet.System.fit_profile",
             };
             let text = written.text(&file, file.name())?;
-            let facts = json!({
-                "system": text,
-                "warnings": learned.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                "values": learned.values.iter().map(|one| (one.parameter.to_string(), one.value, one.error)).collect::<Vec<_>>(),
-                "misfit": learned.misfit,
-                "converged": learned.converged,
-                "frames": learned.maps.frames,
-                "independent_frames": learned.maps.independent,
-            });
+            let facts = fit_facts(&learned, &text);
             Ok(Found { data: learned.to_data_set().into_owned(), facts })
         };
-        PlannedComputation::new(
-            py,
-            PlannedTask { plan, finish },
-            ("cpu", "f64"),
-            self.file.text(),
-            None,
-        )
+        self.planned(py, PlannedTask { plan, finish }, ("cpu", "f64"), None)
     }
 
+    // Plan an estimate for Python
     /// The description of an estimate of so many frames.
     fn plan_estimate(
         &self,
@@ -326,15 +327,10 @@ impl ParsedSystem {
             let reason = "slopes are needed: call estimate".into();
             Err(Error::Failed { what: "the estimate".into(), reason })
         };
-        PlannedComputation::new(
-            py,
-            PlannedTask { plan, finish },
-            (device, precision),
-            self.file.text(),
-            None,
-        )
+        self.planned(py, PlannedTask { plan, finish }, (device, precision), None)
     }
 
+    // Prepare an estimator for Python
     /// Prepares an estimator of wavefronts.
     #[pyo3(signature = (given, device, precision, progress=None))]
     fn estimator(
@@ -348,17 +344,18 @@ impl ParsedSystem {
         let plan = self.estimate_plan(given)?;
         let opened = py.detach(|| engine(device, precision)).map_err(raised)?;
         let plan = plan.fitted(&opened).map_err(raised)?;
-        let engine = crate::command::planned_run::suited(opened, &plan);
+        let engine = suited(opened, &plan);
         let method = plan.describe(&engine).map_err(raised)?.method;
-        let job = move |watch: &dyn crate::watch::Watch| {
+        let job = move |watch: &dyn Watch| {
             plan.check(&engine)?;
             plan.run(&engine, watch)
         };
-        let estimator = super::interruptible::run(py, progress.as_ref(), job)?.map_err(raised)?;
+        let estimator = run(py, progress.as_ref(), job)?.map_err(raised)?;
         let (system, text) = (self.system.clone(), self.file.text().to_string());
         Ok(PreparedEstimator { estimator, system, text, method })
     }
 
+    // Measured slopes and their operator
     /// The covariance of the measurements as an operator.
     #[pyo3(signature = (progress=None))]
     fn covariance_operator(
@@ -367,10 +364,8 @@ impl ParsedSystem {
         progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<CovarianceOperator> {
         let system = self.system.clone();
-        let job = move |watch: &dyn crate::watch::Watch| {
-            measured_covariance(&system, &Engine::default(), watch)
-        };
-        let operator = super::interruptible::run(py, progress.as_ref(), job)?.map_err(raised)?;
+        let job = move |watch: &dyn Watch| measured_covariance(&system, &Engine::default(), watch);
+        let operator = run(py, progress.as_ref(), job)?.map_err(raised)?;
         Ok(CovarianceOperator { operator })
     }
 
@@ -379,20 +374,33 @@ impl ParsedSystem {
         &self,
         py: Python<'py>,
         path: PathBuf,
-    ) -> PyResult<Bound<'py, numpy::PyArray2<f64>>> {
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let read = || ReadSlopes::from_file(&path, &self.system, &SlopeFormat::default());
         let slopes = py.detach(read).map_err(raised)?.slopes;
-        Ok(numpy::IntoPyArray::into_pyarray(slopes, py))
+        Ok(slopes.into_pyarray(py))
     }
 }
 
+// Steps shared by plans of a system
 impl ParsedSystem {
+    /// A task of this system on a device, in a precision.
+    fn planned(
+        &self,
+        py: Python<'_>,
+        task: impl Task + 'static,
+        engine: (&str, &str),
+        seed: Option<u64>,
+    ) -> PyResult<PlannedComputation> {
+        PlannedComputation::new(py, task, engine, self.file.text(), seed)
+    }
+
     fn estimate_plan(&self, given: &Bound<'_, PyDict>) -> PyResult<EstimatePlan> {
         let options: EstimateOptions = options(given)?;
         EstimatePlan::new(&self.system, options).map_err(raised)
     }
 }
 
+// Facts of reconstructors images and fits
 /// Sides of a pixel at each wavelength, mas.
 fn pixels_in_mas(plan: &PsfPlan) -> Vec<f64> {
     let (image, diameter) = (&plan.options().image, plan.diameter());
@@ -400,12 +408,32 @@ fn pixels_in_mas(plan: &PsfPlan) -> Vec<f64> {
     image.wavelengths.iter().map(side).collect()
 }
 
+/// What a fit found, apart from its arrays: the system file, the values with their errors, and how good the fit is.
+fn fit_facts(learned: &Learned, text: &str) -> serde_json::Value {
+    let values = learned.values.iter();
+    let values = values.map(|one| (one.parameter.to_string(), one.value, one.error));
+    let warnings: Vec<_> = learned.warnings.iter().map(ToString::to_string).collect();
+    json!({
+        "system": text,
+        "warnings": warnings,
+        "values": values.collect::<Vec<_>>(),
+        "misfit": learned.misfit,
+        "converged": learned.converged,
+        "frames": learned.maps.frames,
+        "independent_frames": learned.maps.independent,
+    })
+}
+
 /// The errors of targets, m: with and without tilt.
-fn errors_of(errors: &[crate::tomography::WavefrontError]) -> serde_json::Value {
-    let of = |error: &crate::tomography::WavefrontError| json!({ "rms": error.rms, "rms_without_tilt": error.rms_without_tilt });
+fn errors_of(errors: &[WavefrontError]) -> serde_json::Value {
+    let of = |error: &WavefrontError| {
+        let (rms, without_tilt) = (error.rms, error.rms_without_tilt);
+        json!({ "rms": rms, "rms_without_tilt": without_tilt })
+    };
     errors.iter().map(of).collect()
 }
 
+// Estimator that is ready for frames
 /// An estimator that is ready for frames.
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct PreparedEstimator {
@@ -417,6 +445,7 @@ pub(super) struct PreparedEstimator {
 
 #[pymethods]
 impl PreparedEstimator {
+    // Estimate frames of borrowed slopes
     /// Estimates the wavefronts of frames in the rows of `slopes`, which are not copied.
     #[pyo3(signature = (slopes, warm_start, call, progress=None))]
     fn estimate<'py>(
@@ -428,11 +457,11 @@ impl PreparedEstimator {
         progress: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>, Bound<'py, PyAny>)> {
         let view = slopes.as_array();
-        let job =
-            |watch: &dyn crate::watch::Watch| self.estimator.estimate(view, warm_start, watch);
+        let job = |watch: &dyn Watch| self.estimator.estimate(view, warm_start, watch);
         let estimates = run_borrowing(py, progress.as_ref(), job)?.map_err(raised)?;
         let facts = json!({ "shortfall": estimates.shortfall });
-        let mut data = estimates.to_data_set(&self.system).into_owned();
+        let mut data = estimates.to_data_set(&self.system).owned_without(&["wavefront"]);
+        data.fill("wavefront", estimates.wavefront);
         Provenance::new(call, &self.method, &self.text).note(&mut data);
         let (variables, attributes) = to_python(py, data)?;
         Ok((variables, attributes, from_json(py, &facts)?))
@@ -444,10 +473,11 @@ impl PreparedEstimator {
     }
 }
 
+// Operator of measurements for Python
 /// The covariance of the measurements as an operator, (n, n), rad².
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct CovarianceOperator {
-    operator: std::sync::Arc<dyn crate::linear::Operator<f64>>,
+    operator: Arc<dyn Operator<f64>>,
 }
 
 #[pymethods]
@@ -457,12 +487,13 @@ impl CovarianceOperator {
         self.operator.rows()
     }
 
+    // Products with rows of an array
     /// The products with the rows of `vectors`, (k, n), which are not copied where they lie in C order.
     fn product<'py>(
         &self,
         py: Python<'py>,
         vectors: PyReadonlyArray2<'py, f64>,
-    ) -> PyResult<Bound<'py, numpy::PyArray2<f64>>> {
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let (view, operator) = (vectors.as_array(), &self.operator);
         let (count, length) = view.dim();
         if length != operator.rows() {
@@ -471,17 +502,18 @@ impl CovarianceOperator {
         }
         let products = py.detach(|| {
             let x = view.as_standard_layout();
-            let mut products = ndarray::Array2::zeros((count, length));
+            let mut products = Array2::zeros((count, length));
             let mut scratch = vec![0.0; operator.scratch(count)];
             if let (Some(x), Some(y)) = (x.as_slice(), products.as_slice_mut()) {
                 operator.apply(x, y, &mut scratch);
             }
             products
         });
-        Ok(numpy::IntoPyArray::into_pyarray(products, py))
+        Ok(products.into_pyarray(py))
     }
 }
 
+// System files of other programs
 /// The system file of a parameter file of TIPTOP, as text, and warnings.
 #[pyfunction]
 pub(super) fn import_tiptop(text: &str, name: &str) -> PyResult<(String, Vec<String>)> {

@@ -306,7 +306,7 @@ impl CovarianceMatrices {
 }
 
 /// Takes modes of the measurements out of covariances with them, (m, n).
-fn take_out(rows: &mut Array2<f64>, modes: &RemovedModes) {
+pub(crate) fn take_out(rows: &mut Array2<f64>, modes: &RemovedModes) {
     for mode in modes.iter() {
         let (z, end) = (ArrayView1::from(&mode.shape[..]), mode.first + mode.shape.len());
         for mut row in rows.slice_mut(s![.., mode.first..end]).rows_mut() {

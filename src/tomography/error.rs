@@ -11,28 +11,14 @@ use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::plan::Stage;
 use crate::tomography::covariance_matrix::truth_valid;
-use crate::tomography::reconstructor::{Reconstruction, ReconstructorPlan};
+pub use crate::tomography::reconstructor::WavefrontError;
+use crate::tomography::reconstructor::{
+    Actuator, ReconstructedQuantity, Reconstruction, ReconstructorPlan,
+};
 use crate::turbulence::arrays::{describe_system, slope_table};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2};
 
 // Error of a wavefront
-/// The error of a wavefront, from the error of the slopes of a truth sensor.
-#[derive(Debug, Clone, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct WavefrontError {
-    /// Variance at the corners of the lenslets, piston removed, (N + 1, N + 1), m²; NaN where no valid lenslet is.
-    #[cfg_attr(feature = "serde", serde(with = "crate::serial::array"))]
-    pub variance: Array2<f64>,
-    /// The same with the tilts removed.
-    #[cfg_attr(feature = "serde", serde(with = "crate::serial::array"))]
-    pub variance_without_tilt: Array2<f64>,
-    /// Root of the mean variance over the pupil, m.
-    pub rms: f64,
-    /// The same without the tilts, m.
-    pub rms_without_tilt: f64,
-}
-
 impl WavefrontError {
     // Wavefront error of a covariance of slopes
     /// The error of the wavefront for a covariance of the error of slopes, (m, m), rad², of the valid lenslets of `array`: all x
@@ -89,15 +75,39 @@ impl Reconstruction {
     /// The reconstruction as a data set, with the `errors` of its [wavefronts](Self::wavefront_errors) and a description of the system.
     pub fn to_data_set(&self, system: &System, errors: &[WavefrontError]) -> DataSet<'_> {
         let mut data = DataSet::default();
+        data.note("to", self.to.name(), "what the reconstructor gives");
         if let Some(reconstructor) = &self.reconstructor {
-            let about = "slopes of a truth sensor per measured slope";
+            let (dimensions, unit, about) = match self.to {
+                ReconstructedQuantity::Slopes => (
+                    "target, truth slope, slope",
+                    "",
+                    "slopes of a truth sensor per measured slope",
+                ),
+                ReconstructedQuantity::Wavefront => (
+                    "target, point, slope",
+                    "m/rad",
+                    "wavefront at its points, row by row, per slope",
+                ),
+                ReconstructedQuantity::Actuators => {
+                    ("command, actuator, slope", "m/rad", "strokes of all mirrors per slope")
+                }
+            };
             let variable = data.add_result("reconstructor", reconstructor.view());
-            variable.dimensions("target, truth slope, slope").long_name(about);
+            variable.unit(unit).dimensions(dimensions).long_name(about);
         }
-        let about = "covariance of the error of the truth sensor's slopes";
-        let variable = data.add_result("error_covariance", self.error_covariance.view());
-        variable.unit("rad2").dimensions("target, truth slope, truth slope").long_name(about);
-        let about = "variance of the wavefront at the corners of the truth sensor's lenslets";
+        if !self.actuators.is_empty() {
+            add_actuators(&mut data, &self.actuators);
+        }
+        let to_wavefront = self.to == ReconstructedQuantity::Wavefront;
+        if !to_wavefront {
+            let about = "covariance of the error of the truth sensor's slopes";
+            let variable = data.add_result("error_covariance", self.error_covariance.view());
+            variable.unit("rad2").dimensions("target, truth slope, truth slope").long_name(about);
+        }
+        let about = match to_wavefront {
+            true => "variance of the wavefront's error at its points",
+            false => "variance of the wavefront at the corners of the truth sensor's lenslets",
+        };
         add_errors(&mut data, errors, about);
         if let Some(covariances) = &self.covariances {
             for (name, matrix) in [
@@ -113,13 +123,16 @@ impl Reconstruction {
             eigenvalues.long_name("of the measurements, ascending");
         }
         describe_system(&mut data, system);
-        let valid = data.add("truth_valid", truth_valid(system)).dimensions("y, x");
-        valid.long_name("lenslets of the truth sensor");
+        if !to_wavefront {
+            let valid = data.add("truth_valid", truth_valid(system)).dimensions("y, x");
+            valid.long_name("lenslets of the truth sensor");
+        }
         data.add_table("slope_table", slope_table(system));
         data
     }
 
-    /// The error of the wavefront of each target of the system that was reconstructed.
+    /// The error of the wavefront of each target of the system that was reconstructed: at the points of a reconstructed wavefront, otherwise at the
+    /// corners of the truth sensor's lenslets.
     ///
     /// # Errors
     /// `Invalid` where the reconstruction is that of a system with another truth sensor.
@@ -141,7 +154,10 @@ impl Reconstruction {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn wavefront_errors(&self, system: &System) -> Result<Vec<WavefrontError>, Error> {
-        errors_of(&self.error_covariance, system)
+        match self.to {
+            ReconstructedQuantity::Wavefront => Ok(self.point_errors.clone()),
+            _ => errors_of(&self.error_covariance, system),
+        }
     }
 
     // Errors without or with prediction
@@ -155,6 +171,23 @@ impl Reconstruction {
     ) -> Result<Option<Vec<WavefrontError>>, Error> {
         self.other_error_covariance.as_ref().map(|errors| errors_of(errors, system)).transpose()
     }
+}
+
+// Actuators in a data set
+/// Adds the mirror and the position of each actuator, and the altitude of each mirror.
+fn add_actuators(data: &mut DataSet, actuators: &[Actuator]) {
+    let mirrors: Array1<i64> = actuators.iter().map(|actuator| actuator.mirror as i64).collect();
+    let variable = data.add("actuator_mirror", mirrors).dimensions("actuator");
+    variable.long_name("number of the mirror of each actuator, from 0");
+    let position = |(k, axis): (usize, usize)| actuators[k].position[axis];
+    let positions = Array2::from_shape_fn((actuators.len(), 2), position);
+    let variable = data.add("actuator_positions", positions).unit("m");
+    let about = "x and y in the plane to which the mirror is conjugate";
+    variable.dimensions("actuator, component").long_name(about);
+    let is_first = |&k: &usize| k == 0 || actuators[k].mirror != actuators[k - 1].mirror;
+    let altitudes: Array1<f64> =
+        (0..actuators.len()).filter(is_first).map(|k| actuators[k].altitude).collect();
+    data.add("mirror_altitudes", altitudes).unit("m").dimensions("mirror");
 }
 
 // Maps of errors in a data set
@@ -180,12 +213,16 @@ fn errors_of(errors: &Array3<f64>, system: &System) -> Result<Vec<WavefrontError
 
 // Time of the errors of wavefronts
 impl ReconstructorPlan {
-    /// The stage that integrates the errors of the slopes to those of the wavefronts, on cores.
-    pub fn stage_of_wavefront_errors(&self, cores: &Engine) -> Stage {
+    /// The stage that integrates the errors of the slopes to those of the wavefronts, on cores; none where wavefronts are reconstructed, with their
+    /// errors.
+    pub fn stage_of_wavefront_errors(&self, cores: &Engine) -> Option<Stage> {
+        if self.to() == ReconstructedQuantity::Wavefront {
+            return None;
+        }
         let m = self.truth_slopes() as f64;
         let maps = (self.targets() * if self.is_delayed() { 2 } else { 1 }) as f64;
         let work = MatrixRates::of_threads().products(maps * m.powi(3), m);
-        Stage::shared("error of the wavefront", &[work], cores)
+        Some(Stage::shared("error of the wavefront", &[work], cores))
     }
 }
 

@@ -6,7 +6,8 @@ pub(crate) mod covariance_matrix;
 pub use covariance_matrix::{CovarianceMatrices, add_noise};
 pub(crate) mod reconstructor;
 pub use reconstructor::{
-    ErrorSink, Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth, error_covariance,
+    Actuator, ErrorSink, ReconstructedQuantity, Reconstruction, ReconstructorOptions,
+    ReconstructorPlan, error_covariance,
 };
 pub(crate) mod error;
 pub use error::WavefrontError;

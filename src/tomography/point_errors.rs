@@ -22,6 +22,7 @@ use crate::plan::{Description, Memory, Plan, Stage};
 use crate::tomography::error::{WavefrontError, add_errors, piston_and_tilts, without_modes};
 use crate::tomography::reconstructor::ReconstructorOptions;
 use crate::turbulence::arrays::describe_system;
+use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::plan::{Form, WAVEFRONTS};
 use crate::watch::{Watch, check};
@@ -32,7 +33,7 @@ use std::f64::consts::PI;
 // Prior of a wavefront in its pupil
 // Prior of a wavefront
 /// Statistics of a target's wavefront before any measurement.
-struct Prior {
+pub(crate) struct Prior {
     /// S of Eq. [von karman functions](https://lenslet.github.io/lenslet/phase.html#eq-von-karman-functions) of all layers at displacements of whole steps, (M, M), m².
     half_structures: Array2<f64>,
     /// Points across.
@@ -40,7 +41,7 @@ struct Prior {
 }
 
 impl Prior {
-    fn new(system: &System, grid: PhaseGrid, target: &Source) -> Self {
+    pub(crate) fn new(system: &System, grid: PhaseGrid, target: &Source) -> Self {
         let (air, step) =
             (system.atmosphere(), system.wavefront_pitch() / grid.oversampling as f64);
         let metres = (air.wavelength() / (2.0 * PI)).powi(2);
@@ -50,8 +51,15 @@ impl Prior {
         for layer in air.layers().iter().filter(|layer| layer.fraction > 0.0) {
             let phase = VonKarman::new(layer.outer_scale);
             let step = step * target.cone_factor(layer.altitude);
+            let radius = grid.disc_at(layer.altitude, layer.outer_scale, system.wavefront_pitch());
+            let reach = step * 2f64.sqrt() * grid.points as f64;
+            let average = (radius > 0.0).then(|| DiscAverage::twice(&phase, radius, reach));
             let half_structure = |(j, i): (usize, usize)| {
-                phase.half_structure_and_half_mean(step * (i as f64).hypot(j as f64)).0
+                let r = step * (i as f64).hypot(j as f64);
+                average.as_ref().map_or_else(
+                    || phase.half_structure_and_half_mean(r).0,
+                    |average| average.half_structure(r) - average.half_structure(0.0),
+                )
             };
             let layer = strength
                 * layer.fraction
@@ -84,18 +92,18 @@ impl Prior {
 
 // Pupil of a wavefront
 /// The points of the pupil with their weights, and the modes over them.
-struct Lit {
+pub(crate) struct Lit {
     /// Share of each point, (M²); they sum to 1.
-    area: Array1<f64>,
+    pub(crate) area: Array1<f64>,
     /// Piston and tilts, orthonormal over the area.
-    modes: Vec<Array1<f64>>,
+    pub(crate) modes: Vec<Array1<f64>>,
 }
 
 impl Lit {
     // Points that count in the mean
     /// # Errors
     /// `Invalid` where no point is in the pupil.
-    fn new(system: &System, grid: PhaseGrid) -> Result<Self, Invalid> {
+    pub(crate) fn new(system: &System, grid: PhaseGrid) -> Result<Self, Invalid> {
         let (m, inside) = (grid.points, in_pupil(system, grid));
         let lit = |k: usize| f64::from(u8::from(inside((k / m, k % m))));
         let area: Array1<f64> = (0..m * m).map(lit).collect();
@@ -118,13 +126,13 @@ impl Lit {
 
 // Variances before measurements
 /// Variances of a wavefront without piston before anything is measured, m², and its covariance with each tilt.
-struct Before {
+pub(crate) struct Before {
     variance: Array1<f64>,
     with_tilts: Vec<Array1<f64>>,
 }
 
 impl Before {
-    fn new(prior: &Prior, lit: &Lit) -> Self {
+    pub(crate) fn new(prior: &Prior, lit: &Lit) -> Self {
         let sums = prior.sums(&lit.area);
         let with_tilt = |tilt: &Array1<f64>| -lit.level(prior.sums(&(&lit.area * tilt)));
         let with_tilts = lit.modes[1..].iter().map(with_tilt).collect();
@@ -174,12 +182,12 @@ impl PointErrorsPlan {
     /// deviation of an error.
     ///
     /// # Errors
-    /// `Invalid` where the system has no target or no grid, the grid's wavefronts are averages over a disc of directions, or it has
-    /// no point in the pupil; where options are invalid or require a truth sensor.
+    /// `Invalid` where the system has no target or no grid, or the grid has no point in the pupil; where options are invalid or require a truth
+    /// sensor.
     ///
     /// ```
     /// use lenslet::model::{Atmosphere, GuideStar, Layer, LensletArray, PhaseGrid, Pupil, Source, System};
-    /// use lenslet::tomography::{PointErrorsPlan, ReconstructorOptions, Truth};
+    /// use lenslet::tomography::{PointErrorsPlan, ReconstructorOptions, ReconstructedQuantity};
     /// use lenslet::{device::Engine, plan::Plan, watch::unwatched};
     /// // With tilt and without \[nm\], for the noise of a star above the target and an outer scale.
     /// let errors = |noise, outer_scale| -> Result<[f64; 2], lenslet::Error> {
@@ -189,7 +197,7 @@ impl PointErrorsPlan {
     ///     let system = System::builder(air, array).pupil(Some(Pupil::new(4.0, 0.0)?));
     ///     let system = system.guide_stars([star]).targets([Source::star(0.0, 0.0)?]);
     ///     let system = system.phase(Some(PhaseGrid::new(17, 2, 0.0)?)).build()?;
-    ///     let options = ReconstructorOptions::default().truth(Truth::Wavefront);
+    ///     let options = ReconstructorOptions::default().to(ReconstructedQuantity::Wavefront);
     ///     let plan = PointErrorsPlan::new(&system, options.errors_only(true).tolerance(1e-2))?;
     ///     let error = &plan.run(&Engine::default(), &unwatched)?.errors[0];
     ///     Ok([error.rms, error.rms_without_tilt].map(|rms| 1e9 * rms))
@@ -216,8 +224,6 @@ impl PointErrorsPlan {
             Err(Error::NotToeplitz { reason }) => (pose(Form::Blocks)?, reason),
             posed => (posed?, "the guide stars share a lattice".into()),
         };
-        let expected = "0, as errors are those of single directions";
-        accept(grid.disc_radius == 0.0, "phase.disc_radius", grid.disc_radius, expected)?;
         Lit::new(system, grid)?;
         Ok(Self { posed, reason, tolerance, grid, batch: None })
     }
@@ -258,18 +264,29 @@ impl PointErrors {
     /// # Errors
     /// `Invalid` where the system has another grid of points.
     pub fn in_pupil(&self, system: &System) -> Result<Vec<WavefrontError>, Error> {
-        let grid = system.wavefront_grid()?;
-        let (mut errors, inside) = (self.errors.clone(), in_pupil(system, grid));
-        for error in &mut errors {
-            for map in [&mut error.variance, &mut error.variance_without_tilt] {
-                let (m, points) = (map.nrows(), grid.points);
-                accept(m == points, "points of the errors", m, &format!("{points}"))?;
-                let outside = map.indexed_iter_mut().filter(|(place, _)| !inside(*place));
-                outside.for_each(|(_, variance)| *variance = f64::NAN);
-            }
-        }
-        Ok(errors)
+        Ok(errors_in_pupil(&self.errors, system)?)
     }
+}
+
+/// Errors with NaN at the points of a system's grid that are outside of its pupil.
+///
+/// # Errors
+/// `Invalid` where the system has another grid of points.
+pub(crate) fn errors_in_pupil(
+    errors: &[WavefrontError],
+    system: &System,
+) -> Result<Vec<WavefrontError>, Invalid> {
+    let grid = system.wavefront_grid()?;
+    let (mut errors, inside) = (errors.to_vec(), in_pupil(system, grid));
+    for error in &mut errors {
+        for map in [&mut error.variance, &mut error.variance_without_tilt] {
+            let (m, points) = (map.nrows(), grid.points);
+            accept(m == points, "points of the errors", m, &format!("{points}"))?;
+            let outside = map.indexed_iter_mut().filter(|(place, _)| !inside(*place));
+            outside.for_each(|(_, variance)| *variance = f64::NAN);
+        }
+    }
+    Ok(errors)
 }
 
 /// Whether the point in a row and a column of a grid is in the pupil.
@@ -455,22 +472,32 @@ fn times_transposed(operator: &dyn Operator<f64>, x: &Array2<f64>) -> Array2<f64
 impl Job<'_> {
     /// The error of the wavefront of a target.
     fn error_of(&self, t: usize, answers: &Answers) -> WavefrontError {
-        let (lit, before, points) = (self.lit, &self.before[t], self.lit.area.len());
-        let (all, own) = (self.tilts(), lit.modes.len() - 1);
+        let (points, all, own) = (self.lit.area.len(), self.tilts(), self.lit.modes.len() - 1);
         let explained = &answers.explained[t * points..(t + 1) * points];
-        let explained: Array1<f64> = explained.iter().map(ExplainedVariance::middle).collect();
-        let variance = &before.variance - &explained;
-        // Covariances of errors with the tilts
+        let explained = explained.iter().map(ExplainedVariance::middle).collect();
         let with_tilts = &answers.with_tilts[t * points * all..(t + 1) * points * all];
-        let with_mode = |k: usize| -> Array1<f64> {
-            let explained = with_tilts[t * own + k..].iter().step_by(all);
-            before.with_tilts[k].iter().zip(explained).map(|(all, part)| all - part).collect()
-        };
-        let with_modes: Vec<Array1<f64>> = (0..own).map(with_mode).collect();
-        let without = without_modes(&lit.area, &lit.modes[1..], &with_modes, variance.clone());
+        let with_tilt = |k: usize| with_tilts[t * own + k..].iter().step_by(all).copied().collect();
+        let with_tilts: Vec<Array1<f64>> = (0..own).map(with_tilt).collect();
+        self.before[t].error_after(self.lit, &explained, &with_tilts)
+    }
+}
+
+// Subtract what is explained from the prior
+impl Before {
+    /// The error of a wavefront of which measurements explain these variances at its points, m², and these covariances with the tilts.
+    pub(crate) fn error_after(
+        &self,
+        lit: &Lit,
+        explained: &Array1<f64>,
+        explained_with_tilts: &[Array1<f64>],
+    ) -> WavefrontError {
+        let variance = &self.variance - explained;
+        let pairs = self.with_tilts.iter().zip(explained_with_tilts);
+        let with_tilts: Vec<Array1<f64>> = pairs.map(|(all, part)| all - part).collect();
+        let without = without_modes(&lit.area, &lit.modes[1..], &with_tilts, variance.clone());
         let rms = |variance: &Array1<f64>| lit.area.dot(variance).max(0.0).sqrt();
         let [rms, rms_without_tilt] = [&variance, &without].map(rms);
-        let across = points.isqrt();
+        let across = lit.area.len().isqrt();
         let map = |values: Array1<f64>| {
             let map = Array2::from_shape_vec((across, across), values.to_vec());
             map.unwrap_or_else(|_| unreachable!("M² points"))
@@ -484,12 +511,12 @@ impl Job<'_> {
 /// Refuses what the errors of wavefronts have no use for.
 fn check_options(options: &ReconstructorOptions) -> Result<(), Invalid> {
     let good = matches!(options.method, Inversion::Auto | Inversion::Iterative);
-    let expected = "auto or iterative with truth = \"wavefront\"";
+    let expected = "auto or iterative for the errors alone at the points of a wavefront: errors_only = false computes the matrix by any method";
     accept(good, "method", options.method.name(), expected)?;
     Inversion::Iterative.check_filter(options.filter)?;
-    let expected = "true with truth = \"wavefront\", whose reconstructor is never kept: set it in [reconstructor], or give the option --errors-only";
+    let expected = "true, as the matrix is that of a ReconstructorPlan";
     accept(options.errors_only, "reconstructor.errors_only", false, expected)?;
-    let expected = "0 with truth = \"wavefront\", which is that of the measurements' time";
+    let expected = "0 with to = \"wavefront\", which is that of the measurements' time";
     accept(options.delay == 0.0, "delay", options.delay, expected)?;
     Ok(())
 }
@@ -596,7 +623,7 @@ mod tests {
     use crate::model::noise::SlopeNoise;
     use crate::model::removed_modes::TipTilt;
     use crate::numerics::real::Precision;
-    use crate::tomography::Truth;
+    use crate::tomography::ReconstructedQuantity;
     use crate::turbulence::plan::{dense_slopes, dense_wavefront_slope};
     use crate::watch::unwatched;
     use faer::prelude::Solve;
@@ -608,7 +635,7 @@ mod tests {
     }
 
     fn options(tolerance: f64) -> ReconstructorOptions {
-        let options = ReconstructorOptions::default().truth(Truth::Wavefront);
+        let options = ReconstructorOptions::default().to(ReconstructedQuantity::Wavefront);
         options.errors_only(true).tolerance(tolerance)
     }
 
@@ -751,8 +778,6 @@ mod tests {
         let words = plan(&good, 0.0).unwrap_err().to_string();
         assert!(words.starts_with("tolerance = 0.0: expected between 0 and 1"), "{words}");
         let with = |grid| good.to_builder().phase(Some(grid)).build().unwrap();
-        let words = refused(&with(PhaseGrid::new(5, 2, 1e-5).unwrap()));
-        assert!(words.starts_with("phase.disc_radius = 1e-5: expected 0"), "{words}");
         // A single point is in the shadow of the obstruction.
         let words = refused(&with(PhaseGrid::new(1, 2, 0.0).unwrap()));
         assert!(words.starts_with("phase.points = 1: expected a grid with a point"), "{words}");
@@ -772,7 +797,7 @@ mod tests {
             elsewhere
                 .unwrap_err()
                 .to_string()
-                .starts_with("truth = \"wavefront\": expected slopes")
+                .starts_with("errors_only = true: expected false with to = \"wavefront\"")
         );
         let mut stars = good.guide_stars().to_vec();
         stars[0].tip_tilt = TipTilt::Removed;

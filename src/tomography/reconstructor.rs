@@ -5,6 +5,7 @@ pub(crate) mod command;
 mod gpu;
 mod iterative;
 mod ranks;
+mod wavefront;
 
 // Imports of the reconstructor
 use crate::device::{CostKind, engine::Engine};
@@ -25,7 +26,9 @@ use crate::tomography::covariance_matrix::{
 use crate::turbulence::cost_model::{SensorCost, among, between, time_of_slopes};
 use crate::turbulence::plan::{SLOPES, sensors_of};
 use crate::watch::{Watch, check};
-use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
+use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s, stack};
+use std::fmt;
+use std::sync::Arc;
 
 // Options and plan of a reconstructor
 // Options and truth of a reconstructor
@@ -50,8 +53,8 @@ pub struct ReconstructorOptions {
     pub tolerance: f64,
     /// Whether only the errors are computed, without the reconstructor.
     pub errors_only: bool,
-    /// The truth: slopes or wavefront.
-    pub truth: Truth,
+    /// The quantity that is reconstructed.
+    pub to: ReconstructedQuantity,
 }
 
 // The usual options of a reconstructor
@@ -65,7 +68,7 @@ impl Default for ReconstructorOptions {
             keep: false,
             errors_only: false,
             tolerance: 1e-6,
-            truth: Truth::Slopes,
+            to: ReconstructedQuantity::Slopes,
         }
     }
 }
@@ -92,9 +95,9 @@ impl ReconstructorOptions {
         Self { errors_only, ..self }
     }
 
-    /// Sets the truth: the slopes of a truth sensor, or the wavefront.
-    pub fn truth(self, truth: Truth) -> Self {
-        Self { truth, ..self }
+    /// Sets the quantity that is reconstructed: slopes of a truth sensor, wavefronts, or strokes of actuators.
+    pub fn to(self, to: ReconstructedQuantity) -> Self {
+        Self { to, ..self }
     }
 
     /// Sets the filter of eigenvalues, as a share of the largest.
@@ -144,9 +147,9 @@ impl ReconstructorOptions {
         }
         let errors_only = table.optional("errors_only", "true or false")?.unwrap_or(false);
         let tolerance = table.optional("tolerance", "a relative residual")?.unwrap_or(1e-6);
-        let truth = table.choice("truth", &Truth::NAMES)?.unwrap_or_default();
+        let to = table.choice("to", &ReconstructedQuantity::NAMES)?.unwrap_or_default();
         let keep = false;
-        let options = Self { method, filter, delay, predict, keep, errors_only, tolerance, truth };
+        let options = Self { method, filter, delay, predict, keep, errors_only, tolerance, to };
         table.check(options.check())?;
         Ok(options)
     }
@@ -154,22 +157,62 @@ impl ReconstructorOptions {
 
 // What is to be known
 /// The quantity that is reconstructed for the targets of a system.
+// Worked case of a wavefront reconstructor
+///
+/// The reconstructor of four wavefront points around one lenslet, the worked case of its chapter:
+///
+/// ```
+/// use lenslet::{device::Engine, model::*, plan::Plan, tomography::*, watch::unwatched};
+/// let array = LensletArray::new(1, 1.0)?;
+/// let found = |noise: f64| -> Result<Reconstruction, lenslet::Error> {
+///     let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)])?;
+///     let axis = Source::star(0.0, 0.0)?;
+///     let system = System::builder(air, array)
+///         .guide_stars([GuideStar::at_rest(axis, array, noise)?])
+///         .phase(Some(PhaseGrid::new(2, 1, 0.0)?))
+///         .targets([axis])
+///         .build()?;
+///     let options = ReconstructorOptions::default().to(ReconstructedQuantity::Wavefront);
+///     ReconstructorPlan::new(&system, options)?.run(&Engine::default(), &unwatched)
+/// };
+/// let measured = found(1e-20)?;
+/// let matrix = measured.reconstructor.unwrap_or_default();
+/// for (point, [x, y]) in [[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]].into_iter().enumerate() {
+///     assert!((matrix[[0, point, 0]] - 0.4561 * x).abs() < 1e-4);
+///     assert!((matrix[[0, point, 1]] - 0.4561 * y).abs() < 1e-4);
+/// }
+/// let noisy = found(0.4417e-12)?.reconstructor.unwrap_or_default();
+/// assert!((noisy[[0, 3, 0]] - 0.228).abs() < 1e-3);
+/// let [before, after] = [found(1.0)?.point_errors[0].rms, measured.point_errors[0].rms].map(|rms| 1e9 * rms);
+/// assert!((before - 478.3).abs() < 0.1 && (after - 212.1).abs() < 0.1, "{before} {after}");
+/// let explained = 1e3 * (2.0 * 0.4561f64.powi(2) * 0.4417).sqrt();
+/// assert!((explained - 429.0).abs() < 0.5 && ((before.powi(2) - after.powi(2)).sqrt() - explained).abs() < 0.2);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
-pub enum Truth {
+pub enum ReconstructedQuantity {
     /// The slopes of a truth sensor.
     #[default]
     Slopes,
-    /// The wavefront at the points of its grid: [`PointErrorsPlan`](crate::tomography::PointErrorsPlan) has its errors.
+    /// The wavefront at the points of its grid: the matrix of the [estimate](crate::estimation::EstimatePlan), or the errors
+    /// alone by a [`PointErrorsPlan`](crate::tomography::PointErrorsPlan).
     Wavefront,
+    /// The strokes of the actuators of deformable mirrors.
+    Actuators,
 }
 
-impl Truth {
-    /// Both by the names that a system file has for them.
-    pub const NAMES: [(&'static str, Self); 2] =
-        [("slopes", Self::Slopes), ("wavefront", Self::Wavefront)];
+impl ReconstructedQuantity {
+    /// All of them by the names that a system file has for them.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("slopes", Self::Slopes), ("wavefront", Self::Wavefront), ("actuators", Self::Actuators)];
+
+    /// Its name in a system file.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, quantity)| *quantity == self).map_or("", |(name, _)| name)
+    }
 }
 
 // Check the options of a reconstructor
@@ -224,33 +267,60 @@ pub struct ReconstructorPlan {
     reason: &'static str,
     measurements: usize,
     truth_slopes: usize,
+    /// Mirrors whose strokes are reconstructed.
+    mirrors: Option<Arc<dyn StrokeProjection>>,
 }
 
 // Methods of a planned reconstructor
 impl ReconstructorPlan {
     // Plan a reconstructor
-    /// Plans the reconstructor of a system's targets.
+    /// Plans the reconstructor of a system's targets: to slopes or to wavefronts. [`for_mirrors`](Self::for_mirrors) plans those to actuators.
     ///
     /// # Errors
-    /// `Invalid` where the system has no target, or the options contradict each other.
+    /// `Invalid` where the system has no target, or no grid for its wavefronts, or the options contradict each other.
     pub fn new(system: &System, options: ReconstructorOptions) -> Result<Self, Error> {
+        let expected = "slopes or wavefront; strokes of actuators need mirrors, and ReconstructorPlan::for_mirrors takes them";
+        let good = options.to != ReconstructedQuantity::Actuators;
+        accept(good, "to", options.to.name(), expected)?;
+        Self::with_options(system, options)
+    }
+
+    /// The plan for some options that are valid by themselves.
+    fn with_options(system: &System, options: ReconstructorOptions) -> Result<Self, Error> {
         options.check()?;
-        let expected = "slopes: errors of wavefronts are those of a PointErrorsPlan";
-        accept(options.truth == Truth::Slopes, "truth", "wavefront", expected)?;
         check_targets(system)?;
         system.expect_slopes()?;
+        if options.to == ReconstructedQuantity::Wavefront {
+            options.check_wavefront(system)?;
+        }
         let (method, reason) = match options.method {
             Inversion::Auto => Inversion::dense(options.filter, system.guide_stars()),
             asked => (asked, "it was asked for"),
         };
         let order = SlopeOrder::new(&system.valid_lenslets());
         let truth_slopes = 2 * truth_valid(system).iter().filter(|valid| **valid).count();
-        let (system, measurements) = (system.clone(), order.len());
-        let plan = Self { system, options, method, reason, measurements, truth_slopes };
+        let (system, measurements, mirrors) = (system.clone(), order.len(), None);
+        let plan = Self { system, options, method, reason, measurements, truth_slopes, mirrors };
         if method == Inversion::Iterative {
             plan.compressed()?;
         }
         Ok(plan)
+    }
+
+    // Plan the reconstructor of some mirrors
+    /// Plans the reconstructor of the strokes of mirrors, from that of the slopes of a system's targets and of all directions that the mirrors are for.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new), and `Invalid` where only errors are wanted.
+    pub(crate) fn with_mirrors(
+        system: &System,
+        options: ReconstructorOptions,
+        mirrors: Arc<dyn StrokeProjection>,
+    ) -> Result<Self, Error> {
+        let expected = "false with to = \"actuators\": errors of slopes or wavefronts need no mirror, and have to = \"slopes\" or \"wavefront\"";
+        accept(!options.errors_only, "errors_only", true, expected)?;
+        let options = options.to(ReconstructedQuantity::Actuators);
+        Ok(Self { mirrors: Some(mirrors), ..Self::with_options(system, options)? })
     }
 
     // Numbers of a planned reconstructor
@@ -296,9 +366,36 @@ impl ReconstructorPlan {
         self.options.filter.max(self.measurements as f64 * rounding)
     }
 
+    // Shape of a planned reconstructor
+    /// The quantity that is reconstructed.
+    pub fn to(&self) -> ReconstructedQuantity {
+        self.options.to
+    }
+
+    /// Shape of the reconstructor: targets or commands of mirrors, rows of each, and slopes of all guide stars.
+    pub fn shape(&self) -> [usize; 3] {
+        match &self.mirrors {
+            Some(mirrors) => [mirrors.commands(), mirrors.actuators().len(), self.measurements],
+            None => [self.targets(), self.unknowns(), self.measurements],
+        }
+    }
+
+    /// Right-hand sides of one target: points of its wavefront, or slopes of its truth sensor.
+    fn unknowns(&self) -> usize {
+        match self.options.to {
+            ReconstructedQuantity::Wavefront => {
+                self.system.phase().map_or(0, |grid| grid.points.pow(2))
+            }
+            _ => self.truth_slopes,
+        }
+    }
+
     // Memory and stages of a reconstructor
     /// The most memory that the computation has in use at a time, as a part of a larger one.
     pub(crate) fn memory_on(&self, engine: &Engine) -> Memory {
+        if self.is_to_wavefront() && self.method != Inversion::Iterative {
+            return self.memory_of_wavefronts(engine);
+        }
         let [n, m, targets] =
             [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
         let square = n.saturating_mul(n).saturating_mul(8);
@@ -311,6 +408,7 @@ impl ReconstructorPlan {
         };
         let results = rows.saturating_mul(n).saturating_mul(of_rows);
         let results = results.saturating_add(rows.saturating_mul(3 * m * sets));
+        let results = results.saturating_add(self.bytes_of_commands());
         let matrices = match (engine.devices(), self.method) {
             (_, Inversion::Iterative) => return self.memory_of_iterations(engine),
             ([], Inversion::Eigen) => 4,
@@ -322,6 +420,12 @@ impl ReconstructorPlan {
         Memory::of_stages(results, [&working])
     }
 
+    /// Bytes of the command matrices of mirrors.
+    fn bytes_of_commands(&self) -> u64 {
+        let numbers = |k: u64, n: usize| k.saturating_mul(n as u64);
+        self.mirrors.as_ref().map_or(0, |_| self.shape().into_iter().fold(8, numbers))
+    }
+
     // Stages of a reconstructor
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let (stars, truths) = (sensors_of(&self.system), self.truths());
@@ -330,18 +434,30 @@ impl ReconstructorPlan {
             .map(|(name, pairs)| time_of_slopes(name, &self.system, pairs, engine));
         let iterated = self.method == Inversion::Iterative;
         let bordered = self.has_border(engine);
+        let to_wavefront = self.is_to_wavefront();
         let remains = |stage: &Stage| match stage.name {
-            TRUTH => !bordered,
+            TRUTH => !bordered && !to_wavefront,
             LATER => self.is_delayed(),
             MEASUREMENTS | FACTOR => !iterated,
             ERROR | RECONSTRUCTOR => stage.seconds > 0.0,
             _ => true,
         };
-        let times = slopes.into_iter().chain(self.stages_of_matrices(engine)).filter(remains);
+        let wavefronts = to_wavefront.then(|| self.stage_of_wavefront_rows(engine));
+        let times = wavefronts.into_iter().chain(slopes);
+        let times = times.chain(self.stages_of_matrices(engine)).filter(remains);
         let compressed = iterated.then(|| self.compressed().ok()).flatten();
         let compressed = compressed.map_or_else(Vec::new, |plan| plan.stages(engine));
         let compressed = compressed.into_iter().filter(|stage| stage.name == SLOPES);
-        Stage::start(engine).into_iter().chain(compressed).chain(times).collect()
+        let strokes = self.mirrors.as_ref().map(|_| self.stage_of_strokes());
+        Stage::start(engine).into_iter().chain(compressed).chain(times).chain(strokes).collect()
+    }
+
+    /// The stage that projects the rows of slopes onto strokes.
+    fn stage_of_strokes(&self) -> Stage {
+        let [_, actuators, n] = self.shape().map(|k| k as f64);
+        let products = (self.targets() * self.truth_slopes) as f64 * actuators * n;
+        let work = [MatrixRates::of_threads().products(products, n)];
+        Stage::shared(STROKES, &work, &Engine::default())
     }
 
     /// The truth sensors of all targets, with their valid lenslets.
@@ -354,8 +470,10 @@ impl ReconstructorPlan {
     // Stages of dense matrices
     /// Factorisation, reconstructor and error, as one thread or one device takes them.
     fn stages_of_matrices(&self, engine: &Engine) -> [Stage; 3] {
-        let [n, m] = [self.measurements, self.truth_slopes].map(|k| k as f64);
+        let [n, m] = [self.measurements, self.unknowns()].map(|k| k as f64);
         let rows = m * self.system.targets().len() as f64;
+        // Errors at points are those of single rows.
+        let per_row = if self.is_to_wavefront() { 4.0 } else { m };
         let there = !engine.devices().is_empty();
         let rates = if there { DEVICE } else { MatrixRates::of_threads() };
         let (shared, bordered) = (self.is_shared(engine), self.has_border(engine));
@@ -374,12 +492,13 @@ impl ReconstructorPlan {
             ),
             _ if bordered => Stage::alone(RECONSTRUCTOR, &[], engine),
             _ => {
-                let products = passes * rows * n * n + rows * m * n;
+                let products = passes * rows * n * n + rows * per_row * n;
                 by(RECONSTRUCTOR, &[rates.products(products, n)], engine)
             }
         };
         let read = rows * if self.options.errors_only { m } else { m + n };
         let error = match self.method {
+            _ if self.is_to_wavefront() => self.stage_of_point_errors(),
             Inversion::Iterative => {
                 Stage::shared(ERROR, &[rates.products(2.0 * rows * m * n, n)], engine)
             }
@@ -394,24 +513,47 @@ impl ReconstructorPlan {
         [factor, solved, error]
     }
 
+    // Words and arrays of a planned reconstructor
+    /// What is computed, in words.
+    fn what(&self) -> String {
+        let (targets, n) = (count(self.targets(), "target"), count(self.measurements, "slope"));
+        let rows = match (self.options.to, self.shape()[1]) {
+            (ReconstructedQuantity::Slopes, m) => format!("{} of {targets}", count(m, "slope")),
+            (ReconstructedQuantity::Wavefront, points) => {
+                let across = points.isqrt();
+                format!("{across} × {across} wavefront points of {targets}")
+            }
+            (ReconstructedQuantity::Actuators, actuators) => {
+                format!("{} for {targets}", count(actuators, "actuator"))
+            }
+        };
+        let what = if self.options.errors_only { "the error of the" } else { "the" };
+        format!("{what} reconstructor of {rows} from {n}")
+    }
+
+    /// Names and shapes of the results.
+    fn arrays(&self) -> Vec<(String, Vec<usize>)> {
+        let [all, unknowns, _] = self.shape();
+        let mut arrays = vec![("reconstructor".into(), self.shape().to_vec())];
+        arrays.retain(|_| !self.options.errors_only);
+        if self.is_to_wavefront() {
+            let across = unknowns.isqrt();
+            let maps = ["error_map", "error_map_without_tilt"];
+            arrays.extend(maps.map(|name| (name.into(), vec![all, across, across])));
+        } else {
+            let evaluated = self.mirrors.as_ref().map_or(all, |mirrors| mirrors.targets());
+            let m = self.truth_slopes;
+            arrays.push(("error_covariance".into(), vec![evaluated, m, m]));
+        }
+        arrays
+    }
+
     // Describe a planned reconstructor
     /// Description of the plan, as a part of a larger one.
     pub(crate) fn description(&self, engine: &Engine) -> Description {
-        let ([n, m], targets) =
-            ([self.measurements, self.truth_slopes], self.system.targets().len());
-        let (what, mut arrays) = match self.options.errors_only {
-            true => ("the error of the reconstructor", Vec::new()),
-            false => ("the reconstructor", vec![("reconstructor".into(), vec![targets, m, n])]),
-        };
-        arrays.push(("error_covariance".into(), vec![targets, m, m]));
         Description {
-            what: format!(
-                "{what} of {} of {} from {}",
-                count(m, "slope"),
-                count(targets, "target"),
-                count(n, "slope")
-            ),
-            arrays,
+            what: self.what(),
+            arrays: self.arrays(),
             slope_model: self.system.slope_model().name(),
             form: match (self.method, self.compressed()) {
                 (Inversion::Iterative, Ok(plan)) => plan.form(),
@@ -463,8 +605,13 @@ impl Plan for ReconstructorPlan {
     }
 
     fn subject(&self) -> String {
-        let [m, n] = [self.truth_slopes, self.measurements];
-        format!("the reconstructor of {m} slopes of each target from {n} slopes")
+        let [_, m, n] = self.shape();
+        let rows = match self.options.to {
+            ReconstructedQuantity::Slopes => "slopes of each target",
+            ReconstructedQuantity::Wavefront => "wavefront points of each target",
+            ReconstructedQuantity::Actuators => "actuators",
+        };
+        format!("the reconstructor of {m} {rows} from {n} slopes")
     }
 
     // Compute a reconstructor
@@ -476,6 +623,25 @@ impl Plan for ReconstructorPlan {
     /// blame; `Cancelled` where the watcher wants to stop; those of devices.
     fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Reconstruction, Error> {
         self.check(engine)?;
+        if self.options.to == ReconstructedQuantity::Wavefront {
+            return self.reconstruct_wavefronts(engine, watch);
+        }
+        let found = self.reconstruct_slopes(engine, watch)?;
+        match &self.mirrors {
+            Some(mirrors) => found.onto(mirrors.as_ref(), engine, watch),
+            None => Ok(found),
+        }
+    }
+}
+
+// Compute the reconstructor of slopes
+impl ReconstructorPlan {
+    /// The reconstructor of the slopes of truth sensors, and its error.
+    fn reconstruct_slopes(
+        &self,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Reconstruction, Error> {
         if self.method == Inversion::Iterative {
             return self.iterate(engine, watch);
         }
@@ -490,6 +656,7 @@ impl Plan for ReconstructorPlan {
             let inverted = self.invert_on_device(&truth, engine, watch)?;
             return Ok(self.result(inverted, truth));
         }
+        // Invert the three covariance matrices
         let mut covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
         self.add_later_truth(&mut covariances, engine, watch)?;
         self.invert(covariances, watch)
@@ -516,6 +683,8 @@ impl ReconstructorPlan {
         watch: &dyn Watch,
         sink: &mut ErrorSink,
     ) -> Result<(), Error> {
+        let expected = "slopes or actuators: a PointErrorsPlan has the errors of wavefronts";
+        accept(!self.is_to_wavefront(), "to", self.options.to.name(), expected)?;
         if !self.is_one_by_one(engine) {
             let result = self.run(engine, watch)?.error_covariance;
             return result.outer_iter().enumerate().try_for_each(|(t, error)| sink(t, error));
@@ -573,19 +742,106 @@ impl ReconstructorPlan {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Reconstruction {
-    /// R of Eq. [reconstructor](https://lenslet.github.io/lenslet/reconstructor.html#eq-reconstructor), (T, m, n): the slopes of a truth sensor per measured slope; none where the
-    /// errors only were requested.
+    /// The quantity that was reconstructed.
+    pub to: ReconstructedQuantity,
+    /// R of Eq. [reconstructor](https://lenslet.github.io/lenslet/reconstructor.html#eq-reconstructor), (T, m, n): the slopes of a truth sensor per measured slope; the wavefront at
+    /// the points of its grid, row by row, per slope, (T, M², n), m/rad; or strokes of all mirrors per slope, m/rad, (T, a, n) where each target has a
+    /// mirror and otherwise (1, a, n). None where only the errors were requested.
     pub reconstructor: Option<Array3<f64>>,
-    /// C_ee of Eq. [error covariance](https://lenslet.github.io/lenslet/reconstructor.html#eq-error-covariance), (T, m, m), rad².
+    /// C_ee of Eq. [error covariance](https://lenslet.github.io/lenslet/reconstructor.html#eq-error-covariance), (T, m, m), rad², of the slopes of truth sensors; empty for wavefronts.
     pub error_covariance: Array3<f64>,
     /// With a delay, C_ee of the other reconstructor: without prediction if one with prediction was requested, and vice versa.
     pub other_error_covariance: Option<Array3<f64>>,
-    /// C_tt, (m, m), rad².
+    /// C_tt, (m, m), rad²; empty for wavefronts.
     pub truth_covariance: Array2<f64>,
+    // Further results of a reconstruction
+    /// Errors of the wavefronts of all targets at the points of their grid, where wavefronts were reconstructed.
+    pub point_errors: Vec<WavefrontError>,
+    /// Actuators in the order of the rows, where their strokes were reconstructed.
+    pub actuators: Vec<Actuator>,
     /// The covariances that it was computed from, where they were to be kept.
     pub covariances: Option<CovarianceMatrices>,
     /// The eigenvalues of C_mm, ascending, rad², and how many of the largest were kept; where it was inverted by them.
     pub spectrum: Option<(Vec<f64>, usize)>,
+}
+
+// Parts and stages of a reconstruction
+// Error of a reconstructed wavefront
+/// The error of a wavefront: maps of its variance, and means over the pupil.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct WavefrontError {
+    /// Variance with piston removed, m²: at the corners of a truth sensor's lenslets, (N + 1, N + 1), NaN where no valid lenslet is; or at the points of a grid, (M, M).
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::array"))]
+    pub variance: Array2<f64>,
+    /// The same with the tilts removed.
+    #[cfg_attr(feature = "serde", serde(with = "crate::serial::array"))]
+    pub variance_without_tilt: Array2<f64>,
+    /// Root of the mean variance over the pupil, m.
+    pub rms: f64,
+    /// The same without the tilts, m.
+    pub rms_without_tilt: f64,
+}
+
+// Mirrors that a reconstruction can command
+/// An actuator of a deformable mirror.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Actuator {
+    /// Number of its mirror, from 0, in the order of the optical series.
+    pub mirror: usize,
+    /// Altitude to which the mirror is conjugate, m.
+    pub altitude: f64,
+    /// Position in the plane to which the mirror is conjugate, m.
+    pub position: [f64; 2],
+}
+
+/// Projection of the slopes towards targets onto the strokes of mirrors.
+pub(crate) trait StrokeProjection: fmt::Debug + Send + Sync {
+    /// How many command matrices there are: one for each target with a mirror of its own, or one.
+    fn commands(&self) -> usize;
+
+    /// How many of the targets are evaluated; further directions come after them.
+    fn targets(&self) -> usize;
+
+    /// Actuators of all mirrors, in the order of strokes.
+    fn actuators(&self) -> Vec<Actuator>;
+
+    /// Strokes per slope, m/rad, (a, n) each, from the rows for slopes of truth sensors, (T, m, n).
+    fn project(&self, rows: &Array3<f64>, engine: &Engine) -> Result<Vec<Array2<f64>>, Error>;
+}
+
+// Project a reconstruction onto mirrors
+impl Reconstruction {
+    /// The reconstruction with strokes in place of slopes, with the errors of the targets that are evaluated.
+    fn onto(
+        self,
+        mirrors: &dyn StrokeProjection,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Self, Error> {
+        // Ranks other than the first have no rows.
+        let Some(rows) = self.reconstructor else { return Ok(self) };
+        watch.stage(STROKES, "");
+        check(watch)?;
+        let commands = mirrors.project(&rows, engine)?;
+        drop(rows);
+        let commands: Vec<_> = commands.iter().map(|command| command.view()).collect();
+        let commands = stack(Axis(0), &commands);
+        let commands = commands.unwrap_or_else(|_| unreachable!("all are of the same mirrors"));
+        let evaluated =
+            |errors: Array3<f64>| errors.slice(s![..mirrors.targets(), .., ..]).to_owned();
+        Ok(Self {
+            to: ReconstructedQuantity::Actuators,
+            reconstructor: Some(commands),
+            error_covariance: evaluated(self.error_covariance),
+            other_error_covariance: self.other_error_covariance.map(evaluated),
+            actuators: mirrors.actuators(),
+            ..self
+        })
+    }
 }
 
 // Empty reconstruction of other ranks
@@ -593,10 +849,13 @@ impl Reconstruction {
     /// The empty result of all ranks but the first.
     fn elsewhere() -> Self {
         Self {
+            to: ReconstructedQuantity::default(),
             reconstructor: None,
             error_covariance: Array3::zeros((0, 0, 0)),
             other_error_covariance: None,
             truth_covariance: Array2::zeros((0, 0)),
+            point_errors: Vec::new(),
+            actuators: Vec::new(),
             covariances: None,
             spectrum: None,
         }
@@ -608,6 +867,7 @@ impl Reconstruction {
 const FACTOR: &str = "factorisation";
 const RECONSTRUCTOR: &str = "reconstructor";
 const ERROR: &str = "error";
+const STROKES: &str = "strokes";
 
 // Inversion of the measured covariance
 // Types of inverted covariances
@@ -666,6 +926,7 @@ impl ReconstructorPlan {
             truth_covariance: truth,
             covariances,
             spectrum,
+            ..Reconstruction::elsewhere()
         }
     }
 

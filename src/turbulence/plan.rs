@@ -39,7 +39,7 @@ pub fn slope_problem(system: &System) -> Result<SlopeProblem, Error> {
 
 // Wavefront problem of a system
 /// Why slopes must be averages where there are wavefronts.
-const NO_WAVEFRONT: &str = "wavefronts with slopes have no formula of four points";
+pub(crate) const NO_WAVEFRONT: &str = "wavefronts with slopes have no formula of four points";
 
 /// The problem of a system's wavefront–slope covariance.
 ///
@@ -378,7 +378,7 @@ impl WavefrontCovariancePlan {
     }
 
     /// The stage of a run.
-    fn stage(&self, engine: &Engine) -> Stage {
+    pub(crate) fn stage(&self, engine: &Engine) -> Stage {
         Stage::new(WAVEFRONT, &[self.work()], engine)
     }
 
@@ -1014,7 +1014,7 @@ pub(crate) fn sensors_of(system: &System) -> Vec<SensorCost> {
 }
 
 /// Seconds of one thread for the dense matrix of wavefront and slopes.
-fn wavefront_work(system: &System) -> f64 {
+pub(crate) fn wavefront_work(system: &System) -> f64 {
     let layers = system.atmosphere().layers().len() as f64;
     let [_, wavefront] = dense_bytes(system);
     layers * wavefront as f64 / 8.0 * ENTRY_OF_WAVEFRONT

@@ -4,17 +4,16 @@
 mod gpu;
 
 // Imports of commands
-use super::{DEVICE, ERROR, FACTOR, Inversion, RECONSTRUCTOR, ReconstructorPlan};
+use super::wavefront::FactorisedCovariance;
+use super::{DEVICE, ERROR, Inversion, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::engine::Engine;
 use crate::error::{Error, Invalid, accept};
 use crate::estimation::inversion::MatrixRates;
-use crate::linear::{Cholesky, Eigen, times, times_transpose};
+use crate::linear::{times, times_transpose};
 use crate::plan::{Memory, Stage};
-use crate::tomography::covariance_matrix::{
-    LENSLETS, MEASUREMENTS, TRUTH, measurements_with_noise, rows_with_measurements,
-};
+use crate::tomography::covariance_matrix::{LENSLETS, TRUTH, rows_with_measurements};
 use crate::watch::{StageParts, Watch, check};
-use ndarray::{Array1, Array2, ArrayView2};
+use ndarray::{Array2, ArrayView2};
 
 // Command of some strokes
 /// Command matrix of strokes, with their covariance.
@@ -112,57 +111,13 @@ impl ReconstructorPlan {
     }
 }
 
-// Factorised covariance of measurements
-/// C_mm, factorised by either method.
-enum FactorisedCovariance {
-    Cholesky(Cholesky),
-    /// With the number of kept eigenvectors, and the roots of their eigenvalues.
-    Eigen(Eigen, usize, Array1<f64>),
-}
-
 // Command by a factorised covariance
 impl FactorisedCovariance {
     /// The command of the sum of P C_tm, (a, n).
-    fn command(&self, mut rows: Array2<f64>) -> StrokeCommand {
-        match self {
-            Self::Cholesky(factor) => {
-                factor.halve(&mut rows);
-                let variance = times_transpose(&rows, &rows);
-                factor.finish(&mut rows);
-                StrokeCommand { rows, variance }
-            }
-            Self::Eigen(eigen, kept, roots) => {
-                let half = eigen.project(&rows, *kept) / roots;
-                let variance = times_transpose(&half, &half);
-                StrokeCommand { rows: eigen.expand(&(half / roots)), variance }
-            }
-        }
-    }
-}
-
-// Factorise the measurements on processors
-impl ReconstructorPlan {
-    /// C_mm with its noise, computed and factorised on the host.
-    fn factorised_on_host(
-        &self,
-        engine: &Engine,
-        watch: &dyn Watch,
-    ) -> Result<FactorisedCovariance, Error> {
-        watch.stage(MEASUREMENTS, LENSLETS);
-        let matrix = measurements_with_noise(&self.system, engine, watch)?;
-        watch.stage(FACTOR, "");
-        check(watch)?;
-        Ok(if self.method == Inversion::Eigen {
-            let eigen = Eigen::new(&matrix)?;
-            let kept = eigen.kept(self.filter_above(f64::EPSILON));
-            let values = eigen.values();
-            let roots = values[values.len() - kept..].iter().map(|value| value.sqrt()).collect();
-            FactorisedCovariance::Eigen(eigen, kept, roots)
-        } else {
-            FactorisedCovariance::Cholesky(
-                Cholesky::new(matrix).map_err(|error| self.blame(error))?,
-            )
-        })
+    fn command(&self, rows: Array2<f64>) -> StrokeCommand {
+        let half = self.halve(rows);
+        let variance = times_transpose(&half, &half);
+        StrokeCommand { rows: self.finish(half), variance }
     }
 }
 

@@ -49,8 +49,12 @@ impl ReconstructorPlan {
     /// Bytes that one device takes to take the matrices apart.
     pub(super) fn on_first(&self, precision: Precision) -> u64 {
         let [n, m, targets] =
-            [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
-        let (errors, targets) = (targets * m * m, self.sets() as u64 * targets);
+            [self.measurements, self.unknowns(), self.system.targets().len()].map(|k| k as u64);
+        // Wavefronts are solved for one target at a time, and their errors are computed on the host.
+        let (errors, targets) = match self.is_to_wavefront() {
+            true => (0, 1),
+            false => (targets * m * m, self.sets() as u64 * targets),
+        };
         let (rows, blocks) = match self.method {
             Inversion::Eigen => (2 * targets * m, EIGENVECTORS),
             _ => (targets * m, 1.0),

@@ -4,7 +4,9 @@
 mod gpu;
 
 // Imports of iterating a reconstructor
-use super::{ERROR, Errors, RECONSTRUCTOR, Reconstruction, ReconstructorPlan};
+use super::{
+    ERROR, Errors, RECONSTRUCTOR, ReconstructedQuantity, Reconstruction, ReconstructorPlan,
+};
 use crate::device::engine::Engine;
 use crate::error::Error;
 use crate::estimation::blocks::{MeasuredCovariance, with_noise};
@@ -46,7 +48,7 @@ impl ReconstructorPlan {
     }
 
     // Reconstruct by iterations
-    /// Reconstructor and error by iterations.
+    /// Reconstructor and error of slopes by iterations.
     ///
     /// # Errors
     /// As for [`run`](Self::run), and `NotConverged`.
@@ -55,8 +57,34 @@ impl ReconstructorPlan {
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Reconstruction, Error> {
+        let (rows, solved) = self.solve_iteratively((engine, watch), || {
+            watch.stage(TRUTH, "");
+            // Right-hand sides of the iterations
+            let rows = rows_with_measurements(&self.system, engine, watch)?;
+            if !self.is_delayed() {
+                return Ok(rows);
+            }
+            let (system, delay) = (&self.system, self.options.delay);
+            let later = CovarianceMatrices::later_truth(system, delay, engine, watch)?;
+            Ok(concatenate![Axis(0), later, rows])
+        })?;
+        watch.stage(ERROR, "");
+        check(watch)?;
+        let truth = truth_covariance(&self.system, watch)?;
+        let errors = self.errors_of_iterations(&truth, &rows, &solved);
+        drop(rows);
+        let [x, _] = solved;
+        Ok(self.result((self.chosen_rows(x), errors, None, None), truth))
+    }
+
+    // Compute what iterations multiply by
+    /// Right-hand sides, with their solutions and residuals by iterations.
+    pub(super) fn solve_iteratively(
+        &self,
+        (engine, watch): (&Engine, &dyn Watch),
+        right_hand_sides: impl FnOnce() -> Result<Array2<f64>, Error>,
+    ) -> Result<(Array2<f64>, [Array2<f64>; 2]), Error> {
         let system = &self.system;
-        // Compute what iterations multiply by
         let (plan, valid) = (self.compressed()?, system.valid_lenslets());
         let posed = groups(system, &plan)?;
         let count = posed.len() + usize::from(plan.blocks().is_some());
@@ -68,35 +96,22 @@ impl ReconstructorPlan {
         let groups: Vec<Group> = groups.iter().map(Grouped::group).collect();
         let rectangles = plan.blocks().map(|blocks| blocks.rectangles(system, engine, &last));
         let rectangles = rectangles.transpose()?;
+        // Solve for all right-hand sides
         let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
-        let rectangles = rectangles.as_ref();
-        let removed = &system.removed_modes();
         let measured = MeasuredCovariance {
             groups: &groups,
-            rectangles,
+            rectangles: rectangles.as_ref(),
             valid: &valid,
             noise: &noise,
-            removed,
+            removed: &system.removed_modes(),
         };
-        watch.stage(TRUTH, "");
-        // Right-hand sides of the iterations
-        let mut rows = rows_with_measurements(system, engine, watch)?;
-        if self.is_delayed() {
-            let later = CovarianceMatrices::later_truth(system, self.options.delay, engine, watch)?;
-            rows = concatenate![Axis(0), later, rows];
-        }
-        let truth = truth_covariance(system, watch)?;
+        let rows = right_hand_sides()?;
         watch.stage(RECONSTRUCTOR, "rows");
         let solved = match engine.devices() {
             [] => self.solve_rows(&measured, &rows, watch)?,
             _ => self.solve_rows_on_device(&measured, &rows, engine, watch)?,
         };
-        watch.stage(ERROR, "");
-        check(watch)?;
-        let errors = self.errors_of_iterations(&truth, &rows, &solved);
-        drop(rows);
-        let [x, _] = solved;
-        Ok(self.result((self.chosen_rows(x), errors, None, None), truth))
+        Ok((rows, solved))
     }
 
     // Limit of the iterations
@@ -217,11 +232,12 @@ impl ReconstructorPlan {
     /// The most memory that iterations have in use at a time.
     pub(super) fn memory_of_iterations(&self, engine: &Engine) -> Memory {
         let [n, m, targets] =
-            [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
+            [self.measurements, self.unknowns(), self.system.targets().len()].map(|k| k as u64);
         let rows = targets * m * if self.is_delayed() { 2 } else { 1 };
         let Numbers { spectra, dense, .. } = self.numbers();
         let working = 8 * (7 * BLOCK as u64 * n + 16 * spectra + 3 * dense);
-        let results = 8 * (3 * rows).saturating_mul(n).saturating_add(5 * rows * m);
+        let of_errors = if self.options.to == ReconstructedQuantity::Wavefront { 0 } else { 5 * m };
+        let results = 8 * rows.saturating_mul(3 * n + of_errors);
         let there = self.bytes_of_iterations(self.rows_at_a_time(rows as usize, engine), engine);
         let devices = vec![there; engine.devices().len()];
         Memory::of_stages(results, [&Memory { host: working, devices }])
@@ -266,7 +282,7 @@ impl ReconstructorPlan {
 
     /// Seconds of one thread for the solutions.
     pub(super) fn work_of_iterations(&self) -> f64 {
-        let rows = (self.truth_slopes * self.system.targets().len()) as f64;
+        let rows = (self.unknowns() * self.system.targets().len()) as f64;
         let rows = if self.is_delayed() { 2.0 * rows } else { rows };
         let product = self.numbers().product;
         2.0 * rows * product * iterations(&self.system, self.stop().iterations)

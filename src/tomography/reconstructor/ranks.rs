@@ -32,8 +32,12 @@ impl ReconstructorPlan {
         if devices.is_empty() || (ranks == 1 && !engine.rank_group().is_ranked()) {
             return None;
         }
+        // Exclude what has no shared matrix
         if self.method == Inversion::Iterative {
             return Some("method = \"iterative\" has no matrix to share".into());
+        }
+        if self.is_to_wavefront() {
+            return Some("to = \"wavefront\" is solved by one device".into());
         }
         if !BlockCyclic::serves_all(self.measurements, ranks) {
             return Some(format!("{} slopes are too few to be dealt out", self.measurements));
