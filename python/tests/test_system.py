@@ -340,7 +340,6 @@ class TestReplace:
 
     def test_an_empty_dictionary_adds_a_table_and_empties_none(self, tiny: ls.System) -> None:
         assert tiny.replace(image={}) == tiny
-        assert tiny.replace(field={}, image=None).to_dict()["field"] == {}
         assert tiny.replace(r0=0.2, correction={}).to_dict()["correction"] == {}
 
     def test_none_removes(self, tiny: ls.System) -> None:
