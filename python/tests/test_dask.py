@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import lenslet as ls
 import numpy as np
 import pytest
-
-import lenslet as ls
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
