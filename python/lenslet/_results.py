@@ -246,7 +246,8 @@ class Estimate(Result):
     iterations : numpy.ndarray, shape (frames,)
         Iterations of the solver for each frame.
     residual : numpy.ndarray, shape (frames,)
-        Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame.
+        Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame; the largest one of a row, where a reconstructor was
+        formed for all frames.
     chi_squared : numpy.ndarray, shape (frames,)
         χ²/n for each frame: 1 on average if the model is right.
     converged : numpy.ndarray, shape (frames,)
