@@ -65,7 +65,7 @@ def _check_cell(cell: NDArray[np.float64], cut: bool) -> None:
     if abs(np.linalg.det(unit)) < 1e-6:
         raise _refused("atoms.cell", cell.tolist(), "three sides that span a volume")
     if not cut and np.abs(unit @ unit.T - np.eye(3)).max() > 1e-6:
-        expected = "sides at right angles: zone_axis=[0, 0, 1] cuts such a cell along a lattice vector, and ase.build.cut(…) makes one"
+        expected = "sides at right angles, or a zone_axis like [0, 0, 1], the lattice vector to cut such a cell along"
         raise _refused("atoms.cell", cell.tolist(), expected)
 
 
@@ -131,7 +131,7 @@ def _column(key: str, given: Any, count: int, expected: str, highest: float = np
 def atoms_of(
     text: str | None, path: str | None, lengths: Sequence[float] | None, displacements: Mapping[str, float]
 ) -> Any:
-    """Atoms of a crystal in a text or a file, with other lengths of its sides and displacements [Å] by element, if given."""
+    """Atoms of a crystal in a text or a file, with other sides and displacements [Å] by element, if given."""
     ase = _import("ase.io", "ase")
     if text is None:
         assert path is not None

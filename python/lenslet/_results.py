@@ -47,11 +47,8 @@ class Result(DataSet):
         variables, attributes, facts = found
         result = cls.__new__(cls)
         DataSet.__init__(result, *made((variables, attributes)))
-        result.__dict__.pop("system", None)
-        text = result.variables.pop("system", None)
+        # The text of the system stays a variable, so that files have it, and the attribute is the system itself.
         result.system = system
-        if text is not None:
-            result.attributes["system"] = text.values
         result._take(facts or {})
         return result
 
@@ -156,14 +153,16 @@ class Reconstructor(Result):
         from ._system import System
 
         data = load(path)
-        text = data.get("system", data.attributes.get("system"))
+        text = data.get("system")
         matrix = data.get("reconstructor")
         if not isinstance(text, str) or not isinstance(matrix, np.ndarray) or matrix.ndim != 3:
             expected = "a file of a reconstructor, with its system"
             raise InputError(f"{os.fspath(path)}: expected {expected}", file=os.fspath(path), expected=expected)
-        variables = {name: one for name, one in data.variables.items() if name != "system"}
+        # NumPy's archives have attributes as arrays, and FITS has the unit of the matrix alone.
+        in_metres = data.variables["reconstructor"].unit == "m/rad"
+        quantity = "actuators" if "actuator_mirror" in data else "wavefront" if in_metres else "slopes"
         found = cls.__new__(cls)
-        DataSet.__init__(found, variables, {**data.attributes, "system": text})
+        DataSet.__init__(found, data.variables, {"to": str(data.get("to", quantity)), **data.attributes})
         found.system = System.from_toml(text)
         rms = data.get("error_rms", np.empty((0, 2)))
         found.rms, found.rms_without_tilt = rms[:, 0], rms[:, 1]
@@ -465,11 +464,11 @@ class SampleResult(DataSet):
         return result
 
     def to_hyperspy(self, variable: str | None = None) -> Any:
-        """Return one variable as a signal of HyperSpy, equal to what HyperSpy opens from a file ``.hspy`` of this result.
+        """Return one variable as a signal of HyperSpy, as HyperSpy opens it from a file ``.hspy`` of this result.
 
-        HyperSpy indexes images by y before x, so that axes of a scan and of a pattern are exchanged, without a copy of the
-        numbers. Foci and thicknesses are navigation axes; so are x and y of a scan where more than one number is recorded
-        at each position, and otherwise they are those of the image.
+        HyperSpy indexes images by y before x, so that axes of a scan and of a pattern are exchanged, without a copy of
+        the numbers. Foci and thicknesses are navigation axes; so are x and y of a scan where more than one number is
+        recorded at each position, and otherwise they are those of the image.
 
         Parameters
         ----------
@@ -525,11 +524,13 @@ class SampleResult(DataSet):
         if name is not None:
             if name not in self.variables:
                 expected = f"one of {', '.join(self.variables)}"
-                raise InputError(f"variable = {name!r}: expected {expected}", key="variable", value=name, expected=expected)
+                message = f"variable = {name!r}: expected {expected}"
+                raise InputError(message, key="variable", value=name, expected=expected)
             return self.variables[name]
         arrays = [one for one in self.variables.values() if isinstance(one.values, np.ndarray)]
-        first = [one for one in arrays if one.name == "four_d"] or [one for one in arrays if one.name.startswith("annulus")]
-        return (first or arrays)[0]
+        patterns = [one for one in arrays if one.name == "four_d"]
+        annuli = [one for one in arrays if one.name.startswith("annulus")]
+        return (patterns or annuli or arrays)[0]
 
 
 class Scan(SampleResult):
@@ -556,7 +557,7 @@ class Scan(SampleResult):
     def to_py4dstem(
         self, variable: str = "four_d", *, defocus: float | None = None, thickness: float | None = None
     ) -> Any:
-        """Return diffraction patterns as a ``py4DSTEM.DataCube``, equal to what py4DSTEM opens from a file of this result.
+        """Return diffraction patterns as a ``py4DSTEM.DataCube``, as py4DSTEM opens them from a file of this result.
 
         Its numbers are those of the scan, (x, y, q_x, q_y), without a copy. All other arrays are in its tree,
         ``cube.tree("annulus_0")``, and facts in its root, ``cube.root.metadata["simulation"]``.
@@ -642,7 +643,8 @@ class Micrographs(SampleResult):
     Attributes
     ----------
     image : numpy.ndarray, shape (…, x, y)
-        Intensities, where 1 is without a specimen; in front an axis of ``defocus`` and of ``thickness`` where there are several.
+        Intensities, where 1 is without a specimen; in front an axis of ``defocus`` and of ``thickness`` where there are
+        several.
     wave : numpy.ndarray, shape (…, x, y)
         Complex exit waves, if they were asked for.
     summary : dict

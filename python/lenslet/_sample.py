@@ -19,7 +19,7 @@ from .errors import InputError, LensletWarning
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ._keywords import SampleKeywords, SampleKeywords
+    from ._keywords import SampleKeywords
 
 __all__ = ["Sample"]
 
@@ -27,8 +27,9 @@ __all__ = ["Sample"]
 class Sample:
     """A specimen and how electrons image it: crystal, potential, beam, scan, detectors, lens.
 
-    Keywords are the keys of a sample file by their names: ``file`` or ``crystal``, ``tile``, ``pixel``, ``semi_angle`` (mrad), ``defocus`` (Å)
-    and so on, with ``energy`` in eV, ``specimen_tilt``, ``beam_tilt`` and ``imaging_tilt`` in mrad, and ``beam_direction``. Lengths are in ångström.
+    Keywords are the keys of a sample file by their names: ``file`` or ``crystal``, ``tile``, ``pixel``, ``semi_angle``
+    (mrad), ``defocus`` (Å) and so on, with ``energy`` in eV, ``specimen_tilt``, ``beam_tilt`` and ``imaging_tilt`` in
+    mrad, and ``beam_direction``. Lengths are in ångström.
 
     Raises
     ------
@@ -95,20 +96,20 @@ class Sample:
     ) -> Sample:
         """Make a sample of atoms of ASE.
 
-        The beam enters at the far end of the third side of the cell, as for a file of the same atoms, so that x and y of
-        images are those of the atoms. abTEM lets it enter at z = 0, which is ``beam_direction="+z"``: then y of the images
-        is the length of the cell minus y of the atoms.
+        The beam enters at the far end of the third side of the cell, as for a file of the same atoms, so that x and y
+        of images are those of the atoms. abTEM lets it enter at z = 0, which is ``beam_direction="+z"``: then y of the
+        images is the length of the cell minus y of the atoms.
 
         Parameters
         ----------
         atoms : ase.Atoms
             Atoms in a cell with right angles; or in any cell that has a volume, if a ``zone_axis`` to cut it along is
             given. Outside the cell, atoms are moved into it along periodic sides. Images are periodic along all sides.
-            Occupancies are those of ``atoms.arrays["occupancies"]`` or ``"occupancy"``, or of the sites that ASE reads from
-            a CIF, with all their elements. Velocities, constraints and calculators are not read.
+            Occupancies are those of ``atoms.arrays["occupancies"]`` or ``"occupancy"``, or of the sites that ASE reads
+            from a CIF, with all their elements. Velocities, constraints and calculators are not read.
         displacements : float or dict of str to float or array_like, shape (N,), optional
-            One-dimensional rms displacements [Å], for frozen phonons: of all atoms, of each element, or of each atom. Unless
-            given, those of ``atoms.arrays["displacement"]``, or of the Debye-Waller factors B = 8π²u² [Å²] in
+            One-dimensional rms displacements [Å], for frozen phonons: of all atoms, of each element, or of each atom.
+            Unless given, those of ``atoms.arrays["displacement"]``, or of the Debye-Waller factors B = 8π²u² [Å²] in
             ``atoms.arrays["debye_waller_factors"]``.
         **keywords
             As for :class:`Sample`, without ``file``, ``crystal`` and ``cell``.
@@ -116,8 +117,8 @@ class Sample:
         Raises
         ------
         InputError
-            For no atoms, a cell without a volume or, where there is no ``zone_axis``, without right angles, or arrays that
-            make no sense.
+            For no atoms, a cell without a volume or, where there is no ``zone_axis``, without right angles, or arrays
+            that make no sense.
 
         Examples
         --------
@@ -140,9 +141,9 @@ class Sample:
     def to_ase(self) -> Any:
         """Return the crystal of the sample as ``ase.Atoms``, before it is cut, tiled and turned.
 
-        It has the arrays ``"occupancies"`` and, where there are displacements, ``"debye_waller_factors"`` [Å²], as ASE reads
-        and writes them for other programs. A file is read by ASE, which knows CIF (without displacements) and both kinds of
-        XYZ.
+        It has the arrays ``"occupancies"`` and, where there are displacements, ``"debye_waller_factors"`` [Å²], as ASE
+        reads and writes them for other programs. A file is read by ASE, which knows CIF (without displacements) and
+        both kinds of XYZ.
 
         Raises
         ------
@@ -156,7 +157,7 @@ class Sample:
     # What a sample is
 
     def to_toml(self) -> str:
-        """The text of a sample file, with comments: those of the file it was read from, or else the meaning and unit of each key."""
+        """Write the text of a sample file, with its own comments, or else the meaning and unit of each key."""
         text = self._parsed.source()[0]
         return text if "#" in text else _toml.text("sample", self.to_dict())
 
@@ -189,7 +190,7 @@ class Sample:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What is known of the specimen and the samples: cell [Å], atoms by element, samples, pixel [Å], slices, warnings."""
+        """Cell [Å] and atoms of the specimen, samples, pixel [Å], slices, largest angle [mrad] and warnings."""
         return self._parsed.summary()
 
     def __eq__(self, other: object) -> bool:
@@ -232,7 +233,7 @@ class Sample:
         sample = self.replace(**keywords)
         if sample.algorithm == "hrtem":
             raise _refused("algorithm", "hrtem", "multislice or prism: a plane wave is imaged by hrtem()")
-        kept = [keep] if isinstance(keep, str) else list(keep) if isinstance(keep, Iterable) else [keep]
+        kept: list[str] = [keep] if isinstance(keep, str) else _listed(keep)
         if not all(isinstance(name, str) for name in kept):
             raise _refused("keep", keep, "names among potential, probe and smatrix")
         if isinstance(compare, bool):
@@ -264,17 +265,19 @@ class Sample:
         progress : bool or callable, optional
             ``True`` for a bar, or a callable of stage, done and total.
         **keywords
-            Keywords of :class:`Sample` in place of those of the sample: ``semi_angle``, ``energy``, ``annuli``, ``algorithm``,
-            ``precision``, …
+            Keywords of :class:`Sample` in place of those of the sample: ``semi_angle``, ``energy``, ``annuli``,
+            ``algorithm``, ``precision``, …
 
         Returns
         -------
         Scan
-            ``annular``, (x, y, ring); ``annulus_0``, …, (x, y); ``centre_of_mass``; ``four_d``: shares of the electrons.
+            ``annular``, (x, y, ring); ``annulus_0``, …, (x, y); ``centre_of_mass``; ``four_d``: shares of the
+            electrons.
 
         Notes
         -----
-        Kirkland (2010), *Advanced Computing in Electron Microscopy*; PRISM: Ophus (2017), Adv. Struct. Chem. Imaging 3, 13.
+        Kirkland (2010), *Advanced Computing in Electron Microscopy*; PRISM: Ophus (2017), Adv. Struct. Chem. Imaging 3,
+        13.
         """
         plan = self.stem_plan(keep=keep, compare=compare, device=device, **keywords)
         return plan.run(progress=progress)
@@ -314,7 +317,8 @@ class Sample:
         device, progress
             As for :meth:`stem`.
         **keywords
-            Keywords of :class:`Sample` in place of those of the sample: ``defocus``, ``c3``, ``aperture``, ``focal_spread``, …
+            Keywords of :class:`Sample` in place of those of the sample: ``defocus``, ``c3``, ``aperture``,
+            ``focal_spread``, …
 
         Returns
         -------
@@ -329,6 +333,10 @@ def _warned(result: Any) -> Any:
     for warning in [*result.summary.get("warnings", []), *result.warnings]:
         warnings.warn(warning, LensletWarning, stacklevel=4)
     return result
+
+
+def _listed(entries: Any) -> list[Any]:
+    return list(entries) if isinstance(entries, Iterable) else [entries]
 
 
 def _sample(text: str, name: str) -> Sample:

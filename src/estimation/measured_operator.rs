@@ -1,3 +1,4 @@
+// Tangled from book/src/measured-covariance.md: edit there, or here and run cargo tangle stitch.
 //! The covariance of the measurements as an operator.
 
 // Imports of the measured covariance
@@ -42,6 +43,7 @@ pub fn measured_covariance(
     let valid = system.valid_lenslets();
     let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
     let removed = system.removed_modes();
+    // Slopes in the form of the plan
     let slopes: SharedOperator<f64> = if plan.form() == "dense" {
         Arc::new(Dense::new(dense_slopes(system, engine, watch)?))
     } else {

@@ -11,6 +11,8 @@ pub(crate) mod inversion;
 pub use inversion::Inversion;
 pub(crate) mod estimate;
 pub use estimate::{EstimateOptions, Estimates};
+pub(crate) mod measured_operator;
+pub use measured_operator::measured_covariance;
 pub(crate) mod matrix_estimator;
 pub use matrix_estimator::{
     MatrixEstimates, MatrixEstimator, MatrixEstimatorPlan, ReconstructorMatrix,
@@ -19,8 +21,6 @@ pub use matrix_estimator::{
 pub(crate) mod frame_method;
 pub(crate) mod estimator;
 pub use estimator::{EstimatePlan, Estimator};
-pub(crate) mod measured_operator;
-pub use measured_operator::measured_covariance;
 pub(crate) mod simulation;
 pub use simulation::{
     EvolvingTurbulence, Quantity, Realisation, Sampling, Simulated, Simulation, SimulationOptions,

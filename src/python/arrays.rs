@@ -1,5 +1,7 @@
+// Tangled from book/src/python-arrays.md: edit there, or here and run cargo tangle stitch.
 //! Data sets of the library as arrays of NumPy, and back.
 
+// Imports of exchanged arrays
 use super::errors::{raised, refused};
 use crate::data::attribute::AttributeValue;
 use crate::data::coordinate::{Coordinate, Positions};
@@ -17,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 use std::path::PathBuf;
 
+// Data set as dictionaries of arrays
 /// A data set as a dictionary of variables, each a dictionary with `values`, `dimensions`, `unit`, `long_name` and `attributes`, and a
 /// dictionary of attributes. Arrays that the data set owns are handed to NumPy as they are.
 pub(super) fn to_python<'py>(
@@ -25,6 +28,7 @@ pub(super) fn to_python<'py>(
 ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
     let variables = PyDict::new(py);
     for variable in data.variables {
+        // Dictionary of one variable
         let about = PyDict::new(py);
         let Variable { name, values, dimensions, unit, long_name, attributes, rounded } = variable;
         about.set_item("values", values_to_python(py, values)?)?;
@@ -48,6 +52,7 @@ pub(super) fn to_python<'py>(
     Ok((variables, facts))
 }
 
+// Values as arrays of NumPy
 fn values_to_python<'py>(py: Python<'py>, values: Values<'static>) -> PyResult<Bound<'py, PyAny>> {
     fn array<'py, T: numpy::Element + Clone>(
         py: Python<'py>,
@@ -64,6 +69,7 @@ fn values_to_python<'py>(py: Python<'py>, values: Values<'static>) -> PyResult<B
         Values::Array(TypedArray::Bool(values)) => array(py, values),
         Values::Text(text) => PyString::new(py, &text).into_any(),
         Values::Table(table) => {
+            // Tables as dictionaries of columns
             let columns = PyDict::new(py);
             for column in table.columns {
                 let cells = match column.cells {
@@ -77,6 +83,7 @@ fn values_to_python<'py>(py: Python<'py>, values: Values<'static>) -> PyResult<B
     })
 }
 
+// Coordinates and attributes for Python
 /// A coordinate as a dictionary with `name`, `unit`, `kind`, `values` and `navigation`.
 fn coordinate_to_python<'py>(py: Python<'py>, one: &Coordinate) -> PyResult<Bound<'py, PyDict>> {
     let about = PyDict::new(py);
@@ -110,6 +117,7 @@ fn attribute_to_python<'py>(
     })
 }
 
+// Arrays that are borrowed from NumPy
 /// Arrays of NumPy, borrowed while their data set is in use.
 enum Borrowed<'py> {
     F64(PyReadonlyArrayDyn<'py, f64>),
@@ -123,6 +131,7 @@ enum Borrowed<'py> {
 }
 
 impl<'py> Borrowed<'py> {
+    // Borrow an array by its type
     fn of(name: &str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(text) = value.cast::<PyString>() {
             return Ok(Self::Text(text.to_string()));
@@ -151,6 +160,7 @@ impl<'py> Borrowed<'py> {
         Err(refused(Invalid::new(name, found, expected)))
     }
 
+    // Views of borrowed arrays
     fn values(&self) -> Values<'_> {
         fn typed<'a, T: Element>(view: ArrayViewD<'a, T>) -> Values<'a> {
             Values::Array(T::typed(view.into()))
@@ -168,6 +178,7 @@ impl<'py> Borrowed<'py> {
     }
 }
 
+// Tables from dictionaries of columns
 fn table_of(columns: &Bound<'_, PyDict>) -> PyResult<Table> {
     let mut table = Table { columns: Vec::new(), rows: [0] };
     for (name, column) in columns.iter() {
@@ -190,6 +201,7 @@ fn cells_are_real(column: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(kind.extract::<String>()? == "f")
 }
 
+// Coordinates and attributes from Python
 fn coordinate_of(about: &Bound<'_, PyAny>) -> PyResult<Coordinate> {
     let get = |key: &str| about.get_item(key);
     let positions = get("positions")?;
@@ -224,6 +236,7 @@ fn attribute_of(value: &Bound<'_, PyAny>) -> PyResult<AttributeValue> {
     })
 }
 
+// Save a data set of Python
 /// Writes a data set of Python into a file, in the format that its name ends in; `signal` chooses the variable for formats of one.
 #[pyfunction]
 pub(super) fn save(
@@ -241,6 +254,7 @@ pub(super) fn save(
         borrowed.push((name, values, about));
     }
     let mut data = DataSet::default();
+    // Variables of borrowed arrays
     for (name, values, about) in &borrowed {
         let mut variable = Variable::unnamed(name, values.values());
         for one in about.get_item("dimensions")?.try_iter()? {
@@ -261,6 +275,7 @@ pub(super) fn save(
     py.detach(|| data.save(&path, format, signal.as_deref())).map_err(raised)
 }
 
+// Load a data set for Python
 /// Reads a data set from a file that the program wrote.
 #[pyfunction]
 pub(super) fn load<'py>(

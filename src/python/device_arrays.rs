@@ -1,5 +1,7 @@
+// Tangled from book/src/python-device-arrays.md: edit there, or here and run cargo tangle stitch.
 //! Arrays in the memory of a GPU, exchanged by DLPack.
 
+// Imports of arrays on a GPU
 use super::errors::{raised, refused};
 use super::plans::engine;
 use crate::device::Gpu;
@@ -16,6 +18,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
+// Numbers in GPU memory
 /// Numbers on a device, in either precision.
 #[derive(Clone)]
 enum Numbers {
@@ -32,6 +35,7 @@ pub(super) struct DeviceArray {
     ordinal: i32,
 }
 
+// GPU of a name and its number
 /// The device of a GPU's array, and its number.
 fn gpu_of(device: &str, precision: &str) -> Result<(Gpu, i32), Error> {
     let engine = engine(device, precision)?;
@@ -43,8 +47,10 @@ fn gpu_of(device: &str, precision: &str) -> Result<(Gpu, i32), Error> {
     Ok((gpu.clone(), number.unwrap_or(0)))
 }
 
+// Methods of a GPU array
 #[pymethods]
 impl DeviceArray {
+    // Copy an array to a GPU
     /// A copy of an array of NumPy on a device.
     #[staticmethod]
     fn from_numpy(
@@ -58,6 +64,7 @@ impl DeviceArray {
         made.map_err(raised)
     }
 
+    // Shape type and address of an array
     /// Lengths of the dimensions.
     #[getter]
     fn shape(&self) -> Vec<usize> {
@@ -85,6 +92,7 @@ impl DeviceArray {
         self.pointer()
     }
 
+    // Copy an array to the host
     /// A copy of the array on the host, in double precision.
     fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let values = py.detach(|| match &self.numbers {
@@ -97,6 +105,7 @@ impl DeviceArray {
         Ok(flat.reshape(self.shape.clone())?.into_any())
     }
 
+    // Multiply by imported vectors
     /// The products of this matrix, (rows, columns), with vectors in the rows of an array of any library on the same device, (k, columns), which is not
     /// copied: (k, rows).
     fn multiply(&self, py: Python<'_>, vectors: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -119,6 +128,7 @@ impl DeviceArray {
         Ok(Self { numbers: product.map_err(raised)?, shape: vec![count, rows], gpu, ordinal })
     }
 
+    // Methods of the DLPack protocol
     /// The device in the terms of DLPack.
     fn __dlpack_device__(&self) -> (u32, i32) {
         DLDevice::cuda(self.ordinal).into()
@@ -139,7 +149,9 @@ impl DeviceArray {
     }
 }
 
+// Steps of a GPU array
 impl DeviceArray {
+    // Upload numbers in a precision
     fn upload(values: &ArrayViewD<'_, f64>, device: &str, precision: &str) -> Result<Self, Error> {
         let (gpu, ordinal) = gpu_of(device, precision)?;
         let numbers = match precision {
@@ -156,6 +168,7 @@ impl DeviceArray {
         }
     }
 
+    // Import an array of this GPU
     /// An array of another library, which must be on the same device.
     fn import(&self, array: &Bound<'_, PyAny>) -> PyResult<ImportedDlpack> {
         let request = ImportRequest::new(array.as_borrowed())?;
@@ -170,6 +183,7 @@ impl DeviceArray {
         request.import(None, None)
     }
 
+    // Check the imported vectors
     /// Number and address of the vectors of an imported array.
     fn vectors(&self, imported: &ImportedDlpack, columns: usize) -> PyResult<(usize, u64)> {
         let refuse = |reason: String| PyBufferError::new_err(reason);
@@ -201,6 +215,7 @@ impl DeviceArray {
         Ok((tensor.num_elements() / columns.max(1), address))
     }
 
+    // Multiply on the GPU
     /// Products of a matrix with vectors at an address of the same device, when they are done.
     fn product<T: Real>(
         &self,
@@ -217,6 +232,7 @@ impl DeviceArray {
         Ok(Arc::new(product))
     }
 
+    // Tensor that shares the numbers
     /// A tensor of DLPack over this array, which keeps the memory alive.
     fn tensor<M: ManagedTensorBase>(&self) -> PyResult<Managed<M>> {
         let dtype = match self.numbers {
@@ -227,6 +243,7 @@ impl DeviceArray {
     }
 }
 
+// Round numbers and upload them
 /// Numbers on a device, rounded to its precision.
 fn rounded<T: Real>(values: &ArrayViewD<'_, f64>, gpu: &Gpu) -> Result<Buffer<T>, Error> {
     gpu.refuse_beyond_memory((values.len() * size_of::<T>()) as u64, "an array")?;
@@ -234,6 +251,7 @@ fn rounded<T: Real>(values: &ArrayViewD<'_, f64>, gpu: &Gpu) -> Result<Buffer<T>
     gpu.upload(&numbers)
 }
 
+// Tensor of DLPack over a buffer
 /// A tensor of DLPack over memory of a device that `owner` keeps.
 #[allow(unsafe_code)]
 fn exported<M: ManagedTensorBase>(
@@ -254,6 +272,7 @@ fn exported<M: ManagedTensorBase>(
     Ok(unsafe { tensor.finish() })
 }
 
+// Export by the rules of DLPack
 impl DlpackExporter for DeviceArray {
     fn device(&self) -> DLDevice {
         DLDevice::cuda(self.ordinal)

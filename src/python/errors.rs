@@ -1,10 +1,13 @@
+// Tangled from book/src/python-errors.md: edit there, or here and run cargo tangle stitch.
 //! Errors of the library as exceptions of Python.
 
+// Imports of exceptions
 use crate::error::{BadLine, Error, Invalid};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
+// Make an exception of a class
 /// A class of the module `lenslet.errors`.
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     static MODULE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -29,6 +32,7 @@ fn exception<const N: usize>(
     make().unwrap_or_else(|failure| failure)
 }
 
+// Exceptions of all library errors
 /// The exception of an error of the library.
 pub(super) fn raised(error: Error) -> PyErr {
     Python::attach(|py| raised_in(py, error).unwrap_or_else(|failure| failure))
@@ -42,6 +46,7 @@ fn raised_in(py: Python<'_>, error: Error) -> PyResult<PyErr> {
         Error::SystemFile(line) => line_error(py, message, &line)?,
         Error::NotToeplitz { .. } => exception(py, "InputError", message, []),
         Error::Cancelled => exception(py, "CancelledError", message, []),
+        // Exceptions of memory and devices
         Error::Memory { needed, available, .. } => {
             let facts = [("needed", needed), ("available", available)];
             let [needed, available] = facts.map(|(key, bytes)| (key, bytes.into_pyobject(py)));
@@ -57,6 +62,7 @@ fn raised_in(py: Python<'_>, error: Error) -> PyResult<PyErr> {
         Error::Foreign { device, .. } => {
             exception(py, "DeviceError", message, [("device", text(&device)?)])
         }
+        // Exceptions of files and solvers
         Error::Read { path, source } | Error::Write { path, source } => {
             let errno = source.raw_os_error().into_pyobject(py)?.into_any();
             let facts = [("file", text(&path.display().to_string())?), ("errno", errno)];
@@ -75,6 +81,7 @@ fn raised_in(py: Python<'_>, error: Error) -> PyResult<PyErr> {
     })
 }
 
+// Input errors with and without lines
 /// An error of input without a file.
 fn input_error(py: Python<'_>, message: String, invalid: &Invalid) -> PyResult<PyErr> {
     let [key, value, expected] = [&invalid.quantity, &invalid.value, &invalid.expected]
@@ -101,6 +108,7 @@ fn line_error(py: Python<'_>, message: String, line: &BadLine) -> PyResult<PyErr
     Ok(exception(py, "InputError", message, facts))
 }
 
+// Exception of a refused quantity
 /// The exception of a refused quantity.
 pub(super) fn refused(invalid: Invalid) -> PyErr {
     raised(invalid.into())

@@ -1,5 +1,7 @@
+// Tangled from book/src/python-interrupts.md: edit there, or here and run cargo tangle stitch.
 //! Computations that report to a callable of Python, and that Ctrl-C ends.
 
+// Imports of interruptible computations
 use crate::device::lock;
 use crate::watch::Watch;
 use pyo3::prelude::*;
@@ -9,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+// Periods of checks and reports
 /// How often the thread of the interpreter looks for a signal.
 const PERIOD: Duration = Duration::from_millis(20);
 
@@ -18,6 +21,7 @@ const GRACE: Duration = Duration::from_millis(120);
 /// Least time between two reports of progress.
 const PAUSE: Duration = Duration::from_millis(50);
 
+// State shared by both threads
 /// Stage, part and pieces of a computation.
 #[derive(Debug, Clone, Default)]
 struct Report {
@@ -39,6 +43,7 @@ struct Shared<R> {
 }
 
 impl<R> Shared<R> {
+    // Make and change shared state
     fn new(listens: bool) -> Self {
         Self {
             cancelled: AtomicBool::new(false),
@@ -57,6 +62,7 @@ impl<R> Shared<R> {
         }
     }
 
+    // Wait for the result
     /// Waits for the result, at most so long.
     fn wait(&self, time: Duration) -> Option<Result<R, Box<dyn Any + Send>>> {
         let waiting = self.done.wait_timeout_while(lock(&self.result), time, |it| it.is_none());
@@ -69,6 +75,7 @@ impl<R> Shared<R> {
     }
 }
 
+// Watcher that stores its reports
 impl<R: Send> Watch for Shared<R> {
     fn stage(&self, name: &str, _pieces: &str) {
         self.change(|report| {
@@ -91,6 +98,7 @@ impl<R: Send> Watch for Shared<R> {
     }
 }
 
+// Run on a thread of its own
 /// Does a job on a thread of its own, without holding the interpreter. `progress` is called by the present thread with the stage, the pieces that
 /// are done, and their number; an exception there, and an interrupt, cancel the job. One that does not end soon after an interrupt is left behind, so that the
 /// interpreter goes on at once.
@@ -112,6 +120,7 @@ pub(super) fn run<R: Send + 'static>(
     ended
 }
 
+// Run with borrowed arrays
 /// Does a job that borrows, as [`run`] does, but waits for its end in any case.
 pub(super) fn run_borrowing<R: Send>(
     py: Python<'_>,
@@ -133,6 +142,7 @@ pub(super) fn run_borrowing<R: Send>(
     })
 }
 
+// Attend to Python while waiting
 /// Waits for a job while the interpreter is free, reports its progress, and cancels it at a signal.
 fn attend<R: Send>(
     py: Python<'_>,
@@ -150,6 +160,7 @@ fn attend<R: Send>(
             reported = Instant::now();
             heard = tell(progress, shared);
         }
+        // Cancel after an interrupt
         if let Err(interrupt) = heard {
             shared.cancelled.store(true, Ordering::Relaxed);
             let _ = py.detach(|| {
@@ -163,6 +174,7 @@ fn attend<R: Send>(
     }
 }
 
+// Report progress to a callable
 /// Reports the progress, if it is new.
 fn tell<R>(progress: Option<&Bound<'_, PyAny>>, shared: &Shared<R>) -> PyResult<()> {
     let Some(callable) = progress else { return Ok(()) };

@@ -1,5 +1,7 @@
+// Tangled from book/src/python-bindings.md: edit there, or here and run cargo tangle stitch.
 //! The compiled module of the Python package.
 
+// Modules of the compiled module
 mod arrays;
 mod device_arrays;
 mod errors;
@@ -9,6 +11,7 @@ mod sample;
 mod system;
 mod values;
 
+// Imports of the compiled module
 use crate::command::keys::key_json;
 use crate::electrons::sample_keys::SAMPLE_KEYS;
 use crate::files::keys::key_rows;
@@ -16,12 +19,14 @@ use crate::model::SYSTEM_KEYS;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
+// Run the command from Python
 /// Runs the command `lenslet` with these arguments, the first of which is its name; returns its exit code.
 #[pyfunction]
 fn run_command(py: Python<'_>, arguments: Vec<String>) -> u8 {
     py.detach(|| crate::command::run_with(arguments.into_iter().map(Into::into).collect()))
 }
 
+// Threads and libraries of the process
 /// The number of threads that cores compute with.
 #[pyfunction]
 fn threads(py: Python<'_>) -> usize {
@@ -34,6 +39,7 @@ fn add_library_folder(folder: PathBuf) {
     crate::device::add_library_folder(folder);
 }
 
+// Keys of files for Python
 /// All keys of system or sample files, with their units and meanings.
 #[pyfunction]
 fn keys<'py>(py: Python<'py>, file: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -44,6 +50,7 @@ fn keys<'py>(py: Python<'py>, file: &str) -> PyResult<Bound<'py, PyAny>> {
     values::from_json(py, &rows.iter().map(|row| key_json(file, row)).collect())
 }
 
+// Contents of the compiled module
 #[pymodule]
 fn _lenslet(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

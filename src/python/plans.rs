@@ -1,5 +1,7 @@
+// Tangled from book/src/python-plans.md: edit there, or here and run cargo tangle stitch.
 //! Planned computations for Python.
 
+// Imports of plans for Python
 use super::arrays::to_python;
 use super::errors::raised;
 use super::interruptible::run;
@@ -18,6 +20,7 @@ use pyo3::types::PyDict;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+// Data set and facts of a result
 /// What a computation gives to Python: a data set, and facts that no array holds.
 pub(super) struct Found {
     pub(super) data: DataSet<'static>,
@@ -30,6 +33,7 @@ impl From<DataSet<'static>> for Found {
     }
 }
 
+// Task of a planned computation
 /// A plan whose result becomes arrays of Python.
 pub(super) trait Task: Send + Sync {
     /// What a run on an engine will do.
@@ -48,6 +52,7 @@ pub(super) struct PlannedTask<P: Plan, F> {
     pub(super) finish: F,
 }
 
+// Plan as a task
 impl<P, F> Task for PlannedTask<P, F>
 where
     P: Plan + Send + Sync,
@@ -68,6 +73,7 @@ where
     }
 }
 
+// Engines that stay open
 /// The engine of a device and a precision. Devices stay open from one computation to the next.
 pub(super) fn engine(device: &str, precision: &str) -> Result<Engine, Error> {
     static OPEN: Mutex<BTreeMap<(String, String), Engine>> = Mutex::new(BTreeMap::new());
@@ -81,6 +87,7 @@ pub(super) fn engine(device: &str, precision: &str) -> Result<Engine, Error> {
     Ok(opened)
 }
 
+// Precision of a name
 /// The precision of a name.
 pub(super) fn precision_of(name: &str) -> Result<Precision, Invalid> {
     let all = [Precision::F64, Precision::F32];
@@ -88,6 +95,7 @@ pub(super) fn precision_of(name: &str) -> Result<Precision, Invalid> {
     known.ok_or_else(|| Invalid::new("precision", name, "f64 or f32"))
 }
 
+// Computation that was planned for Python
 /// A computation that is described and run.
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct PlannedComputation {
@@ -113,8 +121,10 @@ impl PlannedComputation {
     }
 }
 
+// Describe and run for Python
 #[pymethods]
 impl PlannedComputation {
+    // Describe a computation for Python
     /// The description as a dictionary: `what`, `arrays`, `method`, `memory`, `stages` and so on. Where the speed of this machine is not known, it is
     /// measured, once.
     fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -126,6 +136,7 @@ impl PlannedComputation {
         from_json(py, &value)
     }
 
+    // Run a computation for Python
     /// Computes; returns variables, attributes and facts.
     #[pyo3(signature = (call, progress=None))]
     fn run<'py>(

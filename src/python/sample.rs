@@ -1,5 +1,7 @@
+// Tangled from book/src/python-sample.md: edit there, or here and run cargo tangle stitch.
 //! Sample files for Python, and the computations of a sample.
 
+// Imports of the bindings of a sample
 use super::arrays::to_python;
 use super::errors::{raised, refused};
 use super::interruptible::run;
@@ -28,14 +30,17 @@ use pyo3::types::PyDict;
 use serde_json::json;
 use std::path::PathBuf;
 
+// Parsed sample with its file
 /// A sample file that was parsed.
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct ParsedSample {
     file: SampleFile,
 }
 
+// Methods of a parsed sample
 #[pymethods]
 impl ParsedSample {
+    // Make and edit a parsed sample
     #[staticmethod]
     fn from_file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let file = py.detach(|| SampleFile::from_file(path)).map_err(raised)?;
@@ -75,6 +80,7 @@ impl ParsedSample {
         Ok(Self { file: py.detach(read).map_err(raised)? })
     }
 
+    // Read a share of a scan
     /// Readings of the places from `start` to `end` of a scan, as `collect` joins them.
     #[pyo3(signature = (places, device, precision, progress=None))]
     fn stem_share<'py>(
@@ -95,6 +101,7 @@ impl ParsedSample {
         Ok(share_of(py, readings))
     }
 
+    // Read and average single configurations
     /// Readings of the places from `start` to `end` of a scan in each of some configurations, as `average` takes them.
     #[pyo3(signature = (places, configurations, device, precision, progress=None))]
     fn stem_configurations<'py>(
@@ -136,6 +143,7 @@ impl ParsedSample {
         Ok(share_of(py, readings))
     }
 
+    // Join the shares of a scan
     /// The scan whose shares have been read, as a run returns it.
     fn collect<'py>(
         &self,
@@ -146,6 +154,7 @@ impl ParsedSample {
     ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>, Bound<'py, PyAny>)> {
         let precision = precision_of(precision).map_err(refused)?;
         let (plan, summary) = py.detach(|| self.file.plan_with_summary()).map_err(raised)?;
+        // Readings of received shares
         let part = |(places, done, mean, squares): ReadShare<'_>| StemReadings {
             places: places.0..places.1,
             done: [done.0, done.1],
@@ -163,6 +172,7 @@ impl ParsedSample {
         Ok((variables, attributes, from_json(py, &facts)?))
     }
 
+    // Summary of a parsed sample
     /// Places of the scan, and configurations of the specimen.
     fn stem_size(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
         let plan = py.detach(|| self.file.plan()).map_err(raised)?;
@@ -200,6 +210,7 @@ impl ParsedSample {
         from_json(py, &serde_json::to_value(summary.map_err(raised)?).unwrap_or_default())
     }
 
+    // Atoms of a sample for Python
     /// The atoms of the specimen, at rest: atomic numbers, positions, sides of the cell [Å], occupancies and displacements [Å].
     fn specimen<'py>(&self, py: Python<'py>) -> PyResult<Atoms<'py>> {
         let specimen = py.detach(|| self.file.specimen()).map_err(raised)?;
@@ -216,6 +227,7 @@ impl ParsedSample {
         ))
     }
 
+    // Plan a scan for Python
     /// A scan; `keep` names intermediate results that are returned, too.
     fn plan_stem(
         &self,
@@ -236,6 +248,7 @@ impl ParsedSample {
         let finishing = file.finishing(&plan);
         let seed = file.phonons.seed;
         let text = file.text().to_string();
+        // Data set of readings and intermediates
         let finish = move |readings: StemReadings, plan: &StemPlan, engine: &Engine| {
             let mut data = scan_data(&readings, plan, &finishing, engine.precision())?;
             for &one in &kept {
@@ -258,6 +271,7 @@ impl ParsedSample {
         PlannedComputation::new(py, task, (device, precision), &text, Some(seed))
     }
 
+    // Plan plane-wave images for Python
     /// Images of a plane wave.
     fn plan_hrtem(
         &self,
@@ -287,6 +301,7 @@ impl ParsedSample {
     }
 }
 
+// Arrays of atoms and shares
 /// Atomic numbers, positions, sides of the cell, occupancies and displacements.
 type Atoms<'py> = (
     Bound<'py, PyArray1<i64>>,
@@ -313,6 +328,7 @@ fn share_of(py: Python<'_>, readings: StemReadings) -> Share<'_> {
     ((places.start, places.end), (done[0], done[1]), mean, squares)
 }
 
+// Readings and intermediates by name
 /// The readings of a scan as a data set in a precision.
 fn scan_data(
     readings: &StemReadings,

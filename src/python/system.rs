@@ -1,5 +1,7 @@
+// Tangled from book/src/python-system.md: edit there, or here and run cargo tangle stitch.
 //! System files for Python, and the computations of a system.
 
+// Imports of the bindings of a system
 use super::arrays::to_python;
 use super::errors::{raised, refused};
 use super::interruptible::{run, run_borrowing};
@@ -44,6 +46,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+// Parsed system with its file
 /// A system file that was parsed, with the system that it describes.
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct ParsedSystem {
@@ -66,6 +69,7 @@ impl ParsedSystem {
         Ok(Self { file, system })
     }
 
+    // Parse a system without the interpreter
     fn parse(
         py: Python<'_>,
         read: impl FnOnce() -> Result<SystemFile, Error> + Send,
@@ -74,8 +78,10 @@ impl ParsedSystem {
     }
 }
 
+// Methods of a parsed system
 #[pymethods]
 impl ParsedSystem {
+    // Make and edit a parsed system
     #[staticmethod]
     fn from_file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         Self::parse(py, || SystemFile::from_file(path))
@@ -118,6 +124,7 @@ impl ParsedSystem {
         Self::parse(py, || builder.build())
     }
 
+    // Summary of a parsed system
     /// Warnings about values that are probably in another unit, and so on.
     fn warnings(&self) -> Vec<String> {
         self.file.warnings()
@@ -151,6 +158,7 @@ impl ParsedSystem {
         self.system.valid_lenslets().iter().map(|mask| mask.to_pyarray(py)).collect()
     }
 
+    // Plan covariances for Python
     /// Covariances by a method: direct, or spectral with a sampling, in points and in factors of oversampling, if one is given.
     fn plan_covariance(
         &self,
@@ -160,6 +168,7 @@ impl ParsedSystem {
         device: &str,
         precision: &str,
     ) -> PyResult<PlannedComputation> {
+        // Method of planned covariances
         let (method, sampling) = method;
         let sampling = sampling.map(|(points, factor)| SpectralSampling::new(points, factor));
         let sampling = sampling.transpose().map_err(refused)?;
@@ -187,6 +196,7 @@ impl ParsedSystem {
         self.planned(py, task, (device, precision), None)
     }
 
+    // Plan a reconstructor for Python
     /// The reconstructor as the table `[reconstructor]` of the file asks for it.
     fn plan_reconstructor(
         &self,
@@ -198,6 +208,7 @@ impl ParsedSystem {
         let options = ReconstructorOptions::from_system_file(&self.file).map_err(raised)?;
         let (options, engine) = (options.keep(covariances), (device, precision));
         let system = self.system.clone();
+        // Error maps without a reconstructor
         if options.to == ReconstructedQuantity::Wavefront && options.errors_only {
             let plan = PointErrorsPlan::new(&system, options).map_err(raised)?;
             let finish = move |found: PointErrors, _: &PointErrorsPlan, _: &Engine| {
@@ -210,6 +221,7 @@ impl ParsedSystem {
         let finish = move |found: Reconstruction, _: &ReconstructorPlan, _: &Engine| {
             let errors = found.wavefront_errors(&system)?;
             let facts = json!({ "errors": errors_of(&errors) });
+            // Move the reconstructor into its data set
             let arrays = ["reconstructor", "error_covariance"];
             let mut data = found.to_data_set(&system, &errors).owned_without(&arrays);
             if let Some(reconstructor) = found.reconstructor {
@@ -221,6 +233,7 @@ impl ParsedSystem {
         self.planned(py, PlannedTask { plan, finish }, engine, None)
     }
 
+    // Plan simulated slopes for Python
     fn plan_simulation(
         &self,
         py: Python<'_>,
@@ -241,6 +254,7 @@ impl ParsedSystem {
         self.planned(py, task, ("cpu", "f64"), Some(options.seed))
     }
 
+    // Plan point-spread functions for Python
     fn plan_psf(
         &self,
         py: Python<'_>,
@@ -271,6 +285,7 @@ impl ParsedSystem {
         self.planned(py, PlannedTask { plan, finish }, (device, precision), None)
     }
 
+    // Plan a profile fit for Python
     /// A profile fitted to slopes, (frames, n), rad.
     fn plan_fit(
         &self,
@@ -298,6 +313,7 @@ impl ParsedSystem {
         self.planned(py, PlannedTask { plan, finish }, ("cpu", "f64"), None)
     }
 
+    // Plan an estimate for Python
     /// The description of an estimate of so many frames.
     fn plan_estimate(
         &self,
@@ -314,6 +330,7 @@ impl ParsedSystem {
         self.planned(py, PlannedTask { plan, finish }, (device, precision), None)
     }
 
+    // Prepare an estimator for Python
     /// Prepares an estimator of wavefronts.
     #[pyo3(signature = (given, device, precision, progress=None))]
     fn estimator(
@@ -338,6 +355,7 @@ impl ParsedSystem {
         Ok(PreparedEstimator { estimator, system, text, method })
     }
 
+    // Measured slopes and their operator
     /// The covariance of the measurements as an operator.
     #[pyo3(signature = (progress=None))]
     fn covariance_operator(
@@ -363,6 +381,7 @@ impl ParsedSystem {
     }
 }
 
+// Steps shared by plans of a system
 impl ParsedSystem {
     /// A task of this system on a device, in a precision.
     fn planned(
@@ -381,6 +400,7 @@ impl ParsedSystem {
     }
 }
 
+// Facts of reconstructors images and fits
 /// Sides of a pixel at each wavelength, mas.
 fn pixels_in_mas(plan: &PsfPlan) -> Vec<f64> {
     let (image, diameter) = (&plan.options().image, plan.diameter());
@@ -406,10 +426,14 @@ fn fit_facts(learned: &Learned, text: &str) -> serde_json::Value {
 
 /// The errors of targets, m: with and without tilt.
 fn errors_of(errors: &[WavefrontError]) -> serde_json::Value {
-    let of = |error: &WavefrontError| json!({ "rms": error.rms, "rms_without_tilt": error.rms_without_tilt });
+    let of = |error: &WavefrontError| {
+        let (rms, without_tilt) = (error.rms, error.rms_without_tilt);
+        json!({ "rms": rms, "rms_without_tilt": without_tilt })
+    };
     errors.iter().map(of).collect()
 }
 
+// Estimator that is ready for frames
 /// An estimator that is ready for frames.
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct PreparedEstimator {
@@ -421,6 +445,7 @@ pub(super) struct PreparedEstimator {
 
 #[pymethods]
 impl PreparedEstimator {
+    // Estimate frames of borrowed slopes
     /// Estimates the wavefronts of frames in the rows of `slopes`, which are not copied.
     #[pyo3(signature = (slopes, warm_start, call, progress=None))]
     fn estimate<'py>(
@@ -448,6 +473,7 @@ impl PreparedEstimator {
     }
 }
 
+// Operator of measurements for Python
 /// The covariance of the measurements as an operator, (n, n), rad².
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct CovarianceOperator {
@@ -461,6 +487,7 @@ impl CovarianceOperator {
         self.operator.rows()
     }
 
+    // Products with rows of an array
     /// The products with the rows of `vectors`, (k, n), which are not copied where they lie in C order.
     fn product<'py>(
         &self,
@@ -486,6 +513,7 @@ impl CovarianceOperator {
     }
 }
 
+// System files of other programs
 /// The system file of a parameter file of TIPTOP, as text, and warnings.
 #[pyfunction]
 pub(super) fn import_tiptop(text: &str, name: &str) -> PyResult<(String, Vec<String>)> {

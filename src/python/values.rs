@@ -1,10 +1,13 @@
+// Tangled from book/src/python-values.md: edit there, or here and run cargo tangle stitch.
 //! Values of Python as values of TOML and JSON.
 
+// Imports of converted values
 use super::errors::refused;
 use crate::error::Invalid;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 
+// Convert a value to TOML
 /// The deepest nesting of lists and dictionaries.
 const DEPTH: usize = 64;
 
@@ -18,6 +21,7 @@ fn nested(key: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<toml::V
     if depth == 0 {
         return refuse("at most 64 tables and lists inside of one another");
     }
+    // Scalars of Python as TOML
     if value.is_instance_of::<PyBool>() {
         return Ok(toml::Value::Boolean(value.extract()?));
     }
@@ -33,6 +37,7 @@ fn nested(key: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<toml::V
     if value.is_instance_of::<PyString>() {
         return Ok(toml::Value::String(value.extract()?));
     }
+    // Dictionaries of Python as TOML
     if let Ok(table) = value.cast::<PyDict>() {
         let mut values = toml::Table::new();
         for (name, entry) in table.iter() {
@@ -46,6 +51,7 @@ fn nested(key: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<toml::V
         }
         return Ok(toml::Value::Table(values));
     }
+    // Arrays paths and iterables as TOML
     // Arrays and numbers of NumPy know how to become lists and numbers, paths how to become texts.
     if value.hasattr("tolist")? {
         return nested(key, &value.call_method0("tolist")?, depth - 1);
@@ -63,6 +69,7 @@ fn nested(key: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<toml::V
     refuse("a truth value, a number, a text, a list or a dictionary")
 }
 
+// Shorten a value in a message
 /// A value as messages show it, cut where it is long.
 fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map(|text| text.to_string()).unwrap_or_default();
@@ -72,6 +79,7 @@ fn shown(value: &Bound<'_, PyAny>) -> String {
     }
 }
 
+// Values of TOML for Python
 /// A value of TOML as one of Python.
 pub(super) fn from_toml<'py>(py: Python<'py>, value: &toml::Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
@@ -94,6 +102,7 @@ pub(super) fn from_toml<'py>(py: Python<'py>, value: &toml::Value) -> PyResult<B
     })
 }
 
+// Values of JSON for Python
 /// A value of JSON as one of Python.
 pub(super) fn from_json<'py>(
     py: Python<'py>,
@@ -123,6 +132,7 @@ pub(super) fn from_json<'py>(
     })
 }
 
+// Options of Python by name
 /// Options of Python as those of the library, whose unknown and impossible values are refused by key.
 pub(super) fn options<T: serde::de::DeserializeOwned>(given: &Bound<'_, PyDict>) -> PyResult<T> {
     let toml::Value::Table(values) = toml_value("", given.as_any())? else {
