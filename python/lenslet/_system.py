@@ -357,7 +357,8 @@ class System:
         Parameters
         ----------
         to : {"slopes", "wavefront", "actuators"}
-            What it gives: slopes of the truth sensor [rad], the wavefront at the points of ``[phase]`` [m], or strokes of the mirrors [m].
+            What is reconstructed, default "slopes". Slopes of the truth sensor [rad], the wavefront at the points of ``[phase]`` [m],
+            or strokes of the mirrors [m].
         covariances : bool
             Whether the covariances C_mm, C_tm and C_tt are kept with the results.
         device, precision, progress
