@@ -135,7 +135,9 @@ class Variable:
                 coordinates[name] = (name, one.values(count), {"units": one.unit})
         about = {"units": self.unit, "long_name": self.long_name, **self.attributes}
         attributes = {key: value for key, value in about.items() if value != ""}
-        array: xarray.DataArray = xr.DataArray(self.values, dims=self.dims, coords=coordinates, name=self.name, attrs=attributes)
+        array: xarray.DataArray = xr.DataArray(
+            self.values, dims=self.dims, coords=coordinates, name=self.name, attrs=attributes
+        )
         return array
 
     def plot(self, ax: matplotlib.axes.Axes | None = None, **keywords: Any) -> matplotlib.axes.Axes:
@@ -215,7 +217,8 @@ class DataSet(Mapping[str, Any]):
         (2, 3)
         """
         variables = {
-            name: one if isinstance(one, Variable) else Variable(name, _given(name, one)) for name, one in arrays.items()
+            name: one if isinstance(one, Variable) else Variable(name, _given(name, one))
+            for name, one in arrays.items()
         }
         return DataSet(variables, attributes)
 
@@ -232,7 +235,9 @@ class DataSet(Mapping[str, Any]):
         variables = self.__dict__.get("variables", {})
         if name in variables:
             return variables[name].values
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}; its variables are {', '.join(variables)}")
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}; its variables are {', '.join(variables)}"
+        )
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.variables]
@@ -288,7 +293,9 @@ class DataSet(Mapping[str, Any]):
         dataset: xarray.Dataset = xr.Dataset(arrays, attrs=attributes)
         return dataset
 
-    def plot(self, variable: str | None = None, ax: matplotlib.axes.Axes | None = None, **keywords: Any) -> matplotlib.axes.Axes:
+    def plot(
+        self, variable: str | None = None, ax: matplotlib.axes.Axes | None = None, **keywords: Any
+    ) -> matplotlib.axes.Axes:
         """Draw one variable with matplotlib; the first array of two or more dimensions unless one is named.
 
         Parameters
@@ -423,7 +430,9 @@ def _raw(one: Variable) -> dict[str, Any]:
         values = _array(one.name, values)
     return {
         "values": values,
-        "dimensions": [_raw_coordinate(name, coordinate) for name, coordinate in zip(one.dims, one.coordinates, strict=False)],
+        "dimensions": [
+            _raw_coordinate(name, coordinate) for name, coordinate in zip(one.dims, one.coordinates, strict=False)
+        ],
         "unit": one.unit,
         "long_name": one.long_name,
         "rounded": one.rounded,
@@ -458,7 +467,9 @@ def _cells(name: str, cells: Any) -> NDArray[Any]:
     column = _array(name, cells)
     if column.ndim != 1 or column.dtype.kind not in "if":
         expected = "one number for each row"
-        raise InputError(f"{name} = {shown(cells)}: expected {expected}", key=name, value=shown(cells), expected=expected)
+        raise InputError(
+            f"{name} = {shown(cells)}: expected {expected}", key=name, value=shown(cells), expected=expected
+        )
     return column
 
 

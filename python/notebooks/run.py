@@ -1,4 +1,4 @@
-"""Executes the notebooks of this folder from top to bottom, compares their outputs with the stored ones, or stores them.
+"""Execute the notebooks of this folder from top to bottom, and compare or store their outputs.
 
 ::
 
@@ -6,9 +6,10 @@
     python python/notebooks/run.py covariance --check  compare one with its stored outputs too
     python python/notebooks/run.py covariance --write  store its outputs
 
-Each notebook runs in an empty folder of its own, so that it depends on no working directory. Texts are compared word by word and numbers within a
-relative tolerance or one unit of the last digit, whichever is more. A cell with the comment ``# varies`` prints times, or numbers of a program that
-need not be installed: its output is not compared. Figures are not compared, and what goes to stderr is neither compared nor stored.
+Each notebook runs in an empty folder of its own, so that it depends on no working directory. Texts are compared word by
+word and numbers within a relative tolerance or one unit of the last digit, whichever is more. A cell with the comment
+``# varies`` prints times, or numbers of a program that need not be installed: its output is not compared. Figures are
+not compared, and what goes to stderr is neither compared nor stored.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ STORED = ("text/plain", "text/latex", "image/svg+xml", "image/png")
 #: Largest size of a notebook with its outputs [bytes].
 LARGEST = 400_000
 
-NUMBER = re.compile(r"[-+−]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+NUMBER = re.compile("[-+\N{MINUS SIGN}]?" r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -62,7 +63,11 @@ def execute(path: Path, timeout: int) -> nbformat.NotebookNode:
         work = Path(folder, "work")
         work.mkdir()
         client = NotebookClient(
-            notebook, timeout=timeout, kernel_name="python3", record_timing=False, resources={"metadata": {"path": str(work)}}
+            notebook,
+            timeout=timeout,
+            kernel_name="python3",
+            record_timing=False,
+            resources={"metadata": {"path": str(work)}},
         )
         client.execute()
     return tidied(notebook)
@@ -70,10 +75,12 @@ def execute(path: Path, timeout: int) -> nbformat.NotebookNode:
 
 def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The notebook without what differs between runs that print the same: counts, times, versions, pieces of streams."""
-    notebook.metadata = nbformat.from_dict({
-        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-        "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"},
-    })
+    notebook.metadata = nbformat.from_dict(
+        {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"},
+        }
+    )
     count = 0
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({key: cell.metadata[key] for key in ("tags",) if key in cell.metadata})
@@ -86,7 +93,7 @@ def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def tidied_outputs(outputs: list[Any], count: int) -> Iterator[Any]:
-    """Outputs of a cell: what it printed in one piece, and results in the kinds that are stored."""
+    """Yield what a cell printed, in one piece, and its results in the kinds that are stored."""
     printed = "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
     if printed:
         yield nbformat.v4.new_output("stream", name="stdout", text=printed)
@@ -105,7 +112,7 @@ def tidied_outputs(outputs: list[Any], count: int) -> Iterator[Any]:
 
 
 def text_of(cell: Any) -> str:
-    """What a cell shows as text."""
+    """Return what a cell shows as text."""
     texts = []
     for output in cell.outputs:
         if output.output_type == "stream":
@@ -116,21 +123,23 @@ def text_of(cell: Any) -> str:
 
 
 def agree(stored: str, new: str, tolerance: float) -> bool:
-    """Whether two texts have the same words, and numbers that differ by the tolerance or a unit of the last digit at most."""
+    """Test whether two texts have the same words, and numbers within the tolerance or a unit of the last digit."""
     stored, new = (ADDRESS.sub("0x", text) for text in (stored, new))
     if NUMBER.sub("#", stored).split() != NUMBER.sub("#", new).split():
         return False
-    return all(close(one, other, tolerance) for one, other in zip(NUMBER.findall(stored), NUMBER.findall(new), strict=True))
+    return all(
+        close(one, other, tolerance) for one, other in zip(NUMBER.findall(stored), NUMBER.findall(new), strict=True)
+    )
 
 
 def close(stored: str, new: str, tolerance: float) -> bool:
-    """Whether two written numbers agree."""
-    one, other = (float(text.replace("−", "-")) for text in (stored, new))
+    """Test whether two written numbers agree."""
+    one, other = (float(text.replace("\N{MINUS SIGN}", "-")) for text in (stored, new))
     return abs(one - other) <= max(tolerance * abs(one), 1.001 * last_digit(stored))
 
 
 def last_digit(text: str) -> float:
-    """Value of a unit in the last digit of a written number; 0 for a whole number, which is a count."""
+    """Return the value of a unit in the last digit of a written number; 0 for a whole number, which is a count."""
     mantissa, _, exponent = text.lower().partition("e")
     _, point, decimals = mantissa.partition(".")
     if not point and not exponent:
@@ -139,7 +148,7 @@ def last_digit(text: str) -> float:
 
 
 def differences(stored: nbformat.NotebookNode, new: nbformat.NotebookNode, tolerance: float) -> Iterator[str]:
-    """For each cell whose text differs from the stored one, both lines."""
+    """Yield both lines for each line of text that differs from the stored one."""
     for number, (before, after) in enumerate(zip(stored.cells, new.cells, strict=True)):
         if before.cell_type != "code" or VARIES in before.source:
             continue
@@ -153,7 +162,7 @@ def differences(stored: nbformat.NotebookNode, new: nbformat.NotebookNode, toler
 
 
 def run(path: Path, arguments: argparse.Namespace) -> list[str]:
-    """Execute one notebook, compare or store it; what is wrong with it."""
+    """Execute one notebook, compare or store it; return what is wrong with it."""
     begin = time.monotonic()
     try:
         new = execute(path, arguments.timeout)
@@ -181,12 +190,18 @@ def main(given: list[str] | None = None) -> int:
     int
         0, or 1 where a cell raised or an output differs, or 2 for a name that there is not.
     """
-    parser = argparse.ArgumentParser(description="Execute notebooks, compare their outputs with the stored ones, or store them.")
-    parser.add_argument("names", nargs="*", help="names of notebooks, with or without .ipynb; all of this folder unless given")
+    parser = argparse.ArgumentParser(
+        description="Execute notebooks, compare their outputs with the stored ones, or store them."
+    )
+    parser.add_argument(
+        "names", nargs="*", help="names of notebooks, with or without .ipynb; all of this folder unless given"
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="fail where texts or numbers differ from the stored outputs")
     what.add_argument("--write", action="store_true", help="store the outputs")
-    parser.add_argument("--tolerance", type=float, default=1e-3, help="relative tolerance of numbers (default %(default)s)")
+    parser.add_argument(
+        "--tolerance", type=float, default=1e-3, help="relative tolerance of numbers (default %(default)s)"
+    )
     parser.add_argument("--timeout", type=int, default=600, help="longest time of a cell [s] (default %(default)s)")
     arguments = parser.parse_args(given)
     known = {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
