@@ -330,7 +330,7 @@ class DataSet(Mapping[str, Any]):
         ----------
         path : path-like
             ``.npz``, ``.npy``, ``.fits``, ``.h5``, ``.hspy``, ``.zspy``, ``.zarr``, ``.zarr.zip`` or ``.mrc``. HDF5 and Zarr hold the columns of a
-            table as arrays, ``table_column``.
+            table as arrays, ``table_column``. FITS alone keeps the units of arrays.
         signal : str, optional
             The variable that a format of one array holds (``.npy``, ``.mrc``).
 
@@ -358,7 +358,8 @@ class DataSet(Mapping[str, Any]):
             # These formats name each dimension.
             for key, one in held.items():
                 raw[key]["dimensions"] = raw[key]["dimensions"] or [vars(Coordinate(dim)) for dim in one.dims]
-        facts = {key: _fact(key, fact) for key, fact in self.attributes.items()}
+        # An .npy has the numbers alone.
+        facts = {} if name.endswith(".npy") else {key: _fact(key, fact) for key, fact in self.attributes.items()}
         return _lenslet.save(raw, facts, os.fspath(path), signal)
 
 
