@@ -69,7 +69,7 @@ KEYS = {
         ("wavelengths", "pixel", "pixels", "terms", "structure", "extra", "jitter", "ensquared"), "ImageKeywords"
     ),
     "_system:System.reconstructor": dict.fromkeys(
-        ("method", "filter", "delay", "predict", "errors_only", "tolerance"), "ReconstructorKeywords"
+        ("to", "method", "filter", "delay", "predict", "errors_only", "tolerance"), "ReconstructorKeywords"
     ),
 }
 

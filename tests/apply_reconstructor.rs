@@ -76,7 +76,7 @@ fn a_stored_reconstructor_of_wavefronts_estimates_as_the_solver_does() -> Checke
             "estimate s.toml --slopes s.npy --reconstructor {file} -o w.npz --precision {precision} --plot w.svg --frame 7"
         );
         let told = printed(&run.lenslet(&args)?);
-        assert!(told.contains(&format!("reconstructor  2 × 81 × {n} from {file}")), "{told}");
+        assert!(told.contains(&format!("matrix      2 × 81 × {n} from {file}")), "{told}");
         assert!(told.contains("wavefront 40 × 2 × 9 × 9"), "{told}");
         let found: Array4<f64> = match precision {
             "f64" => array::<Ix4>(&run, "w.npz", "wavefront"),
@@ -130,7 +130,7 @@ fn reconstructors_of_this_program_give_slopes_and_of_others_strokes() -> Checked
     fs::write(run.path("bare.toml"), bare.collect::<Vec<_>>().join("\n"))?;
     let args = "estimate bare.toml --slopes s.npy --reconstructor c.npz -o c.fits";
     assert!(printed(&run.lenslet(args)?).contains("strokes 5 × 2 × 5"));
-    let found: Array3<f64> = array::<Ix3>(&run, "c.fits", "STROKES");
+    let found: Array3<f64> = array::<Ix3>(&run, "c.fits", "strokes");
     let expected: f64 = (0..n).map(|k| strokes[[1, 3, k]] * slopes[[4, k]]).sum();
     assert!((found[[4, 1, 3]] - expected).abs() < 1e-12 * expected.abs());
     let args = "estimate bare.toml --slopes s.npy --reconstructor";
@@ -171,7 +171,7 @@ fn options_and_matrices_without_sense_are_refused() -> Checked {
     write(&run, "one.npz", Array3::from_elem((1, 81, n), 0.5), "wavefront")?;
     write(&run, "coarse.npz", Array3::from_elem((2, 64, n), 0.5), "wavefront")?;
     write(&run, "phase.npz", good.clone(), "phase")?;
-    write(&run, "unknown.npz", Array3::from_elem((2, 64, n), 0.5), "")?;
+    write(&run, "unknown.npz", Array3::from_elem((2, 63, n), 0.5), "")?;
     ndarray_npy::write_npy(run.path("turned.npy"), &Array2::from_elem((n, 162), 0.5))?;
     fs::write(run.path("text.npz"), "no matrix at all")?;
     for (file, words) in [
@@ -180,7 +180,7 @@ fn options_and_matrices_without_sense_are_refused() -> Checked {
         ("one.npz", &["one.npz: targets of the reconstructor = 1", "expected 2"]),
         ("coarse.npz", &["coarse.npz: wavefront points of the reconstructor = 64", "expected 81"]),
         ("phase.npz", &["phase.npz: to = phase", "actuators"]),
-        ("unknown.npz", &["unknown.npz: shape = [2, 64", "2 × 81 rows for the wavefront"]),
+        ("unknown.npz", &["unknown.npz: shape = [2, 63", "2 × 81 rows for the wavefront"]),
         ("turned.npy", &["turned.npy: shape"]),
         ("text.npz", &["text.npz"]),
         ("absent.npz", &["absent.npz"]),

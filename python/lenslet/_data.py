@@ -135,7 +135,9 @@ class Variable:
                 coordinates[name] = (name, one.values(count), {"units": one.unit})
         about = {"units": self.unit, "long_name": self.long_name, **self.attributes}
         attributes = {key: value for key, value in about.items() if value != ""}
-        array: xarray.DataArray = xr.DataArray(self.values, dims=self.dims, coords=coordinates, name=self.name, attrs=attributes)
+        array: xarray.DataArray = xr.DataArray(
+            self.values, dims=self.dims, coords=coordinates, name=self.name, attrs=attributes
+        )
         return array
 
     def plot(self, ax: matplotlib.axes.Axes | None = None, **keywords: Any) -> matplotlib.axes.Axes:
@@ -215,7 +217,8 @@ class DataSet(Mapping[str, Any]):
         (2, 3)
         """
         variables = {
-            name: one if isinstance(one, Variable) else Variable(name, _given(name, one)) for name, one in arrays.items()
+            name: one if isinstance(one, Variable) else Variable(name, _given(name, one))
+            for name, one in arrays.items()
         }
         return DataSet(variables, attributes)
 
@@ -232,7 +235,9 @@ class DataSet(Mapping[str, Any]):
         variables = self.__dict__.get("variables", {})
         if name in variables:
             return variables[name].values
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}; its variables are {', '.join(variables)}")
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}; its variables are {', '.join(variables)}"
+        )
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.variables]
@@ -288,7 +293,9 @@ class DataSet(Mapping[str, Any]):
         dataset: xarray.Dataset = xr.Dataset(arrays, attrs=attributes)
         return dataset
 
-    def plot(self, variable: str | None = None, ax: matplotlib.axes.Axes | None = None, **keywords: Any) -> matplotlib.axes.Axes:
+    def plot(
+        self, variable: str | None = None, ax: matplotlib.axes.Axes | None = None, **keywords: Any
+    ) -> matplotlib.axes.Axes:
         """Draw one variable with matplotlib; the first array of two or more dimensions unless one is named.
 
         Parameters
@@ -322,7 +329,8 @@ class DataSet(Mapping[str, Any]):
         Parameters
         ----------
         path : path-like
-            ``.npz``, ``.npy``, ``.fits``, ``.h5``, ``.hspy``, ``.zspy``, ``.zarr``, ``.zarr.zip`` or ``.mrc``.
+            ``.npz``, ``.npy``, ``.fits``, ``.h5``, ``.hspy``, ``.zspy``, ``.zarr``, ``.zarr.zip`` or ``.mrc``. HDF5 and Zarr hold the columns of a
+            table as arrays, ``table_column``.
         signal : str, optional
             The variable that a format of one array holds (``.npy``, ``.mrc``).
 
@@ -338,13 +346,28 @@ class DataSet(Mapping[str, Any]):
         FileError
             Where the file cannot be written; an older one is then still there.
         """
-        raw = {name: _raw(one) for name, one in self.variables.items()}
-        if os.fspath(path).endswith((".h5", ".zarr", ".zarr.zip")):
+        name = os.fspath(path)
+        held = self.variables
+        if name.endswith(".npy") and signal is not None and signal in held:
+            held = {signal: held[signal]}
+        if name.endswith((".h5", ".hdf5", ".emd", ".zarr", ".zarr.zip")):
+            # These formats have no tables: each column is an array.
+            held = {part.name: part for one in held.values() for part in _columns(one)}
+        raw = {key: _raw(one) for key, one in held.items()}
+        if name.endswith((".h5", ".zarr", ".zarr.zip")):
             # These formats name each dimension.
-            for name, one in self.variables.items():
-                raw[name]["dimensions"] = raw[name]["dimensions"] or [vars(Coordinate(dim)) for dim in one.dims]
+            for key, one in held.items():
+                raw[key]["dimensions"] = raw[key]["dimensions"] or [vars(Coordinate(dim)) for dim in one.dims]
         facts = {key: _fact(key, fact) for key, fact in self.attributes.items()}
         return _lenslet.save(raw, facts, os.fspath(path), signal)
+
+
+def _columns(one: Variable) -> list[Variable]:
+    """The columns of a table as arrays, ``table_column``; anything else as it is."""
+    if not isinstance(one.values, Mapping):
+        return [one]
+    rows = (Coordinate(f"{one.name}_row"),)
+    return [Variable(f"{one.name}_{column}", np.asarray(cells), rows, unit) for column, (cells, unit) in one.values.items()]
 
 
 def load(path: str | os.PathLike[str]) -> DataSet:
@@ -423,7 +446,9 @@ def _raw(one: Variable) -> dict[str, Any]:
         values = _array(one.name, values)
     return {
         "values": values,
-        "dimensions": [_raw_coordinate(name, coordinate) for name, coordinate in zip(one.dims, one.coordinates, strict=False)],
+        "dimensions": [
+            _raw_coordinate(name, coordinate) for name, coordinate in zip(one.dims, one.coordinates, strict=False)
+        ],
         "unit": one.unit,
         "long_name": one.long_name,
         "rounded": one.rounded,
@@ -458,7 +483,9 @@ def _cells(name: str, cells: Any) -> NDArray[Any]:
     column = _array(name, cells)
     if column.ndim != 1 or column.dtype.kind not in "if":
         expected = "one number for each row"
-        raise InputError(f"{name} = {shown(cells)}: expected {expected}", key=name, value=shown(cells), expected=expected)
+        raise InputError(
+            f"{name} = {shown(cells)}: expected {expected}", key=name, value=shown(cells), expected=expected
+        )
     return column
 
 

@@ -63,7 +63,9 @@ class DeviceReconstructor:
         count = self.shape[-1]
         if len(shape) not in (1, 2) or shape[-1] != count:
             expected = f"({count},) or (frames, {count})"
-            raise InputError(f"shape of slopes = {shape}: expected {expected}", key="slopes", value=str(shape), expected=expected)
+            raise InputError(
+                f"shape of slopes = {shape}: expected {expected}", key="slopes", value=str(shape), expected=expected
+            )
         library = _library(slopes)
         wanted = (*shape[:-1], *self.shape[:-1])
         if library is None:

@@ -80,7 +80,9 @@ def count(name: str, value: Any, least: int = 1) -> int:
         number = least - 1
     if not least <= number < 1 << 63:
         expected = f"a whole number not below {least}"
-        raise InputError(f"{name} = {shown(value)}: expected {expected}", key=name, value=shown(value), expected=expected)
+        raise InputError(
+            f"{name} = {shown(value)}: expected {expected}", key=name, value=shown(value), expected=expected
+        )
     return number
 
 

@@ -24,9 +24,7 @@ class Plan(Generic[R]):
     ``print(plan)`` tells what will be computed and how; :meth:`run` does it.
     """
 
-    def __init__(
-        self, planned: _lenslet.PlannedComputation, make: Callable[[Any, Any, Any], R], call: str
-    ) -> None:
+    def __init__(self, planned: _lenslet.PlannedComputation, make: Callable[[Any, Any, Any], R], call: str) -> None:
         self._planned = planned
         self._make = make
         self._call = call

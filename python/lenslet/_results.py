@@ -202,7 +202,9 @@ class Reconstructor(Result):
 
     def _matrix(self) -> NDArray[np.float64]:
         if "reconstructor" not in self.variables:
-            raise InputError("no reconstructor was kept: errors_only = True", key="errors_only", value="True", expected="False")
+            raise InputError(
+                "no reconstructor was kept: errors_only = True", key="errors_only", value="True", expected="False"
+            )
         matrix: NDArray[np.float64] = self["reconstructor"]
         return matrix
 
@@ -245,7 +247,8 @@ class Estimate(Result):
     iterations : numpy.ndarray, shape (frames,)
         Iterations of the solver for each frame.
     residual : numpy.ndarray, shape (frames,)
-        Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame.
+        Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame; the largest one of a row, where a reconstructor was
+        formed for all frames.
     chi_squared : numpy.ndarray, shape (frames,)
         χ²/n for each frame: 1 on average if the model is right.
     converged : numpy.ndarray, shape (frames,)
@@ -337,7 +340,9 @@ class Psf(Result):
         """Write all images, with the layout of TIPTOP's files, into a FITS file; returns its length [bytes]."""
         if not os.fspath(path).lower().endswith((".fits", ".fit", ".fts")):
             expected = "a file name that ends in .fits, .fit or .fts"
-            raise InputError(f"path = {path}: expected {expected}", key="path", value=os.fspath(path), expected=expected)
+            raise InputError(
+                f"path = {path}: expected {expected}", key="path", value=os.fspath(path), expected=expected
+            )
         return self.save(path)
 
     def to_scopesim(self, path: str | os.PathLike[str]) -> int:
@@ -369,10 +374,14 @@ class Psf(Result):
         names = [name for name in self.variables if name == "psf_index" or re.fullmatch(r"psf_\d+", name)]
         if "psf_index" not in names:
             expected = "True, which keeps the images of the field"
-            raise InputError(f"whole_field = False: expected {expected}", key="whole_field", value="False", expected=expected)
+            raise InputError(
+                f"whole_field = False: expected {expected}", key="whole_field", value="False", expected=expected
+            )
         if not os.fspath(path).lower().endswith(".fits"):
             expected = "a file name that ends in .fits"
-            raise InputError(f"path = {path}: expected {expected}", key="path", value=os.fspath(path), expected=expected)
+            raise InputError(
+                f"path = {path}: expected {expected}", key="path", value=os.fspath(path), expected=expected
+            )
         return DataSet({name: self.variables[name] for name in names}, self.attributes).save(path)
 
 

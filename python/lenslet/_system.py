@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Estimator", "System"]
 
+
 class System:
     """An adaptive-optics system: atmosphere, telescope, guide stars with their sensors, targets, mirrors, camera.
 
@@ -220,9 +221,11 @@ class System:
         about = self._summary
         across = f"{about['diameter']} m, " if about["diameter"] else ""
         counts = (("guide_stars", "guide star"), ("slopes", "slope"), ("layers", "layer"), ("targets", "target"))
-        return f"<lenslet.System: {across}r0 {about['r0']:.3g} m, " + ", ".join(
-            f"{about[key]} {noun}{'' if about[key] == 1 else 's'}" for key, noun in counts
-        ) + ">"
+        return (
+            f"<lenslet.System: {across}r0 {about['r0']:.3g} m, "
+            + ", ".join(f"{about[key]} {noun}{'' if about[key] == 1 else 's'}" for key, noun in counts)
+            + ">"
+        )
 
     def _repr_html_(self) -> str:
         return f"<details><summary>{escape(repr(self))}</summary><pre>{escape(self.to_toml())}</pre></details>"
@@ -248,7 +251,9 @@ class System:
         sampling = None if samples is None or oversampling is None else (samples, oversampling)
         options = {"form": form, "slopes_only": slopes_only}
         planned = self._parsed.plan_covariance(options, (method, sampling), device, precision)
-        return Plan(planned, lambda *found: Covariance._of(self, found), _call("covariance", {"method": method, **options}))
+        return Plan(
+            planned, lambda *found: Covariance._of(self, found), _call("covariance", {"method": method, **options})
+        )
 
     def covariance(
         self,
@@ -295,8 +300,13 @@ class System:
             Where the system has no such form; DeviceError, OutOfMemoryError.
         """
         plan = self.covariance_plan(
-            method=method, samples=samples, oversampling=oversampling, form=form, slopes_only=slopes_only,
-            device=device, precision=precision,
+            method=method,
+            samples=samples,
+            oversampling=oversampling,
+            form=form,
+            slopes_only=slopes_only,
+            device=device,
+            precision=precision,
         )
         return plan.run(progress=progress)
 
@@ -347,7 +357,8 @@ class System:
         Parameters
         ----------
         to : {"slopes", "wavefront", "actuators"}
-            What it gives: slopes of the truth sensor [rad], the wavefront at the points of ``[phase]`` [m], or strokes of the mirrors [m].
+            What is reconstructed, default "slopes". Slopes of the truth sensor [rad], the wavefront at the points of ``[phase]`` [m],
+            or strokes of the mirrors [m].
         covariances : bool
             Whether the covariances C_mm, C_tm and C_tt are kept with the results.
         device, precision, progress
@@ -462,7 +473,9 @@ class System:
         """
         frames = _frames(slopes)
         with reporting(progress) as report:
-            prepared = self._parsed.estimator(_estimate_options(options, max(len(frames), 1)), device, precision, report)
+            prepared = self._parsed.estimator(
+                _estimate_options(options, max(len(frames), 1)), device, precision, report
+            )
         estimator = Estimator(self, prepared, _call("estimate", options))
         return estimator._estimate(frames, warm_start, progress)
 
@@ -590,7 +603,9 @@ class System:
         if steps is not None:
             options["steps"] = _keys.count("steps", steps)
         plan: Plan[ProfileFit] = Plan(
-            self._parsed.plan_fit(frames, options), lambda *found: ProfileFit._of(self, found), _call("fit_profile", options)
+            self._parsed.plan_fit(frames, options),
+            lambda *found: ProfileFit._of(self, found),
+            _call("fit_profile", options),
         )
         fitted: ProfileFit = plan.run(progress=progress)
         for warning in fitted.warnings:
@@ -650,7 +665,10 @@ def _frames(slopes: ArrayLike) -> NDArray[np.float64]:
 
 
 def _estimate_options(options: Mapping[str, Any], frames: int) -> dict[str, Any]:
-    return {"frames": _keys.count("frames", frames), **{key: value for key, value in options.items() if value is not None}}
+    return {
+        "frames": _keys.count("frames", frames),
+        **{key: value for key, value in options.items() if value is not None},
+    }
 
 
 def _system(text: str, name: str) -> System:

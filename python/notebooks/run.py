@@ -64,7 +64,10 @@ def execute(path: Path, timeout: int) -> nbformat.NotebookNode:
         work = Path(folder, "work")
         work.mkdir()
         client = NotebookClient(
-            notebook, timeout=timeout, kernel_name="python3", record_timing=False,
+            notebook,
+            timeout=timeout,
+            kernel_name="python3",
+            record_timing=False,
             resources={"metadata": {"path": str(work)}},
         )
         client.execute()
@@ -72,11 +75,13 @@ def execute(path: Path, timeout: int) -> nbformat.NotebookNode:
 
 
 def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Remove what differs between runs that print the same: counts, times, versions, pieces of streams."""
-    notebook.metadata = nbformat.from_dict({
-        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-        "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"},
-    })
+    """The notebook without what differs between runs that print the same: counts, times, versions, pieces of streams."""
+    notebook.metadata = nbformat.from_dict(
+        {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"},
+        }
+    )
     count = 0
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({key: cell.metadata[key] for key in ("tags",) if key in cell.metadata})
@@ -123,8 +128,9 @@ def agree(stored: str, new: str, tolerance: float) -> bool:
     stored, new = (ADDRESS.sub("0x", text) for text in (stored, new))
     if NUMBER.sub("#", stored).split() != NUMBER.sub("#", new).split():
         return False
-    numbers = zip(NUMBER.findall(stored), NUMBER.findall(new), strict=True)
-    return all(close(one, other, tolerance) for one, other in numbers)
+    return all(
+        close(one, other, tolerance) for one, other in zip(NUMBER.findall(stored), NUMBER.findall(new), strict=True)
+    )
 
 
 def close(stored: str, new: str, tolerance: float) -> bool:
@@ -185,13 +191,18 @@ def main(given: list[str] | None = None) -> int:
     int
         0, or 1 where a cell raised or an output differs, or 2 for a name that there is not.
     """
-    description = "Execute notebooks, compare their outputs with the stored ones, or store them."
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("names", nargs="*", help="names of notebooks; all of this folder unless given")
+    parser = argparse.ArgumentParser(
+        description="Execute notebooks, compare their outputs with the stored ones, or store them."
+    )
+    parser.add_argument(
+        "names", nargs="*", help="names of notebooks, with or without .ipynb; all of this folder unless given"
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="fail where texts or numbers differ from the stored outputs")
     what.add_argument("--write", action="store_true", help="store the outputs")
-    parser.add_argument("--tolerance", type=float, default=1e-3, help="relative, of numbers (default %(default)s)")
+    parser.add_argument(
+        "--tolerance", type=float, default=1e-3, help="relative tolerance of numbers (default %(default)s)"
+    )
     parser.add_argument("--timeout", type=int, default=600, help="longest time of a cell [s] (default %(default)s)")
     arguments = parser.parse_args(given)
     known = {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}

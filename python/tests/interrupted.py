@@ -86,7 +86,12 @@ def stem(report: Callable[..., object]) -> object:
 def hrtem(report: Callable[..., object]) -> object:
     """Waves of many configurations."""
     sample = ls.Sample(
-        file=SYSTEMS / "SI100.XYZ", tile=[8, 8, 40], grid=[1024, 1024], slice_thickness=1.3575, energy=100e3, configurations=32
+        file=SYSTEMS / "SI100.XYZ",
+        tile=[8, 8, 40],
+        grid=[1024, 1024],
+        slice_thickness=1.3575,
+        energy=100e3,
+        configurations=32,
     )
     return sample.hrtem(progress=report)
 

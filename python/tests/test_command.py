@@ -40,7 +40,9 @@ def test_an_interrupt_ends_the_command() -> None:
         assert child.wait(timeout=30) == 130
 
 
-@pytest.mark.parametrize("name", [one.name for one in pkgutil.iter_modules(ls.__path__, "lenslet.") if "_lenslet" not in one.name])
+@pytest.mark.parametrize(
+    "name", [one.name for one in pkgutil.iter_modules(ls.__path__, "lenslet.") if "_lenslet" not in one.name]
+)
 def test_examples_of_docstrings(name: str) -> None:
     failed, tried = doctest.testmod(importlib.import_module(name))
     assert failed == 0

@@ -22,14 +22,18 @@ def example() -> ls.DataSet:
     name = ls.Coordinate("star", kind="labels", positions=["α", "b <i>"])
     return ls.DataSet.from_arrays(
         {
-            "map": ls.Variable("map", random.normal(size=(3, 4)), (y, x), "rad2", "a map", {"seed": 7, "note": "as is"}),
+            "map": ls.Variable(
+                "map", random.normal(size=(3, 4)), (y, x), "rad2", "a map", {"seed": 7, "note": "as is"}
+            ),
             "single": ls.Variable("single", random.normal(size=(2, 4)).astype(np.float32), (name, x), "m"),
             "wave": ls.Variable("wave", random.normal(size=(3, 5)) + 1j * random.normal(size=(3, 5)), (y, time)),
             "wave32": (random.normal(size=4) + 1j).astype(np.complex64),
             "counts": ls.Variable("counts", np.arange(5), (time,)),
             "valid": np.array([[True, False], [False, True]]),
             "text": "some words, é",
-            "table": ls.Variable("table", {"star": (np.arange(3, dtype=np.int32), ""), "r": (np.array([0.5, 1.5, -1.0]), "m")}),
+            "table": ls.Variable(
+                "table", {"star": (np.arange(3, dtype=np.int32), ""), "r": (np.array([0.5, 1.5, -1.0]), "m")}
+            ),
         },
         program="test",
         seed=7,
@@ -42,7 +46,9 @@ class TestMapping:
     def test_arrays_by_name(self) -> None:
         data = example()
         assert isinstance(data, Mapping)
-        assert list(data) == [*data.variables] == ["map", "single", "wave", "wave32", "counts", "valid", "text", "table"]
+        assert (
+            list(data) == [*data.variables] == ["map", "single", "wave", "wave32", "counts", "valid", "text", "table"]
+        )
         assert len(data) == 8
         assert data.map is data["map"] is data.variables["map"].values
         assert data.text == "some words, é"

@@ -265,7 +265,10 @@ def silicon_cell(**keywords: Any) -> Any:
 def scanned(sample: ls.Sample) -> np.ndarray:
     """Scan a sample at a few lopsided positions."""
     keywords: dict[str, Any] = {
-        "window": [[0.0, 2.0], [0.0, 1.0]], "step": [0.7, 0.6], "annuli": [[30.0, 60.0]], "slice_thickness": 1.3575
+        "window": [[0.0, 2.0], [0.0, 1.0]],
+        "step": [0.7, 0.6],
+        "annuli": [[30.0, 60.0]],
+        "slice_thickness": 1.3575,
     }
     return np.asarray(sample.stem(**keywords, semi_angle=20.0).annulus_0)
 

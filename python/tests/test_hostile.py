@@ -135,7 +135,19 @@ def attempt(call: Callable[[], Any]) -> Exception | None:
 @pytest.mark.parametrize("name", HOSTILE)
 class TestKeywords:
     @pytest.mark.parametrize(
-        "keyword", ["r0", "layers", "lenslets", "guide_stars", "targets", "image", "pupil", "slope_model", "spiders", "wavelength"]
+        "keyword",
+        [
+            "r0",
+            "layers",
+            "lenslets",
+            "guide_stars",
+            "targets",
+            "image",
+            "pupil",
+            "slope_model",
+            "spiders",
+            "wavelength",
+        ],
     )
     def test_systems(self, name: str, keyword: str) -> None:
         value = HOSTILE[name]()
@@ -190,7 +202,9 @@ class TestKeywords:
         if name not in ("empty dictionary", "empty list", "function", "class", "boolean"):
             assert attempt(lambda: system.simulate(progress=value)) is not None or value is None
 
-    @pytest.mark.parametrize("keyword", ["energy", "grid", "annuli", "crystal", "tile", "rms", "aberrations", "four_d", "step"])
+    @pytest.mark.parametrize(
+        "keyword", ["energy", "grid", "annuli", "crystal", "tile", "rms", "aberrations", "four_d", "step"]
+    )
     def test_samples(self, name: str, keyword: str) -> None:
         value = HOSTILE[name]()
         attempt(lambda: ls.Sample(**{**SILICON, keyword: value}))
@@ -263,9 +277,15 @@ class TestSlopes:
             lambda n: Broken(),
         ],
     )
-    def test_bad_slopes_are_rejected(self, tiny: ls.System, estimator: ls.Estimator, slopes: Callable[[int], Any]) -> None:
+    def test_bad_slopes_are_rejected(
+        self, tiny: ls.System, estimator: ls.Estimator, slopes: Callable[[int], Any]
+    ) -> None:
         value = slopes(tiny.slopes)
-        calls: list[Callable[[], Any]] = [lambda: tiny.estimate(value), lambda: estimator(value), lambda: tiny.fit_profile(value)]
+        calls: list[Callable[[], Any]] = [
+            lambda: tiny.estimate(value),
+            lambda: estimator(value),
+            lambda: tiny.fit_profile(value),
+        ]
         for call in calls:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -287,7 +307,9 @@ class TestSlopes:
             "reversed": slopes[::-1, ::-1][::-1, ::-1],
             "long double": slopes.astype(np.longdouble),
             "lists": slopes.tolist(),
-            "misaligned": np.frombuffer(b"\x00" + slopes.tobytes(), dtype=np.uint8)[1:].view(np.float64).reshape(slopes.shape),
+            "misaligned": np.frombuffer(b"\x00" + slopes.tobytes(), dtype=np.uint8)[1:]
+            .view(np.float64)
+            .reshape(slopes.shape),
             "matrix of objects": slopes.astype(object),
         }
         for name, layout in layouts.items():
@@ -310,7 +332,14 @@ class TestSlopes:
 
     def test_products_with_the_reconstructor(self, tiny: ls.System) -> None:
         reconstructor = tiny.reconstructor()
-        for value in (np.zeros(5), np.zeros((2, 2, tiny.slopes)), 1.0, np.zeros((tiny.slopes, 2)), "text", [[1.0], [1.0, 2.0]]):
+        for value in (
+            np.zeros(5),
+            np.zeros((2, 2, tiny.slopes)),
+            1.0,
+            np.zeros((tiny.slopes, 2)),
+            "text",
+            [[1.0], [1.0, 2.0]],
+        ):
             assert attempt(lambda value=value: reconstructor @ value) is not None  # type: ignore[misc]
 
     def test_products_with_the_operator(self, tiny: ls.System) -> None:
@@ -324,8 +353,12 @@ class TestSlopes:
 
 
 class TestFiles:
-    @pytest.mark.parametrize("ending", [".npz", ".npy", ".fits", ".h5", ".hspy", ".zspy", ".zarr.zip", ".mrc", ".zarr", "", ".txt"])
-    @pytest.mark.parametrize("content", [b"", b"\x00" * 64, b"PK\x03\x04", b"\x93NUMPY\x01\x00", b"SIMPLE  =", b"\x89HDF\r\n\x1a\n"])
+    @pytest.mark.parametrize(
+        "ending", [".npz", ".npy", ".fits", ".h5", ".hspy", ".zspy", ".zarr.zip", ".mrc", ".zarr", "", ".txt"]
+    )
+    @pytest.mark.parametrize(
+        "content", [b"", b"\x00" * 64, b"PK\x03\x04", b"\x93NUMPY\x01\x00", b"SIMPLE  =", b"\x89HDF\r\n\x1a\n"]
+    )
     def test_files_that_hold_something_else(self, tmp_path: Path, ending: str, content: bytes) -> None:
         path = tmp_path / f"file{ending}"
         path.write_bytes(content)
@@ -342,7 +375,10 @@ class TestFiles:
                 short.write_bytes(content[:length])
                 failure = attempt(lambda short=short: ls.load(short))  # type: ignore[misc]
                 # A FITS file that ends where one of its arrays does is whole.
-                assert isinstance(failure, ls.LensletError) or (ending == ".fits" and length % 2880 == 0), (ending, length)
+                assert isinstance(failure, ls.LensletError) or (ending == ".fits" and length % 2880 == 0), (
+                    ending,
+                    length,
+                )
 
     def test_folders_and_missing_files(self, tmp_path: Path) -> None:
         for path in (tmp_path, tmp_path / "none.npz", SYSTEMS / "small.toml"):
@@ -359,7 +395,18 @@ class TestFiles:
 class TestTexts:
     @pytest.mark.parametrize(
         "text",
-        ["", "\x00", "[", "a = ", "[[guide_star]]\n" * 10_000, "a = " + "[" * 100_000, "r0 = 1\n" * 2, "\ufeff", "é = 1", "[atmosphere]\nr0 = 1e400"],
+        [
+            "",
+            "\x00",
+            "[",
+            "a = ",
+            "[[guide_star]]\n" * 10_000,
+            "a = " + "[" * 100_000,
+            "r0 = 1\n" * 2,
+            "\ufeff",
+            "é = 1",
+            "[atmosphere]\nr0 = 1e400",
+        ],
     )
     def test_texts_that_are_no_system(self, text: str) -> None:
         assert isinstance(attempt(lambda: ls.System.from_toml(text)), ls.InputError)

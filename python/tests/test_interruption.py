@@ -60,7 +60,9 @@ def latency(name: str, stage: str) -> float:
         ("operator", ""),
     ],
 )
-def test_an_interrupt_ends_a_computation_at_once(name: str, stage: str, record_property: Callable[[str, object], None]) -> None:
+def test_an_interrupt_ends_a_computation_at_once(
+    name: str, stage: str, record_property: Callable[[str, object], None]
+) -> None:
     # A busy machine delays the interpreter itself: the best of three attempts counts.
     found: list[float] = []
     while len(found) < 3 and min(found, default=LIMIT) >= LIMIT:
@@ -122,7 +124,9 @@ class TestProgress:
         assert shown.out == ""
         assert "frames" in shown.err or "layers" in shown.err
 
-    def test_without_tqdm(self, tiny: ls.System, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_tqdm(
+        self, tiny: ls.System, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setitem(sys.modules, "tqdm", None)
         monkeypatch.setitem(sys.modules, "tqdm.auto", None)
         tiny.simulate(frames=5000, progress=True)
@@ -226,5 +230,7 @@ class TestProcesses:
             "    os._exit(0 if ok else 1)\n"
             "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
         )
-        ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], timeout=120, capture_output=True, text=True)
+        ran = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", program], timeout=120, capture_output=True, text=True
+        )
         assert ran.returncode == 0, ran.stderr

@@ -68,7 +68,9 @@ class TestSystemsAsTheCommand:
 
     def test_simulate_and_estimate(self, tiny: ls.System, tiny_file: Path, tmp_path: Path, command: Command) -> None:
         slopes, wavefront = tmp_path / "s.npy", tmp_path / "w.npy"
-        command("simulate", tiny_file, "-o", slopes, "--wavefront", wavefront, "--frames", "3", "--seed", "9", "--quiet")
+        command(
+            "simulate", tiny_file, "-o", slopes, "--wavefront", wavefront, "--frames", "3", "--seed", "9", "--quiet"
+        )
         simulated = tiny.simulate(frames=3, seed=9)
         assert simulated.slopes.tobytes() == np.load(slopes).tobytes()
         assert simulated.wavefront.tobytes() == np.load(wavefront).tobytes()
@@ -101,7 +103,9 @@ class TestSystemsAsTheCommand:
         assert fitted.converged
         assert fitted.parameters["r0"].value == pytest.approx(0.15, rel=0.15)
         assert fitted.system.r0 == pytest.approx(fitted.parameters["r0"].value, rel=1e-8)
-        assert {"fraction of layer 0", "noise of star 1", "altitude of layer 1", "noise of star 0, xx"} <= {*fitted.parameters}
+        assert {"fraction of layer 0", "noise of star 1", "altitude of layer 1", "noise of star 0, xx"} <= {
+            *fitted.parameters
+        }
         altitude = fitted.parameters["altitude of layer 1"]
         assert altitude.error is not None
         assert abs(altitude.value - 9000.0) < 5.0 * altitude.error
@@ -109,7 +113,18 @@ class TestSystemsAsTheCommand:
 
 class TestSamplesAsTheCommand:
     def test_stem(self, silicon: ls.Sample, silicon_file: Path, tmp_path: Path, command: Command) -> None:
-        command("stem", silicon_file, "-o", tmp_path / "x.h5", "--save", "potential", "--save", "probe", "--quiet", "--cores")
+        command(
+            "stem",
+            silicon_file,
+            "-o",
+            tmp_path / "x.h5",
+            "--save",
+            "potential",
+            "--save",
+            "probe",
+            "--quiet",
+            "--cores",
+        )
         assert_same(silicon.stem(keep=["potential", "probe"]), tmp_path / "x.h5")
 
     def test_hrtem(self, silicon: ls.Sample, tmp_path: Path, command: Command) -> None:
@@ -184,7 +199,9 @@ class TestDefinition:
         residual = found.c_tt - by_hand[0] @ found.c_tm[:truth].T
         np.testing.assert_allclose(found.error_covariance[0], residual, atol=1e-7 * np.abs(found.c_tt).max())
         slopes = tiny.simulate(frames=5).slopes
-        np.testing.assert_allclose(found @ slopes, np.einsum("tmn,fn->ftm", found.reconstructor, slopes), rtol=1e-10, atol=1e-18)
+        np.testing.assert_allclose(
+            found @ slopes, np.einsum("tmn,fn->ftm", found.reconstructor, slopes), rtol=1e-10, atol=1e-18
+        )
         np.testing.assert_allclose((found @ slopes)[3], found @ slopes[3], rtol=1e-12)
         assert (found @ slopes[0]).shape == (targets, truth)
         assert found.rms.shape == (targets,)
@@ -303,6 +320,8 @@ class TestSamples:
         np.testing.assert_allclose(single.four_d, double.four_d, atol=1e-5)
 
     def test_a_plane_wave_is_no_scan(self) -> None:
-        sample = ls.Sample(file=SYSTEMS / "SI100.XYZ", grid=[64, 64], slice_thickness=1.3575, energy=100e3, algorithm="hrtem")
+        sample = ls.Sample(
+            file=SYSTEMS / "SI100.XYZ", grid=[64, 64], slice_thickness=1.3575, energy=100e3, algorithm="hrtem"
+        )
         with pytest.raises(ls.InputError, match=r"hrtem\(\)"):
             sample.stem()

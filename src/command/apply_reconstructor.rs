@@ -166,7 +166,7 @@ impl ProductReport<'_> {
         let mut lines = vec![
             ("slopes", format!("{} × {n} from {}", shape[0], slopes.display())),
             (
-                "reconstructor",
+                "matrix",
                 format!("{} from {}: {rows_are}", times(&[sets, rows, n]), matrix.display()),
             ),
             (

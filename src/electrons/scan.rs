@@ -505,22 +505,6 @@ impl StemPlan {
         if seconds < WORTHWHILE { first } else { engine.clone() }
     }
 
-    // Run the configurations that are left
-    // Waves that pass all slices
-    /// The beams of PRISM and how far they are refocused \[Å\], if that is the method.
-    pub(super) fn prism(&self) -> Result<Option<(Prism, f64)>, Invalid> {
-        let StemMethod::Prism { factor, refocus, margin } = self.options.method else {
-            return Ok(None);
-        };
-        let prism = Prism::new(self.options.grid, factor, &self.options.probe, margin)?;
-        Ok(Some((prism, refocus)))
-    }
-
-    /// Waves that go through all slices for so many probes: as many, or the beams of PRISM.
-    pub(crate) fn followed(&self, probes: usize) -> Result<usize, Invalid> {
-        Ok(self.prism()?.map_or(probes, |(prism, _)| prism.beams()))
-    }
-
     // Run configurations up to an end
     /// Takes a part through the configurations that are left before `end`, in the precision of the engine.
     ///
@@ -539,6 +523,22 @@ impl StemPlan {
             Precision::F32 => self.run_all::<f32>(engine, readings, end, watch, keep),
             Precision::F64 => self.run_all::<f64>(engine, readings, end, watch, keep),
         }
+    }
+
+    // Run the configurations that are left
+    // Waves that pass all slices
+    /// The beams of PRISM and how far they are refocused \[Å\], if that is the method.
+    pub(super) fn prism(&self) -> Result<Option<(Prism, f64)>, Invalid> {
+        let StemMethod::Prism { factor, refocus, margin } = self.options.method else {
+            return Ok(None);
+        };
+        let prism = Prism::new(self.options.grid, factor, &self.options.probe, margin)?;
+        Ok(Some((prism, refocus)))
+    }
+
+    /// Waves that go through all slices for so many probes: as many, or the beams of PRISM.
+    pub(crate) fn followed(&self, probes: usize) -> Result<usize, Invalid> {
+        Ok(self.prism()?.map_or(probes, |(prism, _)| prism.beams()))
     }
 
     /// Takes a part through the configurations that are left before `end`.

@@ -179,7 +179,7 @@ impl DeviceArray {
             let value = format!("{kind}:{}", found.device_id);
             return Err(refused(Invalid::new("device of the array", value, expected)));
         }
-        // The producer makes its array ready on the default stream, and all work of the device before is waited for.
+        // The producer makes its array ready on the default stream.
         request.import(None, None)
     }
 

@@ -794,6 +794,7 @@ fn this_book() -> Outcome<TempDir> {
     for part in ["src", "theme", "katex", "fonts", "measured", "systems", "data"] {
         copy(&repository().join("book").join(part), &folder.path().join("book").join(part))?;
     }
+    copy(&repository().join("python/notebooks"), &folder.path().join("python/notebooks"))?;
     for file in ["book/book.toml", "book/references.toml"] {
         fs::copy(repository().join(file), folder.path().join(file))?;
     }
