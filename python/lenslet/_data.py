@@ -368,7 +368,9 @@ def _columns(one: Variable) -> list[Variable]:
     if not isinstance(one.values, Mapping):
         return [one]
     rows = (Coordinate(f"{one.name}_row"),)
-    return [Variable(f"{one.name}_{column}", np.asarray(cells), rows, unit) for column, (cells, unit) in one.values.items()]
+    return [
+        Variable(f"{one.name}_{column}", np.asarray(cells), rows, unit) for column, (cells, unit) in one.values.items()
+    ]
 
 
 def load(path: str | os.PathLike[str]) -> DataSet:
