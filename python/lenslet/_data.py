@@ -329,7 +329,8 @@ class DataSet(Mapping[str, Any]):
         Parameters
         ----------
         path : path-like
-            ``.npz``, ``.npy``, ``.fits``, ``.h5``, ``.hspy``, ``.zspy``, ``.zarr``, ``.zarr.zip`` or ``.mrc``.
+            ``.npz``, ``.npy``, ``.fits``, ``.h5``, ``.hspy``, ``.zspy``, ``.zarr``, ``.zarr.zip`` or ``.mrc``. HDF5 and Zarr hold the columns of a
+            table as arrays, ``table_column``. FITS alone keeps the units of arrays.
         signal : str, optional
             The variable that a format of one array holds (``.npy``, ``.mrc``).
 
@@ -345,13 +346,31 @@ class DataSet(Mapping[str, Any]):
         FileError
             Where the file cannot be written; an older one is then still there.
         """
-        raw = {name: _raw(one) for name, one in self.variables.items()}
-        if os.fspath(path).endswith((".h5", ".zarr", ".zarr.zip")):
+        name = os.fspath(path)
+        held = self.variables
+        if name.endswith(".npy") and signal is not None and signal in held:
+            held = {signal: held[signal]}
+        if name.endswith((".h5", ".hdf5", ".emd", ".zarr", ".zarr.zip")):
+            # These formats have no tables: each column is an array.
+            held = {part.name: part for one in held.values() for part in _columns(one)}
+        raw = {key: _raw(one) for key, one in held.items()}
+        if name.endswith((".h5", ".zarr", ".zarr.zip")):
             # These formats name each dimension.
-            for name, one in self.variables.items():
-                raw[name]["dimensions"] = raw[name]["dimensions"] or [vars(Coordinate(dim)) for dim in one.dims]
-        facts = {key: _fact(key, fact) for key, fact in self.attributes.items()}
+            for key, one in held.items():
+                raw[key]["dimensions"] = raw[key]["dimensions"] or [vars(Coordinate(dim)) for dim in one.dims]
+        # An .npy has the numbers alone.
+        facts = {} if name.endswith(".npy") else {key: _fact(key, fact) for key, fact in self.attributes.items()}
         return _lenslet.save(raw, facts, os.fspath(path), signal)
+
+
+def _columns(one: Variable) -> list[Variable]:
+    """The columns of a table as arrays, ``table_column``; anything else as it is."""
+    if not isinstance(one.values, Mapping):
+        return [one]
+    rows = (Coordinate(f"{one.name}_row"),)
+    return [
+        Variable(f"{one.name}_{column}", np.asarray(cells), rows, unit) for column, (cells, unit) in one.values.items()
+    ]
 
 
 def load(path: str | os.PathLike[str]) -> DataSet:

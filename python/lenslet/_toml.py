@@ -73,7 +73,7 @@ def written(value: Any) -> str:
     if isinstance(value, str):
         if "\n" in value and "'''" not in value and _is_plain(value):
             return f"'''\n{value}'''"
-        return json.dumps(value).replace("\x7f", "\\u007f")
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {written(entry)}" for key, entry in value.items()) + " }"
     return "[" + ", ".join(written(entry) for entry in value) + "]"

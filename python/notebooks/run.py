@@ -33,6 +33,7 @@ FOLDER = Path(__file__).resolve().parent
 VARIES = "# varies"
 #: Kinds of outputs that are stored.
 STORED = ("text/plain", "text/latex", "image/svg+xml", "image/png")
+IMAGES = {"image/svg+xml", "image/png"}
 #: Largest size of a notebook with its outputs [bytes].
 LARGEST = 400_000
 
@@ -117,7 +118,7 @@ def text_of(cell: Any) -> str:
     for output in cell.outputs:
         if output.output_type == "stream":
             texts.append(output.text if output.name == "stdout" else "")
-        elif output.output_type in ("execute_result", "display_data"):
+        elif output.output_type in ("execute_result", "display_data") and not output.data.keys() & IMAGES:
             texts.append(output.data.get("text/plain", ""))
     return "\n".join(text.rstrip("\n") for text in texts if text)
 

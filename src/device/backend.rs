@@ -479,6 +479,7 @@ impl Drop for Recording<'_> {
 pub(crate) enum Handle {
     Memory(u64),
     /// Memory of another program's, which is not released here.
+    #[cfg_attr(not(feature = "python"), allow(dead_code))]
     Foreign(u64),
     Plan(u64),
     Graph(u64),

@@ -167,6 +167,12 @@ impl Gpu {
     }
 
     // Memory that another program owns
+    /// The stream of the queue, as other programs on this device call it.
+    #[cfg(feature = "python")]
+    pub(crate) fn stream_handle(&self) -> u64 {
+        self.queue.enter().2
+    }
+
     /// A buffer over memory of this device that another program owns, which must keep it until the buffer is dropped.
     ///
     /// # Errors

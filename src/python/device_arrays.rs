@@ -16,6 +16,7 @@ use ndarray::ArrayViewD;
 use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArrayDyn};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::sync::Arc;
 
 // Numbers in GPU memory
@@ -179,8 +180,11 @@ impl DeviceArray {
             let value = format!("{kind}:{}", found.device_id);
             return Err(refused(Invalid::new("device of the array", value, expected)));
         }
-        // The producer makes its array ready on the default stream.
-        request.import(None, None)
+        // The producer lets the queue of this device wait for the kernels that fill its array.
+        let keywords = PyDict::new(array.py());
+        keywords.set_item("stream", self.gpu.stream_handle())?;
+        let capsule = array.call_method("__dlpack__", (), Some(&keywords))?;
+        ImportRequest::new(capsule.as_borrowed())?.import(None, None)
     }
 
     // Check the imported vectors
