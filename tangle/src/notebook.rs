@@ -424,11 +424,14 @@ impl<'a> Page<'a> {
             Kind::Raw => {}
             Kind::Markdown => self.markdown(number, &cell.source, title),
             Kind::Code => {
-                if !cell.source.is_empty() {
+                let lines = (1..).zip(&cell.source).map(|(line, text)| (text.clone(), Some(line)));
+                // Magics at the start of a cell are commands to Jupyter, and no Python.
+                let lines: Vec<_> = lines
+                    .skip_while(|(text, _)| text.is_empty() || text.starts_with('%'))
+                    .collect();
+                if !lines.is_empty() {
                     self.gap();
-                    let lines =
-                        (1..).zip(&cell.source).map(|(line, text)| (text.clone(), Some(line)));
-                    self.fenced("python", number, lines.collect());
+                    self.fenced("python", number, lines);
                 }
                 self.outputs(number, cell, next);
             }
@@ -736,7 +739,7 @@ mod tests {
             markdown("# Pupils\n\nA pupil of $D$.\n\n## Area\n\n```python\n# no heading\n```"),
             code("print(1)\n# two\nprint(2)\n3", printed),
             { "cell_type": "raw", "source": "never shown", "metadata": {} },
-            code("print('```')", json!([])),
+            code("%matplotlib inline\n\nprint('```')", json!([])),
             markdown("See [areas](../../book/src/areas.md#ring), [it](other.ipynb) and [there](x.png)."),
         ]));
         assert_eq!(faults, []);
