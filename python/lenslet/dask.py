@@ -198,7 +198,7 @@ def _points(
         point = dict(zip(values, combination, strict=True))
         own = {name: point.pop(name) for name in list(point) if _is_option(kind, name, parameters)}
         paths = {name: point.pop(name) for name in list(point) if name not in _keys.keywords(kind)}
-        changed = portable(one.replace(paths, **point))
+        changed = _portable(one.replace(paths, **point))
         if not tasks and isinstance(compute, str):
             getattr(changed, _METHODS[compute])(**options, **own)
         tasks.append(delayed(_computed, pure=False)(changed, compute, {**options, **own}, given_device, chosen))
@@ -246,7 +246,7 @@ def _computed(
     chosen: tuple[list[str] | None] | None,
 ) -> Any:
     """A result, or where variables are chosen, those of them."""
-    own = prepare_worker(device.get("device", "cpu"))
+    own = _prepare_worker(device.get("device", "cpu"))
     device = dict.fromkeys(device, own)
     if callable(compute):
         accepted = inspect.signature(compute).parameters
@@ -400,7 +400,7 @@ def simulate(
         if targets == 0 or points is None:
             raise _refused("wavefronts", wavefronts, "False, or a system with targets and [phase]")
         shapes["wavefront"] = (frames, targets, points, points)
-    shared = delayed(portable(system), pure=False, traverse=False)
+    shared = delayed(_portable(system), pure=False, traverse=False)
     tasks = [delayed(_simulated, pure=False)(shared, frames, seed, options, list(shapes)) for seed in numbers]
     lazy: Any = dask.array
     arrays: list[dask.array.Array] = []
@@ -413,7 +413,7 @@ def simulate(
 def _simulated(
     system: System, frames: int, seed: int, options: dict[str, Any], names: list[str]
 ) -> dict[str, NDArray[np.float64]]:
-    prepare_worker("cpu")
+    _prepare_worker("cpu")
     found: Simulation = system.simulate(frames=frames, seed=seed, **options)
     return {name: found[name][None] for name in names}
 
@@ -488,7 +488,7 @@ def field(
         changes: dict[str, Any] = {"target": targets}
         if optimisation:
             changes["optimisation"] = optimisation
-        changed = portable(prepared.replace(changes))
+        changed = _portable(prepared.replace(changes))
         tasks.append(delayed(_computed, pure=False)(changed, "psf", options, {"device": device}, (chosen,)))
     joined: Delayed = delayed(_joined, pure=False)(tasks, angles)
     return joined
@@ -544,7 +544,6 @@ def stem(
     shares: int | None = None,
     configurations_per_task: int | None = None,
     device: str = "cpu",
-    precision: str | None = None,
     **keywords: Unpack[SampleKeywords],
 ) -> Delayed:
     """Images of a scanning transmission electron microscope, divided by positions and by frozen-phonon configurations.
@@ -559,7 +558,7 @@ def stem(
     configurations_per_task : int, optional
         Configurations that a task computes; 1 unless given. Readings of each are kept until all of a share are there:
         ``shares`` bounds the memory.
-    device, precision, **keywords
+    device, **keywords
         As for :meth:`Sample.stem`.
 
     Returns
@@ -600,8 +599,8 @@ def stem(
         shares = 1 if sample.algorithm == "prism" else min(-(-_TASKS // len(groups)), places)
     if not 1 <= shares <= places:
         raise _refused("shares", shares, f"from 1 to {places}, the positions of the scan")
-    precision = precision or sample._parsed.method()[1]
-    shared = delayed(portable(sample), pure=False, traverse=False)
+    precision = sample._parsed.method()[1]
+    shared = delayed(_portable(sample), pure=False, traverse=False)
     readings = []
     for share in range(shares):
         place = (share * places // shares, (share + 1) * places // shares)
@@ -615,13 +614,13 @@ def stem(
 
 
 def _share(sample: Sample, places: tuple[int, int], device: str, precision: str) -> Any:
-    return sample._parsed.stem_share(places, prepare_worker(device), precision)
+    return sample._parsed.stem_share(places, _prepare_worker(device), precision)
 
 
 def _configurations(
     sample: Sample, places: tuple[int, int], configurations: tuple[int, int], device: str, precision: str
 ) -> Any:
-    return sample._parsed.stem_configurations(places, configurations, prepare_worker(device), precision)
+    return sample._parsed.stem_configurations(places, configurations, _prepare_worker(device), precision)
 
 
 def _averaged(sample: Sample, parts: list[Any]) -> Any:
@@ -629,7 +628,7 @@ def _averaged(sample: Sample, parts: list[Any]) -> Any:
 
 
 def _collected(sample: Sample, readings: list[Any], precision: str) -> Scan:
-    prepare_worker("cpu")
+    _prepare_worker("cpu")
     found = sample._parsed.collect(readings, precision, "lenslet.dask.stem()")
     scan: Scan = _warned(Scan._of(sample, found))
     return scan
@@ -638,7 +637,7 @@ def _collected(sample: Sample, readings: list[Any], precision: str) -> Scan:
 # Workers
 
 
-def portable(described: D) -> D:
+def _portable(described: D) -> D:
     """The same system or sample, with files that are found from any folder, where machines share a file system."""
     text, name = described._parsed.source()
     if os.path.isabs(name) or not _names_files(described.to_dict()):
@@ -658,7 +657,7 @@ def _names_files(values: Mapping[str, Any]) -> bool:
     return False
 
 
-def prepare_worker(device: str) -> str:
+def _prepare_worker(device: str) -> str:
     """Give a worker process its share of threads before it computes; the device of the worker.
 
     Parameters

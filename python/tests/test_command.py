@@ -8,6 +8,7 @@ import pkgutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import lenslet as ls
 import pytest
@@ -25,15 +26,23 @@ def test_info_counts_the_threads(command: Command) -> None:
 
 
 def test_exit_codes(command: Command) -> None:
-    assert "no/such.toml" in command("psf", "no/such.toml", code=2).stderr
+    assert "no/such.toml" in command("psf", "no/such.toml", "-o", "no.fits", code=2).stderr
     assert "Usage" in command("nonsense", code=2).stderr
 
 
-def test_an_interrupt_ends_the_command() -> None:
+def test_an_interrupt_ends_the_command(tmp_path: Path) -> None:
     import signal
     import time
 
-    program = [sys.executable, "-m", "lenslet.cli", "stem", "book/systems/silicon-stem.toml", "--cores"]
+    program = [
+        sys.executable,
+        "-m",
+        "lenslet.cli",
+        "stem",
+        "book/systems/silicon-stem.toml",
+        "-o",
+        str(tmp_path / "scan.h5"),
+    ]
     with subprocess.Popen(program, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
         time.sleep(2.0)
         child.send_signal(signal.SIGINT)

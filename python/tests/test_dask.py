@@ -75,7 +75,7 @@ def small_sample(**changes: Any) -> ls.Sample:
     return ls.Sample(**{**given, **changes})
 
 
-PRISM = {"algorithm": "prism", "interpolation": [1, 1]}
+PRISM = {"algorithm": "prism", "interpolation": [2, 2]}
 
 
 @pytest.fixture(scope="module")
@@ -322,13 +322,13 @@ def test_systems_samples_and_results_travel(monkeypatch: pytest.MonkeyPatch, tmp
     assert back == result and back.system == system and back.attributes == result.attributes
     monkeypatch.chdir(SYSTEMS)
     for given in (ls.Sample.from_file("silicon-stem.toml"), small_sample(file="SI100.XYZ")):
-        moved, expected = pickle.dumps(lsd.portable(given)), given.summary
+        moved, expected = pickle.dumps(lsd._portable(given)), given.summary
         monkeypatch.chdir(tmp_path)
         assert pickle.loads(moved).summary == expected
         with pytest.raises(ls.FileError):
             _ = given.summary
         monkeypatch.chdir(SYSTEMS)
-    assert lsd.portable(system) is system
+    assert lsd._portable(system) is system
 
 
 def test_two_processes_compute_what_one_does(client: Any) -> None:
@@ -355,14 +355,14 @@ def test_workers_take_their_own_device(client: Any, monkeypatch: pytest.MonkeyPa
     def device(visible: str) -> tuple[str, str, str]:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
         try:
-            return lsd.prepare_worker("cuda"), lsd.prepare_worker("cuda:1"), lsd.prepare_worker("cpu")
+            return lsd._prepare_worker("cuda"), lsd._prepare_worker("cuda:1"), lsd._prepare_worker("cpu")
         finally:
             del os.environ["CUDA_VISIBLE_DEVICES"]
 
     assert client.submit(device, "2,3,0,1").result() == ("cuda:0", "cuda:1", "cpu")
     assert client.submit(device, "").result() == ("cuda", "cuda:1", "cpu")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert lsd.prepare_worker("cuda") == "cuda", "this process is no worker"
+    assert lsd._prepare_worker("cuda") == "cuda", "this process is no worker"
 
 
 def test_errors_of_workers_come_back(client: Any) -> None:
