@@ -206,6 +206,9 @@ class Sample:
         values, path = self.to_dict(), _crystal_path(self._parsed)
         return values if path is None else {**values, "sample": {**values["sample"], "file": path}}
 
+    # copy.replace() of Python 3.13
+    __replace__ = replace
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _sample, self._parsed.source()
 

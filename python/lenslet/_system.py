@@ -214,6 +214,9 @@ class System:
     def __hash__(self) -> int:
         return _keys.hashed(self.to_dict())
 
+    # copy.replace() of Python 3.13
+    __replace__ = replace
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _system, self._parsed.source()
 

@@ -1,5 +1,6 @@
 """Entry point of the command ``lenslet``."""
 
+import signal
 import sys
 
 from ._lenslet import run_command
@@ -13,6 +14,9 @@ def main() -> int:
     int
         Exit code: 0 done, 1 the run failed, 2 bad input, 130 interrupted.
     """
+    # The command has a handler of its own, and Python's would raise an exception when it has ended.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     return run_command(["lenslet", *sys.argv[1:]])
 
 

@@ -544,7 +544,6 @@ def stem(
     shares: int | None = None,
     configurations_per_task: int | None = None,
     device: str = "cpu",
-    precision: str | None = None,
     **keywords: Unpack[SampleKeywords],
 ) -> Delayed:
     """Images of a scanning transmission electron microscope, divided by positions and by frozen-phonon configurations.
@@ -559,7 +558,7 @@ def stem(
     configurations_per_task : int, optional
         Configurations that a task computes; 1 unless given. Readings of each are kept until all of a share are there:
         ``shares`` bounds the memory.
-    device, precision, **keywords
+    device, **keywords
         As for :meth:`Sample.stem`.
 
     Returns
@@ -600,7 +599,7 @@ def stem(
         shares = 1 if sample.algorithm == "prism" else min(-(-_TASKS // len(groups)), places)
     if not 1 <= shares <= places:
         raise _refused("shares", shares, f"from 1 to {places}, the positions of the scan")
-    precision = precision or sample._parsed.method()[1]
+    precision = sample._parsed.method()[1]
     shared = delayed(_portable(sample), pure=False, traverse=False)
     readings = []
     for share in range(shares):

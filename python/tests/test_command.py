@@ -34,7 +34,15 @@ def test_an_interrupt_ends_the_command(tmp_path: Path) -> None:
     import signal
     import time
 
-    program = [sys.executable, "-m", "lenslet.cli", "stem", "book/systems/silicon-stem.toml", "-o", str(tmp_path / "scan.h5")]
+    program = [
+        sys.executable,
+        "-m",
+        "lenslet.cli",
+        "stem",
+        "book/systems/silicon-stem.toml",
+        "-o",
+        str(tmp_path / "scan.h5"),
+    ]
     with subprocess.Popen(program, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
         time.sleep(2.0)
         child.send_signal(signal.SIGINT)
