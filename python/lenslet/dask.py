@@ -624,12 +624,17 @@ def _configurations(
 
 
 def _averaged(sample: Sample, parts: list[Any]) -> Any:
-    return sample._parsed.average(parts)
+    return sample._parsed.average([_aligned(part) for part in parts])
+
+
+def _aligned(part: tuple[Any, ...]) -> Any:
+    """Readings whose arrays begin where numbers may: those that another worker has sent may begin at any byte."""
+    return tuple(np.require(one, requirements="A") if isinstance(one, np.ndarray) else one for one in part)
 
 
 def _collected(sample: Sample, readings: list[Any], precision: str) -> Scan:
     _prepare_worker("cpu")
-    found = sample._parsed.collect(readings, precision, "lenslet.dask.stem()")
+    found = sample._parsed.collect([_aligned(part) for part in readings], precision, "lenslet.dask.stem()")
     scan: Scan = _warned(Scan._of(sample, found))
     return scan
 

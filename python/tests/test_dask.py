@@ -297,6 +297,21 @@ def test_scans_that_make_no_sense_are_refused() -> None:
         assert refused.value.key == key
 
 
+def test_parts_at_any_byte_are_averaged() -> None:
+    sample = small_sample()
+    parts = [sample._parsed.stem_configurations((0, 15), (c, c + 1), "cpu", "f32") for c in range(5)]
+    expected = sample._parsed.average(parts)
+
+    def moved(values: Any) -> Any:
+        bytes_ = np.frombuffer(b"\0" + values.tobytes(), np.uint8)[1:]
+        return bytes_.view(values.dtype).reshape(values.shape)
+
+    shifted = [(places, some, moved(values)) for places, some, values in parts]
+    assert not any(part[2].flags.aligned for part in shifted)
+    found = lsd._averaged(sample, shifted)
+    assert np.array_equal(found[2], expected[2]) and np.array_equal(found[3], expected[3])
+
+
 def test_parts_of_another_scan_are_refused() -> None:
     sample = small_sample()
     parts = [sample._parsed.stem_configurations((0, 15), (c, c + 1), "cpu", "f32") for c in range(5)]
