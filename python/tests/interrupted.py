@@ -6,6 +6,7 @@ computation gives afterwards.
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -130,4 +131,6 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
+    # A process that a shell started in the background ignores interrupts, and so do its children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     main(sys.argv[1])
