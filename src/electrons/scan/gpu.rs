@@ -753,9 +753,10 @@ mod tests {
     /// Readings of some places, by all devices of an engine.
     fn read(plan: &StemPlan, engine: &Engine) -> Array2<f64> {
         let (mut readings, mut keep) = (plan.begin(5..9).unwrap(), |_: &StemReadings| Ok(()));
+        let (end, watch) = (plan.configurations(), &unwatched);
         match engine.precision() {
-            Precision::F32 => plan.run_all::<f32>(engine, &mut readings, &unwatched, &mut keep),
-            Precision::F64 => plan.run_all::<f64>(engine, &mut readings, &unwatched, &mut keep),
+            Precision::F32 => plan.run_all::<f32>(engine, &mut readings, end, watch, &mut keep),
+            Precision::F64 => plan.run_all::<f64>(engine, &mut readings, end, watch, &mut keep),
         }
         .unwrap();
         readings.mean
