@@ -10,8 +10,8 @@ use lenslet::plot::{
     plot_wavefront_errors,
 };
 use lenslet::tomography::{
-    CovarianceMatrices, PointErrorsPlan, ReconstructorOptions, ReconstructorPlan, Truth,
-    WavefrontError,
+    CovarianceMatrices, PointErrorsPlan, ReconstructedQuantity, ReconstructorOptions,
+    ReconstructorPlan, WavefrontError,
 };
 use lenslet::units::{ARCSEC, DEGREE};
 use lenslet::watch::unwatched;
@@ -45,7 +45,8 @@ fn points(path: &Path) -> Result<(), Box<dyn Error>> {
         .phase(Some(grid))
         .targets([target])
         .build()?;
-    let options = ReconstructorOptions::default().truth(Truth::Wavefront).errors_only(true);
+    let options =
+        ReconstructorOptions::default().to(ReconstructedQuantity::Wavefront).errors_only(true);
     let plan = PointErrorsPlan::new(&keck, options.tolerance(1e-2))?;
     let error = &plan.run(&Engine::default(), &unwatched)?.in_pupil(&keck)?[0];
     let map = |name: &str, rms: f64, values: &Array2<f64>| WavefrontMap {
