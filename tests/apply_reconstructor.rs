@@ -134,7 +134,7 @@ fn reconstructors_of_this_program_give_slopes_and_of_others_strokes() -> Checked
     let expected: f64 = (0..n).map(|k| strokes[[1, 3, k]] * slopes[[4, k]]).sum();
     assert!((found[[4, 1, 3]] - expected).abs() < 1e-12 * expected.abs());
     let args = "estimate bare.toml --slopes s.npy --reconstructor";
-    run.refuses(&format!("{args} r.npz -o w.npz"), &["r.npz", "shape", "[[target]]"])?;
+    run.refuses(&format!("{args} r.npz -o w.npz"), &["r.npz", "target = 0", "[[target]]"])?;
     run.refuses(&format!("{args} c.npz -o w.npz --plot w.svg"), &["plot", "no picture"])
 }
 

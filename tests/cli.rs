@@ -1612,7 +1612,7 @@ fn errors_at_points_are_written_and_refused() -> Checked {
     fs::write(run.path("s.toml"), text)?;
     let asked = "reconstruct s.toml -o e.npz --to wavefront --tolerance 1e-2";
     for (more, words) in [
-        ("--save c_mm", ["save = 1", "errors alone"]),
+        ("--save c_mm", ["save = c_mm", "covariance --form dense"]),
         ("--plot p.svg --of spectrum", ["of = spectrum", "error or noise"]),
         ("--method cholesky", ["method = \"cholesky\"", "auto or iterative"]),
     ] {

@@ -426,7 +426,7 @@ struct OnCores<T> {
 pub(crate) fn scaled<T: Real>(slopes: ArrayView2<f64>, to: &mut [T]) -> Vec<f64> {
     let frames: Vec<_> = slopes.outer_iter().collect();
     let scale = |(to, slopes): (&mut [T], ndarray::ArrayView1<f64>)| {
-        let unit = unit_of(&slopes);
+        let unit = unit_of(slopes);
         let factor = unit.recip();
         to.iter_mut().zip(&slopes).for_each(|(to, slope)| *to = T::of(slope * factor));
         unit
@@ -494,7 +494,8 @@ pub(crate) fn multiply_frames(
     let results = products.axis_chunks_iter_mut(Axis(0), size);
     let parts: Vec<_> = slopes.axis_chunks_iter(Axis(0), size).zip(results).enumerate().collect();
     // Multiply the frames of a batch
-    let work = |worker: &Box<dyn FrameProduct>, (k, (slopes, mut results)): (usize, Batch)| {
+    let workers: Vec<&dyn FrameProduct> = workers.iter().map(AsRef::as_ref).collect();
+    let work = |worker: &&dyn FrameProduct, (k, (slopes, mut results)): (usize, Batch)| {
         worker.multiply(slopes, results.view_mut())?;
         let values = results.as_slice().unwrap_or_default();
         match values.par_iter().position_first(|value| !value.is_finite()) {
@@ -508,7 +509,7 @@ pub(crate) fn multiply_frames(
         }
     };
     let watch = InFrames { watch, size, frames };
-    dispatch(Workers::devices(workers), parts, &watch, work, |_, ()| Ok(()))?;
+    dispatch(Workers::devices(&workers), parts, &watch, work, |_, ()| Ok(()))?;
     Ok(products)
 }
 

@@ -197,6 +197,9 @@ pub fn asked(text: &str) -> Option<(usize, &str)> {
     None
 }
 
+/// The text of a chapter with its notebook, the notebook, and what cannot be shown of it.
+pub type Inserted = (String, Notebook, Vec<Fault>);
+
 /// The text of a chapter with its notebook in place of the line that asks for it, and what cannot be shown. `pages` are the
 /// chapters that show notebooks, by the notebooks' paths.
 ///
@@ -207,7 +210,7 @@ pub fn insert(
     chapter: &str,
     pages: &BTreeMap<String, String>,
     read: impl Fn(&str) -> io::Result<String>,
-) -> Result<Option<(String, Notebook, Vec<Fault>)>, (usize, Fault)> {
+) -> Result<Option<Inserted>, (usize, Fault)> {
     let Some((line, path)) = asked(chapter) else { return Ok(None) };
     let source = open(path, read).map_err(|fault| (line, fault))?;
     let cells = cells(path, &source).map_err(|fault| (line, fault))?;
@@ -366,13 +369,16 @@ fn caption(source: &[String]) -> Option<Caption> {
     (!text.is_empty() && whole).then_some(caption)
 }
 
+/// Cell of a line, and the line in it, if it is one of the cell.
+type Origin = (usize, Option<usize>);
+
 /// What stands for a notebook in its chapter.
 struct Page<'a> {
     path: &'a str,
     stem: String,
     pages: &'a BTreeMap<String, String>,
     shift: usize,
-    lines: Vec<(String, Option<(usize, Option<usize>)>)>,
+    lines: Vec<(String, Option<Origin>)>,
     attachments: Vec<Attachment>,
     pictures: usize,
     /// The lines at the start of the next Markdown cell that hold a caption, and what follows it there.
