@@ -23,7 +23,9 @@ pub use learned::plot_learned;
 pub use map::{WavefrontMap, plot_wavefront_errors, plot_wavefronts, without_piston};
 pub use noise::{plot_noise, plot_noise_of_stars};
 pub use point_spread::plot_stars;
-pub use reconstructor::{plot_reconstruction, plot_reconstructor, plot_spectrum};
+#[cfg(feature = "factorise")]
+pub use reconstructor::plot_reconstruction;
+pub use reconstructor::{plot_reconstructor, plot_spectrum};
 #[cfg(feature = "files")]
 pub use scans::{ScanPicture, plot_scan};
 

@@ -9,8 +9,11 @@ use crate::plot::{
     Area, BAR, ColourScale, Drawn, Figure, LETTERS, Picture, PictureFormat, TITLE, TYPEFACE,
     paint_bar, paint_levels, power_of_ten, ticks, title_width,
 };
+#[cfg(feature = "factorise")]
 use crate::tomography::reconstructor::{Actuator, ReconstructedQuantity, Reconstruction};
-use ndarray::{Array2, ArrayView2, Axis};
+#[cfg(feature = "factorise")]
+use ndarray::Axis;
+use ndarray::{Array2, ArrayView2};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -49,6 +52,7 @@ pub fn plot_reconstructor(
 ///
 /// # Errors
 /// `Invalid` where there is no such matrix, or it belongs to another system or has no finite numbers.
+#[cfg(feature = "factorise")]
 pub fn plot_reconstruction(
     (found, number): (&Reconstruction, usize),
     system: &System,
@@ -87,12 +91,14 @@ impl MatrixRows {
     }
 
     /// The points of a wavefront.
+    #[cfg(feature = "factorise")]
     fn points(m: usize) -> Self {
         let borders = vec![(0, true), (m, true)];
         Self { borders, names: vec![String::new()], about: ["points", "m/rad"] }
     }
 
     /// The actuators of mirrors.
+    #[cfg(feature = "factorise")]
     fn mirrors(actuators: &[Actuator]) -> Self {
         let is_first = |&k: &usize| k == 0 || actuators[k].mirror != actuators[k - 1].mirror;
         let starts: Vec<usize> = (0..actuators.len()).filter(is_first).collect();

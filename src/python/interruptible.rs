@@ -163,7 +163,7 @@ fn attend<R: Send>(
         // Cancel after an interrupt
         if let Err(interrupt) = heard {
             shared.cancelled.store(true, Ordering::Relaxed);
-            let _ = py.detach(|| {
+            py.detach(|| {
                 let result = shared.wait(GRACE);
                 if let Some(result) = result {
                     shared.finish(result);

@@ -87,8 +87,7 @@ fn read_pieces<T: Real>(
 /// Matrices of the size of A that the computation of eigenvectors needs, including A.
 pub(crate) const EIGENVECTORS: f64 = 5.0;
 
-/// Bytes that cuSOLVER and cuBLAS occupy for any size of the matrix.
-pub(crate) const WORKING: u64 = 1 << 30;
+pub(crate) use crate::linear::matrix::gpu::WORKING;
 
 // Cholesky factor on a device
 /// A symmetric positive definite matrix on a device, in the form of Eq. [cholesky](https://lenslet.github.io/lenslet/factorisations.html#eq-cholesky).

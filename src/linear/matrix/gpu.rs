@@ -31,6 +31,9 @@ kernels! {
 /// Threads in a block.
 const THREADS: usize = 256;
 
+/// Bytes that cuSOLVER and cuBLAS occupy for any size of the matrix.
+pub(crate) const WORKING: u64 = 1 << 30;
+
 // Matrix on a device
 /// A dense matrix in the memory of a device.
 pub struct MatrixGpu<T> {
