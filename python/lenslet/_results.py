@@ -250,7 +250,8 @@ class Estimate(Result):
         Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame; the largest one of a row, where a reconstructor was
         formed for all frames.
     chi_squared : numpy.ndarray, shape (frames,)
-        χ²/n for each frame: 1 on average if the model is right.
+        χ²/n for each frame: 1 on average if the model is right. Where a reconstructor was formed, for a sample of the
+        frames, and NaN for others.
     converged : numpy.ndarray, shape (frames,)
         Whether the tolerance was met.
     shortfall : list

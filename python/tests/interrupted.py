@@ -48,7 +48,7 @@ def covariance(report: Callable[..., object]) -> object:
 
 def spectral(report: Callable[..., object]) -> object:
     """Covariances by Fourier transforms."""
-    return large(80, 6).covariance(method="spectral", progress=report)
+    return large(300, 8).covariance(method="spectral", progress=report)
 
 
 def reconstructor(report: Callable[..., object]) -> object:

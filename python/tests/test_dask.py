@@ -75,7 +75,7 @@ def small_sample(**changes: Any) -> ls.Sample:
     return ls.Sample(**{**given, **changes})
 
 
-PRISM = {"algorithm": "prism", "interpolation": [2, 2]}
+PRISM = {"algorithm": "prism", "interpolation": [1, 1]}
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def assert_same(found: ls.DataSet, path: Path) -> None:
     """All arrays, texts and tables of a file of the command are those of a result, and the other way round."""
     written = ls.load(path)
     expected = {name: one for name, one in written.items() if name not in ("system", "provenance")}
-    assert set(found) == set(expected)
+    assert set(found) - {"system"} == set(expected)
     for name, values in expected.items():
         if isinstance(values, np.ndarray):
             assert found[name].dtype == values.dtype, name
@@ -188,8 +188,13 @@ class TestDefinition:
         error -= error.mean(axis=(2, 3), keepdims=True)
         truth = simulated.wavefront - simulated.wavefront.mean(axis=(2, 3), keepdims=True)
         assert error.std() < 0.5 * truth.std()
+        # Where a matrix is formed for many frames, a sample of them is measured.
         chi_squared = tiny.estimate(simulated.slopes).chi_squared
-        assert abs(chi_squared.mean() - 1.0) < 5.0 * np.sqrt(2.0 / (200 * tiny.slopes))
+        known = chi_squared[np.isfinite(chi_squared)]
+        assert known.size >= 60
+        assert abs(known.mean() - 1.0) < 5.0 * np.sqrt(2.0 / (known.size * tiny.slopes))
+        each = tiny.estimate(simulated.slopes, method="cholesky").chi_squared
+        np.testing.assert_allclose(each[np.isfinite(chi_squared)], known, rtol=1e-6)
 
     def test_reconstructor_by_hand(self, tiny: ls.System) -> None:
         found = tiny.reconstructor(covariances=True)
@@ -250,7 +255,7 @@ class TestProvenance:
         assert about["version"] == ls.__version__
         assert about["command"] == "lenslet.System.simulate(frames=2, seed=5)"
         assert about["seed"] == 5
-        assert ls.System.from_toml(about["system"]) == tiny
+        assert ls.System.from_toml(found["system"]) == tiny
         assert found.system == tiny
 
     def test_a_saved_result_names_its_call(self, tiny: ls.System, tmp_path: Path) -> None:
