@@ -7,6 +7,24 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = [
+    "CovarianceOperator",
+    "DeviceArray",
+    "ParsedSample",
+    "ParsedSystem",
+    "PlannedComputation",
+    "PreparedEstimator",
+    "__version__",
+    "add_library_folder",
+    "import_aot",
+    "import_tiptop",
+    "keys",
+    "load",
+    "run_command",
+    "save",
+    "threads",
+]
+
 __version__: str
 
 _Report = Callable[[str, int, int], object] | None
