@@ -28,7 +28,7 @@ impl StemPlan {
     /// Runs some configurations at some positions and keeps the readings of each.
     ///
     /// # Errors
-    /// Those of [`run`](crate::Plan::run); `Invalid` for positions or configurations that the scan lacks.
+    /// Those of [`run`](crate::plan::Plan::run); `Invalid` for positions or configurations that the scan lacks.
     pub fn run_configurations(
         &self,
         engine: &Engine,
