@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._data import _import
-from .errors import InputError
+from ._keys import refused
 
 #: Debye-Waller factor B [Å²] of a squared one-dimensional rms displacement [Å²].
 _B_OF_SQUARE = 8.0 * np.pi**2
@@ -35,10 +35,10 @@ def extended_xyz(atoms: Any, displacements: float | Mapping[str, float] | ArrayL
     cell = np.asarray(atoms.cell, dtype=np.float64)
     _check_cell(cell, cut)
     if len(atoms) == 0:
-        raise _refused("atoms", "no atoms", "at least one atom")
+        raise refused("atoms", "no atoms", "at least one atom")
     symbols, positions = atoms.get_chemical_symbols(), np.asarray(atoms.get_positions(), dtype=np.float64)
     if "X" in symbols:
-        raise _refused(f"atoms[{symbols.index('X')}].symbol", "X", "an element, which a dummy atom is not")
+        raise refused(f"atoms[{symbols.index('X')}].symbol", "X", "an element, which a dummy atom is not")
     occupancies, displaced = _occupancies(atoms), _displacements(atoms, displacements)
     columns = "species:S:1:pos:R:3"
     if occupancies is not None:
@@ -60,13 +60,13 @@ def _check_cell(cell: NDArray[np.float64], cut: bool) -> None:
     lengths = np.linalg.norm(cell, axis=1)
     if not np.all(np.isfinite(cell)) or not np.all(lengths > 0.0):
         expected = "three sides in Å: atoms.center(vacuum=5.0, axis=2) makes a third one around a layer"
-        raise _refused("atoms.cell", cell.tolist(), expected)
+        raise refused("atoms.cell", str(cell.tolist()), expected)
     unit = cell / lengths[:, None]
     if abs(np.linalg.det(unit)) < 1e-6:
-        raise _refused("atoms.cell", cell.tolist(), "three sides that span a volume")
+        raise refused("atoms.cell", str(cell.tolist()), "three sides that span a volume")
     if not cut and np.abs(unit @ unit.T - np.eye(3)).max() > 1e-6:
         expected = "sides at right angles, or a zone_axis like [0, 0, 1], the lattice vector to cut such a cell along"
-        raise _refused("atoms.cell", cell.tolist(), expected)
+        raise refused("atoms.cell", str(cell.tolist()), expected)
 
 
 def _occupancies(atoms: Any) -> list[list[tuple[str, float | None]]] | None:
@@ -119,12 +119,12 @@ def _column(key: str, given: Any, count: int, expected: str, highest: float = np
     try:
         values = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
-        raise _refused(key, given, f"{expected}, one for each atom") from None
+        raise refused(key, str(given), f"{expected}, one for each atom") from None
     if values.shape != (count,):
-        raise _refused(key, f"an array of shape {values.shape}", f"{expected}, of shape ({count},)")
+        raise refused(key, f"an array of shape {values.shape}", f"{expected}, of shape ({count},)")
     wrong = np.flatnonzero(~((values >= 0.0) & (values <= highest) & np.isfinite(values)))
     if wrong.size > 0:
-        raise _refused(f"{key}[{wrong[0]}]", values[wrong[0]], expected)
+        raise refused(f"{key}[{wrong[0]}]", str(values[wrong[0]]), expected)
     return values
 
 
@@ -163,7 +163,3 @@ def _by_element(symbols: Sequence[str], own: NDArray[np.float64] | None, given: 
     """Displacement of each atom: that of its element, or else its own."""
     for k, symbol in enumerate(symbols):
         yield float(given.get(symbol, 0.0 if own is None else own[k]))
-
-
-def _refused(key: str, value: object, expected: str) -> InputError:
-    return InputError(f"{key} = {value}: expected {expected}", key=key, value=str(value), expected=expected)

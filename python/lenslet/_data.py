@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _lenslet
-from ._keys import shown
+from ._keys import refused, shown
 from .errors import InputError
 
 if TYPE_CHECKING:
@@ -486,9 +486,7 @@ def _cells(name: str, cells: Any) -> NDArray[Any]:
     column = _array(name, cells)
     if column.ndim != 1 or column.dtype.kind not in "if":
         expected = "one number for each row"
-        raise InputError(
-            f"{name} = {shown(cells)}: expected {expected}", key=name, value=shown(cells), expected=expected
-        )
+        raise refused(name, shown(cells), expected)
     return column
 
 
@@ -501,7 +499,7 @@ def _fact(key: str, fact: Any) -> bool | int | float | str | list[float]:
     if isinstance(fact, list | tuple) and all(isinstance(one, Real) for one in fact):
         return [float(one) for one in fact]
     expected = "a truth value, a number, a text or a list of numbers"
-    raise InputError(f"{key} = {shown(fact)}: expected {expected}", key=key, value=shown(fact), expected=expected)
+    raise refused(key, shown(fact), expected)
 
 
 def _shape(one: Variable) -> str:

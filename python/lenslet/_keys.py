@@ -80,9 +80,7 @@ def count(name: str, value: Any, least: int = 1) -> int:
         number = least - 1
     if not least <= number < 1 << 63:
         expected = f"a whole number not below {least}"
-        raise InputError(
-            f"{name} = {shown(value)}: expected {expected}", key=name, value=shown(value), expected=expected
-        )
+        raise refused(name, shown(value), expected)
     return number
 
 
@@ -93,6 +91,12 @@ def shown(value: Any) -> str:
     except Exception:
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def refused(key: str, value: Any, expected: str) -> InputError:
+    """What is raised for a value that makes no sense; text is shown as it stands."""
+    text = value if isinstance(value, str) else shown(value)
+    return InputError(f"{key} = {text}: expected {expected}", key=key, value=text, expected=expected)
 
 
 def mapping(values: Any) -> dict[str, Any]:

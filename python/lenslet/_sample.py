@@ -14,7 +14,7 @@ from . import _ase, _keys, _lenslet, _toml
 from ._plan import Plan, Progress
 from ._results import Micrographs, Scan
 from ._system import _call, _write
-from .errors import InputError, LensletWarning
+from .errors import LensletWarning
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -131,7 +131,7 @@ class Sample:
         """
         for name in ("file", "crystal", "cell"):
             if keywords.get(name) is not None:
-                raise _refused(name, keywords.get(name), "no such keyword, as atoms are given")
+                raise _keys.refused(name, keywords.get(name), "no such keyword, as atoms are given")
         text = _ase.extended_xyz(atoms, displacements, keywords.get("zone_axis") is not None)
         given: dict[str, Any] = {**keywords, "crystal": text}
         if isinstance(displacements, Mapping):
@@ -235,12 +235,12 @@ class Sample:
         """Plan of :meth:`stem`, with the same parameters."""
         sample = self.replace(**keywords)
         if sample.algorithm == "hrtem":
-            raise _refused("algorithm", "hrtem", "multislice or prism: a plane wave is imaged by hrtem()")
+            raise _keys.refused("algorithm", "hrtem", "multislice or prism: a plane wave is imaged by hrtem()")
         kept: list[str] = [keep] if isinstance(keep, str) else _listed(keep)
         if not all(isinstance(name, str) for name in kept):
-            raise _refused("keep", keep, "names among potential, probe and smatrix")
+            raise _keys.refused("keep", keep, "names among potential, probe and smatrix")
         if isinstance(compare, bool):
-            raise _refused("compare", compare, "a whole number not below 1")
+            raise _keys.refused("compare", compare, "a whole number not below 1")
         compare = None if compare is None else _keys.count("compare", compare)
         planned = sample._parsed.plan_stem(kept, compare, device, sample._parsed.method()[1])
         call = _call("stem", keywords).replace("System", "Sample")
@@ -295,7 +295,7 @@ class Sample:
     ) -> Plan[Micrographs]:
         """Plan of :meth:`hrtem`, with the same parameters."""
         if keywords.get("algorithm", "hrtem") != "hrtem":
-            raise _refused("algorithm", keywords.get("algorithm"), "hrtem: probes are scanned by stem()")
+            raise _keys.refused("algorithm", keywords.get("algorithm"), "hrtem: probes are scanned by stem()")
         given: Any = {**keywords, "algorithm": "hrtem"}
         sample = self.replace(**given)
         planned = sample._parsed.plan_hrtem(waves, potential, device, sample._parsed.method()[1])
@@ -350,8 +350,3 @@ def _crystal_path(parsed: _lenslet.ParsedSample) -> str | None:
     """The absolute path of the crystal's file; ``None`` where the crystal is in the text."""
     file = parsed.to_dict().get("sample", {}).get("file")
     return None if file is None else os.path.abspath(os.path.join(os.path.dirname(parsed.source()[1]), file))
-
-
-def _refused(key: str, value: object, expected: str) -> InputError:
-    text = value if isinstance(value, str) else _keys.shown(value)
-    return InputError(f"{key} = {text}: expected {expected}", key=key, value=text, expected=expected)

@@ -179,7 +179,7 @@ def _points(
     systems = system if isinstance(system, Mapping) else {"": system}
     kinds = {type(one) for one in systems.values()}
     if len(kinds) != 1 or not kinds <= {System, Sample}:
-        raise _refused("system", system, "a System, a Sample, or a dictionary of either by name")
+        raise _keys.refused("system", repr(system), "a System, a Sample, or a dictionary of either by name")
     kind = "system" if kinds == {System} else "sample"
     compute = compute or ("psf" if kind == "system" else "stem")
     parameters = _parameters(next(iter(systems.values())), compute)
@@ -189,7 +189,7 @@ def _points(
     values = {name: list(given) for name, given in (over or {}).items()}
     for name, given in values.items():
         if not given:
-            raise _refused(name, given, "at least one value")
+            raise _keys.refused(name, repr(given), "at least one value")
         coordinates.append(_coordinate(kind, name, given))
     shape = tuple(len(given) for given in ([systems] if isinstance(system, Mapping) else []) + list(values.values()))
     given_device = {"device": device} if parameters is None or "device" in parameters else {}
@@ -213,8 +213,8 @@ def _parameters(described: Described, compute: str | Callable[..., Any]) -> set[
         return None
     methods = [name for name in _METHODS if hasattr(described, name)]
     if compute not in methods:
-        raise _refused(
-            "compute", compute, f"{', '.join(methods)}, or a function of the {type(described).__name__.lower()}"
+        raise _keys.refused(
+            "compute", repr(compute), f"{', '.join(methods)}, or a function of the {type(described).__name__.lower()}"
         )
     own = inspect.signature(getattr(described, compute)).parameters.values()
     return {one.name for one in own if one.kind is one.KEYWORD_ONLY} - {"progress"}
@@ -260,7 +260,7 @@ def _computed(
         return found
     for name in chosen[0]:
         if name not in found.variables:
-            raise _refused("variables", name, f"some of {', '.join(found.variables)}")
+            raise _keys.refused("variables", repr(name), f"some of {', '.join(found.variables)}")
     return DataSet({name: found.variables[name] for name in chosen[0]}, found.attributes)
 
 
@@ -392,13 +392,13 @@ def simulate(
     """
     numbers = [int(seed) for seed in seeds]
     if not numbers:
-        raise _refused("seeds", numbers, "at least one seed")
+        raise _keys.refused("seeds", repr(numbers), "at least one seed")
     system.simulation_plan(frames=frames, seed=numbers[0], **options)
     shapes: dict[str, tuple[int, ...]] = {"slopes": (frames, system.slopes)}
     if wavefronts:
         targets, points = int(system._summary["targets"]), system.points
         if targets == 0 or points is None:
-            raise _refused("wavefronts", wavefronts, "False, or a system with targets and [phase]")
+            raise _keys.refused("wavefronts", repr(wavefronts), "False, or a system with targets and [phase]")
         shapes["wavefront"] = (frames, targets, points, points)
     shared = delayed(_portable(system), pure=False, traverse=False)
     tasks = [delayed(_simulated, pure=False)(shared, frames, seed, options, list(shapes)) for seed in numbers]
@@ -472,9 +472,9 @@ def field(
     """
     angles = [(float(zenith), float(azimuth)) for zenith, azimuth in directions]
     if not angles:
-        raise _refused("directions", angles, "at least one direction")
+        raise _keys.refused("directions", repr(angles), "at least one direction")
     if chunk < 1:
-        raise _refused("chunk", chunk, "at least 1")
+        raise _keys.refused("chunk", repr(chunk), "at least 1")
     prepared = system._with("image", keywords)
     values = prepared.to_dict()
     optimisation = _optimisation(values)
@@ -589,16 +589,16 @@ def stem(
     """
     sample = sample.replace(**keywords)
     if sample.algorithm == "hrtem":
-        raise _refused("algorithm", "hrtem", "multislice or prism: a plane wave is imaged by hrtem()")
+        raise _keys.refused("algorithm", repr("hrtem"), "multislice or prism: a plane wave is imaged by hrtem()")
     places, configurations = sample._parsed.stem_size()
     group = 1 if configurations_per_task is None else configurations_per_task
     if group < 1:
-        raise _refused("configurations_per_task", group, "at least 1")
+        raise _keys.refused("configurations_per_task", repr(group), "at least 1")
     groups = [(start, min(start + group, configurations)) for start in range(0, configurations, group)]
     if shares is None:
         shares = 1 if sample.algorithm == "prism" else min(-(-_TASKS // len(groups)), places)
     if not 1 <= shares <= places:
-        raise _refused("shares", shares, f"from 1 to {places}, the positions of the scan")
+        raise _keys.refused("shares", repr(shares), f"from 1 to {places}, the positions of the scan")
     precision = sample._parsed.method()[1]
     shared = delayed(_portable(sample), pure=False, traverse=False)
     readings = []
@@ -694,7 +694,3 @@ def _prepare_worker(device: str) -> str:
 
 def _names(variables: Iterable[str]) -> list[str]:
     return [variables] if isinstance(variables, str) else list(variables)
-
-
-def _refused(key: str, value: Any, expected: str) -> InputError:
-    return InputError(f"{key} = {value!r}: expected {expected}", key=key, value=repr(value), expected=expected)
