@@ -13,10 +13,10 @@ use std::io::{self, ErrorKind, Read};
 
 // Arrays from bytes
 /// The form of the elements of an array in a file.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ElementForm {
-    pub number: Number,
-    pub is_complex: bool,
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ElementForm {
+    pub(crate) number: Number,
+    pub(crate) is_complex: bool,
 }
 
 /// An error about the content of a file.
