@@ -1,4 +1,4 @@
-// Tangled from book/src/view-page.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/view-manifest.md: edit there, or here and run cargo tangle stitch.
 //! The manifest of a page: what its data sets hold, and where the elements of arrays are.
 
 // Imports of the manifest
@@ -186,4 +186,40 @@ pub(crate) fn script_json(value: &Value) -> String {
         }
     }
     text
+}
+
+// Tests of the manifest
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_no_character_that_ends_an_element() {
+        let text = script_json(&json!({ "<a>": "</script>\u{2028}\u{2029}é" }));
+        assert_eq!(text, "{\"\\u003ca>\":\"\\u003c/script>\\u2028\\u2029é\"}");
+        let back: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(back["<a>"], "</script>\u{2028}\u{2029}é");
+    }
+
+    #[test]
+    fn numbers_that_json_lacks_become_texts() {
+        let of = |value: AttributeValue| {
+            let attribute = Attribute { name: "k".into(), value, comment: String::new() };
+            attributes_json(&[attribute])["k"].clone()
+        };
+        assert_eq!(of(AttributeValue::Number(f64::NAN)), "NaN");
+        assert_eq!(of(AttributeValue::Number(0.1)), 0.1);
+        assert_eq!(of(AttributeValue::Integer(1 << 53)), 1_i64 << 53);
+        assert_eq!(of(AttributeValue::Integer(i64::MIN)), "-9223372036854775808");
+        assert_eq!(of(AttributeValue::Flag(true)), true);
+        assert_eq!(of(AttributeValue::Numbers(vec![1.0, 2.5])), json!([1.0, 2.5]));
+        assert_eq!(of(AttributeValue::Numbers(vec![f64::INFINITY])), "[inf]");
+        let kind = |positions: Positions| {
+            dimension_json(&Coordinate { positions, ..Coordinate::index("x") })["positions"]["kind"]
+                .clone()
+        };
+        assert_eq!(kind(Positions::Uniform { offset: f64::NAN, step: 1.0 }), "index");
+        assert_eq!(kind(Positions::Values(vec![0.0, f64::INFINITY])), "index");
+        assert_eq!(kind(Positions::Values(vec![0.0, 1.0])), "values");
+    }
 }
