@@ -1,8 +1,9 @@
 /** The page: its header, the list of panels, and the panel that is open. */
 
 import { button, disposer } from "./controls";
-import { DataError, type DataFile, formatNumber } from "./data";
+import { type DataFile, formatNumber } from "./data";
 import { h } from "./dom";
+import { failure } from "./failure";
 import type { PanelContext, PanelOffer } from "./panel";
 import { offers } from "./panels";
 import { Store } from "./store";
@@ -163,12 +164,6 @@ async function openPanel(offer: PanelOffer, host: HTMLElement, context: PanelCon
     host.append(failure(error));
   }
   return ends.end;
-}
-
-/** An error as a sentence of the page. */
-export function failure(error: unknown): HTMLElement {
-  const sentence = error instanceof DataError ? error.message : `This cannot be shown: ${error instanceof Error ? error.message : String(error)}`;
-  return h("p", { class: "failure", role: "alert" }, sentence);
 }
 
 /** What is reduced in the page, by array. */

@@ -1,7 +1,8 @@
 /** Entry of a page that `lenslet view` writes. */
 
-import { failure, start } from "./app";
+import { start } from "./app";
 import { DataError, openFiles } from "./data";
+import { failure } from "./failure";
 import type { Manifest } from "./manifest";
 import { partSource } from "./source";
 
