@@ -307,7 +307,7 @@ export class ImageView implements View {
       return;
     }
     const narrow = width < 420;
-    const [left, right] = narrow ? [46, 72] : [52, 88];
+    const [left, right] = [this.y.margin - (narrow ? 6 : 0), narrow ? 76 : 88];
     const free = Math.max(width - left - right, 60);
     const [wide, high] = this.extent;
     const ratio = high / wide;
@@ -440,7 +440,7 @@ export class ImageView implements View {
     const projection = this.projection(window);
     if (axesKey !== this.axesKey || this.axesGroup.childElementCount === 0) {
       this.axesKey = axesKey;
-      this.drawOverlay(this.axesGroup, this.scaleBarGroup, window, this.box);
+      this.drawOverlay(this.axesGroup, this.scaleBarGroup, window, this.box, this.box.x);
       this.shapeLayer.draw(projection);
     }
     const barKey = JSON.stringify([scale.lo, scale.hi, scale.name, this.mapName, image.quantity, image.unit, this.box]);
@@ -468,12 +468,12 @@ export class ImageView implements View {
   }
 
   /** Axes and scale bar. */
-  private drawOverlay(axes: SVGGElement, bar: SVGGElement, { x0, x1, y0, y1 }: Window2D, box: Box): void {
+  private drawOverlay(axes: SVGGElement, bar: SVGGElement, { x0, x1, y0, y1 }: Window2D, box: Box, margin: number): void {
     const horizontal = this.x.ticks(x0 - 0.5, x1 - 0.5, Math.max(2, Math.floor(box.w / 62)));
     const vertical = this.y.ticks(y0 - 0.5, y1 - 0.5, Math.max(2, Math.floor(box.h / 36)));
-    axes.replaceChildren(drawAxes(box, horizontal, vertical, (i) => box.x + ((i + 0.5 - x0) / (x1 - x0)) * box.w, (j) => box.y + box.h - ((j + 0.5 - y0) / (y1 - y0)) * box.h));
+    axes.replaceChildren(drawAxes(box, horizontal, vertical, (i) => box.x + ((i + 0.5 - x0) / (x1 - x0)) * box.w, (j) => box.y + box.h - ((j + 0.5 - y0) / (y1 - y0)) * box.h, margin));
     const perUnit = box.w / (x1 - x0) / Math.abs(this.x.step);
-    const length = this.x.unit !== undefined && this.alike ? scaleBar((box.w * 0.75) / perUnit, this.x.unit) : undefined;
+    const length = this.x.unit !== undefined && this.alike ? scaleBar((box.w / 3) / perUnit, this.x.unit) : undefined;
     bar.replaceChildren(...(length ? [drawScaleBar(box, length.length * perUnit, length.label)] : []));
   }
 
@@ -945,7 +945,7 @@ export class ImageView implements View {
     }
     const scale = this.scale();
     const window = this.window;
-    const box = { ...this.box, x: 60, y: 30 };
+    const box = { ...this.box, x: this.y.margin + 8, y: 30 };
     const profile = this.profile();
     const below = box.y + box.h + 44;
     const [width, height] = [box.x + box.w + 110, below + (profile ? 160 : 0)];
@@ -960,7 +960,7 @@ export class ImageView implements View {
     const embedded = (href: string, at: Box, more = {}) => svg("image", { href, x: at.x, y: at.y, width: at.w, height: at.h, preserveAspectRatio: "none", style: "image-rendering:pixelated", ...more });
     const at = { x: box.x + (i0 - window.x0) * kx, y: box.y + (window.y1 - j1) * ky, w: (i1 - i0) * kx, h: (j1 - j0) * ky };
     const [axes, scaleBarGroup] = [svg("g"), svg("g")];
-    this.drawOverlay(axes, scaleBarGroup, window, box);
+    this.drawOverlay(axes, scaleBarGroup, window, box, box.x);
     const projection = this.projection(window, box);
     const root = svg(
       "svg",
