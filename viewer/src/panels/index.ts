@@ -2,9 +2,10 @@
 
 import type { DataFile } from "../data";
 import type { PanelFactory, PanelOffer } from "../panel";
+import { arrayPanels } from "./arrays";
 import { textPanels } from "./texts";
 
-const FACTORIES: readonly PanelFactory[] = [textPanels];
+const FACTORIES: readonly PanelFactory[] = [arrayPanels, textPanels];
 
 /** Panels of all files, in the order of the list. */
 export function offers(files: readonly DataFile[]): PanelOffer[] {
