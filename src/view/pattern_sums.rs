@@ -102,10 +102,8 @@ impl Patterns<'_> {
         let sums = groups.into_par_iter().map(|probes| {
             let mut sums = vec![0.0_f64; probes.len() * count];
             let plane = rings.len();
-            for_each_number(&self.read(&probes, stop)?, |patterns| {
-                for (k, value) in patterns {
-                    sums[k / plane * count + rings[k % plane] as usize] += value;
-                }
+            for_each_number(&self.read(&probes, stop)?, |k, value| {
+                sums[k / plane * count + rings[k % plane] as usize] += value;
             });
             Ok(sums.iter().flat_map(|sum| (*sum as f32).to_le_bytes()).collect())
         });
@@ -130,9 +128,7 @@ impl Patterns<'_> {
         let sum = groups.into_par_iter().try_fold(
             || vec![0.0_f64; plane],
             |mut sum, probes| {
-                for_each_number(&self.read(&probes, stop)?, |patterns| {
-                    patterns.for_each(|(k, value)| sum[k % plane] += value);
-                });
+                for_each_number(&self.read(&probes, stop)?, |k, value| sum[k % plane] += value);
                 io::Result::Ok(sum)
             },
         );
@@ -150,13 +146,15 @@ impl Patterns<'_> {
 }
 
 // Numbers of patterns in their order
-/// Calls with the numbers of a real array and their places, in their order.
-fn for_each_number(array: &TypedArray, call: impl FnOnce(&mut dyn Iterator<Item = (usize, f64)>)) {
+/// Calls with the place and the value of each number of a real array, in their order.
+fn for_each_number(array: &TypedArray, mut call: impl FnMut(usize, f64)) {
     match array {
-        TypedArray::F64(all) => call(&mut all.iter().copied().enumerate()),
-        TypedArray::F32(all) => call(&mut all.iter().map(|x| f64::from(*x)).enumerate()),
-        TypedArray::I64(all) => call(&mut all.iter().map(|n| *n as f64).enumerate()),
-        TypedArray::Bool(all) => call(&mut all.iter().map(|is| f64::from(u8::from(*is))).enumerate()),
+        TypedArray::F64(all) => all.iter().enumerate().for_each(|(k, x)| call(k, *x)),
+        TypedArray::F32(all) => all.iter().enumerate().for_each(|(k, x)| call(k, (*x).into())),
+        TypedArray::I64(all) => all.iter().enumerate().for_each(|(k, n)| call(k, *n as f64)),
+        TypedArray::Bool(all) => {
+            all.iter().enumerate().for_each(|(k, is)| call(k, u8::from(*is).into()));
+        }
         TypedArray::C64(_) | TypedArray::C32(_) => {}
     }
 }

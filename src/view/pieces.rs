@@ -4,7 +4,7 @@
 use super::encode::{Elements, Encoding, encoded};
 use crate::data::{DataSet, TypedArray};
 use crate::error::Error;
-use crate::files::read::LocatedData;
+use crate::files::read::content::LocatedData;
 use crate::files::read::content::Located;
 use std::fs::Metadata;
 use std::io;
@@ -63,6 +63,11 @@ impl Pieces {
     /// Sentences about arrays that had to be copied into temporary files.
     pub fn notes(&self) -> &[String] {
         &self.located.notes
+    }
+
+    /// Bytes of each large array, as they are served.
+    pub fn served_bytes(&self) -> impl Iterator<Item = u64> {
+        self.located.arrays.iter().filter_map(|(k, _)| Some(self.bytes(*k)?.1))
     }
 
     // Find an array that is read in pieces
