@@ -36,7 +36,7 @@ impl<'p> Patterns<'p> {
         let number = series.iter().zip(before).fold(0, |number, (n, k)| number * n + k);
         let (probes, pattern) = (nx * ny, [*mx, *my]);
         let step = |from_last: usize| {
-            let dimensions = described.dimensions();
+            let dimensions = &described.dimensions;
             let one = dimensions.len().checked_sub(from_last).and_then(|k| dimensions.get(k));
             let one = one.filter(|one| matches!(one.positions(), Positions::Uniform { .. }));
             one.map(|one| one.step().abs()).filter(|step| *step > 0.0)
