@@ -368,9 +368,12 @@ def _columns(one: Variable) -> list[Variable]:
     if not isinstance(one.values, Mapping):
         return [one]
     rows = (Coordinate(f"{one.name}_row"),)
-    return [
-        Variable(f"{one.name}_{column}", np.asarray(cells), rows, unit) for column, (cells, unit) in one.values.items()
-    ]
+    parts = []
+    for column, (cells, unit) in one.values.items():
+        name, values = f"{one.name}_{column}", np.asarray(cells)
+        # Arrays have no texts: the cells of such a column are one text.
+        parts.append(Variable(name, values, rows, unit) if values.dtype.kind != "U" else Variable(name, ", ".join(values)))
+    return parts
 
 
 def load(path: str | os.PathLike[str]) -> DataSet:
@@ -482,10 +485,10 @@ def _array(name: str, values: Any) -> NDArray[Any]:
 
 
 def _cells(name: str, cells: Any) -> NDArray[Any]:
-    """A column of a table as files hold it: whole numbers of 32 bits, or numbers."""
+    """A column of a table as files hold it: whole numbers of 32 bits, numbers, or short texts."""
     column = _array(name, cells)
-    if column.ndim != 1 or column.dtype.kind not in "if":
-        expected = "one number for each row"
+    if column.ndim != 1 or column.dtype.kind not in "ifU":
+        expected = "one number or text for each row"
         raise refused(name, shown(cells), expected)
     return column
 

@@ -103,7 +103,10 @@ impl Variable<'_> {
         file: &mut Hdf5<W>,
     ) -> io::Result<Address> {
         let (name, first) = layout(self);
-        let numbers = file.samples(array, &[("units", "".into())])?;
+        let words = [("units", self.unit[..].into()), ("long_name", self.long_name[..].into())];
+        let words = words.into_iter().filter(|(key, text)| *key == "units" || *text != "".into());
+        let own = self.attributes.iter().map(|one| (&one.name[..], one.value.clone()));
+        let numbers = file.samples(array, &words.chain(own).collect::<Vec<_>>())?;
         let mut links = vec![(name.to_string(), Link::Hard(numbers))];
         links.push(("data".into(), Link::Soft(name)));
         for (k, (axis, &count)) in self.dimensions.iter().zip(self.shape()).enumerate() {
@@ -134,7 +137,10 @@ impl Coordinate {
         unit: &str,
         file: &mut Hdf5<W>,
     ) -> io::Result<Address> {
-        let attributes = [("name", self.name[..].into()), ("units", unit.into())];
+        let mut attributes = vec![("name", self.name[..].into()), ("units", unit.into())];
+        if self.navigation {
+            attributes.push(("navigation", true.into()));
+        }
         if self.labels().is_empty() {
             file.numbers(&self.samples(count.max(2)), &attributes)
         } else {

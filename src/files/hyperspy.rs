@@ -60,6 +60,7 @@ impl DataSet<'_> {
         let mut inside = vec![
             Node::leaf("General", json!({ "title": variable.name })),
             Node::leaf("Signal", json!({ "signal_type": kind })),
+            Node::leaf(WORDS, Value::Object(variable.words())),
         ];
         if let Some(beam) = Instrument::of(self) {
             let facts = beam.attributes().map(|(key, fact)| (key.to_string(), fact.as_json()));
@@ -71,8 +72,26 @@ impl DataSet<'_> {
     }
 }
 
+/// Name of the group of metadata that has a variable's unit, long name and attributes, and how its dimensions are ordered.
+pub(super) const WORDS: &str = "Lenslet";
+
+/// What the key of a dimension's labels begins with, one label a line.
+pub(super) const LABELS: &str = "labels_";
+
 // Numbers and axes for HyperSpy
 impl Variable<'_> {
+    /// What HyperSpy has no place for: from which dimension each axis comes, how many of them the beam was moved along, and the words about the variable.
+    fn words(&self) -> Map<String, Value> {
+        let [series, scanned, _] = self.kinds();
+        let mut words = self.described();
+        words.insert("order".into(), json!(self.picture_order()));
+        words.insert("navigation".into(), json!(series + scanned));
+        for axis in self.dimensions.iter().filter(|axis| !axis.labels().is_empty()) {
+            words.insert(format!("{LABELS}{}", axis.name), json!(axis.labels().join("\n")));
+        }
+        words
+    }
+
     /// Numbers and axes.
     fn hyperspy<'s>(&'s self, array: &'s TypedArray) -> Vec<(String, Node<'s>)> {
         let (order, [series, scanned, recorded]) = (self.picture_order(), self.kinds());
