@@ -330,7 +330,8 @@ class DataSet(Mapping[str, Any]):
         ----------
         path : path-like
             ``.npz``, ``.npy``, ``.fits``, ``.h5``, ``.hspy``, ``.zspy``, ``.zarr``, ``.zarr.zip`` or ``.mrc``. HDF5 and Zarr hold the columns of a
-            table as arrays, ``table_column``. FITS alone keeps the units of arrays.
+            table as arrays, ``table_column``. Units, long names and dimensions come back from all formats but ``.npy``
+            and ``.mrc``; FITS keeps the names of dimensions, without their positions.
         signal : str, optional
             The variable that a format of one array holds (``.npy``, ``.mrc``).
 

@@ -121,6 +121,7 @@ impl Variable<'_> {
 }
 
 // Write one coordinate of a tree
+// A unit in powers
 /// A unit in powers; `none` where there is no unit.
 fn spelt(unit: &str, none: &str) -> String {
     match unit.strip_prefix("1/") {
@@ -137,10 +138,9 @@ impl Coordinate {
         unit: &str,
         file: &mut Hdf5<W>,
     ) -> io::Result<Address> {
-        let mut attributes = vec![("name", self.name[..].into()), ("units", unit.into())];
-        if self.navigation {
-            attributes.push(("navigation", true.into()));
-        }
+        let moved = self.navigation.then(|| ("navigation", true.into()));
+        let words = [("name", self.name[..].into()), ("units", unit.into())];
+        let attributes: Vec<_> = words.into_iter().chain(moved).collect();
         if self.labels().is_empty() {
             file.numbers(&self.samples(count.max(2)), &attributes)
         } else {

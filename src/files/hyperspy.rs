@@ -31,9 +31,6 @@ impl<'s> Node<'s> {
 }
 
 // Variables as HyperSpy saves them
-/// Version of HyperSpy's formats.
-const VERSION: &str = "3.3";
-
 impl DataSet<'_> {
     /// The tree of all variables, HyperSpy's signals, in a format of this name.
     fn hyperspy(&self, format: &str) -> Node<'_> {
@@ -72,13 +69,16 @@ impl DataSet<'_> {
     }
 }
 
+// Words that HyperSpy lacks
+/// Version of HyperSpy's formats.
+const VERSION: &str = "3.3";
+
 /// Name of the group of metadata that has a variable's unit, long name and attributes, and how its dimensions are ordered.
 pub(super) const WORDS: &str = "Lenslet";
 
 /// What the key of a dimension's labels begins with, one label a line.
 pub(super) const LABELS: &str = "labels_";
 
-// Numbers and axes for HyperSpy
 impl Variable<'_> {
     /// What HyperSpy has no place for: from which dimension each axis comes, how many of them the beam was moved along, and the words about the variable.
     fn words(&self) -> Map<String, Value> {
@@ -91,7 +91,10 @@ impl Variable<'_> {
         }
         words
     }
+}
 
+// Numbers and axes for HyperSpy
+impl Variable<'_> {
     /// Numbers and axes.
     fn hyperspy<'s>(&'s self, array: &'s TypedArray) -> Vec<(String, Node<'s>)> {
         let (order, [series, scanned, recorded]) = (self.picture_order(), self.kinds());

@@ -244,6 +244,7 @@ impl DataSet<'_> {
             flat.variables.push(Variable { name: names.free(&variable.name), ..variable.view() });
         }
         self.flatten_coordinates((&mut flat, &mut notes), &mut names);
+        // Attributes as variables
         for Attribute { name, value, .. } in &self.attributes {
             let is_flag = matches!(value, AttributeValue::Flag(_));
             notes.push(json!({ "attribute": name, "flag": is_flag }));

@@ -82,6 +82,7 @@ impl Coordinate {
 }
 
 // Data set from members with words
+// Kinds of members of an archive
 /// What a member of an archive is.
 pub(super) enum Member {
     Variable(Variable<'static>),

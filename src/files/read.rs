@@ -144,6 +144,7 @@ fn npz(content: &[u8]) -> io::Result<DataSet<'static>> {
         let Some(name) = name else { continue };
         let comment = member.comment().to_string();
         let variable = npy(&name, &whole(member)?)?;
+        // A member by its comment
         match Member::of(variable, &comment) {
             Member::Coordinate => {}
             Member::Attribute(name, value) => data.note(&name, value, ""),
@@ -311,7 +312,7 @@ mod tests {
         (variable.unit.clone(), variable.long_name.clone(), own.collect())
     }
 
-    // Round trips of coordinates in NumPy's archive
+    // Round trips of signals in NumPy's archive
     #[test]
     fn signals_come_back_from_numpy() -> Checked {
         let (folder, mut written) = (tempfile::tempdir()?, lopsided());

@@ -267,6 +267,7 @@ impl Coordinate {
     }
 }
 
+// Name of an array in a store
 impl Variable<'_> {
     /// Its name, unless that is the name of an axis.
     fn array_name(&self) -> &str {

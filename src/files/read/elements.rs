@@ -235,6 +235,7 @@ pub(super) fn add_attributes(
     }
 }
 
+// Variable of HyperSpy in its own order
 /// A variable of HyperSpy in its own order of dimensions, from what this program [noted](WORDS) about it; without a note, in HyperSpy's.
 pub(super) fn in_own_order(
     name: &str,
@@ -259,6 +260,7 @@ pub(super) fn in_own_order(
         own.iter_mut().enumerate().for_each(|(k, one)| one.navigation = k < moved);
     }
     let array = array.permuted(&order).into_owned();
+    // Labels of the dimensions of HyperSpy
     for (one, count) in own.iter_mut().zip(array.shape()) {
         if let Some(AttributeValue::Text(text)) = value(&format!("{LABELS}{}", one.name)) {
             let labels: Vec<_> = text.split('\n').map(String::from).collect();
