@@ -84,7 +84,8 @@ impl Variable<'_> {
     fn words(&self) -> Map<String, Value> {
         let [series, scanned, _] = self.kinds();
         let mut words = self.described();
-        words.insert("order".into(), json!(self.picture_order()));
+        let order: Vec<_> = self.picture_order().iter().map(usize::to_string).collect();
+        words.insert("order".into(), json!(order.join(" ")));
         words.insert("navigation".into(), json!(series + scanned));
         for axis in self.dimensions.iter().filter(|axis| !axis.labels().is_empty()) {
             words.insert(format!("{LABELS}{}", axis.name), json!(axis.labels().join("\n")));

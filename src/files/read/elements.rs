@@ -246,8 +246,8 @@ pub(super) fn in_own_order(
     let value = |key: &str| words.iter().find(|(name, _)| name == key).map(|(_, it)| it.clone());
     let count = dimensions.len();
     let order = match value("order") {
-        Some(AttributeValue::Numbers(all)) => {
-            let all: Vec<usize> = all.iter().map(|k| *k as usize).collect();
+        Some(AttributeValue::Text(all)) => {
+            let all: Vec<usize> = all.split(' ').filter_map(|k| k.parse().ok()).collect();
             let back = (0..count).map(|k| all.iter().position(|from| *from == k));
             back.collect::<Option<Vec<_>>>().filter(|_| all.len() == count)
         }
