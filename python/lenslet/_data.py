@@ -369,11 +369,12 @@ def _columns(one: Variable) -> list[Variable]:
     if not isinstance(one.values, Mapping):
         return [one]
     rows = (Coordinate(f"{one.name}_row"),)
-    parts = []
+    parts: list[Variable] = []
     for column, (cells, unit) in one.values.items():
         name, values = f"{one.name}_{column}", np.asarray(cells)
         # Arrays have no texts: the cells of such a column are one text.
-        parts.append(Variable(name, values, rows, unit) if values.dtype.kind != "U" else Variable(name, ", ".join(values)))
+        is_text = values.dtype.kind == "U"
+        parts.append(Variable(name, ", ".join(values)) if is_text else Variable(name, values, rows, unit))
     return parts
 
 
