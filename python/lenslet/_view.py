@@ -8,7 +8,9 @@ import tempfile
 import warnings
 import webbrowser
 from collections import Counter
+from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -56,7 +58,9 @@ class Page:
     def _repr_html_(self) -> str:
         style = f"width:100%;height:{self.height}px;border:0"
         title, page = html.escape(self.title), html.escape(self.html)
-        return f'<iframe title="{title}" sandbox="allow-scripts allow-downloads" style="{style}" srcdoc="{page}"></iframe>'
+        return (
+            f'<iframe title="{title}" sandbox="allow-scripts allow-downloads" style="{style}" srcdoc="{page}"></iframe>'
+        )
 
     def save(self, path: str | os.PathLike[str]) -> int:
         """Write the page into a file, in place of an older one.
@@ -162,10 +166,8 @@ def view(
     """
     if not what:
         raise refused("what", "nothing", "results, data sets, files or arrays")
-    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 1 <= limit <= 4000:
-        raise refused("limit", shown(limit), "megabytes from 1 to 4000")
-    if isinstance(height, bool) or not isinstance(height, int) or not 100 <= height <= 10000:
-        raise refused("height", shown(height), "whole pixels from 100 to 10000")
+    _check("limit", limit, Real, (1, 4000), "megabytes from 1 to 4000")
+    _check("height", height, Integral, (100, 10000), "whole pixels from 100 to 10000")
     if title is not None and not isinstance(title, str):
         raise refused("title", shown(title), "a text")
     found = [_named(one) for one in what]
@@ -188,6 +190,12 @@ def view(
     several = len(names) > 1
     reduced = {f"{names[file]}[{name}]" if several else name: words for file, name, words in arrays}
     return Page(page, ", ".join(names) if title is None else title, height, reduced)
+
+
+def _check(name: str, value: Any, kind: Any, limits: tuple[int, int], expected: str) -> None:
+    """Rejects anything but a number of this kind within limits."""
+    if isinstance(value, bool) or not isinstance(value, kind) or not limits[0] <= value <= limits[1]:
+        raise refused(name, shown(value), expected)
 
 
 def _named(one: DataSet | str | os.PathLike[str] | ArrayLike) -> tuple[str, DataSet]:

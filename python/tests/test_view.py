@@ -7,6 +7,7 @@ import json
 import re
 import webbrowser
 import zlib
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,9 @@ def example() -> ls.DataSet:
             "turned": random.normal(size=(4, 3)).T,
             "gaps": np.array([1.0, np.nan, np.inf]),
             "text": "r0 = 0.15",
-            "table": ls.Variable("table", {"star": (np.arange(2, dtype=np.int32), ""), "r": (np.array([0.5, np.nan]), "m")}),
+            "table": ls.Variable(
+                "table", {"star": (np.arange(2, dtype=np.int32), ""), "r": (np.array([0.5, np.nan]), "m")}
+            ),
         },
         seed=7,
     )
@@ -230,7 +233,7 @@ class TestFiles:
 
 class TestRefusals:
     def test_what_has_no_page(self, tmp_path: Path) -> None:
-        for call, words in [
+        refused: list[tuple[Callable[[], object], str]] = [
             (lambda: ls.view(), "what = nothing"),
             (lambda: ls.view(np.ones(3), limit=0.5), "limit = 0.5"),
             (lambda: ls.view(np.ones(3), limit=float("nan")), "limit"),
@@ -238,7 +241,8 @@ class TestRefusals:
             (lambda: ls.view(np.ones(3), title=7), "title = 7"),  # type: ignore[arg-type]
             (lambda: ls.view(np.array(["a"])), "array"),
             (lambda: ls.view("notes.txt"), "ends in"),
-        ]:
+        ]
+        for call, words in refused:
             with pytest.raises(ls.InputError, match=words):
                 call()
         with pytest.raises(ls.FileError, match=r"absent\.npz"):
