@@ -99,8 +99,9 @@ class Page:
             except BaseException:
                 os.unlink(draft)
                 raise
-        except OSError as failure:
-            raise FileError(f"cannot write {target}: {failure.strerror}", file=str(target)) from failure
+        except (OSError, ValueError) as failure:
+            reason = getattr(failure, "strerror", None) or failure
+            raise FileError(f"cannot write {shown(str(target))}: {reason}", file=str(target)) from failure
         return len(content)
 
     def open(self) -> Path:

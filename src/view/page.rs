@@ -438,6 +438,7 @@ impl Page {
                 r#"<script type="application/octet-stream;base64" id="{id}">{text}</script>"#
             )?;
         }
+        writeln!(file, r#"<script type="text/plain">{LICENCES}</script>"#)?;
         writeln!(file, "<script>{VIEWER}</script>\n</body>\n</html>")
     }
 
@@ -456,6 +457,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 const NO_SCRIPT: &str =
     "This page shows its data by a program in JavaScript, which this browser does not run.";
 const VIEWER: &str = include_str!("../../viewer/dist/viewer.js");
+/// Licences of the libraries in the viewer.
+const LICENCES: &str = include_str!("../../viewer/dist/LICENCES.txt");
 const STYLE: &str = include_str!("../../viewer/dist/viewer.css");
 
 // Tests of a page
@@ -693,7 +696,7 @@ mod tests {
         let own = |text: &str| VIEWER.matches(text).count();
         assert_eq!(
             (count("<script"), count("</script")),
-            (3 + own("<script"), 3 + own("</script"))
+            (4 + own("<script"), 4 + own("</script"))
         );
         assert_eq!((own("</script"), STYLE.matches("</style").count()), (0, 0));
         let head = &html[..html.find("<style>").unwrap()];
