@@ -770,7 +770,7 @@ mod tests {
     #[test]
     fn a_plan_is_what_is_made() {
         let mut data = DataSet::default();
-        data.add("image", Array2::from_shape_fn((1000, 1000), |(j, k)| (j * k) as f64 + 0.5))
+        data.add("image", Array2::from_shape_fn((990, 1000), |(j, k)| (j * k) as f64 + 0.5))
             .dimensions("y, x");
         data.add("radii", Array1::<f64>::linspace(0.0, 1.0, 10));
         let options = PageOptions { limit: 1_000_000, title: None };
