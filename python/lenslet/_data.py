@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import xarray
 
+    from ._view import Page
+
 __all__ = ["Coordinate", "DataSet", "Table", "Variable", "load"]
 
 #: Columns of a table: values and unit by name.
@@ -322,6 +324,38 @@ class DataSet(Mapping[str, Any]):
         maps = [one for one in arrays if isinstance(one.values, np.ndarray) and one.values.ndim > 1]
         chosen = self.variables[variable] if variable is not None else (maps or arrays)[0]
         return chosen.plot(ax, **keywords)
+
+    def view(
+        self,
+        *others: DataSet | str | os.PathLike[str] | ArrayLike,
+        title: str | None = None,
+        limit: float = 32.0,
+        height: int = 720,
+    ) -> Page:
+        """Page that shows the data set in a notebook or a browser, and others with it for comparison.
+
+        Parameters
+        ----------
+        *others : DataSet or path-like or array_like
+            Further data sets, files or arrays of the same page.
+        title : str, optional
+            Title of the page.
+        limit : float
+            Megabytes of arrays before compression, beyond which numbers are rounded or averaged.
+        height : int
+            Height of the frame in a notebook [px].
+
+        Returns
+        -------
+        Page
+
+        See Also
+        --------
+        view : the same for files and arrays.
+        """
+        from ._view import view
+
+        return view(self, *others, title=title, limit=limit, height=height)
 
     def save(self, path: str | os.PathLike[str], *, signal: str | None = None) -> int:
         """Write into a file, in the format that its name ends in, in place of an older file.
