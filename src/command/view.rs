@@ -324,7 +324,7 @@ mod tests {
         for (arguments, word) in [
             ("good.fits -o good.fits", "ends in .html"),
             ("good.fits -o page.html --limit 0.5", "--limit = 0.5: expected a number of megabytes"),
-            ("good.fits -o page.html --limit -1", "--limit = -1"),
+            ("good.fits -o page.html --limit=-1", "--limit = -1"),
             ("good.fits -o absent/page.html", "there is no folder"),
         ] {
             let refused = run(folder.path(), arguments).err().unwrap().to_string();

@@ -442,6 +442,7 @@ impl Page {
                 r#"<script type="application/octet-stream;base64" id="{id}">{text}</script>"#
             )?;
         }
+        writeln!(file, r#"<script type="text/plain">{LICENCES}</script>"#)?;
         writeln!(file, "<script>{VIEWER}</script>\n</body>\n</html>")
     }
 
@@ -460,6 +461,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 const NO_SCRIPT: &str =
     "This page shows its data by a program in JavaScript, which this browser does not run.";
 const VIEWER: &str = include_str!("../../viewer/dist/viewer.js");
+/// Licences of the libraries in the viewer.
+const LICENCES: &str = include_str!("../../viewer/dist/LICENCES.txt");
 const STYLE: &str = include_str!("../../viewer/dist/viewer.css");
 
 // Tests of a page
@@ -697,7 +700,7 @@ mod tests {
         let own = |text: &str| VIEWER.matches(text).count();
         assert_eq!(
             (count("<script"), count("</script")),
-            (3 + own("<script"), 3 + own("</script"))
+            (4 + own("<script"), 4 + own("</script"))
         );
         assert_eq!((own("</script"), STYLE.matches("</style").count()), (0, 0));
         let head = &html[..html.find("<style>").unwrap()];
@@ -771,7 +774,7 @@ mod tests {
     #[test]
     fn a_plan_is_what_is_made() {
         let mut data = DataSet::default();
-        data.add("image", Array2::from_shape_fn((1000, 1000), |(j, k)| (j * k) as f64 + 0.5))
+        data.add("image", Array2::from_shape_fn((990, 1000), |(j, k)| (j * k) as f64 + 0.5))
             .dimensions("y, x");
         data.add("radii", Array1::<f64>::linspace(0.0, 1.0, 10));
         let options = PageOptions { limit: 1_000_000, title: None };

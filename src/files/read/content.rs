@@ -164,6 +164,11 @@ impl<'c> Content<'c> {
         }
     }
 
+    /// Who notes large arrays, if they are to be located only.
+    pub fn locator(&self) -> Option<&'c Locator> {
+        self.disk().map(|(_, locator)| locator)
+    }
+
     /// The stretch on disk, and who notes it, where an array of so many bytes is to be located.
     pub fn locate(&self, bytes: usize) -> Option<(Stretch, &'c Locator)> {
         self.disk().filter(|(_, locator)| locator.is_large(bytes))
@@ -262,7 +267,7 @@ impl Content<'_> {
             return locator.spill(ElementForm::of_array(&array), shape, &bytes);
         }
         let storage = Storage::Whole(stretch);
-        locator.add(Located { form, shape: shape.to_vec(), storage })
+        locator.add(Located::new(form, shape, storage))
     }
 }
 
@@ -270,9 +275,24 @@ impl Content<'_> {
 /// Where the elements of an array are.
 #[derive(Debug)]
 pub(crate) struct Located {
-    pub(super) form: ElementForm,
-    pub(crate) shape: Vec<usize>,
-    pub(super) storage: Storage,
+    form: ElementForm,
+    /// The shape in the file.
+    stored: Vec<usize>,
+    /// The dimension in the file of each dimension of the variable.
+    order: Vec<usize>,
+    storage: Storage,
+}
+
+impl Located {
+    /// An array with the dimensions of the file.
+    pub(super) fn new(form: ElementForm, stored: &[usize], storage: Storage) -> Self {
+        Self { form, stored: stored.to_vec(), order: (0..stored.len()).collect(), storage }
+    }
+
+    /// The shape of the variable.
+    fn shape(&self) -> Vec<usize> {
+        self.order.iter().map(|k| self.stored[*k]).collect()
+    }
 }
 
 /// How the elements of an array lie on disk.
@@ -327,13 +347,22 @@ impl Locator {
         bytes > self.above
     }
 
+    /// How many arrays are noted, and forgets those beyond so many.
+    pub(super) fn count(&self) -> usize {
+        self.arrays.borrow().len()
+    }
+
+    pub(super) fn forget_beyond(&self, count: usize) {
+        self.arrays.borrow_mut().truncate(count);
+    }
+
     fn note(&self, sentence: String) {
         self.notes.borrow_mut().push(sentence);
     }
 
     /// Notes an array; returns one of its type and shape, without memory.
     pub(super) fn add(&self, array: Located) -> io::Result<TypedArray<'static>> {
-        let empty = array.form.placeholder(&array.shape)?;
+        let empty = array.form.placeholder(&array.stored)?;
         self.arrays.borrow_mut().push(array);
         Ok(empty)
     }
@@ -349,7 +378,22 @@ impl Locator {
         copy.write_all(bytes)?;
         self.note(format!("an array of shape {shape:?} was put in order in a temporary file"));
         let stretch = Stretch { file: Arc::new(copy), from: 0, length: bytes.len() as u64 };
-        self.add(Located { form, shape: shape.to_vec(), storage: Storage::Whole(stretch) })
+        self.add(Located::new(form, shape, Storage::Whole(stretch)))
+    }
+
+    /// The array with its dimensions in another order; of a located one the elements stay where they are.
+    pub(super) fn permuted(
+        locator: Option<&Self>,
+        array: TypedArray<'static>,
+        order: &[usize],
+    ) -> TypedArray<'static> {
+        let Some(locator) = locator.filter(|_| is_placeholder(&array)) else {
+            return array.permuted(order).into_owned();
+        };
+        if let Some(last) = locator.arrays.borrow_mut().last_mut() {
+            last.order = order.to_vec();
+        }
+        array.into_permuted(order)
     }
 }
 
@@ -372,7 +416,7 @@ impl Locator {
         let large: Vec<usize> = large.map(|(k, _)| k).collect();
         let found = self.arrays.into_inner();
         let shapes = large.iter().map(|k| data.variables[*k].shape());
-        if !shapes.eq(found.iter().map(|one| &one.shape[..])) {
+        if !shapes.eq(found.iter().map(Located::shape)) {
             return Err(wrong("its arrays are in another order than its variables"));
         }
         let arrays = large.into_iter().zip(found).collect();
@@ -429,16 +473,14 @@ impl ElementForm {
 }
 
 // Read a range of a located array
-/// Bytes that are read of a chunk at once, at most, although some of them are not needed.
+/// Bytes of several runs that are read at once, at most, and bytes between two of them that are read although they are not needed.
 const SPAN: usize = 1 << 23;
-
-/// Elements of a row that are consecutive in a chunk: its number, and bytes there and in what is read.
-type Run = (usize, Range<usize>, usize);
+const GAP: usize = 1 << 14;
 
 impl Located {
     /// Number of elements.
     pub(crate) fn count(&self) -> usize {
-        self.shape.iter().product()
+        self.stored.iter().product()
     }
 
     /// Whether its numbers are integers that 32 bits hold, whichever they are.
@@ -447,7 +489,7 @@ impl Located {
         (kind == Kind::Signed && bytes <= 4) || (kind == Kind::Unsigned && bytes <= 2)
     }
 
-    /// The elements of this range, in the order of their indices.
+    /// The elements of this range, in the order of the indices of the variable.
     pub(crate) fn range(&self, range: Range<usize>) -> io::Result<TypedArray<'static>> {
         let (each, count) = (self.form.number.bytes, self.count());
         if range.start > range.end || range.end > count {
@@ -455,55 +497,90 @@ impl Located {
         }
         let mut bytes = vec![0; range.len() * each];
         match &self.storage {
-            Storage::Whole(stretch) => stretch.fill((range.start * each) as u64, &mut bytes)?,
+            Storage::Whole(stretch) if self.order.is_sorted() => {
+                stretch.fill((range.start * each) as u64, &mut bytes)?;
+            }
+            Storage::Whole(stretch) => {
+                gather(stretch, &self.runs(&self.stored, &range), &mut bytes)?;
+            }
             Storage::Chunks { chunk, chunks } => {
                 let length = bytes_of(chunk, each)?;
                 let runs = self.runs(chunk, &range);
-                for group in runs.chunk_by(|one, other| one.0 == other.0) {
-                    let stretch = chunks.stretch(group[0].0, length)?;
+                for group in runs.chunk_by(|one, other| one.chunk == other.chunk) {
+                    let stretch = chunks.stretch(group[0].chunk, length)?;
                     gather(&stretch, group, &mut bytes)?;
                 }
             }
         }
         self.form.array(&bytes, (&[range.len()], false))
     }
+}
 
+// Runs of a range in chunks
+/// Elements that are consecutive both in a chunk and in the range that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Run {
+    chunk: usize,
+    /// The first byte in the chunk, and in what is read.
+    from: usize,
+    to: usize,
+    length: usize,
+}
+
+impl Located {
     /// The runs of a range, chunk by chunk.
     fn runs(&self, chunk: &[usize], range: &Range<usize>) -> Vec<Run> {
-        let (each, last) = (self.form.number.bytes, chunk.len() - 1);
+        let (each, shape, last) = (self.form.number.bytes, self.shape(), self.order.len() - 1);
         let counts: Vec<_> =
-            self.shape.iter().zip(chunk).map(|(all, one)| all.div_ceil(*one)).collect();
+            self.stored.iter().zip(chunk).map(|(all, one)| all.div_ceil(*one)).collect();
+        let inner = self.order[last]; // the dimension of the file along which elements are read
+        let is_last = inner == last;
         let (mut runs, mut at) = (Vec::new(), range.start);
         while at < range.end {
-            let index = unravel(at, &self.shape);
-            let in_chunk = chunk[last] - index[last] % chunk[last];
-            let length = in_chunk.min(self.shape[last] - index[last]).min(range.end - at);
+            let own = unravel(at, &shape);
+            let mut index = vec![0; own.len()];
+            own.iter().zip(&self.order).for_each(|(k, stored)| index[*stored] = *k);
+            let row = (shape[last] - own[last]).min(range.end - at);
+            let in_chunk = chunk[inner] - index[inner] % chunk[inner];
+            let length = in_chunk.min(row);
             let sides = index.iter().zip(chunk);
             let number = sides.clone().zip(&counts).fold(0, |n, ((k, one), all)| n * all + k / one);
-            let inside = sides.fold(0, |n, (k, one)| n * one + k % one);
-            let bytes = inside * each..(inside + length) * each;
-            runs.push((number, bytes, (at - range.start) * each));
+            let from = each * sides.fold(0, |n, (k, one)| n * one + k % one);
+            let to = each * (at - range.start);
+            if is_last {
+                runs.push(Run { chunk: number, from, to, length: each * length });
+            } else {
+                let step = each * chunk[inner + 1..].iter().product::<usize>();
+                let elements = (0..length).map(|k| (from + k * step, to + k * each));
+                runs.extend(elements.map(|(from, to)| Run { chunk: number, from, to, length: each }));
+            }
             at += length;
         }
-        runs.sort_unstable_by_key(|(number, bytes, _)| (*number, bytes.start));
+        runs.sort_unstable();
         runs
     }
 }
 
-/// Reads the runs of one chunk, in one piece unless they are far apart.
+/// Reads the runs of one chunk; those that are near each other in one piece.
 fn gather(stretch: &Stretch, runs: &[Run], bytes: &mut [u8]) -> io::Result<()> {
     let mut rest = runs;
-    while let Some((_, first, _)) = rest.first() {
-        let near = rest.iter().take_while(|(_, run, _)| run.end - first.start <= SPAN.max(first.len()));
-        let (near, far) = rest.split_at(near.count());
-        let end = near.last().map_or(first.end, |(_, run, _)| run.end);
-        let mut span = vec![0; end - first.start];
-        stretch.fill(first.start as u64, &mut span)?;
-        for (_, run, to) in near {
-            let piece = &span[run.start - first.start..run.end - first.start];
-            bytes[*to..*to + run.len()].copy_from_slice(piece);
+    while let Some(first) = rest.first() {
+        let mut end = first.from + first.length;
+        let is_near = |run: &&Run| {
+            let near = run.from <= end + GAP && run.from + run.length - first.from <= SPAN;
+            end = end.max(run.from + run.length);
+            near
+        };
+        let count = 1 + rest[1..].iter().take_while(is_near).count();
+        let near;
+        (near, rest) = rest.split_at(count);
+        let last = near.iter().map(|run| run.from + run.length).max().unwrap_or(first.from);
+        let mut span = vec![0; last - first.from];
+        stretch.fill(first.from as u64, &mut span)?;
+        for run in near {
+            let from = run.from - first.from;
+            bytes[run.to..run.to + run.length].copy_from_slice(&span[from..from + run.length]);
         }
-        rest = far;
     }
     Ok(())
 }

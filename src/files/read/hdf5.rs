@@ -2,9 +2,10 @@
 //! Data sets read from HDF5, in the trees of EMD and of HyperSpy.
 
 use super::content::{Chunks, Content, Located, Storage};
-use super::elements::{ElementForm, add_attributes, axis, bytes_of, wrong};
+use super::elements::{ElementForm, add_attributes, axis, bytes_of, in_own_order, wrong};
 use crate::data::{AttributeValue, Coordinate, DataSet, Positions, TypedArray, Values, Variable};
 use crate::files::hdf5::checksum;
+use crate::files::hyperspy::WORDS;
 use crate::files::npz::{Kind, Number};
 use crate::files::reading::cut_short;
 use crate::files::zarr::unravel;
@@ -316,7 +317,8 @@ impl<'c> File<'c> {
         let refuse = || wrong(format!("the variable {name} has no array in HDF5"));
         let (group, numbers) = path.rsplit_once('/').ok_or_else(refuse)?;
         let group = self.follow(root, group)?;
-        let stored = self.child(&group, numbers)?.array.ok_or_else(refuse)?;
+        let Object { array, attributes, .. } = self.child(&group, numbers)?;
+        let stored = array.ok_or_else(refuse)?;
         let mut dims = group.links.iter().filter_map(|(name, target)| match target {
             Target::Address(at) => Some((name.strip_prefix("dim")?.parse::<usize>().ok()?, *at)),
             Target::Path(_) => None,
@@ -327,8 +329,10 @@ impl<'c> File<'c> {
         for ((_, address), &count) in dims.iter().zip(&stored.shape) {
             dimensions.push(self.dimension(*address, count)?);
         }
-        let array = stored.array(self.0)?;
-        Ok(Variable { dimensions, ..Variable::unnamed(name, Values::Array(array)) })
+        let plain = Variable::unnamed(name, Values::Array(stored.array(self.0)?));
+        let mut variable = Variable { dimensions, ..plain };
+        variable.describe(attributes, &[]);
+        Ok(variable)
     }
 
     /// The coordinate of a dimension of so many samples.
@@ -365,7 +369,9 @@ impl<'c> File<'c> {
                 _ => Positions::Index,
             },
         };
-        Ok(Coordinate { unit, positions, ..Coordinate::index(text("name")) })
+        let flag = ("navigation".to_string(), AttributeValue::Flag(true));
+        let navigation = object.attributes.contains(&flag);
+        Ok(Coordinate { unit, positions, navigation, ..Coordinate::index(text("name")) })
     }
 
     // Variables of HyperSpy in HDF5
@@ -384,9 +390,15 @@ impl<'c> File<'c> {
                 let values = values.map(|it| it.numbers(self.0)).transpose()?;
                 dimensions.push(axis(&group_of_axis.attributes, values.as_ref()));
             }
-            let array = stored.array(self.0)?;
-            let plain = Variable::unnamed(name, Values::Array(array));
-            data.variables.push(Variable { dimensions, ..plain });
+            let words = self.follow(&group, &format!("metadata/{WORDS}"));
+            let words = words.map(|it| it.attributes).unwrap_or_default();
+            data.variables.push(in_own_order(
+                name,
+                stored.array(self.0)?,
+                dimensions,
+                words,
+                self.0.locator(),
+            ));
             if data.variables.len() == 1 {
                 let facts = self.child(&group, "original_metadata")?.attributes;
                 add_attributes(&mut data, facts.into_iter());
@@ -416,7 +428,7 @@ impl Stored {
                 let located = part.as_ref().and_then(|part| part.locate(self.length));
                 match located {
                     Some((stretch, found)) => {
-                        found.add(Located { form, shape: self.shape.clone(), storage: storage(stretch) })
+                        found.add(Located::new(form, &self.shape, storage(stretch)))
                     }
                     None => self.numbers(content),
                 }

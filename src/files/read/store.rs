@@ -2,9 +2,11 @@
 //! Data sets read from stores in Zarr.
 
 use super::content::{Chunks, Content, Located, Locator, ReadSeek, Storage, Stretch};
-use super::elements::{ElementForm, add_attributes, axis, bytes_of, letters, whole, wrong};
+use super::elements::{ElementForm, add_attributes, axis, bytes_of, in_own_order, letters};
+use super::elements::{whole, wrong};
 use crate::data::{AttributeValue, Coordinate, DataSet, Positions, TypedArray, Values, Variable};
 use crate::device::refuse_beyond_memory;
+use crate::files::hyperspy::WORDS;
 use crate::files::reading::{cut_short, readable, zip_refusal};
 use crate::files::zarr::unravel;
 use serde_json::{Map, Value};
@@ -153,7 +155,10 @@ fn variable(
     for (name, &count) in names.iter().zip(array.shape()) {
         dimensions.push(coordinate((group, name), count, all, members)?);
     }
-    Ok(Variable { dimensions, ..Variable::unnamed(group, Values::Array(array)) })
+    let plain = Variable::unnamed(group, Values::Array(array));
+    let mut variable = Variable { dimensions, ..plain };
+    variable.describe(attributes(all, &format!("{path}/.zattrs")), &["_ARRAY_DIMENSIONS"]);
+    Ok(variable)
 }
 
 /// The coordinate of a dimension of a group.
@@ -166,8 +171,9 @@ fn coordinate(
     let path = format!("{group}/{name}");
     let index = Coordinate::index(name);
     let Some(described) = all.get(&format!("{path}/.zarray")) else { return Ok(index) };
-    let unit = all.get(&format!("{path}/.zattrs")).and_then(|it| it["units"].as_str());
-    let unit = unit.unwrap_or_default().to_string();
+    let words = all.get(&format!("{path}/.zattrs")).unwrap_or(&Value::Null);
+    let unit = words["units"].as_str().unwrap_or_default().to_string();
+    let index = Coordinate { navigation: words["navigation"] == true, ..index };
     if let Some(length) = described["dtype"].as_str().and_then(|kind| kind.strip_prefix("<U")) {
         let bytes = members.read(&format!("{path}/0"))?.unwrap_or_default();
         let length: usize = length.parse().map_err(|_| wrong("a label has no length"))?;
@@ -215,8 +221,8 @@ fn experiments(
             let facts = attributes(all, &format!("{group}/original_metadata/.zattrs"));
             add_attributes(&mut data, facts.into_iter());
         }
-        let plain = Variable::unnamed(name, Values::Array(array));
-        data.variables.push(Variable { dimensions, ..plain });
+        let words = attributes(all, &format!("{group}/metadata/{WORDS}/.zattrs"));
+        data.variables.push(in_own_order(name, array, dimensions, words, members.locator()));
     }
     data.variables.sort_by_key(|variable| variable.array().is_none());
     Ok(data)
@@ -272,7 +278,7 @@ fn array(
         let found = members.chunks(&paths);
         if let (Some(chunks), Some(locator)) = (found, members.locator()) {
             let storage = Storage::Chunks { chunk, chunks };
-            return locator.add(Located { form, shape, storage });
+            return locator.add(Located::new(form, &shape, storage));
         }
     }
     refuse_beyond_memory(2 * total as u64, || path.into()).map_err(io::Error::other)?;
