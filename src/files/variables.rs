@@ -185,7 +185,7 @@ impl<'a> DataSet<'a> {
 
 // Tests of variables on disk
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::data::Coordinate;
     use ndarray::{Array2, Array3, Array4, ArrayD, Dimension};

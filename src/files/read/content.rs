@@ -584,3 +584,95 @@ fn gather(stretch: &Stretch, runs: &[Run], bytes: &mut [u8]) -> io::Result<()> {
     }
     Ok(())
 }
+
+// Tests of located arrays
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn temporary(bytes: &[u8]) -> Stretch {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"before").unwrap();
+        file.write_all(bytes).unwrap();
+        let all = Stretch { file: Arc::new(file), from: 0, length: 6 + bytes.len() as u64 };
+        all.part(6, bytes.len() as u64).unwrap()
+    }
+
+    // Elements by their indices
+    /// The number of an element: its indices as digits.
+    fn value(index: &[usize]) -> i64 {
+        index.iter().fold(1, |value, k| 20 * value + *k as i64)
+    }
+
+    /// An array whose elements are in chunks, also beyond its edges, in 16 bits with the most significant byte first.
+    fn chunked(stored: &[usize], chunk: &[usize], order: &[usize]) -> Located {
+        let counts: Vec<_> = stored.iter().zip(chunk).map(|(n, one)| n.div_ceil(*one)).collect();
+        let (chunks, inside): (usize, usize) = (counts.iter().product(), chunk.iter().product());
+        let mut bytes = Vec::new();
+        for (number, k) in (0..chunks).flat_map(|n| (0..inside).map(move |k| (n, k))) {
+            let (grid, within) = (unravel(number, &counts), unravel(k, chunk));
+            let index: Vec<_> = (0..chunk.len()).map(|d| grid[d] * chunk[d] + within[d]).collect();
+            bytes.extend((value(&index) as i32).to_be_bytes());
+        }
+        let number = Number { kind: Kind::Signed, bytes: 4, big_endian: true };
+        let form = ElementForm { number, is_complex: false };
+        let chunks = Chunks::Consecutive(temporary(&bytes));
+        let storage = Storage::Chunks { chunk: chunk.to_vec(), chunks };
+        Located { order: order.to_vec(), ..Located::new(form, stored, storage) }
+    }
+
+    #[test]
+    fn ranges_of_chunks_have_the_elements_of_their_indices() {
+        let orders: [&[usize]; 5] = [&[0, 1, 2, 3], &[1, 0, 3, 2], &[3, 2, 1, 0], &[2, 0, 1, 3], &[0, 3, 1, 2]];
+        let chunks: [&[usize]; 4] = [&[1, 1, 4, 5], &[2, 3, 3, 2], &[3, 2, 4, 5], &[2, 2, 1, 4]];
+        for (order, chunk) in orders.iter().flat_map(|order| chunks.map(|chunk| (order, chunk))) {
+            let located = chunked(&[3, 2, 4, 5], chunk, order);
+            let shape = located.shape();
+            let expected = |at: usize| {
+                let own = unravel(at, &shape);
+                let mut index = vec![0; 4];
+                own.iter().zip(*order).for_each(|(k, stored)| index[*stored] = *k);
+                value(&index)
+            };
+            for range in [0..120, 0..0, 119..120, 7..31, 38..39, 60..101] {
+                let read = located.range(range.clone()).unwrap();
+                let read: Vec<i64> = i64::copy(&read).unwrap().into_iter().collect();
+                let expected: Vec<_> = range.clone().map(expected).collect();
+                assert_eq!(read, expected, "{order:?} {chunk:?} {range:?}");
+            }
+            #[allow(clippy::reversed_empty_ranges)]
+            for range in [0..121, 5..4, usize::MAX..usize::MAX] {
+                assert!(located.range(range).is_err());
+            }
+        }
+    }
+
+    // Runs that are far apart
+    #[test]
+    fn runs_that_are_far_apart_are_read_one_by_one() {
+        let bytes: Vec<u8> = (0..3 * GAP).map(|k| (k % 251) as u8).collect();
+        let stretch = temporary(&bytes);
+        let run = |from: usize, to: usize, length| Run { chunk: 0, from, to, length };
+        let runs = [run(3, 2, 2), run(4, 6, 3), run(GAP - 5, 4, 1), run(3 * GAP - 2, 0, 2)];
+        let mut read = vec![0; 9];
+        gather(&stretch, &runs, &mut read).unwrap();
+        let at = |k: usize| bytes[k];
+        let expected = [
+            at(3 * GAP - 2), at(3 * GAP - 1), 3, 4, at(GAP - 5), 0, 4, 5, 6,
+        ];
+        assert_eq!(read, expected);
+        assert!(gather(&stretch, &[run(3 * GAP - 2, 0, 3)], &mut read).is_err());
+    }
+
+    // Placeholders without memory
+    #[test]
+    fn a_placeholder_takes_no_memory() {
+        let form = ElementForm::of_numpy("<c16").unwrap();
+        let huge = form.placeholder(&[1 << 20, 1 << 20, 3]).unwrap();
+        assert_eq!((huge.shape(), huge.element()), (&[1 << 20, 1 << 20, 3][..], "Complex<f64>"));
+        assert!(is_placeholder(&huge) && is_placeholder(&huge.into_permuted(&[2, 0, 1])));
+        let real = TypedArray::F64(ndarray::ArrayD::zeros(IxDyn(&[1, 3])).into());
+        assert!(!is_placeholder(&real));
+        assert!(!is_placeholder(&TypedArray::F64(ndarray::ArrayD::zeros(IxDyn(&[0, 3])).into())));
+    }
+}
