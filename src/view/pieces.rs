@@ -206,10 +206,10 @@ mod tests {
     fn pieces_have_the_numbers_of_the_file_in_every_format() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        for (name, count) in [("a.h5", 6), ("a.hspy", 6), ("a.zspy", 6), ("a.zarr", 6), ("a.zarr.zip", 6), ("a.npz", 6)] {
+        for name in ["a.h5", "a.hspy", "a.zspy", "a.zarr", "a.zarr.zip", "a.npz"] {
             let format = Format::of(("file", &at(name)), &Format::ALL, None).unwrap();
             lopsided().save(&at(name), format, None).unwrap();
-            assert_eq!(compare(&at(name)), count, "{name}");
+            assert_eq!(compare(&at(name)), 5, "{name}");
         }
         lopsided().save(&at("a.mrc"), Format::Mrc, Some("four_d")).unwrap();
         assert_eq!(compare(&at("a.mrc")), 1);
@@ -319,7 +319,8 @@ mod tests {
         // Shortened, and seen too late
         let unaware = Pieces { stamp: stamp(&path), ..pieces };
         assert!(unaware.read(0, 0..1).is_ok() && unaware.read(0, 2999..3000).is_err());
-        assert!(LocatedData::open(&path, 100).unwrap_err().to_string().contains("cut short after 609 of 3000"));
+        let short = format!("{:?}", LocatedData::open(&path, 100).unwrap_err());
+        assert!(short.contains("it is cut short after 609 of 3000 numbers"), "{short}");
     }
 
     // A file beyond memory

@@ -285,3 +285,129 @@ impl RangeAsked {
         }
     }
 }
+
+// Tests of requests
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn guard() -> Guard {
+        Guard { port: 8123, token: "5ec4e7".into() }
+    }
+
+    /// What a target asks for, with a host and lines behind it.
+    fn parse(target: &str, lines: &str) -> Result<Option<Request>, Refusal> {
+        let text = format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1:8123\r\n{lines}\r\n");
+        guard().parse(text.as_bytes()).map(|parsed| parsed.map(|(request, _)| request))
+    }
+
+    // Targets of requests
+    #[test]
+    fn targets_ask_for_what_there_is() {
+        let asked = |target: &str| parse(target, "").map(|request| request.unwrap().asked);
+        assert_eq!(asked("/5ec4e7/"), Ok(Asked::Page));
+        assert_eq!(asked("/5ec4e7/?x=1"), Ok(Asked::Page));
+        assert_eq!(asked("/5ec4e7/data/1/20"), Ok(Asked::Data { file: 1, variable: 20 }));
+        let rings = Asked::Rings { file: 0, variable: 3, before: vec![1, 12], centre: [63.5, -2.0] };
+        assert_eq!(asked("/5ec4e7/rings/0/3?cx=63.5&cy=-2&prefix=1.12"), Ok(rings.clone()));
+        assert_eq!(asked("/5ec4e7/rings/0/3?prefix=1%2E12&cy=%2d2&cx=6.35e1"), Ok(rings));
+        let mean = |probes: &[u8]| Asked::Mean { file: 0, variable: 3, before: vec![], probes: probes.into() };
+        assert_eq!(asked("/5ec4e7/mean/0/3?prefix=&probes=-_8"), Ok(mean(&[0xfb, 0xff])));
+        assert_eq!(asked("/5ec4e7/mean/0/3?probes=AQ%3D%3D"), Ok(mean(&[1])));
+        for nowhere in [
+            "/", "/5ec4e7", "/5ec4e8/", "/5ec4e/", "/5ec4e77/", "//5ec4e7/", "/5ec4e7/../5ec4e7/", "/5ec4e7/data/0/0/", "/5ec4e7/data/0/../0",
+            "/5ec4e7/data/0", "/5ec4e7/data//0", "/5ec4e7/data/0/-1", "/5ec4e7/data/0/99999999999999999999", "/5ec4e7/data/0/1e2", "/5ec4e7/etc/0/0",
+            "/5ec4e7/..", "/5ec4e7/.", "/5ec4e7/%2e%2e/0/0", "/5ec4e7/data/%30/0", "*", "http://127.0.0.1:8123/5ec4e7/", "/5EC4E7/",
+        ] {
+            assert_eq!(asked(nowhere), Err(Refusal::NotFound), "{nowhere}");
+        }
+        for bad in [
+            "rings/0/3?cx=1", "rings/0/3?cx=nan&cy=1", "rings/0/3?cx=1&cy=inf", "rings/0/3?cx=1&cy=1&prefix=.", "rings/0/3?cx=1&cy=1&prefix=-1",
+            "mean/0/3?probes=%", "mean/0/3?probes=%zz", "mean/0/3?probes=A", "mean/0/3?probes=%ff", "mean/0/3?probes=AQ&prefix=1.x",
+        ] {
+            assert_eq!(asked(&format!("/5ec4e7/{bad}")), Err(Refusal::BadRequest), "{bad}");
+        }
+    }
+
+    // Heads of requests
+    #[test]
+    fn heads_that_are_no_plain_request_are_refused() {
+        let refused = |text: &str| guard().parse(text.as_bytes()).err();
+        let with = |lines: &str| parse("/5ec4e7/", lines).err();
+        let get = "GET /5ec4e7/ HTTP/1.1\r\n";
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE", "get"] {
+            let text = format!("{method} /5ec4e7/ HTTP/1.1\r\nHost: 127.0.0.1:8123\r\n\r\n");
+            assert_eq!(refused(&text), Some(Refusal::MethodNotAllowed), "{method}");
+        }
+        assert_eq!(refused(&format!("{get}\r\n")), Some(Refusal::BadRequest));
+        for other in ["127.0.0.1", "127.0.0.1:80", "evil.example:8123", "localhost", "127.0.0.1:8123.evil.example", "[::1]:8123", ""] {
+            assert_eq!(refused(&format!("{get}Host: {other}\r\n\r\n")), Some(Refusal::Forbidden), "{other}");
+        }
+        assert_eq!(refused(&format!("{get}Host: LOCALHOST:8123\r\n\r\n")), None);
+        assert_eq!(with("Host: localhost:8123\r\n"), Some(Refusal::BadRequest));
+        assert_eq!(with("Content-Length: 5\r\n"), Some(Refusal::BadRequest));
+        assert_eq!(with("Content-Length: 0\r\n"), None);
+        assert_eq!(with("Transfer-Encoding: chunked\r\n"), Some(Refusal::BadRequest));
+        assert_eq!(refused("GET /5ec4e7/ HTTP/2.0\r\n\r\n"), Some(Refusal::VersionNotSupported));
+        assert_eq!(refused("GET /5ec4e7/ HTTP/1.1\r\nHost : a\r\n\r\n"), Some(Refusal::BadRequest));
+        assert_eq!(refused("\0\0\0\0"), Some(Refusal::BadRequest));
+        assert_eq!(with(&"A: b\r\n".repeat(70)), Some(Refusal::HeadTooLarge));
+        let long = format!("{get}Host: 127.0.0.1:8123\r\nA: {}", "b".repeat(LONGEST_HEAD));
+        assert_eq!(refused(&long), Some(Refusal::HeadTooLarge));
+        assert_eq!(guard().parse(&long.as_bytes()[..1000]), Ok(None));
+        // Connections that go on
+        let keeps = |lines: &str| parse("/5ec4e7/", lines).unwrap().unwrap().keeps_alive;
+        assert!(keeps("") && keeps("Connection: keep-alive\r\n"));
+        assert!(!keeps("Connection: close\r\n") && !keeps("Connection: x, CLOSE\r\n"));
+        let (old, length) = guard().parse(b"HEAD /5ec4e7/ HTTP/1.0\r\nHost: localhost:8123\r\n\r\nmore").unwrap().unwrap();
+        assert!(old.head_only && !old.keeps_alive && length == 48);
+    }
+
+    // Ranges of requests
+    #[test]
+    fn ranges_are_cut_to_what_there_is() {
+        let within = |header: &str| {
+            let request = parse("/5ec4e7/data/0/0", &format!("Range: {header}\r\n")).unwrap().unwrap();
+            request.range.within(1000)
+        };
+        assert_eq!(parse("/5ec4e7/data/0/0", "").unwrap().unwrap().range.within(1000), Some((0, 1000)));
+        for (header, expected) in [
+            ("bytes=0-0", (0, 1)), ("bytes=10-19", (10, 10)), ("bytes=990-", (990, 10)), ("bytes=-10", (990, 10)), ("bytes=-5000", (0, 1000)),
+            ("bytes=0-99999999999999", (0, 1000)), ("bytes=5-99999999999999999999999999", (5, 995)), ("bytes=999-18446744073709551615", (999, 1)),
+        ] {
+            assert_eq!(within(header), Some(expected), "{header}");
+        }
+        for header in [
+            "bytes=5-2", "bytes=1000-", "bytes=1000-1001", "bytes=-0", "bytes=-", "bytes=", "bytes=a-b", "bytes=0-1,5-6", "bytes=+1-2", "bytes=1 - 2",
+            "items=0-1", "bytes 0-1", "bytes=99999999999999999999-", "bytes=0-1\r\nRange: bytes=0-1", "bytes=0x1-0x2", "",
+        ] {
+            assert_eq!(within(header), None, "{header}");
+        }
+        assert_eq!(RangeAsked::Last(7).within(0), None);
+        assert_eq!(RangeAsked::Bytes(u64::MAX, Some(u64::MAX)).within(u64::MAX), None);
+    }
+
+    // Any bytes as a request
+    proptest! {
+        #[test]
+        fn any_bytes_are_answered_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            drop(guard().parse(&bytes));
+        }
+
+        #[test]
+        fn any_target_is_answered_or_refused(target in "[ -~]{0,80}", lines in "([A-Za-z-]{1,8}: ?[ -~]{0,40}\r\n){0,4}") {
+            drop(parse(&format!("/5ec4e7/{target}"), &lines));
+            for what in ["data", "rings", "mean"] {
+                drop(parse(&format!("/5ec4e7/{what}/0/0?{target}"), &lines));
+            }
+        }
+
+        #[test]
+        fn any_range_stays_inside(header in "bytes=[0-9]{0,22}-[0-9]{0,22}", all in any::<u64>()) {
+            if let Some((first, count)) = RangeAsked::of(header.as_bytes()).within(all) {
+                prop_assert!(count > 0 && first.checked_add(count).is_some_and(|end| end <= all));
+            }
+        }
+    }
+}

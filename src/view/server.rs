@@ -461,3 +461,314 @@ impl Site {
         }
     }
 }
+
+// Tests of the server
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Coordinate, DataSet, Variable};
+    use crate::files::Format;
+    use crate::view::Page;
+    use ndarray::{Array1, Array4};
+    use std::path::Path;
+
+    // A server of patterns
+    /// Shape of the patterns, and the number of an element of them.
+    const SHAPE: (usize, usize, usize, usize) = (7, 9, 64, 66);
+
+    fn value((i, j, k, l): (usize, usize, usize, usize)) -> f32 {
+        (1000 * i + 100 * j) as f32 + k as f32 / 8.0 + l as f32 / 1024.0
+    }
+
+    fn save(path: &Path) {
+        let q = |name, step| Coordinate::signal(name, "1/Å", -1.0, step).unwrap();
+        let at = |name| Coordinate::navigation(name, "Å", 0.0, 0.5).unwrap();
+        let axes = vec![at("x"), at("y"), q("qx", 0.25), q("qy", 0.5)];
+        let mut data = DataSet::default();
+        data.insert(Variable::new("four_d", Array4::from_shape_fn(SHAPE, value), axes).unwrap()).unwrap();
+        data.add("small", Array1::from(vec![1.0, 2.0]));
+        data.add_text("system", "</script><script>alert(1)</script>");
+        data.save(path, Format::Npz, None).unwrap();
+    }
+
+    /// A server in a thread that ends with this.
+    struct Running {
+        port: u16,
+        path: String,
+        stopper: Stopper,
+        thread: Option<std::thread::JoinHandle<Result<(), Error>>>,
+        folder: tempfile::TempDir,
+    }
+
+    impl Running {
+        fn start() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.npz");
+            save(&path);
+            let files = vec![Pieces::open(&path).unwrap()];
+            let page = Page::served(&files).unwrap().to_html().into_bytes();
+            let server = Server::new(0, page, files).unwrap();
+            let (address, stopper) = (server.address(), server.stopper());
+            let rest = address.strip_prefix("http://127.0.0.1:").unwrap();
+            let (port, path) = rest.split_once('/').unwrap();
+            let (port, path) = (port.parse().unwrap(), format!("/{path}"));
+            let thread = Some(std::thread::spawn(move || server.run()));
+            Self { port, path, stopper, thread, folder }
+        }
+
+        fn connect(&self) -> TcpStream {
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            stream
+        }
+
+        // Ask the server
+        /// The head and the body of the answer to a text.
+        fn ask(&self, text: &str) -> (String, Vec<u8>) {
+            let mut stream = self.connect();
+            stream.write_all(text.as_bytes()).unwrap();
+            answer(&mut stream)
+        }
+
+        fn get(&self, target: &str, lines: &str) -> (String, Vec<u8>) {
+            let (path, port) = (&self.path, self.port);
+            self.ask(&format!("GET {path}{target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{lines}\r\n"))
+        }
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            self.stopper.stop();
+            let ended = self.thread.take().map(std::thread::JoinHandle::join);
+            assert!(matches!(ended, Some(Ok(Ok(())))));
+        }
+    }
+
+    /// Reads one answer with a body.
+    fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
+        let (mut bytes, mut more) = (Vec::new(), [0; 4096]);
+        let end = loop {
+            if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+                break end + 4;
+            }
+            let read = stream.read(&mut more).unwrap();
+            assert!(read > 0, "the answer ends in its head: {:?}", String::from_utf8_lossy(&bytes));
+            bytes.extend_from_slice(&more[..read]);
+        };
+        let mut body = bytes.split_off(end);
+        let head = String::from_utf8(bytes).unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        let length: usize = length.unwrap().parse().unwrap();
+        while body.len() < length {
+            let read = stream.read(&mut more).unwrap();
+            assert!(read > 0, "the body ends after {} of {length} bytes", body.len());
+            body.extend_from_slice(&more[..read]);
+        }
+        (head, body)
+    }
+
+    fn singles(bytes: &[u8]) -> Vec<f32> {
+        bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    }
+
+    // The page and pieces of it
+    #[test]
+    fn the_page_and_pieces_are_served() {
+        let server = Running::start();
+        let (head, page) = server.get("", "");
+        let page = String::from_utf8(page).unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n"));
+        for line in [
+            "Cache-Control: no-store", "Referrer-Policy: no-referrer", "X-Content-Type-Options: nosniff", "Connection: keep-alive",
+        ] {
+            assert!(head.contains(&format!("\r\n{line}\r\n")), "{head}");
+        }
+        assert!(head.contains("connect-src 'self'") && head.contains("frame-ancestors 'none'"));
+        assert!(!head.to_ascii_lowercase().contains("access-control"));
+        assert!(page.contains(r#""server":"""#) && page.contains(r#""served":"0/0""#), "{page}");
+        assert!(page.contains("connect-src 'self'") && !page.contains("<script>alert"));
+        let (head, row) = server.get("data/0/0", "Range: bytes=264-527\r\n");
+        let all = 4 * 7 * 9 * 64 * 66;
+        assert!(head.starts_with("HTTP/1.1 206 Partial Content\r\n"), "{head}");
+        assert!(head.contains(&format!("\r\nContent-Range: bytes 264-527/{all}\r\n")), "{head}");
+        assert_eq!(singles(&row), (0..66).map(|l| value((0, 0, 1, l))).collect::<Vec<_>>());
+        // Pieces that begin within an element
+        let (_, odd) = server.get("data/0/0", "Range: bytes=265-270\r\n");
+        assert_eq!(odd, row[1..7]);
+        let (head, last) = server.get("data/0/0", "Range: bytes=-4\r\n");
+        assert!(head.contains(&format!("bytes {}-{}/{all}", all - 4, all - 1)));
+        assert_eq!(singles(&last), [value((6, 8, 63, 65))]);
+        let (head, whole) = server.get("data/0/0", "");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && whole.len() == all);
+        assert_eq!(singles(&whole)[4 * 64 * 66 + 70], value((0, 4, 1, 4)));
+        for range in ["bytes=5-2", "bytes=0-1,4-5", &format!("bytes={all}-")] {
+            let (head, body) = server.get("data/0/0", &format!("Range: {range}\r\n"));
+            assert!(head.starts_with("HTTP/1.1 416 ") && body.is_empty(), "{head}");
+            assert!(head.contains(&format!("\r\nContent-Range: bytes */{all}\r\n")), "{head}");
+        }
+        let (head, _) = server.get("data/0/0", "Range: bytes=0-99999999999999\r\nConnection: close\r\n");
+        assert!(head.contains(&format!("bytes 0-{}/{all}", all - 1)) && head.contains("Connection: close"));
+    }
+
+    // Sums of patterns that are served
+    #[test]
+    fn rings_and_means_are_sums_over_patterns() {
+        let server = Running::start();
+        let (head, rings) = server.get("rings/0/0?cx=4&cy=2.5&prefix=", "");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        let ring = |k: usize, l: usize| {
+            let [x, y] = [(k as f64 - 4.0) * 0.25, (l as f64 - 2.5) * 0.5];
+            ((x * x + y * y).sqrt() / 0.5 + 1e-9) as usize
+        };
+        let count = 1 + (0..64).flat_map(|k| (0..66).map(move |l| ring(k, l))).max().unwrap();
+        let rings = singles(&rings);
+        assert_eq!(rings.len(), 7 * 9 * count);
+        for (i, j) in [(0, 0), (3, 8), (6, 1)] {
+            let mut sums = vec![0.0; count];
+            for (k, l) in (0..64).flat_map(|k| (0..66).map(move |l| (k, l))) {
+                sums[ring(k, l)] += f64::from(value((i, j, k, l)));
+            }
+            let sums: Vec<f32> = sums.iter().map(|sum| *sum as f32).collect();
+            assert_eq!(rings[(9 * i + j) * count..(9 * i + j + 1) * count], sums);
+        }
+        // Probes 3, 4 and 9
+        let (_, mean) = server.get("mean/0/0?prefix=&probes=GAI", "");
+        let of = |k, l| [(0, 3), (0, 4), (1, 0)].map(|(i, j)| f64::from(value((i, j, k, l))));
+        let expected = |k, l| (of(k, l).iter().sum::<f64>() / 3.0) as f32;
+        let places = (0..64).flat_map(|k| (0..66).map(move |l| (k, l)));
+        assert_eq!(singles(&mean), places.map(|(k, l)| expected(k, l)).collect::<Vec<_>>());
+        let (again, same) = server.get("mean/0/0?prefix=&probes=GAI", "");
+        assert!(again.starts_with("HTTP/1.1 200") && same == mean);
+        for bad in ["mean/0/0?probes=AA", "mean/0/0?probes=GAI&prefix=0", "rings/0/0?cx=1e9&cy=0", "rings/0/0?cx=1&cy=1&prefix=1.1"] {
+            assert!(server.get(bad, "").0.starts_with("HTTP/1.1 400 "), "{bad}");
+        }
+        for nowhere in ["rings/0/1?cx=1&cy=1", "mean/1/0?probes=GAI", "data/0/1", "data/9/0"] {
+            assert!(server.get(nowhere, "").0.starts_with("HTTP/1.1 404 "), "{nowhere}");
+        }
+    }
+
+    // Clients that are hostile or slow
+    #[test]
+    fn hostile_requests_are_refused_and_the_server_goes_on() {
+        let server = Running::start();
+        let (port, path) = (server.port, server.path.clone());
+        let own = format!("Host: 127.0.0.1:{port}\r\n");
+        let get = format!("GET {path} HTTP/1.1\r\n");
+        for (text, status) in [
+            (format!("GET / HTTP/1.1\r\n{own}\r\n"), "404"),
+            (format!("GET /0123456789abcdef0123456789abcdef/ HTTP/1.1\r\n{own}\r\n"), "404"),
+            (format!("GET {path}../../etc/passwd HTTP/1.1\r\n{own}\r\n"), "404"),
+            (format!("{get}\r\n"), "400"),
+            (format!("{get}Host: evil.example:{port}\r\n\r\n"), "403"),
+            (format!("POST {path} HTTP/1.1\r\n{own}Content-Length: 3\r\n\r\nabc"), "405"),
+            (format!("{get}{own}A: {}\r\n\r\n", "b".repeat(40_000)), "431"),
+            ("\u{16}\u{3}\u{1}\u{2}\0\r\n\r\n".into(), "400"),
+            (format!("GET {path} HTTP/3.0\r\n{own}\r\n"), "505"),
+        ] {
+            let (head, body) = server.ask(&text);
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{text:.80}: {head}");
+            assert!(head.contains("\r\nConnection: close\r\n") && body.ends_with(b".\n"));
+            assert!(!String::from_utf8_lossy(&body).contains(&path));
+        }
+        // Requests in pieces, behind each other, and without an end
+        let mut slow = server.connect();
+        let text = format!("HEAD {path} HTTP/1.1\r\n{own}\r\nGET {path}data/0/0 HTTP/1.1\r\n{own}Range: bytes=0-3\r\n\r\n");
+        for part in text.as_bytes().chunks(7) {
+            slow.write_all(part).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut heads = vec![0; 4000];
+        let mut read = 0;
+        while !heads[..read].ends_with(&value((0, 0, 0, 0)).to_le_bytes()) || read < 900 {
+            let more = slow.read(&mut heads[read..]).unwrap();
+            assert!(more > 0);
+            read += more;
+        }
+        let heads = String::from_utf8_lossy(&heads[..read]).into_owned();
+        assert!(heads.starts_with("HTTP/1.1 200 OK") && heads.contains("\r\n\r\nHTTP/1.1 206 "), "{heads}");
+        let mut half = server.connect();
+        half.write_all(get.as_bytes()).unwrap();
+        half.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(half.read(&mut [0; 9]).unwrap(), 0);
+        // Many at a time
+        let all: Vec<_> = (0..200).map(|_| server.connect()).collect();
+        std::thread::scope(|scope| {
+            for mut stream in all {
+                let text = format!("GET {path}data/0/0 HTTP/1.1\r\n{own}Range: bytes=264-267\r\n\r\n");
+                scope.spawn(move || {
+                    stream.write_all(text.as_bytes()).unwrap();
+                    let (head, body) = answer(&mut stream);
+                    assert!(head.starts_with("HTTP/1.1 206 "), "{head}");
+                    assert_eq!(singles(&body), [value((0, 0, 1, 0))]);
+                });
+            }
+        });
+        assert!(server.get("", "").0.starts_with("HTTP/1.1 200 "));
+    }
+
+    // Files that change while they are served
+    #[test]
+    fn files_that_change_are_reported_to_the_client() {
+        let server = Running::start();
+        assert!(server.get("rings/0/0?cx=0&cy=0", "").0.starts_with("HTTP/1.1 200 "));
+        let path = server.folder.path().join("a.npz");
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(3000).unwrap();
+        for target in ["data/0/0", "rings/0/0?cx=1&cy=0", "mean/0/0?probes=GAI"] {
+            let (head, body) = server.get(target, "Range: bytes=0-3\r\n");
+            assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
+            assert!(String::from_utf8_lossy(&body).contains("the file was changed after it was opened"));
+        }
+        assert!(server.get("", "").0.starts_with("HTTP/1.1 200 "));
+    }
+
+    // Locks of a thread that panicked
+    #[test]
+    fn a_poisoned_lock_does_not_end_the_server() {
+        let server = Running::start();
+        let site = Arc::clone(&server.stopper.0);
+        let poisoned = std::thread::spawn(move || {
+            let _held = (site.sums.lock(), site.computing.lock());
+            panic!("while it holds the locks");
+        });
+        assert!(poisoned.join().is_err() && server.stopper.0.sums.is_poisoned());
+        assert!(server.get("rings/0/0?cx=0&cy=0", "").0.starts_with("HTTP/1.1 200 "));
+    }
+
+    // A client that leaves
+    #[test]
+    fn a_client_that_leaves_is_noticed() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        assert!(!has_left(&stream));
+        drop(client);
+        let until = Instant::now() + Duration::from_secs(10);
+        while !has_left(&stream) {
+            assert!(Instant::now() < until);
+        }
+        let file_is_open = |stop: bool| {
+            let folder = tempfile::tempdir().unwrap();
+            save(&folder.path().join("a.npz"));
+            let file = Pieces::open(&folder.path().join("a.npz")).unwrap();
+            let patterns = Patterns::of(&file, 0, &[]).unwrap();
+            patterns.ring_sums([0.0, 0.0], &AtomicBool::new(stop)).map(|sums| sums.is_some())
+        };
+        assert!(file_is_open(false).unwrap());
+        assert_eq!(file_is_open(true).unwrap_err().kind(), ErrorKind::Interrupted);
+    }
+
+    // Sums that are kept
+    #[test]
+    fn the_oldest_sums_are_forgotten() {
+        let server = Running::start();
+        let site = &server.stopper.0;
+        let asked = |file| Asked::Data { file, variable: 0 };
+        for file in 0..5 {
+            site.keep(&asked(file), &Arc::new(vec![0; KEPT / 4]));
+            assert!(site.kept(&asked(0)).is_some());
+        }
+        assert!(site.kept(&asked(1)).is_none() && site.kept(&asked(4)).is_some());
+        site.keep(&asked(9), &Arc::new(vec![0; KEPT + 1]));
+        assert!(site.kept(&asked(9)).is_none());
+    }
+}
