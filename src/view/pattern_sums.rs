@@ -3,6 +3,7 @@
 // Imports of sums over patterns
 use super::pieces::Pieces;
 use crate::data::{Positions, TypedArray};
+use ndarray::{CowArray, IxDyn};
 use rayon::prelude::*;
 use std::io;
 use std::ops::Range;
@@ -101,9 +102,8 @@ impl Patterns<'_> {
         let groups: Vec<_> = self.groups(0..self.probes).collect();
         let sums = groups.into_par_iter().map(|probes| {
             let mut sums = vec![0.0_f64; probes.len() * count];
-            let plane = rings.len();
-            for_each_number(&self.read(&probes, stop)?, |k, value| {
-                sums[k / plane * count + rings[k % plane] as usize] += value;
+            for_each_number(&self.read(&probes, stop)?, rings.len(), |probe, k, value| {
+                sums[probe * count + rings[k] as usize] += value;
             });
             Ok(sums.iter().flat_map(|sum| (*sum as f32).to_le_bytes()).collect())
         });
@@ -128,7 +128,8 @@ impl Patterns<'_> {
         let sum = groups.into_par_iter().try_fold(
             || vec![0.0_f64; plane],
             |mut sum, probes| {
-                for_each_number(&self.read(&probes, stop)?, |k, value| sum[k % plane] += value);
+                let patterns = self.read(&probes, stop)?;
+                for_each_number(&patterns, plane, |_, k, value| sum[k] += value);
                 io::Result::Ok(sum)
             },
         );
@@ -146,15 +147,24 @@ impl Patterns<'_> {
 }
 
 // Numbers of patterns in their order
-/// Calls with the place and the value of each number of a real array, in their order.
-fn for_each_number(array: &TypedArray, mut call: impl FnMut(usize, f64)) {
-    match array {
-        TypedArray::F64(all) => all.iter().enumerate().for_each(|(k, x)| call(k, *x)),
-        TypedArray::F32(all) => all.iter().enumerate().for_each(|(k, x)| call(k, (*x).into())),
-        TypedArray::I64(all) => all.iter().enumerate().for_each(|(k, n)| call(k, *n as f64)),
-        TypedArray::Bool(all) => {
-            all.iter().enumerate().for_each(|(k, is)| call(k, u8::from(*is).into()));
+/// Calls with each number of patterns of so many: the number of its pattern, its place there and its value.
+fn for_each_number(array: &TypedArray, plane: usize, call: impl FnMut(usize, usize, f64)) {
+    fn each<T: Copy>(
+        all: &CowArray<T, IxDyn>,
+        plane: usize,
+        number: impl Fn(T) -> f64,
+        mut call: impl FnMut(usize, usize, f64),
+    ) {
+        let patterns = all.as_slice().unwrap_or_default().chunks_exact(plane);
+        for (k, pattern) in patterns.enumerate() {
+            pattern.iter().enumerate().for_each(|(n, x)| call(k, n, number(*x)));
         }
+    }
+    match array {
+        TypedArray::F64(all) => each(all, plane, |x| x, call),
+        TypedArray::F32(all) => each(all, plane, f64::from, call),
+        TypedArray::I64(all) => each(all, plane, |n| n as f64, call),
+        TypedArray::Bool(all) => each(all, plane, |is| u8::from(is).into(), call),
         TypedArray::C64(_) | TypedArray::C32(_) => {}
     }
 }

@@ -113,12 +113,17 @@ impl Pieces {
         variable: usize,
         range: Range<usize>,
     ) -> io::Result<TypedArray<'static>> {
+        self.unchanged(variable)?.range(range)
+    }
+
+    /// Where the elements of a large array are, unless the file was changed.
+    fn unchanged(&self, variable: usize) -> io::Result<&Located> {
         let array = self.find(variable).ok_or(io::ErrorKind::NotFound)?;
         if stamp(&self.path) != self.stamp {
             let reason = "the file was changed after it was opened: end the server and start it again";
             return Err(io::Error::other(reason));
         }
-        array.range(range)
+        Ok(array)
     }
 
     /// The bytes of a range of the elements of a large array: in C order and little-endian, of real and imaginary parts in pairs.
@@ -127,7 +132,11 @@ impl Pieces {
     /// `NotFound` where the variable is no large array, what the system reports, and where the file was changed since it was opened.
     pub fn read(&self, variable: usize, range: Range<usize>) -> io::Result<Vec<u8>> {
         let encoding = self.encoding(variable).ok_or(io::ErrorKind::NotFound)?;
-        let array = self.elements(variable, range)?;
+        let located = self.unchanged(variable)?;
+        if located.is_plain() {
+            return located.bytes(range);
+        }
+        let array = located.range(range)?;
         Ok(match (&array, encoding) {
             (TypedArray::I64(_), _) => {
                 let elements = Elements::of(&array);

@@ -251,18 +251,19 @@ impl Content<'_> {
         (shape, columns_first): (&[usize], bool),
     ) -> io::Result<TypedArray<'static>> {
         let length = bytes_of(shape, form.number.bytes)?;
-        let read = |most: usize| {
-            let there = self.length().saturating_sub(from).min(most as u64);
-            form.array(&self.bytes(from, there as usize)?, (shape, columns_first))
-        };
-        let Some((stretch, locator)) = self.locate(length) else { return read(length) };
-        let Some(stretch) = stretch.part(from, length as u64) else { return read(0) };
+        let there = self.length().saturating_sub(from).min(length as u64);
+        let read = || form.array(&self.bytes(from, there as usize)?, (shape, columns_first));
+        let Some((stretch, locator)) = self.locate(length) else { return read() };
+        let stretch = stretch.part(from, length as u64).ok_or_else(|| {
+            let count: usize = shape.iter().product();
+            cut_short(&format!("after {} of {count} numbers", there / form.number.bytes as u64))
+        })?;
         if columns_first {
             let needed = 2 * (length as u64);
             refuse_beyond_memory(needed, || format!("an array of shape {shape:?}"))
                 .map_err(io::Error::other)?;
             let mut bytes = Vec::with_capacity(length);
-            let array = read(length)?;
+            let array = read()?;
             array.write(&mut bytes)?;
             return locator.spill(ElementForm::of_array(&array), shape, &bytes);
         }
@@ -489,8 +490,19 @@ impl Located {
         (kind == Kind::Signed && bytes <= 4) || (kind == Kind::Unsigned && bytes <= 2)
     }
 
+    /// Whether its bytes are those of its numbers in memory, least significant first.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.form.number.kind == Kind::Float && !self.form.number.big_endian
+    }
+
     /// The elements of this range, in the order of the indices of the variable.
     pub(crate) fn range(&self, range: Range<usize>) -> io::Result<TypedArray<'static>> {
+        let length = range.len();
+        self.form.array(&self.bytes(range)?, (&[length], false))
+    }
+
+    /// The bytes of the elements of this range, as the file has them.
+    pub(crate) fn bytes(&self, range: Range<usize>) -> io::Result<Vec<u8>> {
         let (each, count) = (self.form.number.bytes, self.count());
         if range.start > range.end || range.end > count {
             return Err(wrong(format!("elements {range:?} are not among {count}")));
@@ -512,7 +524,7 @@ impl Located {
                 }
             }
         }
-        self.form.array(&bytes, (&[range.len()], false))
+        Ok(bytes)
     }
 }
 

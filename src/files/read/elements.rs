@@ -77,6 +77,7 @@ impl ElementForm {
             cut_short(&format!("after {} of {count} numbers", bytes.len() / each))
         })?;
         let place = (shape, columns_first);
+        let is_little = !self.number.big_endian;
         let eight = |b: &[u8]| f64::from_bits(self.bits(b));
         let four = |b: &[u8]| f32::from_bits(self.bits(b) as u32);
         match (self.number.kind, each, self.is_complex) {
@@ -90,6 +91,12 @@ impl ElementForm {
                 shaped(all.chunks_exact(8).map(number), place)
             }
             // Real numbers from bytes
+            (Kind::Float, 8, false) if is_little => {
+                shaped(all.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)), place)
+            }
+            (Kind::Float, 4, false) if is_little => {
+                shaped(all.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)), place)
+            }
             (Kind::Float, 8, false) => shaped(all.chunks_exact(8).map(eight), place),
             (Kind::Float, ..) => shaped(all.chunks_exact(4).map(four), place),
             (Kind::Bool, ..) => shaped(all.iter().map(|b| *b != 0), place),
