@@ -32,6 +32,7 @@ mod stem_signals;
 mod system_file;
 mod telemetry;
 mod tiptop;
+mod view_server;
 mod wavefront_spectral;
 
 #[test]

@@ -135,6 +135,7 @@ pub fn run_with(arguments: Vec<OsString>) -> u8 {
             of_file(&args.system, |read| simulate::simulate(&args, read).map(Outcome::from))
         }
         Command::Stem(args) => stem::stem(&args).map(Outcome::from),
+        Command::View(args) if args.serve => view_server::serve(&args),
         Command::View(args) => view::view(&args),
         Command::Info(args) => info::info(&args),
         Command::Keys(args) => keys::keys(&args).map(Outcome::from),

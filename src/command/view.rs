@@ -5,7 +5,6 @@
 use super::examples::{self, examples};
 use super::summary::{Outcome, align, count};
 use super::value_parsers::ReportArgs;
-use super::view_server;
 use crate::data::DataSet;
 use crate::error::{Error, Invalid, in_bytes};
 use crate::files::atomic_file::{AtomicFile, check_files};
@@ -32,7 +31,7 @@ pub struct ViewArgs {
     pub(super) open: bool,
     /// Write no page, but serve it, and large arrays in pieces, to browsers on this machine until Ctrl-C.
     #[arg(long, conflicts_with_all = ["output", "limit"])]
-    serve: bool,
+    pub(super) serve: bool,
     /// Port of 127.0.0.1 to serve on; the system chooses one unless given.
     #[arg(long, requires = "serve", default_value_t = 0)]
     pub(super) port: u16,
@@ -46,9 +45,6 @@ pub struct ViewArgs {
 // Make a page of files
 /// Writes the page that the arguments ask for; returns what to print.
 pub fn view(args: &ViewArgs) -> Result<Outcome, Error> {
-    if args.serve {
-        return view_server::serve(args);
-    }
     let output = page_name(args)?;
     let inputs: Vec<_> = args.files.iter().map(|path| ("file", path.as_path())).collect();
     let outputs = [("output", output.as_path())];

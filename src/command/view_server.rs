@@ -27,6 +27,7 @@ pub(super) fn serve(args: &ViewArgs) -> Result<Outcome, Error> {
     let text = args.report.summary(as_json, as_lines);
     let mut output = std::io::stdout();
     // A closed output is no reason not to serve.
+    let text = if text.is_empty() { format!("{address}\n") } else { text };
     let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
     let opened = if args.open { open_page(Path::new(&address)) } else { Ok(()) };
     if let Err(error) = opened {
@@ -67,4 +68,30 @@ fn json(files: &[Pieces], address: Option<&str>) -> Value {
     let names: Vec<_> = files.iter().map(Pieces::name).collect();
     let notes: Vec<_> = files.iter().flat_map(Pieces::notes).collect();
     json!({ "files": names, "served_arrays": arrays, "served_bytes": bytes, "notes": notes, "address": address })
+}
+
+// Tests of the served view
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::DataSet;
+    use crate::files::Format;
+    use ndarray::Array3;
+
+    #[test]
+    fn a_report_has_the_address_and_what_is_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut data = DataSet::default();
+        data.add("stack", Array3::<f64>::zeros((2, 300, 300)));
+        data.add("few", Array3::<f64>::zeros((2, 3, 3)));
+        data.save(&folder.path().join("a.npz"), Format::Npz, None).unwrap();
+        let files = [Pieces::open(&folder.path().join("a.npz")).unwrap()];
+        let said = lines(&files, Some("http://127.0.0.1:80/x/"));
+        assert!(said.contains("served      1 large array, 1.4 MiB: read in pieces\n"), "{said}");
+        assert!(said.contains("address     http://127.0.0.1:80/x/\n"), "{said}");
+        assert!(!lines(&files, None).contains("address"));
+        let said = json(&files, None);
+        assert_eq!((&said["files"][0], &said["address"]), (&json!("a.npz"), &Value::Null));
+        assert_eq!((&said["served_arrays"], &said["served_bytes"]), (&json!(1), &json!(1_440_000)));
+    }
 }

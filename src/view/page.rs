@@ -338,7 +338,11 @@ fn components(element: &str) -> usize {
 }
 
 /// An array as a page will store it, without elements and errors yet.
-pub(super) fn unstored(variable: &Variable, array: &TypedArray, reduction: &Reduction) -> StoredArray {
+pub(super) fn unstored(
+    variable: &Variable,
+    array: &TypedArray,
+    reduction: &Reduction,
+) -> StoredArray {
     let (original_shape, binning) = (array.shape().to_vec(), reduction.binning.clone());
     let lengths = original_shape.iter().zip(&binning);
     let shape = lengths.clone().map(|(n, samples)| n.div_ceil(*samples)).collect();

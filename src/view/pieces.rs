@@ -4,8 +4,8 @@
 use super::encode::{Elements, Encoding, encoded};
 use crate::data::{DataSet, TypedArray};
 use crate::error::Error;
-use crate::files::read::content::LocatedData;
 use crate::files::read::content::Located;
+use crate::files::read::content::LocatedData;
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
@@ -97,6 +97,7 @@ impl Pieces {
     }
 }
 
+// Notice that a file changed
 /// The stamp of a file; of a store in Zarr, that of its description.
 fn stamp(path: &Path) -> Option<Stamp> {
     let description = path.join(".zmetadata");
@@ -116,16 +117,19 @@ impl Pieces {
         self.unchanged(variable)?.range(range)
     }
 
+    // Refuse a file that was changed
     /// Where the elements of a large array are, unless the file was changed.
     fn unchanged(&self, variable: usize) -> io::Result<&Located> {
         let array = self.find(variable).ok_or(io::ErrorKind::NotFound)?;
         if stamp(&self.path) != self.stamp {
-            let reason = "the file was changed after it was opened: end the server and start it again";
+            let reason =
+                "the file was changed after it was opened: end the server and start it again";
             return Err(io::Error::other(reason));
         }
         Ok(array)
     }
 
+    // Bytes of a piece
     /// The bytes of a range of the elements of a large array: in C order and little-endian, of real and imaginary parts in pairs.
     ///
     /// # Errors
@@ -170,7 +174,7 @@ mod tests {
         Pieces { path: path.into(), located, stamp: stamp(path) }
     }
 
-    // Bytes as they are served
+    // Pieces compared with whole arrays
     fn served(array: &TypedArray, encoding: Encoding) -> Vec<u8> {
         if let TypedArray::I64(_) = array {
             let elements = Elements::of(array);
@@ -190,7 +194,8 @@ mod tests {
             let own = pieces.data().iter().nth(k).unwrap();
             assert_eq!((own.name(), own.element()), (variable.name(), variable.element()));
             assert_eq!((&own.unit, &own.dimensions), (&variable.unit, &variable.dimensions));
-            let (Values::Array(array), Some(encoding)) = (&variable.values, pieces.encoding(k)) else {
+            let (Values::Array(array), Some(encoding)) = (&variable.values, pieces.encoding(k))
+            else {
                 assert!(pieces.encoding(k).is_none() && pieces.bytes(k).is_none());
                 continue;
             };
@@ -233,7 +238,8 @@ mod tests {
         data.save(&at("b.fits"), Format::Fits, None).unwrap();
         data.save(&at("b.npz"), Format::Npz, None).unwrap();
         assert_eq!((compare(&at("b.fits")), compare(&at("b.npz"))), (5, 5));
-        let waves = ArrayD::from_shape_fn(vec![4, 3, 5], |k| Complex32::new(k[0] as f32, k[2] as f32));
+        let waves =
+            ArrayD::from_shape_fn(vec![4, 3, 5], |k| Complex32::new(k[0] as f32, k[2] as f32));
         let mut data = DataSet::default();
         data.add("waves", waves);
         data.save(&at("c.npy"), Format::Npy, None).unwrap();
@@ -244,7 +250,8 @@ mod tests {
     /// An .npy of this type and order of indices.
     fn npy(kind: &str, columns_first: bool, shape: &str, bytes: &[u8]) -> Vec<u8> {
         let order = if columns_first { "True" } else { "False" };
-        let mut header = format!("{{'descr': '{kind}', 'fortran_order': {order}, 'shape': {shape}, }}");
+        let mut header =
+            format!("{{'descr': '{kind}', 'fortran_order': {order}, 'shape': {shape}, }}");
         while (header.len() + 11) % 64 != 0 {
             header.push(' ');
         }
@@ -270,7 +277,9 @@ mod tests {
         assert!(notes.len() == 1 && notes[0].contains("temporary file"), "{notes:?}");
         // A compressed archive
         let mut zip = zip::ZipWriter::new(File::create(at("c.npz")).unwrap());
-        for (name, method) in [("one", zip::CompressionMethod::Deflated), ("two", zip::CompressionMethod::Stored)] {
+        for (name, method) in
+            [("one", zip::CompressionMethod::Deflated), ("two", zip::CompressionMethod::Stored)]
+        {
             let options = zip::write::SimpleFileOptions::default().compression_method(method);
             zip.start_file(format!("{name}.npy"), options).unwrap();
             zip.write_all(&npy(">i2", false, "(2, 15, 7)", &shorts)).unwrap();
@@ -295,12 +304,15 @@ mod tests {
         std::fs::create_dir_all(path.join("image/image")).unwrap();
         for (i, j) in (0..3).flat_map(|i| (0..3).map(move |j| (i, j))) {
             let places = (0..3).flat_map(|k| (0..2).map(move |l| (3 * i + k, 2 * j + l)));
-            let bytes = places.flat_map(|(y, x)| (10.0 * f64::from(y) + f64::from(x)).to_le_bytes());
-            std::fs::write(path.join(format!("image/image/{i}.{j}")), bytes.collect::<Vec<u8>>()).unwrap();
+            let bytes =
+                places.flat_map(|(y, x)| (10.0 * f64::from(y) + f64::from(x)).to_le_bytes());
+            std::fs::write(path.join(format!("image/image/{i}.{j}")), bytes.collect::<Vec<u8>>())
+                .unwrap();
         }
         assert_eq!(compare(&path), 1);
         let row = open(&path, 100).read(0, 30..35).unwrap();
-        let row: Vec<f64> = row.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect();
+        let row: Vec<f64> =
+            row.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect();
         assert_eq!(row, [60.0, 61.0, 62.0, 63.0, 64.0]);
         // A chunk that is lost later
         let pieces = open(&path, 100);

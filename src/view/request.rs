@@ -1,21 +1,32 @@
 //! Requests to the server of the viewer, as bytes and as what they ask for.
 
-// Imports of requests
-use std::fmt;
-
 // What a request asks for
 /// What a client asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Asked {
     Page,
     /// The elements of a variable of a file.
-    Data { file: usize, variable: usize },
+    Data {
+        file: usize,
+        variable: usize,
+    },
     /// Sums over rings about a centre, at samples of the dimensions before those of the scan.
-    Rings { file: usize, variable: usize, before: Vec<usize>, centre: [f64; 2] },
+    Rings {
+        file: usize,
+        variable: usize,
+        before: Vec<usize>,
+        centre: [f64; 2],
+    },
     /// The mean pattern of the probes of a bit mask.
-    Mean { file: usize, variable: usize, before: Vec<usize>, probes: Vec<u8> },
+    Mean {
+        file: usize,
+        variable: usize,
+        before: Vec<usize>,
+        probes: Vec<u8>,
+    },
 }
 
+// Request and its range of bytes
 /// A request that can be answered.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Request {
@@ -50,6 +61,7 @@ pub(crate) enum Refusal {
     VersionNotSupported,
 }
 
+// Status and sentence of a refusal
 impl Refusal {
     /// Code and words of the status, and a sentence for readers.
     pub(crate) fn status(self) -> (&'static str, &'static str) {
@@ -73,12 +85,6 @@ impl Refusal {
                 ("505 HTTP Version Not Supported", "The server speaks HTTP/1.1.")
             }
         }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.status().1)
     }
 }
 
@@ -118,7 +124,8 @@ impl Guard {
     /// What a parsed head asks for; what has a body, or comes to another host, is refused.
     fn request(&self, parsed: &httparse::Request) -> Result<Request, Refusal> {
         let all = |name: &'static str| {
-            let named = parsed.headers.iter().filter(move |one| one.name.eq_ignore_ascii_case(name));
+            let named =
+                parsed.headers.iter().filter(move |one| one.name.eq_ignore_ascii_case(name));
             named.map(|one| one.value.trim_ascii())
         };
         let head_only = match parsed.method {
@@ -137,6 +144,7 @@ impl Guard {
         if has_body || all("transfer-encoding").next().is_some() {
             return Err(Refusal::BadRequest);
         }
+        // Range and end of a request
         let mut ranges = all("range");
         let range = match (ranges.next(), ranges.next()) {
             (None, _) => RangeAsked::All,
@@ -151,6 +159,7 @@ impl Guard {
         Ok(Request { asked, head_only, range, keeps_alive: !closes && parsed.version == Some(1) })
     }
 
+    // Recognise the own host
     /// Whether a host is this server: a page of another name, which leads here, is not to read it.
     fn is_own(&self, host: &[u8]) -> bool {
         let own = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
@@ -158,13 +167,14 @@ impl Guard {
     }
 }
 
-// Read the path of a request
+// Compare the secret of an address
 /// Whether two texts are one; how long it takes does not depend on where they differ.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
     one.len() == other.len() && std::hint::black_box(differences) == 0
 }
 
+// Read what a path asks for
 impl Guard {
     /// What a path asks for, if it begins with the secret.
     fn asked(&self, target: &str) -> Result<Asked, Refusal> {
@@ -184,7 +194,8 @@ impl Guard {
         match what {
             "data" => Ok(Asked::Data { file, variable }),
             "rings" => {
-                let (before, centre) = (values.prefix()?, [values.number("cx")?, values.number("cy")?]);
+                let (before, centre) =
+                    (values.prefix()?, [values.number("cx")?, values.number("cy")?]);
                 Ok(Asked::Rings { file, variable, before, centre })
             }
             "mean" => {
@@ -309,22 +320,55 @@ mod tests {
         assert_eq!(asked("/5ec4e7/"), Ok(Asked::Page));
         assert_eq!(asked("/5ec4e7/?x=1"), Ok(Asked::Page));
         assert_eq!(asked("/5ec4e7/data/1/20"), Ok(Asked::Data { file: 1, variable: 20 }));
-        let rings = Asked::Rings { file: 0, variable: 3, before: vec![1, 12], centre: [63.5, -2.0] };
+        let rings =
+            Asked::Rings { file: 0, variable: 3, before: vec![1, 12], centre: [63.5, -2.0] };
         assert_eq!(asked("/5ec4e7/rings/0/3?cx=63.5&cy=-2&prefix=1.12"), Ok(rings.clone()));
         assert_eq!(asked("/5ec4e7/rings/0/3?prefix=1%2E12&cy=%2d2&cx=6.35e1"), Ok(rings));
-        let mean = |probes: &[u8]| Asked::Mean { file: 0, variable: 3, before: vec![], probes: probes.into() };
+        let mean = |probes: &[u8]| Asked::Mean {
+            file: 0,
+            variable: 3,
+            before: vec![],
+            probes: probes.into(),
+        };
         assert_eq!(asked("/5ec4e7/mean/0/3?prefix=&probes=-_8"), Ok(mean(&[0xfb, 0xff])));
         assert_eq!(asked("/5ec4e7/mean/0/3?probes=AQ%3D%3D"), Ok(mean(&[1])));
         for nowhere in [
-            "/", "/5ec4e7", "/5ec4e8/", "/5ec4e/", "/5ec4e77/", "//5ec4e7/", "/5ec4e7/../5ec4e7/", "/5ec4e7/data/0/0/", "/5ec4e7/data/0/../0",
-            "/5ec4e7/data/0", "/5ec4e7/data//0", "/5ec4e7/data/0/-1", "/5ec4e7/data/0/99999999999999999999", "/5ec4e7/data/0/1e2", "/5ec4e7/etc/0/0",
-            "/5ec4e7/..", "/5ec4e7/.", "/5ec4e7/%2e%2e/0/0", "/5ec4e7/data/%30/0", "*", "http://127.0.0.1:8123/5ec4e7/", "/5EC4E7/",
+            "/",
+            "/5ec4e7",
+            "/5ec4e8/",
+            "/5ec4e/",
+            "/5ec4e77/",
+            "//5ec4e7/",
+            "/5ec4e7/../5ec4e7/",
+            "/5ec4e7/data/0/0/",
+            "/5ec4e7/data/0/../0",
+            "/5ec4e7/data/0",
+            "/5ec4e7/data//0",
+            "/5ec4e7/data/0/-1",
+            "/5ec4e7/data/0/99999999999999999999",
+            "/5ec4e7/data/0/1e2",
+            "/5ec4e7/etc/0/0",
+            "/5ec4e7/..",
+            "/5ec4e7/.",
+            "/5ec4e7/%2e%2e/0/0",
+            "/5ec4e7/data/%30/0",
+            "*",
+            "http://127.0.0.1:8123/5ec4e7/",
+            "/5EC4E7/",
         ] {
             assert_eq!(asked(nowhere), Err(Refusal::NotFound), "{nowhere}");
         }
         for bad in [
-            "rings/0/3?cx=1", "rings/0/3?cx=nan&cy=1", "rings/0/3?cx=1&cy=inf", "rings/0/3?cx=1&cy=1&prefix=.", "rings/0/3?cx=1&cy=1&prefix=-1",
-            "mean/0/3?probes=%", "mean/0/3?probes=%zz", "mean/0/3?probes=A", "mean/0/3?probes=%ff", "mean/0/3?probes=AQ&prefix=1.x",
+            "rings/0/3?cx=1",
+            "rings/0/3?cx=nan&cy=1",
+            "rings/0/3?cx=1&cy=inf",
+            "rings/0/3?cx=1&cy=1&prefix=.",
+            "rings/0/3?cx=1&cy=1&prefix=-1",
+            "mean/0/3?probes=%",
+            "mean/0/3?probes=%zz",
+            "mean/0/3?probes=A",
+            "mean/0/3?probes=%ff",
+            "mean/0/3?probes=AQ&prefix=1.x",
         ] {
             assert_eq!(asked(&format!("/5ec4e7/{bad}")), Err(Refusal::BadRequest), "{bad}");
         }
@@ -341,8 +385,20 @@ mod tests {
             assert_eq!(refused(&text), Some(Refusal::MethodNotAllowed), "{method}");
         }
         assert_eq!(refused(&format!("{get}\r\n")), Some(Refusal::BadRequest));
-        for other in ["127.0.0.1", "127.0.0.1:80", "evil.example:8123", "localhost", "127.0.0.1:8123.evil.example", "[::1]:8123", ""] {
-            assert_eq!(refused(&format!("{get}Host: {other}\r\n\r\n")), Some(Refusal::Forbidden), "{other}");
+        for other in [
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "evil.example:8123",
+            "localhost",
+            "127.0.0.1:8123.evil.example",
+            "[::1]:8123",
+            "",
+        ] {
+            assert_eq!(
+                refused(&format!("{get}Host: {other}\r\n\r\n")),
+                Some(Refusal::Forbidden),
+                "{other}"
+            );
         }
         assert_eq!(refused(&format!("{get}Host: LOCALHOST:8123\r\n\r\n")), None);
         assert_eq!(with("Host: localhost:8123\r\n"), Some(Refusal::BadRequest));
@@ -360,7 +416,10 @@ mod tests {
         let keeps = |lines: &str| parse("/5ec4e7/", lines).unwrap().unwrap().keeps_alive;
         assert!(keeps("") && keeps("Connection: keep-alive\r\n"));
         assert!(!keeps("Connection: close\r\n") && !keeps("Connection: x, CLOSE\r\n"));
-        let (old, length) = guard().parse(b"HEAD /5ec4e7/ HTTP/1.0\r\nHost: localhost:8123\r\n\r\nmore").unwrap().unwrap();
+        let (old, length) = guard()
+            .parse(b"HEAD /5ec4e7/ HTTP/1.0\r\nHost: localhost:8123\r\n\r\nmore")
+            .unwrap()
+            .unwrap();
         assert!(old.head_only && !old.keeps_alive && length == 48);
     }
 
@@ -368,19 +427,43 @@ mod tests {
     #[test]
     fn ranges_are_cut_to_what_there_is() {
         let within = |header: &str| {
-            let request = parse("/5ec4e7/data/0/0", &format!("Range: {header}\r\n")).unwrap().unwrap();
+            let request =
+                parse("/5ec4e7/data/0/0", &format!("Range: {header}\r\n")).unwrap().unwrap();
             request.range.within(1000)
         };
-        assert_eq!(parse("/5ec4e7/data/0/0", "").unwrap().unwrap().range.within(1000), Some((0, 1000)));
+        assert_eq!(
+            parse("/5ec4e7/data/0/0", "").unwrap().unwrap().range.within(1000),
+            Some((0, 1000))
+        );
         for (header, expected) in [
-            ("bytes=0-0", (0, 1)), ("bytes=10-19", (10, 10)), ("bytes=990-", (990, 10)), ("bytes=-10", (990, 10)), ("bytes=-5000", (0, 1000)),
-            ("bytes=0-99999999999999", (0, 1000)), ("bytes=5-99999999999999999999999999", (5, 995)), ("bytes=999-18446744073709551615", (999, 1)),
+            ("bytes=0-0", (0, 1)),
+            ("bytes=10-19", (10, 10)),
+            ("bytes=990-", (990, 10)),
+            ("bytes=-10", (990, 10)),
+            ("bytes=-5000", (0, 1000)),
+            ("bytes=0-99999999999999", (0, 1000)),
+            ("bytes=5-99999999999999999999999999", (5, 995)),
+            ("bytes=999-18446744073709551615", (999, 1)),
         ] {
             assert_eq!(within(header), Some(expected), "{header}");
         }
         for header in [
-            "bytes=5-2", "bytes=1000-", "bytes=1000-1001", "bytes=-0", "bytes=-", "bytes=", "bytes=a-b", "bytes=0-1,5-6", "bytes=+1-2", "bytes=1 - 2",
-            "items=0-1", "bytes 0-1", "bytes=99999999999999999999-", "bytes=0-1\r\nRange: bytes=0-1", "bytes=0x1-0x2", "",
+            "bytes=5-2",
+            "bytes=1000-",
+            "bytes=1000-1001",
+            "bytes=-0",
+            "bytes=-",
+            "bytes=",
+            "bytes=a-b",
+            "bytes=0-1,5-6",
+            "bytes=+1-2",
+            "bytes=1 - 2",
+            "items=0-1",
+            "bytes 0-1",
+            "bytes=99999999999999999999-",
+            "bytes=0-1\r\nRange: bytes=0-1",
+            "bytes=0x1-0x2",
+            "",
         ] {
             assert_eq!(within(header), None, "{header}");
         }

@@ -90,6 +90,7 @@ impl Server {
     }
 }
 
+// End a server from outside
 /// Ends a server.
 #[derive(Debug, Clone)]
 pub struct Stopper(Arc<Site>);
@@ -104,7 +105,7 @@ impl Stopper {
     }
 }
 
-// Accept connections
+// Accept connections on a port
 impl Server {
     /// Answers until it is [stopped](Stopper::stop); each connection has a thread.
     ///
@@ -132,6 +133,7 @@ impl Server {
         Ok(())
     }
 
+    // Give a connection its thread
     /// Answers on a connection in a thread of its own, unless there are too many.
     fn serve(&self, stream: TcpStream) {
         let site = Arc::clone(&self.site);
@@ -150,6 +152,7 @@ impl Server {
     }
 }
 
+// Count open connections
 /// A connection that is counted as long as this lives.
 struct Open(Arc<Site>);
 
@@ -193,8 +196,13 @@ impl Site {
         Ok(())
     }
 
+    // Wait for the next request
     /// The next request; `None` where the client has left, or takes too long.
-    fn next(&self, mut stream: &TcpStream, bytes: &mut Vec<u8>) -> Result<Option<Request>, Refusal> {
+    fn next(
+        &self,
+        mut stream: &TcpStream,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Option<Request>, Refusal> {
         let mut until = Instant::now() + if bytes.is_empty() { IDLE_TIME } else { REQUEST_TIME };
         loop {
             if let Some((request, length)) = self.guard.parse(bytes)? {
@@ -221,6 +229,7 @@ impl Site {
     }
 }
 
+// End a refused connection
 /// Reads what a client still sends for a moment, so that it sees the answer before the end of the connection.
 fn linger(mut stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
@@ -239,7 +248,12 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script
      connect-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The head of an answer of so many bytes.
-fn head(status: &str, (kind, length): (&str, u64), others: &[(&str, String)], keeps: bool) -> Vec<u8> {
+fn head(
+    status: &str,
+    (kind, length): (&str, u64),
+    others: &[(&str, String)],
+    keeps: bool,
+) -> Vec<u8> {
     let policy = if kind.starts_with("text/html") { PAGE_POLICY } else { "default-src 'none'" };
     let connection = if keeps { "keep-alive" } else { "close" };
     let mut head = format!(
@@ -254,8 +268,14 @@ fn head(status: &str, (kind, length): (&str, u64), others: &[(&str, String)], ke
     head.into_bytes()
 }
 
+// Answer with a sentence
 /// Answers with a sentence.
-fn answer_text(mut stream: &TcpStream, status: &str, sentence: &str, keeps: bool) -> io::Result<()> {
+fn answer_text(
+    mut stream: &TcpStream,
+    status: &str,
+    sentence: &str,
+    keeps: bool,
+) -> io::Result<()> {
     let allowed = [("Allow", "GET, HEAD".to_string())];
     let others = if status.starts_with("405") { &allowed[..] } else { &[] };
     let text = format!("{sentence}\n");
@@ -269,25 +289,19 @@ const BYTES: &str = "application/octet-stream";
 
 // Answer one request
 impl Site {
-    fn answer(&self, mut stream: &TcpStream, request: &Request) -> io::Result<()> {
-        let keeps = request.keeps_alive;
+    fn answer(&self, stream: &TcpStream, request: &Request) -> io::Result<()> {
         match &request.asked {
             Asked::Page => self.whole(stream, request, HTML, &self.page),
             Asked::Data { file, variable } => self.data(stream, request, (*file, *variable)),
             Asked::Rings { .. } | Asked::Mean { .. } => match self.sums(stream, &request.asked) {
                 Ok(sums) => self.whole(stream, request, BYTES, &sums),
-                Err(Unanswered::Refused(refusal)) if request.head_only => {
-                    stream.write_all(&head(refusal.status().0, (BYTES, 0), &[], keeps))
-                }
-                Err(Unanswered::Refused(refusal)) => {
-                    let (status, sentence) = refusal.status();
-                    answer_text(stream, status, sentence, keeps)
-                }
+                Err(Unanswered::Refused(refusal)) => refuse(stream, request, refusal),
                 Err(Unanswered::Failed(error)) => answer_error(stream, &error),
             },
         }
     }
 
+    // Answer with bytes in memory
     /// Answers with bytes that are in memory.
     fn whole(
         &self,
@@ -298,6 +312,15 @@ impl Site {
     ) -> io::Result<()> {
         stream.write_all(&head("200 OK", (kind, bytes.len() as u64), &[], request.keeps_alive))?;
         if request.head_only { Ok(()) } else { stream.write_all(bytes) }
+    }
+}
+
+/// Answers that a request cannot be answered as it is, and waits for another one.
+fn refuse(mut stream: &TcpStream, request: &Request, refusal: Refusal) -> io::Result<()> {
+    let (status, sentence) = refusal.status();
+    match request.head_only {
+        true => stream.write_all(&head(status, (BYTES, 0), &[], request.keeps_alive)),
+        false => answer_text(stream, status, sentence, request.keeps_alive),
     }
 }
 
@@ -320,13 +343,18 @@ impl Site {
         let keeps = request.keeps_alive;
         let found = self.files.get(file).and_then(|file| Some((file, file.bytes(variable)?)));
         let Some((file, (each, all))) = found else {
-            let (status, sentence) = Refusal::NotFound.status();
-            return answer_text(stream, status, if request.head_only { "" } else { sentence }, false);
+            return refuse(stream, request, Refusal::NotFound);
         };
         let accepts = ("Accept-Ranges", "bytes".to_string());
-        let Some((first, count)) = request.range.within(all).or((all == 0).then_some((0, 0))) else {
+        let Some((first, count)) = request.range.within(all).or((all == 0).then_some((0, 0)))
+        else {
             let ranges = [accepts, ("Content-Range", format!("bytes */{all}"))];
-            return stream.write_all(&head("416 Range Not Satisfiable", (BYTES, 0), &ranges, keeps));
+            return stream.write_all(&head(
+                "416 Range Not Satisfiable",
+                (BYTES, 0),
+                &ranges,
+                keeps,
+            ));
         };
         let (status, mut others) = ("200 OK", vec![accepts]);
         let status = if request.range == RangeAsked::All { status } else { "206 Partial Content" };
@@ -360,7 +388,7 @@ impl Site {
     }
 }
 
-// Compute sums while the client waits
+// Sums that cannot be sent
 /// Why sums are not sent.
 enum Unanswered {
     Refused(Refusal),
@@ -372,6 +400,7 @@ fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+// Compute while the client is there
 impl Site {
     /// The sums that are asked for, kept from before or computed now; the computation stops when the client leaves.
     fn sums(&self, stream: &TcpStream, asked: &Asked) -> Result<Arc<Vec<u8>>, Unanswered> {
@@ -384,7 +413,8 @@ impl Site {
             let gone = &gone;
             scope.spawn(move || {
                 let _one_at_a_time = locked(&self.computing);
-                let sums = self.kept(asked).map_or_else(|| self.compute(asked, gone).map(Arc::new), Ok);
+                let sums =
+                    self.kept(asked).map_or_else(|| self.compute(asked, gone).map(Arc::new), Ok);
                 let _ = sender.send(sums);
             });
             loop {
@@ -425,6 +455,7 @@ impl Site {
     }
 }
 
+// Notice that a client left
 /// Whether a client has closed the connection.
 fn has_left(stream: &TcpStream) -> bool {
     if stream.set_nonblocking(true).is_err() {
@@ -485,12 +516,14 @@ mod tests {
         let at = |name| Coordinate::navigation(name, "Å", 0.0, 0.5).unwrap();
         let axes = vec![at("x"), at("y"), q("qx", 0.25), q("qy", 0.5)];
         let mut data = DataSet::default();
-        data.insert(Variable::new("four_d", Array4::from_shape_fn(SHAPE, value), axes).unwrap()).unwrap();
+        data.insert(Variable::new("four_d", Array4::from_shape_fn(SHAPE, value), axes).unwrap())
+            .unwrap();
         data.add("small", Array1::from(vec![1.0, 2.0]));
         data.add_text("system", "</script><script>alert(1)</script>");
         data.save(path, Format::Npz, None).unwrap();
     }
 
+    // A server in a thread
     /// A server in a thread that ends with this.
     struct Running {
         port: u16,
@@ -532,7 +565,9 @@ mod tests {
 
         fn get(&self, target: &str, lines: &str) -> (String, Vec<u8>) {
             let (path, port) = (&self.path, self.port);
-            self.ask(&format!("GET {path}{target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{lines}\r\n"))
+            self.ask(&format!(
+                "GET {path}{target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{lines}\r\n"
+            ))
         }
     }
 
@@ -544,6 +579,7 @@ mod tests {
         }
     }
 
+    // Read an answer with its body
     /// Reads one answer with a body.
     fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
         let (mut bytes, mut more) = (Vec::new(), [0; 4096]);
@@ -579,7 +615,10 @@ mod tests {
         let page = String::from_utf8(page).unwrap();
         assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n"));
         for line in [
-            "Cache-Control: no-store", "Referrer-Policy: no-referrer", "X-Content-Type-Options: nosniff", "Connection: keep-alive",
+            "Cache-Control: no-store",
+            "Referrer-Policy: no-referrer",
+            "X-Content-Type-Options: nosniff",
+            "Connection: keep-alive",
         ] {
             assert!(head.contains(&format!("\r\n{line}\r\n")), "{head}");
         }
@@ -606,8 +645,12 @@ mod tests {
             assert!(head.starts_with("HTTP/1.1 416 ") && body.is_empty(), "{head}");
             assert!(head.contains(&format!("\r\nContent-Range: bytes */{all}\r\n")), "{head}");
         }
-        let (head, _) = server.get("data/0/0", "Range: bytes=0-99999999999999\r\nConnection: close\r\n");
-        assert!(head.contains(&format!("bytes 0-{}/{all}", all - 1)) && head.contains("Connection: close"));
+        let (head, _) =
+            server.get("data/0/0", "Range: bytes=0-99999999999999\r\nConnection: close\r\n");
+        assert!(
+            head.contains(&format!("bytes 0-{}/{all}", all - 1))
+                && head.contains("Connection: close")
+        );
     }
 
     // Sums of patterns that are served
@@ -631,7 +674,7 @@ mod tests {
             let sums: Vec<f32> = sums.iter().map(|sum| *sum as f32).collect();
             assert_eq!(rings[(9 * i + j) * count..(9 * i + j + 1) * count], sums);
         }
-        // Probes 3, 4 and 9
+        // Means over probes 3 and 4 and 9
         let (_, mean) = server.get("mean/0/0?prefix=&probes=GAI", "");
         let of = |k, l| [(0, 3), (0, 4), (1, 0)].map(|(i, j)| f64::from(value((i, j, k, l))));
         let expected = |k, l| (of(k, l).iter().sum::<f64>() / 3.0) as f32;
@@ -639,7 +682,12 @@ mod tests {
         assert_eq!(singles(&mean), places.map(|(k, l)| expected(k, l)).collect::<Vec<_>>());
         let (again, same) = server.get("mean/0/0?prefix=&probes=GAI", "");
         assert!(again.starts_with("HTTP/1.1 200") && same == mean);
-        for bad in ["mean/0/0?probes=AA", "mean/0/0?probes=GAI&prefix=0", "rings/0/0?cx=1e9&cy=0", "rings/0/0?cx=1&cy=1&prefix=1.1"] {
+        for bad in [
+            "mean/0/0?probes=AA",
+            "mean/0/0?probes=GAI&prefix=0",
+            "rings/0/0?cx=1e9&cy=0",
+            "rings/0/0?cx=1&cy=1&prefix=1.1",
+        ] {
             assert!(server.get(bad, "").0.starts_with("HTTP/1.1 400 "), "{bad}");
         }
         for nowhere in ["rings/0/1?cx=1&cy=1", "mean/1/0?probes=GAI", "data/0/1", "data/9/0"] {
@@ -670,9 +718,11 @@ mod tests {
             assert!(head.contains("\r\nConnection: close\r\n") && body.ends_with(b".\n"));
             assert!(!String::from_utf8_lossy(&body).contains(&path));
         }
-        // Requests in pieces, behind each other, and without an end
+        // Requests in pieces and without an end
         let mut slow = server.connect();
-        let text = format!("HEAD {path} HTTP/1.1\r\n{own}\r\nGET {path}data/0/0 HTTP/1.1\r\n{own}Range: bytes=0-3\r\n\r\n");
+        let text = format!(
+            "HEAD {path} HTTP/1.1\r\n{own}\r\nGET {path}data/0/0 HTTP/1.1\r\n{own}Range: bytes=0-3\r\n\r\n"
+        );
         for part in text.as_bytes().chunks(7) {
             slow.write_all(part).unwrap();
             std::thread::sleep(Duration::from_millis(1));
@@ -686,17 +736,21 @@ mod tests {
         let mut number = [1; 4];
         slow.read_exact(&mut number).unwrap();
         let heads = String::from_utf8(both).unwrap();
-        assert!(heads.starts_with("HTTP/1.1 200 OK\r\n") && heads.contains("\r\n\r\nHTTP/1.1 206 "), "{heads}");
+        assert!(
+            heads.starts_with("HTTP/1.1 200 OK\r\n") && heads.contains("\r\n\r\nHTTP/1.1 206 "),
+            "{heads}"
+        );
         assert_eq!(number, value((0, 0, 0, 0)).to_le_bytes());
         let mut half = server.connect();
         half.write_all(get.as_bytes()).unwrap();
         half.shutdown(Shutdown::Write).unwrap();
         assert_eq!(half.read(&mut [0; 9]).unwrap(), 0);
-        // Many at a time
+        // Two hundred clients at a time
         let all: Vec<_> = (0..200).map(|_| server.connect()).collect();
         std::thread::scope(|scope| {
             for mut stream in all {
-                let text = format!("GET {path}data/0/0 HTTP/1.1\r\n{own}Range: bytes=264-267\r\n\r\n");
+                let text =
+                    format!("GET {path}data/0/0 HTTP/1.1\r\n{own}Range: bytes=264-267\r\n\r\n");
                 scope.spawn(move || {
                     stream.write_all(text.as_bytes()).unwrap();
                     let (head, body) = answer(&mut stream);
@@ -718,7 +772,9 @@ mod tests {
         for target in ["data/0/0", "rings/0/0?cx=1&cy=0", "mean/0/0?probes=GAI"] {
             let (head, body) = server.get(target, "Range: bytes=0-3\r\n");
             assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
-            assert!(String::from_utf8_lossy(&body).contains("the file was changed after it was opened"));
+            assert!(
+                String::from_utf8_lossy(&body).contains("the file was changed after it was opened")
+            );
         }
         assert!(server.get("", "").0.starts_with("HTTP/1.1 200 "));
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use zip::CompressionMethod;
 use zip::read::ZipFile;
 
-// Stretches of a file
+// Stretch of a file
 /// Consecutive bytes of an open file.
 #[derive(Debug, Clone)]
 pub(crate) struct Stretch {
@@ -49,11 +49,6 @@ impl Stretch {
             return Err(cut_short(&format!("at byte {at}")));
         }
         read_at(&self.file, self.from + at, buffer)
-    }
-
-    /// The file itself.
-    pub(crate) fn file(&self) -> &File {
-        &self.file
     }
 }
 
@@ -146,8 +141,9 @@ impl<'c> Content<'c> {
         self.bytes(0, start.len()).is_ok_and(|bytes| *bytes == *start)
     }
 
+    // Ways into a content
     /// A reader of all bytes.
-    pub fn reader(&self) -> Box<dyn ReadSeek + 'c> {
+    pub(super) fn reader(&self) -> Box<dyn ReadSeek + 'c> {
         match self {
             Self::Memory(bytes) => Box::new(Cursor::new(*bytes)),
             Self::Disk(stretch, _) => {
@@ -222,7 +218,7 @@ impl Member<'_> {
 
 impl<'c> Content<'c> {
     /// A member of the archive with this content: where it is if it is large, else its bytes.
-    pub fn member<R: Read>(&self, mut member: ZipFile<'_, R>) -> io::Result<Member<'c>> {
+    pub(super) fn member<R: Read>(&self, mut member: ZipFile<'_, R>) -> io::Result<Member<'c>> {
         let size = usize::try_from(member.size()).unwrap_or(usize::MAX);
         let Some((archive, locator)) = self.locate(size) else {
             return whole(member).map(Member::Bytes);
@@ -272,7 +268,7 @@ impl Content<'_> {
     }
 }
 
-// Located arrays
+// Array whose elements are located
 /// Where the elements of an array are.
 #[derive(Debug)]
 pub(crate) struct Located {
@@ -296,6 +292,7 @@ impl Located {
     }
 }
 
+// Elements in order or in chunks
 /// How the elements of an array lie on disk.
 #[derive(Debug)]
 pub(super) enum Storage {
@@ -314,6 +311,7 @@ pub(super) enum Chunks {
     Files(Vec<PathBuf>),
 }
 
+// Find a chunk on disk
 impl Chunks {
     /// The chunk of this number, which has so many bytes.
     fn stretch(&self, number: usize, length: usize) -> io::Result<Stretch> {
@@ -361,6 +359,7 @@ impl Locator {
         self.notes.borrow_mut().push(sentence);
     }
 
+    // Note an array and go on
     /// Notes an array; returns one of its type and shape, without memory.
     pub(super) fn add(&self, array: Located) -> io::Result<TypedArray<'static>> {
         let empty = array.form.placeholder(&array.stored)?;
@@ -382,6 +381,7 @@ impl Locator {
         self.add(Located::new(form, shape, Storage::Whole(stretch)))
     }
 
+    // Reorder the dimensions of an array
     /// The array with its dimensions in another order; of a located one the elements stay where they are.
     pub(super) fn permuted(
         locator: Option<&Self>,
@@ -447,6 +447,7 @@ fn repeated<T: Element>(shape: &[usize], one: &'static [T; 1]) -> io::Result<Typ
     view.map(|view| T::typed(view.into())).map_err(|error| wrong(error.to_string()))
 }
 
+// Form and placeholder of an array
 impl ElementForm {
     /// The form in which an array is written.
     fn of_array(array: &TypedArray) -> Self {
@@ -478,6 +479,7 @@ impl ElementForm {
 const SPAN: usize = 1 << 23;
 const GAP: usize = 1 << 14;
 
+// Number and kind of located elements
 impl Located {
     /// Number of elements.
     pub(crate) fn count(&self) -> usize {
@@ -501,6 +503,7 @@ impl Located {
         self.form.array(&self.bytes(range)?, (&[length], false))
     }
 
+    // Bytes of a range of elements
     /// The bytes of the elements of this range, as the file has them.
     pub(crate) fn bytes(&self, range: Range<usize>) -> io::Result<Vec<u8>> {
         let (each, count) = (self.form.number.bytes, self.count());
@@ -528,7 +531,7 @@ impl Located {
     }
 }
 
-// Runs of a range in chunks
+// Run of consecutive elements
 /// Elements that are consecutive both in a chunk and in the range that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
@@ -539,6 +542,7 @@ struct Run {
     length: usize,
 }
 
+// Divide a range into runs
 impl Located {
     /// The runs of a range, chunk by chunk.
     fn runs(&self, chunk: &[usize], range: &Range<usize>) -> Vec<Run> {
@@ -564,7 +568,12 @@ impl Located {
             } else {
                 let step = each * chunk[inner + 1..].iter().product::<usize>();
                 let elements = (0..length).map(|k| (from + k * step, to + k * each));
-                runs.extend(elements.map(|(from, to)| Run { chunk: number, from, to, length: each }));
+                runs.extend(elements.map(|(from, to)| Run {
+                    chunk: number,
+                    from,
+                    to,
+                    length: each,
+                }));
             }
             at += length;
         }
@@ -573,6 +582,7 @@ impl Located {
     }
 }
 
+// Read the runs of a chunk
 /// Reads the runs of one chunk; those that are near each other in one piece.
 fn gather(stretch: &Stretch, runs: &[Run], bytes: &mut [u8]) -> io::Result<()> {
     let mut rest = runs;
@@ -635,7 +645,8 @@ mod tests {
 
     #[test]
     fn ranges_of_chunks_have_the_elements_of_their_indices() {
-        let orders: [&[usize]; 5] = [&[0, 1, 2, 3], &[1, 0, 3, 2], &[3, 2, 1, 0], &[2, 0, 1, 3], &[0, 3, 1, 2]];
+        let orders: [&[usize]; 5] =
+            [&[0, 1, 2, 3], &[1, 0, 3, 2], &[3, 2, 1, 0], &[2, 0, 1, 3], &[0, 3, 1, 2]];
         let chunks: [&[usize]; 4] = [&[1, 1, 4, 5], &[2, 3, 3, 2], &[3, 2, 4, 5], &[2, 2, 1, 4]];
         for (order, chunk) in orders.iter().flat_map(|order| chunks.map(|chunk| (order, chunk))) {
             let located = chunked(&[3, 2, 4, 5], chunk, order);
@@ -669,9 +680,7 @@ mod tests {
         let mut read = vec![0; 9];
         gather(&stretch, &runs, &mut read).unwrap();
         let at = |k: usize| bytes[k];
-        let expected = [
-            at(3 * GAP - 2), at(3 * GAP - 1), 3, 4, at(GAP - 5), 0, 4, 5, 6,
-        ];
+        let expected = [at(3 * GAP - 2), at(3 * GAP - 1), 3, 4, at(GAP - 5), 0, 4, 5, 6];
         assert_eq!(read, expected);
         assert!(gather(&stretch, &[run(3 * GAP - 2, 0, 3)], &mut read).is_err());
     }
