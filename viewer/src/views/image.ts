@@ -494,7 +494,6 @@ export class ImageView implements View {
 
   /** The profile's line with its ends, the outline of a lasso that grows, and the profile's curve. */
   private drawOwn(): void {
-    const image = this.image as ImageData2D;
     const line = this.profileCell.value;
     const shapes: Shape[] = [];
     if (line.length === 4) {
