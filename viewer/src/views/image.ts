@@ -181,7 +181,7 @@ export class ImageView implements View {
     on<PointerEvent>(this.frame, "pointermove", (event) => this.move(event));
     on<PointerEvent>(this.frame, "pointerup", (event) => this.up(event, false));
     on<PointerEvent>(this.frame, "pointercancel", (event) => this.up(event, true));
-    on(this.frame, "pointerleave", () => this.leave());
+    on<PointerEvent>(this.frame, "pointerleave", (event) => this.leave(event));
     on<WheelEvent>(this.plot, "wheel", (event) => this.wheel(event), { passive: false });
     on<MouseEvent>(this.plot, "dblclick", (event) => this.tool === "pan" && this.zoomBy(event.shiftKey ? 0.5 : 2, this.sampleAt(event)));
     on<KeyboardEvent>(this.plot, "keydown", (event) => this.key(event));
@@ -205,12 +205,14 @@ export class ImageView implements View {
     this.stats = statistics(image.values);
     this.signed = !image.cyclic && (image.signed ?? looksSigned(this.stats));
     this.renderer.set(image.values, image.nx, image.ny, this.stats);
-    if (!before || before.x !== image.x || before.y !== image.y || before.nx !== image.nx || before.ny !== image.ny) {
+    if (!before || before.x.entry !== image.x.entry || before.y.entry !== image.y.entry || before.nx !== image.nx || before.ny !== image.ny) {
       this.x = new Axis(image.x);
       this.y = new Axis(image.y);
+      this.axesKey = "";
       this.layout();
+    } else {
+      this.schedule();
     }
-    this.schedule();
   }
 
   /** Draws shapes over the image, in its coordinates; those of a known `id` are moved. */
@@ -277,8 +279,16 @@ export class ImageView implements View {
     this.scaleCell.set(this.scaleSelect.value);
   }
 
+  /** Sets a limit; limits of signed numbers stay symmetric, so that zero keeps its colour. */
   private setLimit(limit: "lo" | "hi", value: number, live: boolean): void {
-    this[limit].set(value, { live });
+    if (this.signed) {
+      const { hi } = this.scale();
+      const size = Math.max(limit === "hi" ? value : -value, Math.abs(hi) * 1e-6);
+      this.lo.set(-size, { live: true });
+      this.hi.set(size, { live });
+    } else {
+      this[limit].set(value, { live });
+    }
   }
 
   private setRange(range: "minmax" | "percentile" | "hold"): void {
@@ -442,7 +452,7 @@ export class ImageView implements View {
 
     const axesKey = JSON.stringify([window, this.box]);
     const projection = this.projection(window);
-    if (axesKey !== this.axesKey || this.axesGroup.childElementCount === 0) {
+    if (axesKey !== this.axesKey) {
       this.axesKey = axesKey;
       this.drawOverlay(this.axesGroup, this.scaleBarGroup, window, this.box, this.box.x);
       this.shapeLayer.draw(projection);
@@ -474,7 +484,7 @@ export class ImageView implements View {
 
   /** Axes and scale bar. */
   private drawOverlay(axes: SVGGElement, bar: SVGGElement, { x0, x1, y0, y1 }: Window2D, box: Box, margin: number): void {
-    const horizontal = this.x.ticks(x0 - 0.5, x1 - 0.5, Math.max(3, Math.floor(box.w / 62)));
+    const horizontal = this.x.ticks(x0 - 0.5, x1 - 0.5, Math.max(2, Math.floor(box.w / this.x.apart)));
     const vertical = this.y.ticks(y0 - 0.5, y1 - 0.5, Math.max(3, Math.floor(box.h / 36)));
     axes.replaceChildren(drawAxes(box, horizontal, vertical, (i) => box.x + ((i + 0.5 - x0) / (x1 - x0)) * box.w, (j) => box.y + box.h - ((j + 0.5 - y0) / (y1 - y0)) * box.h, margin));
     const perUnit = box.w / (x1 - x0) / Math.abs(this.x.step);
@@ -484,7 +494,6 @@ export class ImageView implements View {
 
   /** The profile's line with its ends, the outline of a lasso that grows, and the profile's curve. */
   private drawOwn(): void {
-    const image = this.image as ImageData2D;
     const line = this.profileCell.value;
     const shapes: Shape[] = [];
     if (line.length === 4) {
@@ -500,7 +509,7 @@ export class ImageView implements View {
     }
     this.ownLayer.set(shapes);
     const { box } = this;
-    this.profilePlot.show(this.profile(), box.x + box.w + 20, { ...box, y: 8, h: 110 }, this.scaleName, [title(image.x.name, this.x.unit ?? ""), title(image.y.name, this.y.unit ?? "")]);
+    this.profilePlot.show(this.profile(), box.x + box.w + 20, { ...box, y: 8, h: 110 }, this.scaleName, [this.x.title, this.y.title]);
   }
 
   /** The profile along the line, if there is one. */
@@ -879,8 +888,8 @@ export class ImageView implements View {
     }
   }
 
-  private leave(): void {
-    if (!this.gesture && !this.cursor?.keyboard) {
+  private leave(event: PointerEvent): void {
+    if (event.pointerType !== "touch" && !this.gesture && !this.cursor?.keyboard) {
       this.setCursor(undefined);
     }
   }
@@ -925,10 +934,9 @@ export class ImageView implements View {
     };
     const columns = starts(i0, i1);
     const averaged = each > 1 ? `; means over ${each} × ${each} samples` : "";
-    const head = (axis: Axis, name: string) => title(name, axis.unit ?? "");
     return {
-      caption: `${this.label}: ${title(image.quantity, image.unit)}; rows ${head(this.y, image.y.name)}, columns ${head(this.x, image.x.name)}${averaged}`,
-      columns: [`${head(this.y, image.y.name)} \\ ${head(this.x, image.x.name)}`, ...columns.map((i) => String(Number(middle(this.x, i, i1).toPrecision(7))))],
+      caption: `${this.label}: ${title(image.quantity, image.unit)}; rows ${this.y.title}, columns ${this.x.title}${averaged}`,
+      columns: [`${this.y.title} \\ ${this.x.title}`, ...columns.map((i) => String(Number(middle(this.x, i, i1).toPrecision(7))))],
       rows: starts(j0, j1).map((j) => [Number(middle(this.y, j, j1).toPrecision(12)), ...columns.map((i) => mean(i, j))]),
     };
   }
