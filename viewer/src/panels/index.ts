@@ -2,9 +2,11 @@
 
 import type { DataFile } from "../data";
 import type { PanelFactory, PanelOffer } from "../panel";
+import { arrayPanels } from "./arrays";
+import { comparePanels } from "./compare";
 import { textPanels } from "./texts";
 
-const FACTORIES: readonly PanelFactory[] = [textPanels];
+const FACTORIES: readonly PanelFactory[] = [arrayPanels, textPanels];
 
 /** Panels of all files, in the order of the list. */
 export function offers(files: readonly DataFile[]): PanelOffer[] {
@@ -16,5 +18,5 @@ export function offers(files: readonly DataFile[]): PanelOffer[] {
   );
   const groups = ["Compare", "Adaptive optics", "Electrons"];
   const rank = (offer: PanelOffer) => (groups.includes(offer.group) ? groups.indexOf(offer.group) : groups.length);
-  return all.sort((a, b) => rank(a) - rank(b) || a.order - b.order);
+  return [...comparePanels(files), ...all].sort((a, b) => rank(a) - rank(b) || a.order - b.order);
 }
