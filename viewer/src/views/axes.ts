@@ -126,6 +126,16 @@ function raised(exponent: number): string {
   return [...String(exponent)].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(c)])).join("");
 }
 
+/** A digit times a power of ten, such as 10⁻⁶ or 3·10⁵; in full where that is short. */
+function scientific(value: number): string {
+  const exponent = Math.floor(Math.log10(Math.abs(value)) + 1e-9);
+  if (value === 0 || (exponent >= -2 && exponent < 5)) {
+    return formatNumber(value, 3);
+  }
+  const digit = Math.round(Math.abs(value) / 10 ** exponent);
+  return `${value < 0 ? "−" : ""}${digit === 1 ? "" : `${digit}·`}10${raised(exponent)}`;
+}
+
 function fixed(value: number, digits: number): string {
   const text = value.toFixed(digits);
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
@@ -176,8 +186,7 @@ export function scaleTicks(scale: Scale, apart: number): { readonly ticks: reado
       }
     }
     if (chosen.length > 2) {
-      const label = (value: number) => formatNumber(value, 3).replace(/^(−?)1·10/, "$110");
-      return { ticks: chosen.map(({ at, value }) => ({ at, label: label(value) })), exponent: 0 };
+      return { ticks: chosen.map(({ at, value }) => ({ at, label: scientific(value) })), exponent: 0 };
     }
   }
   const { values, exponent, digits } = linear;
@@ -235,19 +244,19 @@ export function drawAxes(box: Box, horizontal: AxisTicks, vertical: AxisTicks, x
   return group;
 }
 
-/** The frame, ticks and title of a colour bar; the colours themselves are drawn elsewhere. */
+/** The frame, ticks and title of a colour bar, which rises or, if it is wider than high, runs to the right; its colours are drawn elsewhere. */
 export function drawColourBar(box: Box, scale: Scale, name: string, unit: string): SVGGElement {
-  const { ticks, exponent } = scaleTicks(scale, 28 / box.h);
-  const right = box.x + box.w;
-  const middle = box.y + box.h / 2;
+  const across = box.w > box.h;
+  const { ticks, exponent } = scaleTicks(scale, across ? 52 / box.w : 28 / box.h);
+  const [right, bottom, heading] = [box.x + box.w, box.y + box.h, title(name, unit, exponent)];
   const group = svg("g", { "aria-hidden": "true" }, svg("rect", { x: box.x, y: box.y, width: box.w, height: box.h, fill: "none", stroke: "currentColor" }));
   for (const { at, label } of ticks) {
-    const y = box.y + box.h * (1 - at);
-    group.append(line(right, y, right + 4, y), text(right + 6, y + 4, "start", label));
+    const [x, y] = [box.x + box.w * at, bottom - box.h * at];
+    group.append(...(across ? [line(x, bottom, x, bottom + 4), text(x, bottom + 14, "middle", label)] : [line(right, y, right + 4, y), text(right + 6, y + 4, "start", label)]));
   }
-  const widest = Math.max(0, ...ticks.map(({ label }) => label.length));
-  const x = right + 20 + 6.3 * widest;
-  group.append(text(x, middle, "middle", title(name, unit, exponent), { transform: `rotate(-90 ${x} ${middle})` }));
+  const x = right + 20 + 6.3 * Math.max(0, ...ticks.map(({ label }) => label.length));
+  const y = box.y + box.h / 2;
+  group.append(across ? text(box.x + box.w / 2, box.y - 5, "middle", heading) : text(x, y, "middle", heading, { transform: `rotate(-90 ${x} ${y})` }));
   return group;
 }
 
