@@ -172,7 +172,8 @@ export class ArrayVariable {
       const { re, im } = pieces[0];
       return im ? { re: re.subarray(a, b), im: im.subarray(a, b) } : { re: re.subarray(a, b) };
     }
-    const make = () => (this.array.encoding === "f64" ? new Float64Array(to - from) : new Float32Array(to - from));
+    const isDouble = pieces.length === 0 || pieces[0].re instanceof Float64Array;
+    const make = () => (isDouble ? new Float64Array(to - from) : new Float32Array(to - from));
     const re = make();
     const im = this.complex ? make() : undefined;
     touched.forEach((k, n) => {

@@ -3,6 +3,7 @@
 import type { DataFile } from "../data";
 import type { PanelFactory, PanelOffer } from "../panel";
 import { arrayPanels } from "./arrays";
+import { comparePanels } from "./compare";
 import { textPanels } from "./texts";
 
 const FACTORIES: readonly PanelFactory[] = [arrayPanels, textPanels];
@@ -23,5 +24,5 @@ export function offers(files: readonly DataFile[]): PanelOffer[] {
   };
   const all = files.flatMap((file) => FACTORIES.flatMap((factory) => factory(file)).map(of(file)));
   const rank = ({ group }: PanelOffer) => (GROUPS.includes(group) ? GROUPS.indexOf(group) : GROUPS.length);
-  return all.sort((a, b) => rank(a) - rank(b) || a.order - b.order);
+  return [...comparePanels(files), ...all].sort((a, b) => rank(a) - rank(b) || a.order - b.order);
 }

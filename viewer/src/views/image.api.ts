@@ -19,6 +19,8 @@ export interface ImageData2D {
   readonly signed?: boolean;
   /** Numbers are angles in rad, of period 2π: a cyclic colour map and fixed limits. */
   readonly cyclic?: boolean;
+  /** Numbers of an image next to it: automatic limits of the colours are those of both. */
+  readonly common?: Numbers;
 }
 
 /** Something drawn over an image, in its coordinates. */

@@ -9,7 +9,7 @@ import { drawOnProcessor, ImageRenderer, type Frame, type Window2D } from "./gl"
 import { ContrastControl } from "./histogram";
 import type { Cursor, ImageData2D, ScaleName, Shape, ShapeChange } from "./image.api";
 import { drawProfile, interpolate, linePoints, ProfilePlot, type Profile } from "./profile";
-import { automaticLimits, looksSigned, percentiles, Scale, statistics, type Statistics } from "./scale";
+import { automaticLimits, looksSigned, percentiles, Scale, statistics, type Statistics, together } from "./scale";
 import { drawShape, ShapeLayer, type Projection } from "./shapes";
 
 export type { Cursor, ImageData2D, ScaleName, Shape, ShapeChange } from "./image.api";
@@ -202,7 +202,7 @@ export class ImageView implements View {
   show(image: ImageData2D): void {
     const before = this.image;
     this.image = image;
-    this.stats = statistics(image.values);
+    this.stats = image.common ? together(statistics(image.values), statistics(image.common)) : statistics(image.values);
     this.signed = !image.cyclic && (image.signed ?? looksSigned(this.stats));
     this.renderer.set(image.values, image.nx, image.ny, this.stats);
     if (!before || before.x.entry !== image.x.entry || before.y.entry !== image.y.entry || before.nx !== image.nx || before.ny !== image.ny) {
@@ -261,7 +261,8 @@ export class ImageView implements View {
     const name = this.scaleName;
     let [lo, hi] = automaticLimits(this.stats, name, this.signed);
     if (this.range.value === "percentile" && Number.isFinite(this.stats.min)) {
-      const [a, b] = percentiles(image.values, [0.01, 0.99]);
+      const shares = [image.values, ...(image.common ? [image.common] : [])].map((values) => percentiles(values, [0.01, 0.99]));
+      const [a, b] = [Math.min(...shares.map(([low]) => low)), Math.max(...shares.map(([, high]) => high))];
       const size = Math.max(-a, b);
       const [from, to] = this.signed ? [-size, size] : [name === "log" ? Math.max(a, lo) : a, b];
       [lo, hi] = from < to ? [from, to] : [lo, hi];

@@ -36,6 +36,14 @@ export function statistics(values: Numbers): Statistics {
   return min > max ? { min: NaN, max: NaN, minPositive, finite } : { min, max, minPositive, finite };
 }
 
+/** What is known of two images together. */
+export function together(a: Statistics, b: Statistics): Statistics {
+  if (Number.isNaN(a.min) || Number.isNaN(b.min)) {
+    return { ...(Number.isNaN(a.min) ? b : a), finite: a.finite && b.finite };
+  }
+  return { min: Math.min(a.min, b.min), max: Math.max(a.max, b.max), minPositive: Math.min(a.minPositive, b.minPositive), finite: a.finite && b.finite };
+}
+
 /** Whether numbers of both signs are of similar size. */
 export function looksSigned({ min, max }: Statistics): boolean {
   return min < 0 && max > 0 && Math.min(-min, max) > 0.2 * Math.max(-min, max);
