@@ -2,18 +2,8 @@
 
 import type { Numbers } from "../data";
 
-/** Numbers (x, y), values[i * ny + j], as the rows of an image, [j * nx + i]. */
-export function rowsOf(values: Numbers, nx: number, ny: number, to: Numbers = new Float32Array(nx * ny)): Numbers {
-  for (let i = 0; i < nx; i++) {
-    for (let j = 0; j < ny; j++) {
-      to[j * nx + i] = values[i * ny + j];
-    }
-  }
-  return to;
-}
-
 /** Part `k` of numbers (x, y, part) as the rows of an image. */
-export function partOf(values: Numbers, nx: number, ny: number, parts: number, k: number): Float32Array {
+export function columnOf(values: Numbers, nx: number, ny: number, parts: number, k: number): Float32Array {
   const to = new Float32Array(nx * ny);
   for (let i = 0; i < nx; i++) {
     for (let j = 0; j < ny; j++) {

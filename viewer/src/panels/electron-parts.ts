@@ -1,7 +1,7 @@
 /** What panels of electron microscopy share: sliders of foci and depths, readings under the cursor, computations whose newest request counts. */
 
 import { slider } from "../controls";
-import { formatNumber, type ArrayVariable, Block, Dimension, Numbers } from "../data";
+import { formatNumber, type ArrayVariable, type Block, Dimension, type Numbers } from "../data";
 import { h } from "../dom";
 import type { PanelContext } from "../panel";
 import type { Cell, Scope } from "../store";
@@ -105,12 +105,8 @@ export function uniform(name: string, unit: string, offset: number, step: number
 }
 
 /** A group of buttons. */
-export function buttons(label: string, all: readonly { readonly label: string; readonly title?: string; readonly disabled?: boolean; readonly press: () => void }[]): HTMLElement {
-  return h(
-    "div",
-    { class: "buttons", role: "group", "aria-label": label },
-    ...all.map((one) => h("button", { type: "button", title: one.title, disabled: one.disabled ?? false, click: one.press }, one.label)),
-  );
+export function group(label: string, ...buttons: HTMLElement[]): HTMLElement {
+  return h("div", { class: "buttons", role: "group", "aria-label": label }, ...buttons);
 }
 
 /** The variable of a scan or image with this name, if its last dimensions are of these names. */
