@@ -56,8 +56,9 @@ async function openAnalyser(file: DataFile, prism: ArrayVariable, multislice: Ar
     { key: "reciprocal", title: "reciprocal space", names: ["qx", "qy"] as const },
   ].map((space) => {
     const child = scope.child(space.key);
-    const first = new ImageView({ scope: child.child("prism"), label: `PRISM, ${space.title}` });
-    const rest = ["multislice", "difference"].map((name) => new ImageView({ scope: child.child(name), label: `${name}, ${space.title}`, zoomWith: first }));
+    const initial = space.key === "real" ? "linear" : "log";
+    const first = new ImageView({ scope: child.child("prism"), label: `PRISM, ${space.title}`, scale: initial });
+    const rest = ["multislice", "difference"].map((name) => new ImageView({ scope: child.child(name), label: `${name}, ${space.title}`, zoomWith: first, scale: name === "difference" ? "linear" : initial }));
     const views = [first, ...rest];
     const cards = views.map((view, k) => new Card(`${["PRISM", "Multislice", "PRISM − multislice"][k]}, ${space.title}`, view, { fileName: `probe-${["prism", "multislice", "difference"][k]}-${space.key}` }));
     const curve = new CurveView({ scope: child.child("curve"), label: `Radial profiles, ${space.title}` });

@@ -55,7 +55,7 @@ async function openCentre(file: DataFile, variable: ArrayVariable, host: HTMLEle
     checkbox("arrows", arrows),
   ];
   const cards = views.map((view, k) => new Card("", view, { fileName: k === 0 ? "centre-of-mass" : "centre-of-mass-second", controls: [select("Show", sides[k], choices), ...(k === 0 ? controls : [])] }));
-  cards[0].element.append(readout.element);
+  left.element.after(readout.element);
   host.append(h("div", { class: "cards" }, ...cards.map((card) => card.element)));
   ends.add(...cards.map((card) => () => card.destroy()));
 

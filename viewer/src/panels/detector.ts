@@ -13,7 +13,7 @@ import { Card } from "../view";
 import { CurveView } from "../views/curve";
 import { ImageView } from "../views/image";
 import type { Shape } from "../views/image.api";
-import { blockAt, group, latest, leading, Readout, reading, SeriesChoice, uniform } from "./electron-parts";
+import { blockAt, group, latest, leading, SeriesChoice, uniform } from "./electron-parts";
 
 /** Offers a virtual detector where a file has angular bins, rings or patterns of a scan. */
 export const detectorPanels: PanelFactory = (file) => {
@@ -118,9 +118,8 @@ async function openDetector(file: DataFile, all: readonly RadialSource[], host: 
 
   // Views
   const scan = new ImageView({ scope: scope.child("scan"), label: "Image by the detector" });
-  const pattern = new ImageView({ scope: scope.child("pattern"), label: "Mean diffraction pattern with the detector" });
+  const pattern = new ImageView({ scope: scope.child("pattern"), label: "Mean diffraction pattern with the detector", scale: "log" });
   const curve = new CurveView({ scope: scope.child("curve"), label: "Electrons by angle" });
-  const readout = new Readout();
   const step = largest / 1000;
   const limit = { min: 0, max: rounded(largest), step: step > 0.05 ? 0.1 : Number(step.toPrecision(1)), unit, format: (x: number) => formatNumber(x, 4) };
   const set = (a: number, b: number, live: boolean) => {
@@ -151,7 +150,6 @@ async function openDetector(file: DataFile, all: readonly RadialSource[], host: 
     pattern: new Card("Mean pattern", pattern, { fileName: "mean-pattern", controls: patternControls }),
     curve: new Card("Electrons by angle", curve, { fileName: "electrons-by-angle", controls: [checkbox("per area of the ring", perUnit)] }),
   };
-  cards.scan.element.append(readout.element);
   host.append(h("div", { class: "cards" }, cards.scan.element, cards.pattern.element, cards.curve.element));
   ends.add(...Object.values(cards).map((card) => () => card.destroy()));
 
@@ -199,7 +197,7 @@ async function openDetector(file: DataFile, all: readonly RadialSource[], host: 
       lines.push({ label: `probe ${pointed % nx}, ${Math.floor(pointed / nx)}`, values: scaled(radialCurve(sums, pointed)) });
     }
     const share = current().variable.unit || "share";
-    curve.show({ x, xTitle: `${axes.value === "mrad" ? "angle" : "frequency"} [${axes.value}]`, yTitle: `electrons [${share} per ${axes.value}${perUnit.value ? "²" : ""}]`, series: lines });
+    curve.show({ x, xTitle: `${axes.value === "mrad" ? "angle" : "frequency"} [${axes.value}]`, yTitle: `electrons [${share} per ${axes.value}${perUnit.value ? "²" : ""}]`, series: lines, logY: true });
     cards.curve.changed();
   };
 
@@ -319,8 +317,6 @@ async function openDetector(file: DataFile, all: readonly RadialSource[], host: 
   };
   scan.onCursor((cursor) => {
     pointed = cursor === null ? probeOf(picked.value[0], picked.value[1]) : probeOf(cursor.i, cursor.j);
-    const [x, y] = scanAxes();
-    readout.set(cursor === null ? "" : `${x.label(cursor.i)}, ${y.label(cursor.j)}: ${reading(cursor.value, current().variable.unit)}`);
     drawCurve();
   });
   scan.onPick(({ i, j }) => picked.set(picked.value[0] === i && picked.value[1] === j ? [-1, -1] : [i, j]));

@@ -41,7 +41,7 @@ async function openImages(file: DataFile, all: readonly ArrayVariable[], host: H
   const windowed = scope.cell("window", false);
   const axes = scope.cell("axes", "1/Å", (name) => name === "1/Å" || name === "mrad");
   const view = new ImageView({ scope: scope.child("image"), label: "Image" });
-  const power = new ImageView({ scope: scope.child("spectrum"), label: "Power spectrum" });
+  const power = new ImageView({ scope: scope.child("spectrum"), label: "Power spectrum", scale: "log" });
   const curve = new CurveView({ scope: scope.child("radial"), label: "Power spectrum by frequency" });
   const readout = new Readout();
   const parts = select("Part", part, PARTS.map((value) => ({ value, label: value })));
@@ -54,7 +54,7 @@ async function openImages(file: DataFile, all: readonly ArrayVariable[], host: H
     controls: [checkbox("Hann window", windowed), ...(beam.perMrad !== undefined ? [select("Axes", axes, [{ value: "1/Å", label: "1/Å" }, { value: "mrad", label: "mrad" }])] : [])],
   });
   const curveCard = new Card("Power spectrum by frequency", curve, { fileName: "power-spectrum-radial" });
-  card.element.append(readout.element);
+  view.element.after(readout.element);
   host.append(h("div", { class: "cards" }, card.element, powerCard.element, curveCard.element));
   ends.add(...[card, powerCard, curveCard].map((one) => () => one.destroy()));
 

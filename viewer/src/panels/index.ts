@@ -2,9 +2,22 @@
 
 import type { DataFile } from "../data";
 import type { PanelFactory, PanelOffer } from "../panel";
+import { analyserPanels } from "./analyser";
+import { centrePanels } from "./centre";
+import { detectorPanels } from "./detector";
+import { imagePanels } from "./images";
+import { patternPanels } from "./patterns";
+import { potentialPanels } from "./potential";
+import { probePanels } from "./probe";
+import { segmentedPanels } from "./segmented";
+import { smatrixPanels } from "./smatrix";
 import { textPanels } from "./texts";
 
-const FACTORIES: readonly PanelFactory[] = [textPanels];
+const ELECTRONS: readonly PanelFactory[] = [
+  detectorPanels, imagePanels, segmentedPanels, centrePanels, patternPanels, potentialPanels, probePanels, smatrixPanels, analyserPanels,
+];
+
+const FACTORIES: readonly PanelFactory[] = [...ELECTRONS, textPanels];
 
 /** Panels of all files, in the order of the list. */
 export function offers(files: readonly DataFile[]): PanelOffer[] {

@@ -58,8 +58,8 @@ async function openPatterns(file: DataFile, all: readonly ArrayVariable[], host:
   const maskRadius = scope.cell("mask-radius", Math.round(Math.min(disc ?? reach() / 5, reach()) * 10) / 10, (r) => r >= 0 && r < 1e4);
 
   const scan = new ImageView({ scope: scope.child("scan"), label: "Scan" });
-  const single = new ImageView({ scope: scope.child("pattern"), label: "Diffraction pattern of a probe" });
-  const mean = new ImageView({ scope: scope.child("mean"), label: "Mean diffraction pattern", zoomWith: single });
+  const single = new ImageView({ scope: scope.child("pattern"), label: "Diffraction pattern of a probe", scale: "log" });
+  const mean = new ImageView({ scope: scope.child("mean"), label: "Mean diffraction pattern", zoomWith: single, scale: "log" });
   const readout = new Readout();
   const clear = h("button", { type: "button", click: () => lasso.reset() }, "Mean of the whole scan");
   const controls = [
@@ -81,7 +81,7 @@ async function openPatterns(file: DataFile, all: readonly ArrayVariable[], host:
     }),
     mean: new Card("Mean pattern", mean, { fileName: "mean-pattern" }),
   };
-  cards.single.element.append(readout.element);
+  single.element.after(readout.element);
   host.append(h("div", { class: "cards" }, cards.scan.element, cards.single.element, cards.mean.element));
   ends.add(...Object.values(cards).map((card) => () => card.destroy()));
 

@@ -39,13 +39,8 @@ export function inMrad(wave: Wave, beam: Beam): Wave {
 
 /** Where the scan of a file begins; undefined where the file has none. */
 export function firstProbe(file: DataFile): readonly [number, number] | undefined {
-  for (const one of file.arrays()) {
-    const [x, y] = [one.axis("x"), one.axis("y")];
-    if (one.dimensions[x]?.entry.navigation && one.dimensions[y]?.entry.navigation) {
-      return [one.dimensions[x].position(0), one.dimensions[y].position(0)];
-    }
-  }
-  return undefined;
+  const scan = file.arrays().find((one) => /^(annular|annulus_\d+|four_d|centre_of_mass|segmented_\d+)$/.test(one.name) && one.axis("x") >= 0 && one.axis("y") >= 0);
+  return scan && [scan.dimensions[scan.axis("x")].position(0), scan.dimensions[scan.axis("y")].position(0)];
 }
 
 async function openProbe(file: DataFile, variable: ArrayVariable, host: HTMLElement, context: PanelContext): Promise<() => void> {

@@ -117,7 +117,7 @@ async function openSegmented(file: DataFile, all: readonly ArrayVariable[], host
         controls: k === 0 ? [select("Show", cell, modes), h("label", { class: "control" }, h("span", {}, "Sectors"), sectorList), wheel.element] : [select("Show", cell, modes), range("First sector begins at", rotation, { min: -180, max: 180, step: 1, unit: "°" })],
       }),
     );
-    cards[0].element.append(readout.element);
+    views[0].view.element.after(readout.element);
     area.replaceChildren(...cards.map((card) => card.element));
     inner.add(...cards.map((card) => () => card.destroy()));
 

@@ -6,7 +6,7 @@ import { h } from "../dom";
 import { beamOf } from "../microscopy/electrons";
 import { intensity, reciprocal, waveOf } from "../microscopy/waves";
 import type { PanelContext, PanelFactory } from "../panel";
-import { type Part, PARTS } from "../planes";
+import { type Part, partOf, PARTS } from "../planes";
 import { Card } from "../view";
 import { ImageView } from "../views/image";
 import { blockAt, latest, ofDimensions, total, uniform } from "./electron-parts";
@@ -50,7 +50,7 @@ async function openMatrix(file: DataFile, variable: ArrayVariable, host: HTMLEle
     return `q = (${formatNumber(qx, 3)}, ${formatNumber(qy, 3)}) 1/Å${angle}`;
   };
   const view = new ImageView({ scope: scope.child("image"), label: "Plane of the S-matrix" });
-  const inverse = new ImageView({ scope: scope.child("reciprocal"), label: "Plane of the S-matrix in reciprocal space" });
+  const inverse = new ImageView({ scope: scope.child("reciprocal"), label: "Plane of the S-matrix in reciprocal space", scale: "log" });
   const map = beams === undefined ? undefined : new ImageView({ scope: scope.child("map"), label: "Beams" });
   const card = new Card("Beam", view, { fileName: "smatrix-beam", controls: [player("Beam", chosen, { count: along.count, label: (k) => `${k}` }), select("Part", part, PARTS.map((value) => ({ value, label: value })))] });
   const inverseCard = new Card("Beam in reciprocal space", inverse, { fileName: "smatrix-beam-reciprocal" });
@@ -88,7 +88,7 @@ async function openMatrix(file: DataFile, variable: ArrayVariable, host: HTMLEle
     for (let k = 0; k < along.count; k++) {
       const [i, j] = cellOf(k);
       const plane = isSummed ? await blockAt(variable, [k]) : undefined;
-      values[j * nx + i] = plane ? plane.re.reduce((sum, a, n) => sum + a * a + (plane.im as Numbers)[n] ** 2, 0) / plane.re.length : 1;
+      values[j * nx + i] = plane ? total(partOf(plane.re, plane.im, "intensity")) / plane.re.length : 1;
     }
     map.show({ values, nx, ny, x: uniform("qx", "1/Å", columns[0], stepX, nx), y: uniform("qy", "1/Å", rows[0], stepY, ny), quantity: isSummed ? "mean intensity of a beam" : "beam", unit: "", signed: false });
     mapCard.setNote("A click, or Enter, picks a beam.");
