@@ -179,7 +179,7 @@ async function openDetector(file: DataFile, all: readonly RadialSource[], host: 
     const circle = (id: string, r: number, label: string): Shape => ({
       kind: "circle", id, x: x * factor, y: y * factor, r: r * factor, label: `${label} ${formatNumber(r * factor, 4)} ${axes.value}`, drag: movable() ? "both" : "radius",
     });
-    const disc: Shape[] = alpha === undefined ? [] : [{ kind: "circle", id: "disc", x: 0, y: 0, r: alpha * factor, label: "convergence semi-angle", dashed: true }];
+    const disc: Shape[] = alpha === undefined ? [] : [{ kind: "circle", id: "disc", x: 0, y: 0, r: alpha * factor, label: `α ${formatNumber(alpha * factor, 3)} ${axes.value}`, dashed: true }];
     pattern.setShapes([...disc, circle("inner", inner.value, "inner"), circle("outer", outer.value, "outer")]);
     curve.setMarkers([{ x: inner.value * factor, label: "inner" }, { x: outer.value * factor, label: "outer" }]);
   };
@@ -310,6 +310,10 @@ async function openDetector(file: DataFile, all: readonly RadialSource[], host: 
     } else if (id === "outer") {
       set(inner.value, Math.max(value, inner.value), live);
     }
+  });
+  curve.onMarker((k, x, live) => {
+    const value = x / toAxes();
+    k === 0 ? set(Math.min(value, outer.value), outer.value, live) : set(inner.value, Math.max(value, inner.value), live);
   });
   const probeOf = (i: number, j: number) => {
     const [x, y] = scanAxes();

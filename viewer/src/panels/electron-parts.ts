@@ -1,7 +1,7 @@
 /** What panels of electron microscopy share: sliders of foci and depths, readings under the cursor, computations whose newest request counts. */
 
 import { slider } from "../controls";
-import { formatNumber, type ArrayVariable, type Block, Dimension, type Numbers } from "../data";
+import { type ArrayVariable, type Block, Dimension, formatNumber, type Numbers, words } from "../data";
 import { h } from "../dom";
 import type { PanelContext } from "../panel";
 import type { Cell, Scope } from "../store";
@@ -23,7 +23,10 @@ export class SeriesChoice {
   controls(): HTMLElement[] {
     return this.all
       .filter(({ dimension }) => dimension.count > 1)
-      .map(({ dimension, cell }) => slider(dimension.name, cell, { count: dimension.count, label: (k) => dimension.label(k) }));
+      .map(({ dimension, cell }) => {
+        const label = (k: number) => (dimension.measured ? reading(dimension.position(k), dimension.unit, undefined, 6) : dimension.label(k));
+        return slider(words(dimension.name), cell, { count: dimension.count, label });
+      });
   }
 
   /** Numbers of the chosen samples along the first dimensions of a variable, of which the last `inner` are not of a series. */
@@ -93,8 +96,8 @@ export class Readout {
 }
 
 /** A value with its unit, and its standard error where there is one. */
-export function reading(value: number, unit: string, error?: number): string {
-  const number = formatNumber(value, 4);
+export function reading(value: number, unit: string, error?: number, digits = 4): string {
+  const number = formatNumber(value, digits);
   const tail = unit === "" ? "" : ` ${unit}`;
   return error === undefined ? `${number}${tail}` : `${number} ± ${formatNumber(error, 2)}${tail}`;
 }
@@ -113,6 +116,12 @@ export function group(label: string, ...buttons: HTMLElement[]): HTMLElement {
 export function ofDimensions(variable: ArrayVariable | undefined, names: readonly string[]): ArrayVariable | undefined {
   const last = variable?.dimensions.slice(-names.length).map((one) => one.name.replace("_", ""));
   return last !== undefined && last.length === names.length && last.every((name, k) => name === names[k].replace("_", "")) ? variable : undefined;
+}
+
+/** Images of a scan in the order in which one looks at them: annular detectors first, an integrated phase last. */
+export function byDetector(a: ArrayVariable, b: ArrayVariable): number {
+  const rank = ({ name }: ArrayVariable) => (/^(image$|annulus)/.test(name) ? 0 : name === "wave" ? 1 : name === "idpc" ? 3 : 2);
+  return rank(a) - rank(b) || a.name.localeCompare(b.name, "en", { numeric: true });
 }
 
 /** Sum of numbers. */

@@ -11,7 +11,7 @@ import { type Part, partOf, PARTS, transposed } from "../planes";
 import { Card } from "../view";
 import { CurveView } from "../views/curve";
 import { ImageView } from "../views/image";
-import { blockAt, latest, leading, ofDimensions, Readout, reading, SeriesChoice, total, uniform } from "./electron-parts";
+import { blockAt, byDetector, latest, leading, ofDimensions, Readout, reading, SeriesChoice, total, uniform } from "./electron-parts";
 
 /** Names that other panels show. */
 const ELSEWHERE = /^(probe|smatrix|potential|compared_.*|standard_error.*)$/;
@@ -20,7 +20,7 @@ const ELSEWHERE = /^(probe|smatrix|potential|compared_.*|standard_error.*)$/;
 export const imagePanels: PanelFactory = (file) => {
   const all = file.arrays().filter((one) => !ELSEWHERE.test(one.name) && ofDimensions(one, ["x", "y"]) && one.shape.slice(-2).every((n) => n > 1));
   const isMicrograph = all.some((one) => one.name === "image" || one.name === "wave");
-  const sorted = [...all].sort((a, b) => Number(b.name === "image") - Number(a.name === "image"));
+  const sorted = [...all].sort(byDetector);
   const open = (host: HTMLElement, context: PanelContext) => openImages(file, sorted, host, context);
   return all.length === 0 ? [] : [{ id: "images", title: isMicrograph ? "Images and exit wave" : "Images", group: "Electrons", order: 15, open }];
 };

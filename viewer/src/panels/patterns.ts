@@ -9,7 +9,7 @@ import type { PanelContext, PanelFactory } from "../panel";
 import { transposed } from "../planes";
 import { Card } from "../view";
 import { ImageView } from "../views/image";
-import { blockAt, latest, leading, ofDimensions, Readout, reading, SeriesChoice, uniform } from "./electron-parts";
+import { blockAt, byDetector, latest, leading, ofDimensions, Readout, reading, SeriesChoice, uniform } from "./electron-parts";
 
 /** Offers the patterns of a file that has arrays (…, x, y, qx, qy). */
 export const patternPanels: PanelFactory = (file) => {
@@ -28,7 +28,7 @@ function scanImages(file: DataFile, patterns: ArrayVariable): { readonly id: str
     return a?.name === "x" && b?.name === "y" && a.count === x.count && b.count === y.count;
   };
   const real = file.arrays().filter((one) => !one.complex && !one.name.startsWith("standard_error"));
-  const images = real.filter((one) => same(one, 2)).map((variable) => ({ id: variable.name, label: words(variable.name), variable, inner: 2 }));
+  const images = real.filter((one) => same(one, 2)).sort(byDetector).map((variable) => ({ id: variable.name, label: words(variable.name), variable, inner: 2 }));
   const bins = real.filter((one) => one.name === "annular" && same(one, 3)).map((variable) => ({ id: variable.name, label: "all electrons by angle", variable, inner: 3 }));
   return [...images, ...bins, { id: patterns.name, label: "all electrons of the patterns", variable: patterns, inner: 4 }];
 }
@@ -126,7 +126,7 @@ async function openPatterns(file: DataFile, all: readonly ArrayVariable[], host:
     }
     view.show({ values: shown, nx: qx.count, ny: qy.count, x: axis(qx), y: axis(qy), quantity: "electrons", unit: variable().unit, signed: false });
     const circle = disc !== undefined && beam.perMrad !== undefined ? disc * (axes.value === "mrad" ? 1 : beam.perMrad) : undefined;
-    view.setShapes(circle === undefined ? [] : [{ kind: "circle", id: "disc", x: 0, y: 0, r: circle, label: "convergence semi-angle", dashed: true }]);
+    view.setShapes(circle === undefined ? [] : [{ kind: "circle", id: "disc", x: 0, y: 0, r: circle, label: `α ${formatNumber(circle, 3)} ${axes.value}`, dashed: true }]);
   };
 
   // What is shown

@@ -88,7 +88,7 @@ async function openProbe(file: DataFile, variable: ArrayVariable, host: HTMLElem
       inverse.show(pictureOf(isAngle ? inMrad(dark, beam) : dark, there.value as Part, ["qx", "qy"], isAngle ? "mrad" : "1/Å", "aperture"));
       const alpha = beam.semiAngle;
       const radius = alpha === undefined || (!isAngle && beam.perMrad === undefined) ? undefined : isAngle ? alpha : alpha * (beam.perMrad as number);
-      inverse.setShapes(radius === undefined ? [] : [{ kind: "circle", id: "disc", x: 0, y: 0, r: radius, label: "convergence semi-angle", dashed: true }]);
+      inverse.setShapes(radius === undefined ? [] : [{ kind: "circle", id: "disc", x: 0, y: 0, r: radius, label: `α ${formatNumber(radius, 3)} ${axes.value}`, dashed: true }]);
       cards.inverse.changed();
     }
   };
