@@ -3,6 +3,7 @@
 import type { DataFile } from "../data";
 import type { PanelFactory, PanelOffer } from "../panel";
 import { analyserPanels } from "./analyser";
+import { arrayPanels } from "./arrays";
 import { centrePanels } from "./centre";
 import { detectorPanels } from "./detector";
 import { imagePanels } from "./images";
@@ -13,21 +14,28 @@ import { segmentedPanels } from "./segmented";
 import { smatrixPanels } from "./smatrix";
 import { textPanels } from "./texts";
 
+/** Results of scanning and imaging electron microscopes. */
 const ELECTRONS: readonly PanelFactory[] = [
   detectorPanels, imagePanels, segmentedPanels, centrePanels, patternPanels, potentialPanels, probePanels, smatrixPanels, analyserPanels,
 ];
 
-const FACTORIES: readonly PanelFactory[] = [...ELECTRONS, textPanels];
+const FACTORIES: readonly PanelFactory[] = [...ELECTRONS, arrayPanels, textPanels];
+
+/** Groups of the list, in their order; the variables of each file come last. */
+const GROUPS = ["Compare", "Adaptive optics", "Electrons"];
 
 /** Panels of all files, in the order of the list. */
 export function offers(files: readonly DataFile[]): PanelOffer[] {
-  const all = files.flatMap((file) =>
-    FACTORIES.flatMap((factory) => factory(file)).map((offer) => {
-      const of = files.length > 1 ? ` (${file.name})` : "";
-      return { ...offer, id: `${file.index + 1}-${offer.id}`, title: offer.title + of };
-    }),
-  );
-  const groups = ["Compare", "Adaptive optics", "Electrons"];
-  const rank = (offer: PanelOffer) => (groups.includes(offer.group) ? groups.indexOf(offer.group) : groups.length);
+  const several = files.length > 1;
+  const of = (file: DataFile) => (offer: PanelOffer) => {
+    const id = `${file.index + 1}-${offer.id}`;
+    if (!several) {
+      return { ...offer, id };
+    }
+    const shared = GROUPS.includes(offer.group);
+    return { ...offer, id, ...(shared ? { title: `${offer.title} (${file.name})` } : { group: `${offer.group} of ${file.name}`, order: offer.order + 1000 * file.index }) };
+  };
+  const all = files.flatMap((file) => FACTORIES.flatMap((factory) => factory(file)).map(of(file)));
+  const rank = ({ group }: PanelOffer) => (GROUPS.includes(group) ? GROUPS.indexOf(group) : GROUPS.length);
   return all.sort((a, b) => rank(a) - rank(b) || a.order - b.order);
 }
