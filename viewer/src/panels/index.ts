@@ -2,11 +2,25 @@
 
 import type { DataFile } from "../data";
 import type { PanelFactory, PanelOffer } from "../panel";
+import { analyserPanels } from "./analyser";
 import { arrayPanels } from "./arrays";
 import { comparePanels } from "./compare";
+import { centrePanels } from "./centre";
+import { detectorPanels } from "./detector";
+import { imagePanels } from "./images";
+import { patternPanels } from "./patterns";
+import { potentialPanels } from "./potential";
+import { probePanels } from "./probe";
+import { segmentedPanels } from "./segmented";
+import { smatrixPanels } from "./smatrix";
 import { textPanels } from "./texts";
 
-const FACTORIES: readonly PanelFactory[] = [arrayPanels, textPanels];
+/** Results of scanning and imaging electron microscopes. */
+const ELECTRONS: readonly PanelFactory[] = [
+  detectorPanels, imagePanels, segmentedPanels, centrePanels, patternPanels, potentialPanels, probePanels, smatrixPanels, analyserPanels,
+];
+
+const FACTORIES: readonly PanelFactory[] = [...ELECTRONS, arrayPanels, textPanels];
 
 /** Groups of the list, in their order; the variables of each file come last. */
 const GROUPS = ["Compare", "Adaptive optics", "Electrons"];

@@ -106,12 +106,13 @@ export class ImageView implements View {
   private destroyed = false;
   private readonly schedule = eachFrame(() => this.draw());
 
-  constructor({ scope, label, map, height, zoomWith }: { scope: Scope; label: string; map?: string; height?: number; zoomWith?: ImageView }) {
+  /** `map` and `scale` are those at first; `zoomWith` is an image that shares zoom and cross-hair with this one. */
+  constructor({ scope, label, map, scale, height, zoomWith }: { scope: Scope; label: string; map?: string; scale?: ScaleName; height?: number; zoomWith?: ImageView }) {
     this.label = label;
     this.height = height ?? 420;
     const optional = (value: number | null) => value === null || (typeof value === "number" && Number.isFinite(value));
     const numbers = (count: number) => (value: number[]) => value.length === 0 || (value.length === count && value.every((one) => typeof one === "number" && Number.isFinite(one)));
-    this.scaleCell = scope.cell<string>("scale", "linear", (name) => SCALES.some(([one]) => one === name));
+    this.scaleCell = scope.cell<string>("scale", scale ?? "linear", (name) => SCALES.some(([one]) => one === name));
     this.mapCell = scope.cell<string>("map", map && isMapName(map) ? map : "", (name) => name === "" || isMapName(name));
     this.lo = scope.cell<number | null>("lo", null, optional);
     this.hi = scope.cell<number | null>("hi", null, optional);
