@@ -135,6 +135,9 @@ function same(a: Json | undefined, b: Json | undefined): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
+/** The type of values that a cell with this initial value may have: any text for a text, any number for a number. */
+type Widened<T extends Json> = T extends string ? string : T extends number ? number : T extends boolean ? boolean : T;
+
 /** The values of one panel or view. */
 export class Scope {
   constructor(
@@ -147,8 +150,8 @@ export class Scope {
   }
 
   /** A value with its initial one; `accepts` rejects values of a link that make no sense, of which the kind is checked already. */
-  cell<T extends Json>(key: string, initial: T, accepts: (value: T) => boolean = () => true): Cell<T> {
-    return new Cell(this.store, `${this.prefix}.${key}`, initial, accepts);
+  cell<T extends Json>(key: string, initial: T, accepts: (value: Widened<T>) => boolean = () => true): Cell<Widened<T>> {
+    return new Cell<Widened<T>>(this.store, `${this.prefix}.${key}`, initial as Json as Widened<T>, accepts);
   }
 }
 

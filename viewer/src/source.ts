@@ -1,0 +1,28 @@
+/** Where the page's numbers are: in its own elements, or at the server that sent it. */
+
+import { DataError, type PartSource } from "./data";
+
+/** Parts embedded in a document, and pieces from the server at an address, if there is one. */
+export function partSource(page: Document, server: string | undefined): PartSource {
+  const answer = async (path: string, headers: Record<string, string>, statuses: readonly number[]): Promise<ArrayBuffer> => {
+    if (server === undefined) {
+      throw new DataError("This page has no server: it cannot load more than it holds.");
+    }
+    let response: Response;
+    try {
+      response = await fetch(server + path, { headers, cache: "no-store", referrerPolicy: "no-referrer" });
+    } catch {
+      throw new DataError("The server does not answer: is lenslet view --serve still running?");
+    }
+    if (!statuses.includes(response.status)) {
+      const reason = (await response.text().catch(() => "")).slice(0, 300);
+      throw new DataError(`The server refused a request (${response.status})${reason ? `: ${reason}` : "."}`);
+    }
+    return response.arrayBuffer();
+  };
+  return {
+    text: (id) => page.getElementById(id)?.textContent ?? undefined,
+    fetch: async (path, from, to) => (to <= from ? new ArrayBuffer(0) : answer(path, { Range: `bytes=${from}-${to - 1}` }, [206])),
+    request: (path) => answer(path, {}, [200]),
+  };
+}
