@@ -80,7 +80,7 @@ class MapCards {
   constructor(sheet: Sheet, title: string, fileName: string, private readonly aboutZero: boolean) {
     const { scope } = sheet.context;
     this.cut = scope.cell<readonly number[]>("cut", [], (at) => at.length === 0 || (at.length === 2 && at.every((k) => Number.isInteger(k) && k >= 0)));
-    this.image = new ImageView({ scope: scope.child("map"), label: title, map: "blue-red", height: 420 });
+    this.image = new ImageView({ scope: scope.child("map"), label: title, height: 420 });
     const back = h("button", { type: "button", click: () => this.cut.reset() }, "Cuts through the peak");
     this.card = sheet.card(title, this.image, { fileName, controls: [back] });
     this.cuts = new CurveView({ scope: scope.child("cuts"), label: "Cuts along x and y", height: 260 });

@@ -2,9 +2,12 @@
 
 import type { DataFile } from "../data";
 import type { PanelFactory, PanelOffer } from "../panel";
+import { covariancePanels } from "./covariance";
+import { psfPanels } from "./psf";
 import { textPanels } from "./texts";
+import { wavefrontPanels } from "./wavefront";
 
-const FACTORIES: readonly PanelFactory[] = [textPanels];
+const FACTORIES: readonly PanelFactory[] = [psfPanels, wavefrontPanels, covariancePanels, textPanels];
 
 /** Panels of all files, in the order of the list. */
 export function offers(files: readonly DataFile[]): PanelOffer[] {

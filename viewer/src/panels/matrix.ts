@@ -70,9 +70,9 @@ export async function matrixCards(
   choose: () => MatrixChoice | Promise<MatrixChoice>,
 ): Promise<void> {
   const { scope } = sheet.context;
-  const view = new ImageView({ scope: scope.child("matrix"), label: "Matrix", map: "blue-red", height: 520 });
+  const view = new ImageView({ scope: scope.child("matrix"), label: "Matrix", height: 520 });
   const card = sheet.card("Matrix", view, { fileName, wide: true });
-  const rowView = new ImageView({ scope: scope.child("row"), label: "Row on the lenslets", map: "blue-red", height: 360 });
+  const rowView = new ImageView({ scope: scope.child("row"), label: "Row on the lenslets", height: 360 });
   const rowCard = sheet.card("One row on the lenslets", rowView, { fileName: `${fileName}-row`, wide: true });
   rowCard.element.hidden = true;
   let chosen: MatrixChoice | undefined;
