@@ -119,7 +119,7 @@ async function openPsf(host: HTMLElement, context: PanelContext, file: DataFile,
     select("Energy", boxes, [{ value: "both", label: "encircled and ensquared" }, { value: "encircled", label: "encircled" }, { value: "ensquared", label: "ensquared" }]),
   );
   const fileName = `${stem(file.name)}-psf`;
-  const image = new ImageView({ scope: scope.child("image"), label: "Point-spread function", height: 460 });
+  const image = new ImageView({ scope: scope.child("image"), label: "Point-spread function", scale: "log", decades: 5, height: 460 });
   const card = sheet.card("Point-spread function", image, { fileName });
   const print = sheet.facts("Numbers of this image");
   const curve = (key: string, label: string) => {

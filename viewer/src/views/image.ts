@@ -44,6 +44,20 @@ function watchScrolling(): void {
   }
 }
 
+/** How an ImageView begins. */
+export interface ImageOptions {
+  readonly scope: Scope;
+  readonly label: string;
+  /** Name of the colour map; by the kind of numbers if not given. */
+  readonly map?: string;
+  readonly scale?: ScaleName;
+  /** Decades that a logarithmic scale spans at most, 6 if not given. */
+  readonly decades?: number;
+  readonly height?: number;
+  /** Another image whose zoom and cross-hair this one shares. */
+  readonly zoomWith?: ImageView;
+}
+
 /** An image of numbers with axes, colour bar, contrast, zoom, cursor, profile and shapes over it. */
 export class ImageView implements View {
   readonly element: HTMLElement;
@@ -102,14 +116,16 @@ export class ImageView implements View {
   private settled: ReturnType<typeof setTimeout> | undefined;
   private wheeled: ReturnType<typeof setTimeout> | undefined;
   private destroyed = false;
+  private readonly decades: number;
   private readonly schedule = eachFrame(() => this.draw());
 
-  constructor({ scope, label, map, height, zoomWith }: { scope: Scope; label: string; map?: string; height?: number; zoomWith?: ImageView }) {
+  constructor({ scope, label, map, scale, decades, height, zoomWith }: ImageOptions) {
     this.label = label;
+    this.decades = decades ?? 6;
     this.height = height ?? 420;
     const optional = (value: number | null) => value === null || (typeof value === "number" && Number.isFinite(value));
     const numbers = (count: number) => (value: number[]) => value.length === 0 || (value.length === count && value.every((one) => typeof one === "number" && Number.isFinite(one)));
-    this.scaleCell = scope.cell<string>("scale", "linear", (name) => SCALES.some(([one]) => one === name));
+    this.scaleCell = scope.cell<string>("scale", scale ?? "linear", (name) => SCALES.some(([one]) => one === name));
     this.mapCell = scope.cell<string>("map", map && isMapName(map) ? map : "", (name) => name === "" || isMapName(name));
     this.lo = scope.cell<number | null>("lo", null, optional);
     this.hi = scope.cell<number | null>("hi", null, optional);
@@ -255,7 +271,7 @@ export class ImageView implements View {
       return new Scale("linear", -Math.PI, Math.PI);
     }
     const name = this.scaleName;
-    let [lo, hi] = automaticLimits(this.stats, name, this.signed);
+    let [lo, hi] = automaticLimits(this.stats, name, this.signed, this.decades);
     if (this.range.value === "percentile" && Number.isFinite(this.stats.min)) {
       const [a, b] = percentiles(image.values, [0.01, 0.99]);
       const size = Math.max(-a, b);
