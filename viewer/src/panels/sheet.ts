@@ -43,7 +43,7 @@ export class Sheet {
 
   /** Adds a table of numbers; what it returns renews them. */
   facts(caption: string): (facts: readonly Fact[]) => void {
-    const box = h("div", { class: "facts", "aria-live": "polite" });
+    const box = h("section", { class: "card facts" });
     this.host.append(box);
     return (facts) => {
       const rows = facts.map(([name, value, unit]) => [name, typeof value === "number" ? formatNumber(value, 5) : value, unit ?? ""]);

@@ -150,11 +150,16 @@ async function solverCards(sheet: Sheet, file: DataFile, frames: number, frame: 
       continue;
     }
     const view = new CurveView({ scope: sheet.context.scope.child(name), label: title, height: 180 });
-    const card = sheet.card(`${title[0].toUpperCase()}${title.slice(1)} by frame`, view, { fileName: `${fileName}-${stem(name)}` });
+    const card = sheet.card(`${capitals(title)} by frame`, view, { fileName: `${fileName}-${stem(name)}` });
     const failed = name === "converged" ? [...re].filter((one) => one === 0).length : 0;
     const style = name === "converged" ? ("step" as const) : ("line" as const);
     view.show({ x: Float64Array.from(re.keys()), xTitle: "frame", yTitle: title, series: [{ label: title, values: re, style }], logY: logarithmic && re.every((one) => one > 0) });
     card.setNote(name === "converged" ? (failed === 0 ? "The tolerance was met in all frames." : `The tolerance was missed in ${failed} of ${frames} frames.`) : "");
     await sheet.follow([frame], () => view.setMarkers([{ x: frame.value, label: `frame ${frame.value}` }]));
   }
+}
+
+/** A title that begins with a capital, unless it begins with a symbol. */
+function capitals(title: string): string {
+  return /^[a-z]/.test(title) ? title[0].toUpperCase() + title.slice(1) : title;
 }
