@@ -2,12 +2,20 @@
 
 import type { DataFile } from "../data";
 import type { PanelFactory, PanelOffer } from "../panel";
+import { budgetPanels } from "./budget";
 import { covariancePanels } from "./covariance";
+import { fieldPanels } from "./field";
 import { psfPanels } from "./psf";
+import { reconstructorPanels } from "./reconstructor";
+import { slopesPanels } from "./slopes";
+import { spectrumPanels } from "./spectrum";
 import { textPanels } from "./texts";
 import { wavefrontPanels } from "./wavefront";
 
-const FACTORIES: readonly PanelFactory[] = [psfPanels, wavefrontPanels, covariancePanels, textPanels];
+const FACTORIES: readonly PanelFactory[] = [
+  psfPanels, budgetPanels, fieldPanels, wavefrontPanels, slopesPanels, covariancePanels, reconstructorPanels, spectrumPanels,
+  textPanels,
+];
 
 /** Panels of all files, in the order of the list. */
 export function offers(files: readonly DataFile[]): PanelOffer[] {

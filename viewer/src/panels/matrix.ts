@@ -53,6 +53,8 @@ export interface MatrixChoice {
   readonly rows: MatrixAxis;
   readonly columns: MatrixAxis;
   readonly quantity: string;
+  /** Unit of the entries; that of the array if not given. */
+  readonly unit?: string;
 }
 
 /** Samples of an axis that was binned, or reduced to its largest entries, by a factor. */
@@ -65,7 +67,7 @@ function reduced(name: string, count: number, by: number, reverse: boolean): Dim
 export async function matrixCards(
   sheet: Sheet,
   fileName: string,
-  cells: readonly Cell<string>[],
+  cells: readonly (Cell<string> | Cell<number>)[],
   row: Cell<number>,
   choose: () => MatrixChoice | Promise<MatrixChoice>,
 ): Promise<void> {
@@ -76,7 +78,6 @@ export async function matrixCards(
   const rowCard = sheet.card("One row on the lenslets", rowView, { fileName: `${fileName}-row`, wide: true });
   rowCard.element.hidden = true;
   let chosen: MatrixChoice | undefined;
-  let tiles: Mosaic | undefined;
   view.onPick(({ y }) => {
     if (chosen) {
       row.set(Math.min(Math.max(Math.round(y), 0), chosen.rows.count - 1));
@@ -85,6 +86,7 @@ export async function matrixCards(
   await sheet.follow(cells, async (stale) => {
     const choice = await choose();
     const { array, rows, columns, quantity } = choice;
+    const unit = printed(choice.unit ?? array.unit);
     const shown = await shownMatrix(array, choice.fixed, stale);
     if (shown === undefined || stale()) {
       return;
@@ -96,7 +98,7 @@ export async function matrixCards(
     }
     const x = reduced(columns.name, shown.columns, shown.perColumn * byColumn, false);
     const y = reduced(rows.name, shown.rows, shown.perRow * byRow, true);
-    view.show({ values, nx: shown.columns, ny: shown.rows, x, y, quantity, unit: printed(array.unit), signed: true });
+    view.show({ values, nx: shown.columns, ny: shown.rows, x, y, quantity, unit, signed: true });
     view.setShapes([...borders(rows, columns.count, "row"), ...borders(columns, rows.count, "column")]);
     const large = shown.perRow * shown.perColumn > 1 ? " Each sample is the largest entry of a part of the matrix." : "";
     card.setNote(`${rows.count} × ${columns.count}; lines divide guide stars and their x and y slopes. Click a row, or press Enter on it, to see it on the lenslets.${large}`);
@@ -117,7 +119,8 @@ export async function matrixCards(
     if (stale()) {
       return;
     }
-    tiles = mosaic(
+    const unit = printed(choice.unit ?? choice.array.unit);
+    const tiles = mosaic(
       AXES.map((name, axis) =>
         order.stars.map((star) => {
           const across = order.across(star);
@@ -126,7 +129,7 @@ export async function matrixCards(
       ),
     );
     const { values, nx, ny, frames } = tiles;
-    rowView.show({ values, nx, ny, x: uniform("lenslet", "", nx, 0, 1), y: uniform("lenslet", "", ny, 0, 1), quantity: choice.quantity, unit: printed(choice.array.unit), signed: true });
+    rowView.show({ values, nx, ny, x: uniform("lenslet", "", nx, 0, 1), y: uniform("lenslet", "", ny, 0, 1), quantity: choice.quantity, unit, signed: true });
     rowView.setShapes(frames.map(frameShape));
     rowCard.title = `Row ${k}: ${choice.rows.label(k)}`;
     let [sum, squares] = [0, 0];
@@ -134,7 +137,7 @@ export async function matrixCards(
       sum += re[i];
       squares += re[i] ** 2;
     }
-    rowCard.setNote(`Above the x slopes, below the y slopes of each guide star. Sum of the row ${formatNumber(sum, 5)}, root of its sum of squares ${formatNumber(Math.sqrt(squares), 5)} ${printed(choice.array.unit)}.`);
+    rowCard.setNote(`Above the x slopes, below the y slopes of each guide star. Sum of the row ${formatNumber(sum, 5)}, root of its sum of squares ${formatNumber(Math.sqrt(squares), 5)}${unit && ` ${unit}`}.`);
     rowCard.element.hidden = false;
     rowCard.changed();
   });
