@@ -56,7 +56,10 @@ export function budgetsOfTable(table: TableVariable): Budget[] {
   });
 }
 
-/** Names of the terms of `field_error`, the last of which is the total: those that its long name lists, else numbers. */
+/**
+ * Names of the terms of `field_error`, the last of which is the total: those that its labels or its long name list, or the file's
+ * table of budgets, else numbers.
+ */
 export function fieldTerms(file: DataFile): string[] {
   const error = file.array("field_error");
   const count = error?.shape[0] ?? 0;
@@ -65,7 +68,12 @@ export function fieldTerms(file: DataFile): string[] {
   if (labels?.kind === "labels" && labels.labels.length === count) {
     return [...labels.labels];
   }
-  return listed.length === count ? listed : Array.from({ length: count }, (_, k) => (k === count - 1 ? "total" : `term ${k + 1}`));
+  if (listed.length === count) {
+    return listed;
+  }
+  const table = file.table("budget");
+  const named = table ? budgetsOfTable(table)[0]?.terms.map(({ name }) => name) : undefined;
+  return named?.length === count - 1 ? [...named, "total"] : Array.from({ length: count }, (_, k) => (k === count - 1 ? "total" : `term ${k + 1}`));
 }
 
 /** The Maréchal approximation of the Strehl ratio, exp(−(2π σ/λ)²), of an error [nm rms] at a wavelength [m]. */

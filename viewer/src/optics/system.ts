@@ -24,6 +24,8 @@ export interface SystemFacts {
   readonly wavelengths: readonly number[];
   /** Side of a pixel of the images [mas]. */
   readonly pixel: number | undefined;
+  /** Sides of the boxes of ensquared energy [mas]. */
+  readonly ensquared: readonly number[];
   /** Share of the largest eigenvalue below which the reconstructor drops them. */
   readonly filter: number | undefined;
 }
@@ -114,7 +116,10 @@ export function systemFacts(text: string): SystemFacts {
   const across = number("lenslet_array", "diameter") ?? diameter;
   const pitch = number("lenslet_array", "pitch") ?? (across !== undefined && lenslets ? across / lenslets : undefined);
   const oversampling = number("phase", "oversampling");
-  const waves = tables.find((one) => one.name === "image")?.entries.get("wavelengths");
+  const list = (table: string, key: string): readonly number[] => {
+    const found = tables.find((one) => one.name === table)?.entries.get(key);
+    return Array.isArray(found) ? (found as readonly number[]) : [];
+  };
   return {
     diameter,
     obstruction: number("telescope", "obstruction") ?? 0,
@@ -122,7 +127,8 @@ export function systemFacts(text: string): SystemFacts {
     wavefrontStep: pitch !== undefined && oversampling ? pitch / oversampling : undefined,
     guideStars: directions("guide_star"),
     targets: directions("target"),
-    wavelengths: Array.isArray(waves) ? (waves as readonly number[]) : [],
+    wavelengths: list("image", "wavelengths"),
+    ensquared: list("image", "ensquared"),
     pixel: number("image", "pixel"),
     filter: number("reconstructor", "filter"),
   };

@@ -12,8 +12,8 @@ import type { PanelFactory, PanelOffer } from "../panel";
 import type { Cell } from "../store";
 import { CurveView } from "../views/curve";
 import { ImageView } from "../views/image";
-import { frameShape, matrixCards, plainAxis, slopeAxis, truthAxis, type MatrixAxis, type MatrixChoice } from "./matrix";
-import { choiceCell, names, numberCell, numbered, printed, Sheet, stem, type Fact } from "./sheet";
+import { frameShapes, matrixCards, plainAxis, slopeAxis, truthAxis, type MatrixAxis, type MatrixChoice } from "./matrix";
+import { choiceCell, hide, names, numberCell, numbered, printed, Sheet, stem, type Fact } from "./sheet";
 
 const GROUP = "Adaptive optics";
 const COMPONENTS = AXES.flatMap((a) => AXES.map((b) => a + b));
@@ -47,7 +47,7 @@ export const covariancePanels: PanelFactory = (file) => {
   }
   const matrices = file.arrays().filter(({ name, shape }) => MATRICES.test(name) && (shape.length === 2 || shape.length === 3));
   if (matrices.length > 0) {
-    offer("covariance-matrix", "Covariance matrices", 53, (sheet) => openMatrices(sheet, file, matrices));
+    offer("covariance-matrix", "Covariance matrices", 65, (sheet) => openMatrices(sheet, file, matrices));
   }
   return offers;
 };
@@ -137,14 +137,14 @@ class MapCards {
 
   /** Hides or shows cuts, means and numbers; the image stays. */
   set whole(whole: boolean) {
-    [this.cutCard, this.meanCard].forEach((card) => (card.element.hidden = !whole));
+    [this.cutCard, this.meanCard].forEach((card) => hide(card.element, !whole));
   }
 
   /** Draws several maps at once. */
   tiles(tiles: Mosaic, step: number, quantity: string, unit: string, about: string): void {
     const { values, nx, ny, frames } = tiles;
     this.image.show({ values, nx, ny, x: uniform("sample", "", nx, 0, 1), y: uniform("sample", "", ny, 0, 1), quantity, unit, signed: true });
-    this.image.setShapes(frames.map(frameShape));
+    this.image.setShapes(frameShapes(frames));
     this.card.setNote(`${about} Each map spans displacements in steps of ${formatNumber(step, 4)} m; click one to see it alone.`);
     this.print([]);
     this.card.changed();

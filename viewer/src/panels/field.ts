@@ -10,7 +10,7 @@ import { BarView } from "../views/bars";
 import { ImageView } from "../views/image";
 import type { Shape } from "../views/image.api";
 import { BUDGET_UNITS, showBudgets } from "./budget";
-import { choiceCell, numberCell, names, Sheet, stem, type Fact } from "./sheet";
+import { choiceCell, hide, numberCell, names, Sheet, stem, type Fact } from "./sheet";
 
 /** Panels of fields: of the variables `field_strehl`, `field_fwhm`, `field_ensquared_0` … and `field_error`. */
 export const fieldPanels: PanelFactory = (file) =>
@@ -27,6 +27,7 @@ interface FieldMap {
 }
 
 function mapsOf(file: DataFile): FieldMap[] {
+  const boxes = factsOf(file).ensquared;
   return file.arrays().flatMap((array): FieldMap[] => {
     if (array.shape.length !== 3 || !array.name.startsWith("field_")) {
       return [];
@@ -34,8 +35,8 @@ function mapsOf(file: DataFile): FieldMap[] {
     const plain = { array, unit: "", factor: 1, byTerm: false };
     const box = /^field_ensquared_(\d+)$/.exec(array.name);
     if (box) {
-      const side = / in ([0-9.]+ mas)$/.exec(array.longName)?.[1];
-      return [{ ...plain, title: `ensquared energy${side ? ` in ${side}` : `, box ${box[1]}`}` }];
+      const side = / in ([0-9.]+) mas$/.exec(array.longName)?.[1] ?? boxes[Number(box[1])];
+      return [{ ...plain, title: side === undefined ? `ensquared energy, box ${box[1]}` : `ensquared energy in ${side} mas` }];
     }
     switch (array.name) {
       case "field_strehl": return [{ ...plain, title: "Strehl ratio" }];
@@ -89,7 +90,7 @@ async function openField(host: HTMLElement, context: PanelContext, file: DataFil
   const printPoint = sheet.facts("At the direction that was picked");
   const bars = new BarView({ scope: scope.child("bars"), label: "Error budget of this direction", height: 300 });
   const barCard = sheet.card("Error budget of this direction", bars, { fileName: `${fileName}-budget`, controls: [select("Bars", unit, BUDGET_UNITS)] });
-  barCard.element.hidden = terms.length === 0;
+  hide(barCard.element, terms.length === 0);
   image.onPick(({ i, j }) => at.set([i, j]));
 
   await sheet.follow([of, wave, term, lines, sources, at], async (stale) => {
@@ -99,8 +100,8 @@ async function openField(host: HTMLElement, context: PanelContext, file: DataFil
     if (stale()) {
       return;
     }
-    waveSelect && (waveSelect.hidden = map.byTerm);
-    termSelect && (termSelect.hidden = !map.byTerm);
+    hide(waveSelect, map.byTerm);
+    hide(termSelect, !map.byTerm);
     const values = Float64Array.from(re, (value) => value * map.factor);
     const title = map.byTerm ? `${map.title}, ${terms[k]}` : waves > 1 ? `${map.title}, ${waveName(k)}` : map.title;
     image.show({ values, nx, ny, x, y, quantity: title, unit: map.unit });
@@ -154,6 +155,14 @@ function contours(map: Parameters<typeof isoLines>[0], min: number, max: number,
   }
   return [0.2, 0.4, 0.6, 0.8].flatMap((part) => {
     const level = min + part * (max - min);
-    return isoLines(map, level).map((line, k): Shape => ({ kind: "polygon", id: `line-${part}-${k}`, points: line.map(([i, j]) => [x(i), y(j)] as const), label: formatNumber(level, 3), closed: false }));
+    const label = formatNumber(level, 3);
+    return isoLines(map, level).flatMap((line, k): Shape[] => {
+      const points = line.map(([i, j]) => [x(i), y(j)] as const);
+      const [tx, ty] = points[Math.floor(points.length / 3)];
+      return [
+        { kind: "polygon", id: `line-${part}-${k}`, points, label, closed: false },
+        { kind: "text", id: `level-${part}-${k}`, x: tx, y: ty, label },
+      ];
+    });
   });
 }

@@ -8,7 +8,7 @@ import { AXES, slopeLabel, type SlopeOrder } from "../optics/slope_order";
 import type { Cell } from "../store";
 import { ImageView } from "../views/image";
 import type { Shape } from "../views/image.api";
-import { printed, type Sheet } from "./sheet";
+import { hide, printed, type Sheet } from "./sheet";
 
 /** Rows or columns of a matrix. */
 export interface MatrixAxis {
@@ -76,7 +76,7 @@ export async function matrixCards(
   const card = sheet.card("Matrix", view, { fileName, wide: true });
   const rowView = new ImageView({ scope: scope.child("row"), label: "Row on the lenslets", height: 360 });
   const rowCard = sheet.card("One row on the lenslets", rowView, { fileName: `${fileName}-row`, wide: true });
-  rowCard.element.hidden = true;
+  hide(rowCard.element, true);
   let chosen: MatrixChoice | undefined;
   view.onPick(({ y }) => {
     if (chosen) {
@@ -99,7 +99,7 @@ export async function matrixCards(
     const x = reduced(columns.name, shown.columns, shown.perColumn * byColumn, false);
     const y = reduced(rows.name, shown.rows, shown.perRow * byRow, true);
     view.show({ values, nx: shown.columns, ny: shown.rows, x, y, quantity, unit, signed: true });
-    view.setShapes([...borders(rows, columns.count, "row"), ...borders(columns, rows.count, "column")]);
+    view.setShapes([...borders(rows, columns.count, "row"), ...borders(columns, rows.count, "column"), ...columns.blocks.map(blockName)]);
     const large = shown.perRow * shown.perColumn > 1 ? " Each sample is the largest entry of a part of the matrix." : "";
     card.setNote(`${rows.count} × ${columns.count}; lines divide guide stars and their x and y slopes. Click a row, or press Enter on it, to see it on the lenslets.${large}`);
     card.changed();
@@ -110,7 +110,7 @@ export async function matrixCards(
     const order = choice.columns.order;
     const [m, n] = choice.array.shape.slice(-2);
     if (!order || n !== order.count || m !== choice.rows.count) {
-      rowCard.element.hidden = true;
+      hide(rowCard.element, true);
       return;
     }
     const k = Math.min(row.value, m - 1);
@@ -130,7 +130,7 @@ export async function matrixCards(
     );
     const { values, nx, ny, frames } = tiles;
     rowView.show({ values, nx, ny, x: uniform("lenslet", "", nx, 0, 1), y: uniform("lenslet", "", ny, 0, 1), quantity: choice.quantity, unit, signed: true });
-    rowView.setShapes(frames.map(frameShape));
+    rowView.setShapes(frameShapes(frames));
     rowCard.title = `Row ${k}: ${choice.rows.label(k)}`;
     let [sum, squares] = [0, 0];
     for (let i = 0; i < re.length; i++) {
@@ -138,15 +138,25 @@ export async function matrixCards(
       squares += re[i] ** 2;
     }
     rowCard.setNote(`Above the x slopes, below the y slopes of each guide star. Sum of the row ${formatNumber(sum, 5)}, root of its sum of squares ${formatNumber(Math.sqrt(squares), 5)}${unit && ` ${unit}`}.`);
-    rowCard.element.hidden = false;
+    hide(rowCard.element, false);
     rowCard.changed();
   });
 }
 
-/** A frame around a tile, with its name. */
-export function frameShape({ label, row, column, i0, i1, j0, j1 }: Mosaic["frames"][number]): Shape {
-  const [a, b, c, d] = [i0 - 0.5, i1 - 0.5, j0 - 0.5, j1 - 0.5];
-  return { kind: "polygon", id: `tile-${row}-${column}`, points: [[a, c], [b, c], [b, d], [a, d]], label, closed: true };
+/** Frames around tiles, with their names. */
+export function frameShapes(frames: Mosaic["frames"]): Shape[] {
+  return frames.flatMap(({ label, row, column, i0, i1, j0, j1 }): Shape[] => {
+    const [a, b, c, d] = [i0 - 0.5, i1 - 0.5, j0 - 0.5, j1 - 0.5];
+    return [
+      { kind: "polygon", id: `tile-${row}-${column}`, points: [[a, c], [b, c], [b, d], [a, d]], label, closed: true },
+      { kind: "text", id: `name-${row}-${column}`, x: a, y: d, label },
+    ];
+  });
+}
+
+/** The name of a block of columns, at its top. */
+function blockName({ from, to, name }: MatrixAxis["blocks"][number], k: number): Shape {
+  return { kind: "text", id: `name-${k}`, x: (from + to - 1) / 2, y: -0.5, label: name, middle: true };
 }
 
 /** Lines between the blocks of an axis; dashed between x and y of one star. */

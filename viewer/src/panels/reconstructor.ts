@@ -20,7 +20,7 @@ export const reconstructorPanels: PanelFactory = (file) => {
     offers.push({ id: "reconstructor", title: "Reconstructor", group: GROUP, order: 60, open: (host, context) => openReconstructor(host, context, file, matrix) });
   }
   if (error?.shape.length === 3) {
-    offers.push({ id: "error-map", title: "Residual wavefront error", group: GROUP, order: 45, open: (host, context) => openErrors(host, context, file, error) });
+    offers.push({ id: "error-map", title: "Residual wavefront error", group: GROUP, order: 61, open: (host, context) => openErrors(host, context, file, error) });
   }
   return offers;
 };

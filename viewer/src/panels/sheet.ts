@@ -112,6 +112,13 @@ export function names(what: string, count: number): string[] {
   return Array.from({ length: count }, (_, k) => `${what} ${k}`);
 }
 
+/** Hides an element, or shows it, whatever its own layout. */
+export function hide(element: HTMLElement | undefined, hidden: boolean): void {
+  if (element) {
+    element.style.display = hidden ? "none" : "";
+  }
+}
+
 /** A unit as it is printed: "rad2" as rad², "m rad" with a narrow space. */
 export function printed(unit: string): string {
   return unit.replace(/(?<=[A-Za-zÅ])2\b/g, "²").replace(/(?<=[A-Za-zÅ]) (?=[A-Za-zÅ])/g, "\u202f");

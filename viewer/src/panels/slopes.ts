@@ -9,7 +9,7 @@ import type { PanelContext, PanelFactory } from "../panel";
 import { CurveView } from "../views/curve";
 import { ImageView } from "../views/image";
 import type { Shape } from "../views/image.api";
-import { frameShape } from "./matrix";
+import { frameShapes } from "./matrix";
 import { choiceCell, Sheet, stem, type Fact } from "./sheet";
 
 /** Panels of slopes (frame, slope). */
@@ -110,7 +110,7 @@ async function openSlopes(host: HTMLElement, context: PanelContext, file: DataFi
     const arrows = maps.flatMap(({ x, y, across }, s) =>
       Array.from(x, (dx, k) => ({ x: tiles.frames[s].i0 + (k % across), y: tiles.frames[s].j0 + Math.floor(k / across), dx: dx * scale, dy: y[k] * scale })).filter(({ dx }) => Number.isFinite(dx)),
     );
-    image.setShapes([...(stars.length > 1 ? tiles.frames.map(frameShape) : []), { kind: "arrows", id: "slopes", points: arrows, label: "slopes" } satisfies Shape]);
+    image.setShapes([...(stars.length > 1 ? frameShapes(tiles.frames) : []), { kind: "arrows", id: "slopes", points: arrows, label: "slopes" } satisfies Shape]);
     card.title = `Slopes on the lenslets, frame ${frame.value}`;
     card.setNote(`Colours: magnitude of the slope. Arrows: an arrow as long as a lenslet stands for ${(3 * longest).toFixed(3)} arcsec.`);
     card.changed();

@@ -28,7 +28,10 @@ async function openSpectrum(host: HTMLElement, context: PanelContext, file: Data
   if (kept < values.length) {
     series.push({ label: "dropped", x: numbers.slice(kept), values: values.slice(kept), style: "points", unit });
   }
-  if (threshold > 0) {
+  // A filter far below all eigenvalues would squeeze them into the top of the axis.
+  const least = values.findLast((value) => value > 0) ?? 0;
+  const far = threshold < 0.1 * least;
+  if (threshold > 0 && !far) {
     series.push({ label: `filter, ${formatNumber(filter, 3)} of the largest`, x: Float64Array.of(1, values.length), values: Float64Array.of(threshold, threshold), style: "dashed", unit });
   }
   view.show({ x: numbers, xTitle: "number, from the largest", yTitle: `eigenvalue [${unit}]`, series, logY: true });
@@ -36,7 +39,7 @@ async function openSpectrum(host: HTMLElement, context: PanelContext, file: Data
   if (kept < values.length) {
     view.setMarkers([{ x: kept + 0.5, label: `${kept} kept` }]);
   }
-  card.setNote(negative > 0 ? `${negative} eigenvalues are negative or zero by rounding; a logarithmic axis has none of them.` : "");
+  card.setNote(threshold > 0 && far ? "The threshold of the filter lies below the axis." : negative > 0 ? `${negative} eigenvalues are negative or zero by rounding; a logarithmic axis has none of them.` : "");
   sheet.facts("Numbers of this spectrum")([
     ["eigenvalues", values.length],
     ["kept", kept],

@@ -60,6 +60,12 @@ export class Axis {
     return from + (position - this.values[from]) / (this.values[to] - this.values[from]);
   }
 
+  /** Space that labels and title need at the left of an image, pixels. */
+  get margin(): number {
+    const at = this.dimension.entry.positions;
+    return at.kind === "labels" ? Math.max(52, 30 + 6.4 * Math.min(LONGEST, Math.max(...at.labels.map(({ length }) => length)))) : 52;
+  }
+
   /** A position in words. */
   label(index: number): string {
     return this.kind === "index" ? this.dimension.label(Math.round(index)) : `${words(this.dimension.name)} ${quantity(this.position(index), this.dimension.unit)}`;
@@ -74,9 +80,9 @@ export class Axis {
       const every = Math.max(1, niceStep((last - first + 1) / most));
       const ticks = [];
       for (let k = Math.ceil(first / every) * every; k <= last; k += every) {
-        ticks.push({ where: k, label: labels?.[k] ?? formatNumber(this.position(k), 4) });
+        ticks.push({ where: k, label: labels ? shorten(labels[k]) : formatNumber(this.position(k), 4) });
       }
-      return { ticks, title: this.kind === "values" ? this.dimension.title : words(name) };
+      return { ticks, title: this.kind === "values" ? title(words(name), this.dimension.unit) : words(name) };
     }
     const [a, b] = [this.position(from), this.position(to)];
     const { values, exponent, digits } = niceTicks(Math.min(a, b), Math.max(a, b), most);
@@ -87,25 +93,47 @@ export class Axis {
   }
 }
 
+/** Longest label of a tick, characters. */
+const LONGEST = 12;
+
+function shorten(label: string): string {
+  return label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label;
+}
+
 export interface AxisTicks {
   readonly ticks: readonly { readonly where: number; readonly label: string }[];
   readonly title: string;
 }
 
+/** A unit with raised powers: "rad2" becomes "rad²". */
+export function printedUnit(unit: string): string {
+  return unit.replace(/(?<=\p{L})-?\d+(?![\p{L}\d.])/gu, (power) => raised(Number(power)));
+}
+
 /** A number with its unit. */
 export function quantity(value: number, unit: string, digits = 5): string {
-  return unit ? `${formatNumber(value, digits)} ${unit}` : formatNumber(value, digits);
+  return unit ? `${formatNumber(value, digits)} ${printedUnit(unit)}` : formatNumber(value, digits);
 }
 
 /** A name with a unit in brackets, and the power of ten that labels leave out. */
 export function title(name: string, unit: string, exponent = 0): string {
   const power = exponent === 0 ? "" : `10${raised(exponent)}`;
-  const inside = [power, unit].filter(Boolean).join(" ");
+  const inside = [power, printedUnit(unit)].filter(Boolean).join(" ");
   return inside ? `${name} [${inside}]` : name;
 }
 
 function raised(exponent: number): string {
   return [...String(exponent)].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(c)])).join("");
+}
+
+/** A digit times a power of ten, such as 10⁻⁶ or 3·10⁵; in full where that is short. */
+function scientific(value: number): string {
+  const exponent = Math.floor(Math.log10(Math.abs(value)) + 1e-9);
+  if (value === 0 || (exponent >= -2 && exponent < 5)) {
+    return formatNumber(value, 3);
+  }
+  const digit = Math.round(Math.abs(value) / 10 ** exponent);
+  return `${value < 0 ? "−" : ""}${digit === 1 ? "" : `${digit}·`}10${raised(exponent)}`;
 }
 
 function fixed(value: number, digits: number): string {
@@ -158,8 +186,7 @@ export function scaleTicks(scale: Scale, apart: number): { readonly ticks: reado
       }
     }
     if (chosen.length > 2) {
-      const label = (value: number) => formatNumber(value, 3).replace(/^(−?)1·10/, "$110");
-      return { ticks: chosen.map(({ at, value }) => ({ at, label: label(value) })), exponent: 0 };
+      return { ticks: chosen.map(({ at, value }) => ({ at, label: scientific(value) })), exponent: 0 };
     }
   }
   const { values, exponent, digits } = linear;
@@ -183,7 +210,7 @@ export function scaleBar(longest: number, unit: string): { readonly length: numb
     return undefined;
   }
   const [factor, name] = units.find(([one]) => longest * one >= (unit === "rad" && one === 1 ? 0.02 : 0.1)) ?? units[units.length - 1];
-  const round = niceStep((longest * factor) / 2.5);
+  const round = niceStep((longest * factor) / 2.5 / (1 + 1e-9));
   return { length: round / factor, label: `${formatNumber(round)} ${name}` };
 }
 
@@ -199,8 +226,8 @@ const line = (x1: number, y1: number, x2: number, y2: number) => svg("line", { x
 const text = (x: number, y: number, anchor: string, content: string, more: Readonly<Record<string, string | number>> = {}) =>
   svg("text", { x, y, "text-anchor": anchor, fill: "currentColor", ...more }, content);
 
-/** Ticks and titles at the left and lower edges of a box, which shows samples x0 … x1 and y0 … y1. */
-export function drawAxes(box: Box, horizontal: AxisTicks, vertical: AxisTicks, x: (sample: number) => number, y: (sample: number) => number): SVGGElement {
+/** Ticks and titles at the left and lower edges of a box, with so much space for those at the left. */
+export function drawAxes(box: Box, horizontal: AxisTicks, vertical: AxisTicks, x: (sample: number) => number, y: (sample: number) => number, margin = 52): SVGGElement {
   const group = svg("g", { "aria-hidden": "true" }, svg("rect", { x: box.x, y: box.y, width: box.w, height: box.h, fill: "none", stroke: "currentColor" }));
   const bottom = box.y + box.h;
   for (const { where, label } of horizontal.ticks) {
@@ -209,7 +236,7 @@ export function drawAxes(box: Box, horizontal: AxisTicks, vertical: AxisTicks, x
   for (const { where, label } of vertical.ticks) {
     group.append(line(box.x - 4, y(where), box.x, y(where)), text(box.x - 6, y(where) + 4, "end", label));
   }
-  const [middle, left] = [box.y + box.h / 2, box.x - 38];
+  const [middle, left] = [box.y + box.h / 2, box.x - margin + 14];
   group.append(
     text(box.x + box.w / 2, bottom + 30, "middle", horizontal.title),
     text(left, middle, "middle", vertical.title, { transform: `rotate(-90 ${left} ${middle})` }),
@@ -217,19 +244,19 @@ export function drawAxes(box: Box, horizontal: AxisTicks, vertical: AxisTicks, x
   return group;
 }
 
-/** The frame, ticks and title of a colour bar; the colours themselves are drawn elsewhere. */
+/** The frame, ticks and title of a colour bar, which rises or, if it is wider than high, runs to the right; its colours are drawn elsewhere. */
 export function drawColourBar(box: Box, scale: Scale, name: string, unit: string): SVGGElement {
-  const { ticks, exponent } = scaleTicks(scale, 22 / box.h);
-  const right = box.x + box.w;
-  const middle = box.y + box.h / 2;
+  const across = box.w > box.h;
+  const { ticks, exponent } = scaleTicks(scale, across ? 52 / box.w : 28 / box.h);
+  const [right, bottom, heading] = [box.x + box.w, box.y + box.h, title(name, unit, exponent)];
   const group = svg("g", { "aria-hidden": "true" }, svg("rect", { x: box.x, y: box.y, width: box.w, height: box.h, fill: "none", stroke: "currentColor" }));
   for (const { at, label } of ticks) {
-    const y = box.y + box.h * (1 - at);
-    group.append(line(right, y, right + 4, y), text(right + 6, y + 4, "start", label));
+    const [x, y] = [box.x + box.w * at, bottom - box.h * at];
+    group.append(...(across ? [line(x, bottom, x, bottom + 4), text(x, bottom + 14, "middle", label)] : [line(right, y, right + 4, y), text(right + 6, y + 4, "start", label)]));
   }
-  const widest = Math.max(0, ...ticks.map(({ label }) => label.length));
-  const x = right + 18 + 6 * widest;
-  group.append(text(x, middle, "middle", title(name, unit, exponent), { transform: `rotate(-90 ${x} ${middle})` }));
+  const x = right + 20 + 6.3 * Math.max(0, ...ticks.map(({ label }) => label.length));
+  const y = box.y + box.h / 2;
+  group.append(across ? text(box.x + box.w / 2, box.y - 5, "middle", heading) : text(x, y, "middle", heading, { transform: `rotate(-90 ${x} ${y})` }));
   return group;
 }
 

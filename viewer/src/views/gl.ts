@@ -275,27 +275,30 @@ export function drawOnProcessor(values: Numbers, nx: number, ny: number, frame: 
   const ys = subsamples(window.y0, window.y1, height, ny);
   const { factor, offset } = scale.line;
   const floor = scale.lo / 2;
+  const single = xs.each * ys.each === 1;
+  const mean = (column: number, up: number) => {
+    let [sum, known] = [0, 0];
+    for (let b = up * ys.each; b < (up + 1) * ys.each; b++) {
+      for (let a = column * xs.each; a < (column + 1) * xs.each; a++) {
+        const v = values[ys.index[b] * nx + xs.index[a]];
+        if (!Number.isNaN(v)) {
+          sum += Math.min(Math.max(v, -1e300), 1e300);
+          known++;
+        }
+      }
+    }
+    return sum / known;
+  };
   for (let row = 0, at = 0; row < height; row++) {
     const up = height - 1 - row;
     for (let column = 0; column < width; column++, at++) {
-      let [sum, known] = [0, 0];
-      for (let b = up * ys.each; b < (up + 1) * ys.each; b++) {
-        const start = ys.index[b] * nx;
-        for (let a = column * xs.each; a < (column + 1) * xs.each; a++) {
-          const v = values[start + xs.index[a]];
-          if (!Number.isNaN(v)) {
-            sum += Math.min(Math.max(v, -1e300), 1e300);
-            known++;
-          }
-        }
-      }
-      if (known === 0) {
+      const v = single ? values[ys.index[up] * nx + xs.index[column]] : mean(column, up);
+      if (Number.isNaN(v)) {
         to[at] = (column + up + 1) % hatch < hatch / 4 ? line : empty;
         continue;
       }
-      const v = sum / known;
       const t = scale.apply(scale.law === "log" ? Math.max(v, floor) : v) * factor + offset;
-      to[at] = colours[Math.min(Math.floor((wrap ? t - Math.floor(t) : Math.min(Math.max(t, 0), 1)) * 256), 255)];
+      to[at] = colours[Math.min((wrap ? t - Math.floor(t) : Math.min(Math.max(t, 0), 1)) * 256, 255) | 0];
     }
   }
   return image;

@@ -75,7 +75,7 @@ export class ImageView implements View {
   private readonly ends: (() => void)[] = [];
 
   private readonly canvas = h("canvas", { "aria-hidden": "true" });
-  private readonly bar = h("canvas", { class: "iv-bar", width: 1, height: 256, "aria-hidden": "true" });
+  private readonly bar = h("canvas", { class: "iv-bar", "aria-hidden": "true" });
   private readonly plot: HTMLElement;
   private readonly frame: HTMLElement;
   private readonly overlay: SVGSVGElement;
@@ -102,6 +102,8 @@ export class ImageView implements View {
   private x!: Axis;
   private y!: Axis;
   private box: Box = { x: 50, y: 8, w: 0, h: 0 };
+  /** Whether the colour bar is above the image. */
+  private narrow = false;
   private tool: Tool = "pan";
   private gesture: Gesture | undefined;
   private readonly pointers = new Map<number, Point>();
@@ -322,8 +324,9 @@ export class ImageView implements View {
     if (!this.image || width === 0 || this.destroyed) {
       return;
     }
-    const narrow = width < 420;
-    const [left, right] = narrow ? [46, 72] : [52, 88];
+    const narrow = width < 440;
+    this.narrow = narrow;
+    const [left, right] = [this.y.margin - (narrow ? 6 : 0), narrow ? 12 : 88];
     const free = Math.max(width - left - right, 60);
     const [wide, high] = this.extent;
     const ratio = high / wide;
@@ -332,12 +335,13 @@ export class ImageView implements View {
       w = Math.min(free, this.height / ratio);
       hh = w * ratio;
     }
-    this.box = { x: left, y: 8, w: Math.max(Math.round(w), 20), h: Math.max(Math.round(hh), 20) };
+    this.box = { x: left, y: narrow ? 52 : 8, w: Math.max(Math.round(w), 20), h: Math.max(Math.round(hh), 20) };
     const { x, y } = this.box;
     [w, hh] = [this.box.w, this.box.h];
     const place = (element: HTMLElement, l: number, t: number, pw: number, ph: number) => Object.assign(element.style, { left: `${l}px`, top: `${t}px`, width: `${pw}px`, height: `${ph}px` });
     place(this.plot, x, y, w, hh);
-    place(this.bar, x + w + 10, y, 14, hh);
+    const bar = this.barBox(this.box, narrow);
+    place(this.bar, bar.x, bar.y, bar.w, bar.h);
     this.frame.style.height = `${y + hh + 38}px`;
     const sharp = Math.min(devicePixelRatio || 1, 3);
     const [pixelsX, pixelsY] = [Math.round(w * sharp), Math.round(hh * sharp)];
@@ -456,14 +460,14 @@ export class ImageView implements View {
     const projection = this.projection(window);
     if (axesKey !== this.axesKey || this.axesGroup.childElementCount === 0) {
       this.axesKey = axesKey;
-      this.drawOverlay(this.axesGroup, this.scaleBarGroup, window, this.box);
+      this.drawOverlay(this.axesGroup, this.scaleBarGroup, window, this.box, this.box.x);
       this.shapeLayer.draw(projection);
     }
     const barKey = JSON.stringify([scale.lo, scale.hi, scale.name, this.mapName, image.quantity, image.unit, this.box]);
     if (barKey !== this.barKey) {
       this.barKey = barKey;
-      this.barGroup.replaceChildren(drawColourBar(this.barBox(this.box), scale, image.quantity, image.unit));
-      paintBar(this.bar, frame.table);
+      this.barGroup.replaceChildren(drawColourBar(this.barBox(this.box, this.narrow), scale, image.quantity, image.unit));
+      paintBar(this.bar, frame.table, this.narrow);
       this.contrast.update(this.contrastOf(scale), false);
     }
     this.drawOwn();
@@ -474,8 +478,9 @@ export class ImageView implements View {
     this.settled = setTimeout(() => this.settle(), 80);
   }
 
-  private barBox({ x, y, w, h }: Box): Box {
-    return { x: x + w + 10, y, w: 14, h };
+  /** The colour bar's box: at the right of an image, or above it where the page is narrow. */
+  private barBox({ x, y, w, h }: Box, above: boolean): Box {
+    return above ? { x, y: y - 34, w, h: 12 } : { x: x + w + 10, y, w: 14, h };
   }
 
   private contrastOf(scale: Scale) {
@@ -484,12 +489,12 @@ export class ImageView implements View {
   }
 
   /** Axes and scale bar. */
-  private drawOverlay(axes: SVGGElement, bar: SVGGElement, { x0, x1, y0, y1 }: Window2D, box: Box): void {
-    const horizontal = this.x.ticks(x0 - 0.5, x1 - 0.5, Math.max(2, Math.floor(box.w / 62)));
-    const vertical = this.y.ticks(y0 - 0.5, y1 - 0.5, Math.max(2, Math.floor(box.h / 36)));
-    axes.replaceChildren(drawAxes(box, horizontal, vertical, (i) => box.x + ((i + 0.5 - x0) / (x1 - x0)) * box.w, (j) => box.y + box.h - ((j + 0.5 - y0) / (y1 - y0)) * box.h));
+  private drawOverlay(axes: SVGGElement, bar: SVGGElement, { x0, x1, y0, y1 }: Window2D, box: Box, margin: number): void {
+    const horizontal = this.x.ticks(x0 - 0.5, x1 - 0.5, Math.max(3, Math.floor(box.w / 62)));
+    const vertical = this.y.ticks(y0 - 0.5, y1 - 0.5, Math.max(3, Math.floor(box.h / 36)));
+    axes.replaceChildren(drawAxes(box, horizontal, vertical, (i) => box.x + ((i + 0.5 - x0) / (x1 - x0)) * box.w, (j) => box.y + box.h - ((j + 0.5 - y0) / (y1 - y0)) * box.h, margin));
     const perUnit = box.w / (x1 - x0) / Math.abs(this.x.step);
-    const length = this.x.unit !== undefined && this.alike ? scaleBar((box.w * 0.75) / perUnit, this.x.unit) : undefined;
+    const length = this.x.unit !== undefined && this.alike ? scaleBar((box.w / 3) / perUnit, this.x.unit) : undefined;
     bar.replaceChildren(...(length ? [drawScaleBar(box, length.length * perUnit, length.label)] : []));
   }
 
@@ -961,7 +966,7 @@ export class ImageView implements View {
     }
     const scale = this.scale();
     const window = this.window;
-    const box = { ...this.box, x: 60, y: 30 };
+    const box = { ...this.box, x: this.y.margin + 8, y: 30 };
     const profile = this.profile();
     const below = box.y + box.h + 44;
     const [width, height] = [box.x + box.w + 110, below + (profile ? 160 : 0)];
@@ -970,13 +975,13 @@ export class ImageView implements View {
     const [kx, ky] = [box.w / (window.x1 - window.x0), box.h / (window.y1 - window.y0)];
     const pixels = (count: number) => Math.min(count, 2048);
     const picture = drawOnProcessor(image.values, image.nx, image.ny, this.frameOf(scale, pixels(i1 - i0), pixels(j1 - j0), { x0: i0, y0: j0, x1: i1, y1: j1 }, false));
-    const bar = this.barBox(box);
-    const barCanvas = h("canvas", { width: 1, height: 256 });
-    paintBar(barCanvas, colourTable(this.mapName));
+    const bar = this.barBox(box, false);
+    const barCanvas = h("canvas");
+    paintBar(barCanvas, colourTable(this.mapName), false);
     const embedded = (href: string, at: Box, more = {}) => svg("image", { href, x: at.x, y: at.y, width: at.w, height: at.h, preserveAspectRatio: "none", style: "image-rendering:pixelated", ...more });
     const at = { x: box.x + (i0 - window.x0) * kx, y: box.y + (window.y1 - j1) * ky, w: (i1 - i0) * kx, h: (j1 - j0) * ky };
     const [axes, scaleBarGroup] = [svg("g"), svg("g")];
-    this.drawOverlay(axes, scaleBarGroup, window, box);
+    this.drawOverlay(axes, scaleBarGroup, window, box, box.x);
     const projection = this.projection(window, box);
     const root = svg(
       "svg",
@@ -1010,11 +1015,12 @@ function isDark(): boolean {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** Paints the colours of a map from the bottom to the top of a canvas of 256 pixels. */
-function paintBar(canvas: HTMLCanvasElement, table: Uint8ClampedArray): void {
-  const image = new ImageData(1, 256);
+/** Paints the colours of a map into a canvas of 256 pixels, from the bottom to the top or from the left to the right. */
+function paintBar(canvas: HTMLCanvasElement, table: Uint8ClampedArray, across: boolean): void {
+  [canvas.width, canvas.height] = across ? [256, 1] : [1, 256];
+  const image = new ImageData(canvas.width, canvas.height);
   for (let k = 0; k < 256; k++) {
-    image.data.set(table.subarray(4 * k, 4 * k + 4), 4 * (255 - k));
+    image.data.set(table.subarray(4 * k, 4 * k + 4), 4 * (across ? k : 255 - k));
   }
   canvas.getContext("2d")?.putImageData(image, 0, 0);
 }
