@@ -135,3 +135,26 @@ function lenslets(mask: Numbers, n: number, star: number, pitch: number): Slope[
     }),
   );
 }
+
+/** Root mean square over the slopes of a star, both axes together, as they are or without the mean of either axis. */
+export function starRms(vector: Numbers, order: SlopeOrder, star: number, withoutMean: boolean): number {
+  let [squares, count] = [0, 0];
+  for (const axis of [0, 1]) {
+    const { from, to } = order.block(star, axis);
+    const mean = withoutMean ? meanOf(vector, from, to) : 0;
+    for (let k = from; k < to; k++) {
+      squares += (vector[k] - mean) ** 2;
+    }
+    count += to - from;
+  }
+  return Math.sqrt(squares / count);
+}
+
+/** Mean of the numbers from `from` up to `to`. */
+export function meanOf(vector: Numbers, from: number, to: number): number {
+  let sum = 0;
+  for (let k = from; k < to; k++) {
+    sum += vector[k];
+  }
+  return sum / (to - from);
+}

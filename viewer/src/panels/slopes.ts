@@ -1,10 +1,10 @@
 /** Slopes by frame: arrows on the lenslets of the guide stars, and their rms in every frame. */
 
 import { checkbox, player, select } from "../controls";
-import { DataError, type ArrayVariable, type DataFile, type Numbers } from "../data";
+import { DataError, type ArrayVariable, type DataFile } from "../data";
 import { uniform } from "../optics/maps";
 import { mosaic } from "../optics/mosaic";
-import { slopeOrder, type SlopeOrder } from "../optics/slope_order";
+import { meanOf, slopeOrder, starRms } from "../optics/slope_order";
 import type { PanelContext, PanelFactory } from "../panel";
 import { CurveView } from "../views/curve";
 import { ImageView } from "../views/image";
@@ -21,28 +21,6 @@ export const slopesPanels: PanelFactory = (file) => {
 };
 
 const ARCSEC = 648_000 / Math.PI;
-
-/** Root mean square over the slopes of a star, both axes [unit of the slopes]: per axis, as the mean of squares over all of them. */
-export function starRms(vector: Numbers, order: SlopeOrder, star: number, withoutMean: boolean): number {
-  let [squares, count] = [0, 0];
-  for (const axis of [0, 1]) {
-    const { from, to } = order.block(star, axis);
-    const mean = withoutMean ? meanOf(vector, from, to) : 0;
-    for (let k = from; k < to; k++) {
-      squares += (vector[k] - mean) ** 2;
-    }
-    count += to - from;
-  }
-  return Math.sqrt(squares / count);
-}
-
-function meanOf(vector: Numbers, from: number, to: number): number {
-  let sum = 0;
-  for (let k = from; k < to; k++) {
-    sum += vector[k];
-  }
-  return sum / (to - from);
-}
 
 async function openSlopes(host: HTMLElement, context: PanelContext, file: DataFile, array: ArrayVariable): Promise<() => void> {
   const sheet = new Sheet(host, context);
