@@ -98,4 +98,43 @@ rms = np.array([90.116, 53.797, 116.18, -34.702])
 variances = np.sign(rms) * rms**2
 out["budget"] = {"total": float(np.sqrt(variances.sum())), "percent": (100 * variances / variances.sum()).tolist(), "marechal": float(np.exp(-((2 * np.pi * np.sqrt(variances.sum()) / 1650) ** 2)))}
 
+# What the panels of browser/optics.test.ts print and export.
+lens = [(r, s) for r in range(3) for s in range(3) if (r, s) != (1, 1)]
+xy = np.array([[(s - 1) * 0.5, (r - 1) * 0.5] for r, s in lens])
+count = 2 * len(lens)
+dense = wave((count, count), 0.37, 1.9)
+dense = dense @ dense.T
+d = np.rint((xy[None] - xy[:, None]) / 0.5).astype(int) + 2
+sums, hits = np.zeros((5, 5)), np.zeros((5, 5))
+np.add.at(sums, (d[..., 1], d[..., 0]), dense[:8, 8:])
+np.add.at(hits, (d[..., 1], d[..., 0]), 1)
+frames = 1e-7 * wave((3, 1, 12, 12), 0.31, 2.1)
+whole = (r2 >= 0.375**2) & (r2 < 1.5**2)
+inside = frames[:, 0][:, whole]
+slopes = 1e-6 * wave((3, count), 0.8, 0.2)
+strehl = 0.5 + 0.3 * wave((1, 3, 3), 1.3, 0.7)
+error = 1e-7 * (2 + wave((3, 3, 3), 0.9, 0.3))
+error[2] = np.sqrt(error[0] ** 2 + error[1] ** 2)
+eigen = 1e-13 * np.exp(5 * wave((8,), 0.6, 1.2))
+half_radii = np.arange(8) + 0.5
+light = np.zeros(8)
+for dy in fine:
+    for k, radius in enumerate(half_radii):
+        light[k] += (image[..., None] * ((u[..., None] + fine) ** 2 + (v + dy)[..., None] ** 2 < radius**2)).sum() / 200**2
+out["page"] = {
+    "covariance_xy": (sums / hits).ravel().tolist(),
+    "rms": (1e9 * inside.std(axis=1)).tolist(),
+    "mean": (1e9 * inside.mean(axis=1)).tolist(),
+    "slopes_rms": (648000 / np.pi * np.sqrt((slopes**2).mean(axis=1))).tolist(),
+    "encircled": light.tolist(),
+    "cut_x": image[8].tolist(),
+    "strehl": [float(strehl.min()), float(strehl.mean()), float(strehl.max())],
+    "strehl_picked": float(strehl[0, 2, 0]),
+    "field_total": float(np.sqrt((1e18 * error[2] ** 2).mean())),
+    "row": wave((1, 4, count), 0.5, 0.9)[0, 2].tolist(),
+    "error_rms": float(1e9 * np.sqrt(np.mean(1e-14 * (2 + wave((1, 4, 4), 0.4, 0.1))))),
+    "condition": float(eigen.max() / eigen.min()),
+    "kept": int((eigen >= 0.01 * eigen.max()).sum()),
+}
+
 print(json.dumps(out))
