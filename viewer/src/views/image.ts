@@ -44,6 +44,20 @@ function watchScrolling(): void {
   }
 }
 
+/** How an ImageView begins. */
+export interface ImageOptions {
+  readonly scope: Scope;
+  readonly label: string;
+  /** Name of the colour map; by the kind of numbers if not given. */
+  readonly map?: string;
+  readonly scale?: ScaleName;
+  /** Decades that a logarithmic scale spans at most, 6 if not given. */
+  readonly decades?: number;
+  readonly height?: number;
+  /** Another image whose zoom and cross-hair this one shares. */
+  readonly zoomWith?: ImageView;
+}
+
 /** An image of numbers with axes, colour bar, contrast, zoom, cursor, profile and shapes over it. */
 export class ImageView implements View {
   readonly element: HTMLElement;
@@ -104,11 +118,12 @@ export class ImageView implements View {
   private settled: ReturnType<typeof setTimeout> | undefined;
   private wheeled: ReturnType<typeof setTimeout> | undefined;
   private destroyed = false;
+  private readonly decades: number;
   private readonly schedule = eachFrame(() => this.draw());
 
-  /** `map` and `scale` are those at first; `zoomWith` is an image that shares zoom and cross-hair with this one. */
-  constructor({ scope, label, map, scale, height, zoomWith }: { scope: Scope; label: string; map?: string; scale?: ScaleName; height?: number; zoomWith?: ImageView }) {
+  constructor({ scope, label, map, scale, decades, height, zoomWith }: ImageOptions) {
     this.label = label;
+    this.decades = decades ?? 6;
     this.height = height ?? 420;
     const optional = (value: number | null) => value === null || (typeof value === "number" && Number.isFinite(value));
     const numbers = (count: number) => (value: number[]) => value.length === 0 || (value.length === count && value.every((one) => typeof one === "number" && Number.isFinite(one)));
@@ -260,7 +275,7 @@ export class ImageView implements View {
       return new Scale("linear", -Math.PI, Math.PI);
     }
     const name = this.scaleName;
-    let [lo, hi] = automaticLimits(this.stats, name, this.signed);
+    let [lo, hi] = automaticLimits(this.stats, name, this.signed, this.decades);
     if (this.range.value === "percentile" && Number.isFinite(this.stats.min)) {
       const shares = [image.values, ...(image.common ? [image.common] : [])].map((values) => percentiles(values, [0.01, 0.99]));
       const [a, b] = [Math.min(...shares.map(([low]) => low)), Math.max(...shares.map(([, high]) => high))];
