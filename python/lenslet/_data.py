@@ -364,7 +364,8 @@ class DataSet(Mapping[str, Any]):
         ----------
         path : path-like
             ``.npz``, ``.npy``, ``.fits``, ``.h5``, ``.hspy``, ``.zspy``, ``.zarr``, ``.zarr.zip`` or ``.mrc``. HDF5 and Zarr hold the columns of a
-            table as arrays, ``table_column``. FITS alone keeps the units of arrays.
+            table as arrays, ``table_column``. Units, long names and dimensions come back from all formats but ``.npy``
+            and ``.mrc``; FITS keeps the names of dimensions, without their positions.
         signal : str, optional
             The variable that a format of one array holds (``.npy``, ``.mrc``).
 
@@ -402,9 +403,13 @@ def _columns(one: Variable) -> list[Variable]:
     if not isinstance(one.values, Mapping):
         return [one]
     rows = (Coordinate(f"{one.name}_row"),)
-    return [
-        Variable(f"{one.name}_{column}", np.asarray(cells), rows, unit) for column, (cells, unit) in one.values.items()
-    ]
+    parts: list[Variable] = []
+    for column, (cells, unit) in one.values.items():
+        name, values = f"{one.name}_{column}", np.asarray(cells)
+        # Arrays have no texts: the cells of such a column are one text.
+        is_text = values.dtype.kind == "U"
+        parts.append(Variable(name, ", ".join(values)) if is_text else Variable(name, values, rows, unit))
+    return parts
 
 
 def load(path: str | os.PathLike[str]) -> DataSet:
@@ -516,10 +521,10 @@ def _array(name: str, values: Any) -> NDArray[Any]:
 
 
 def _cells(name: str, cells: Any) -> NDArray[Any]:
-    """A column of a table as files hold it: whole numbers of 32 bits, or numbers."""
+    """A column of a table as files hold it: whole numbers of 32 bits, numbers, or short texts."""
     column = _array(name, cells)
-    if column.ndim != 1 or column.dtype.kind not in "if":
-        expected = "one number for each row"
+    if column.ndim != 1 or column.dtype.kind not in "ifU":
+        expected = "one number or text for each row"
         raise refused(name, shown(cells), expected)
     return column
 

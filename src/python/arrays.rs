@@ -75,6 +75,7 @@ fn values_to_python<'py>(py: Python<'py>, values: Values<'static>) -> PyResult<B
                 let cells = match column.cells {
                     Cells::Integers(cells) => cells.into_pyarray(py).into_any(),
                     Cells::Numbers(cells) => cells.into_pyarray(py).into_any(),
+                    Cells::Texts(cells) => py.import("numpy")?.call_method1("array", (cells,))?,
                 };
                 columns.set_item(column.name, (cells, column.unit))?;
             }
@@ -183,22 +184,20 @@ fn table_of(columns: &Bound<'_, PyDict>) -> PyResult<Table> {
     let mut table = Table { columns: Vec::new(), rows: [0] };
     for (name, column) in columns.iter() {
         let (cells, unit): (Bound<'_, PyAny>, String) = column.extract()?;
-        let cells = match cells.extract::<Vec<i32>>() {
-            Ok(cells) if !cells_are_real(&column)? => Cells::Integers(cells),
+        let cells = match (cells.extract::<Vec<i32>>(), kind_of_cells(&column)?.as_str()) {
+            (_, "U") => Cells::Texts(cells.extract()?),
+            (Ok(cells), kind) if kind != "f" => Cells::Integers(cells),
             _ => Cells::Numbers(cells.extract()?),
         };
-        table.rows = [match &cells {
-            Cells::Integers(cells) => cells.len(),
-            Cells::Numbers(cells) => cells.len(),
-        }];
+        table.rows = [cells.len()];
         table.columns.push(Column { name: name.extract()?, unit, cells });
     }
     Ok(table)
 }
 
-fn cells_are_real(column: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let kind = column.get_item(0)?.getattr("dtype")?.getattr("kind")?;
-    Ok(kind.extract::<String>()? == "f")
+/// NumPy's letter for the kind of the cells of a column.
+fn kind_of_cells(column: &Bound<'_, PyAny>) -> PyResult<String> {
+    column.get_item(0)?.getattr("dtype")?.getattr("kind")?.extract()
 }
 
 // Coordinates and attributes from Python

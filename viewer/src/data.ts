@@ -58,12 +58,14 @@ export class Dimension {
 
   /** A sample in words: "defocus 50 Å", "sector 2", "x". */
   label(index: number): string {
+    const value = this.value(index);
+    return this.entry.positions.kind === "labels" ? value : `${words(this.name)} ${value}`;
+  }
+
+  /** Position of a sample with its unit, or its label: "50 Å", "2", "x". */
+  value(index: number): string {
     const at = this.entry.positions;
-    if (at.kind === "labels") {
-      return at.labels[index];
-    }
-    const value = formatNumber(this.position(index));
-    return `${words(this.name)} ${value}${this.unit ? ` ${this.unit}` : ""}`;
+    return at.kind === "labels" ? at.labels[index] : `${formatNumber(this.position(index))}${this.unit ? ` ${this.unit}` : ""}`;
   }
 
   /** Name and unit, as on an axis. */

@@ -7,15 +7,21 @@ import { textPanels } from "./texts";
 
 const FACTORIES: readonly PanelFactory[] = [arrayPanels, textPanels];
 
+/** Groups of the list, in their order; the variables of each file come last. */
+const GROUPS = ["Compare", "Adaptive optics", "Electrons"];
+
 /** Panels of all files, in the order of the list. */
 export function offers(files: readonly DataFile[]): PanelOffer[] {
-  const all = files.flatMap((file) =>
-    FACTORIES.flatMap((factory) => factory(file)).map((offer) => {
-      const of = files.length > 1 ? ` (${file.name})` : "";
-      return { ...offer, id: `${file.index + 1}-${offer.id}`, title: offer.title + of };
-    }),
-  );
-  const groups = ["Compare", "Adaptive optics", "Electrons"];
-  const rank = (offer: PanelOffer) => (groups.includes(offer.group) ? groups.indexOf(offer.group) : groups.length);
+  const several = files.length > 1;
+  const of = (file: DataFile) => (offer: PanelOffer) => {
+    const id = `${file.index + 1}-${offer.id}`;
+    if (!several) {
+      return { ...offer, id };
+    }
+    const shared = GROUPS.includes(offer.group);
+    return { ...offer, id, ...(shared ? { title: `${offer.title} (${file.name})` } : { group: `${offer.group} of ${file.name}`, order: offer.order + 1000 * file.index }) };
+  };
+  const all = files.flatMap((file) => FACTORIES.flatMap((factory) => factory(file)).map(of(file)));
+  const rank = ({ group }: PanelOffer) => (GROUPS.includes(group) ? GROUPS.indexOf(group) : GROUPS.length);
   return all.sort((a, b) => rank(a) - rank(b) || a.order - b.order);
 }
