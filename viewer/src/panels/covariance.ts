@@ -141,11 +141,11 @@ class MapCards {
   }
 
   /** Draws several maps at once. */
-  tiles(tiles: Mosaic, step: number, quantity: string, unit: string, about: string): void {
+  tiles(tiles: Mosaic, steps: readonly number[], quantity: string, unit: string, about: string): void {
     const { values, nx, ny, frames } = tiles;
     this.image.show({ values, nx, ny, x: uniform("sample", "", nx, 0, 1), y: uniform("sample", "", ny, 0, 1), quantity, unit, signed: true });
     this.image.setShapes(frameShapes(frames));
-    this.card.setNote(`${about} Each map spans displacements in steps of ${formatNumber(step, 4)} m; click one to see it alone.`);
+    this.card.setNote(`${about} Samples are displacements in steps of ${[...new Set(steps)].map((step) => formatNumber(step, 4)).join(" or ")} m; click one to see it alone.`);
     this.print([]);
     this.card.changed();
   }
@@ -235,7 +235,7 @@ async function openSlopes(sheet: Sheet, file: DataFile): Promise<void> {
     tiles = mosaic(maps);
     cards.whole = false;
     const about = layout.value === "pairs" ? `Component ${component.value} of all pairs p, q: p by rows, q by columns.` : `All components of stars ${sp} and ${sq}.`;
-    cards.tiles(tiles, maps[0][0].step, quantity, unit, about);
+    cards.tiles(tiles, maps.flat().map(({ step }) => step), quantity, unit, about);
   });
 }
 

@@ -107,7 +107,7 @@ async function openField(host: HTMLElement, context: PanelContext, file: DataFil
     image.show({ values, nx, ny, x, y, quantity: title, unit: map.unit });
     const shown = sources.value ? [...markers(targets, "cross", "target"), ...markers(stars, "star", "guide star")] : [];
     const [pi, pj] = at.value;
-    const picked: Shape = { kind: "marker", id: "picked", x: x.position(pi), y: y.position(pj), symbol: "square", label: "picked" };
+    const picked: Shape = { kind: "marker", id: "picked", x: x.position(pi), y: y.position(pj), symbol: "square", label: "" };
     const all = statistics(values);
     image.setShapes([...(lines.value ? contours({ values, nx, ny }, all.min, all.max, x.position.bind(x), y.position.bind(y)) : []), ...shown, picked]);
     card.title = title[0].toUpperCase() + title.slice(1);

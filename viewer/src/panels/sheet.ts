@@ -47,6 +47,7 @@ export class Sheet {
     this.host.append(box);
     return (facts) => {
       const rows = facts.map(([name, value, unit]) => [name, typeof value === "number" ? formatNumber(value, 5) : value, unit ?? ""]);
+      hide(box, facts.length === 0);
       box.replaceChildren(htmlTable({ caption, columns: ["quantity", "value", "unit"], rows }));
     };
   }

@@ -88,10 +88,11 @@ async function pick(opened: TestPage, title: string | RegExp, [fx, fy]: readonly
 
 browserTest("a point-spread function is exported with its energy, and targets can be chosen", { files: [FILE] }, at("psf"), async (opened) => {
   await card(opened, /^Point-spread function/).waitFor();
-  near(column(await exported(opened, "Encircled and ensquared energy"), 1).slice(0, 8), wanted.encircled, 1e-4);
+  // NumPy divides each pixel into 200 × 200 parts, which decides the light of the smallest circle to 4e-4.
+  near(column(await exported(opened, "Encircled and ensquared energy"), 1).slice(0, 8), wanted.encircled, 1e-3);
   near(column(await exported(opened, "Cuts along x and y"), 1), wanted.cut_x, 1e-9);
   assert.equal(await printed(opened, "Strehl ratio"), 0.7);
-  await opened.page.getByLabel("Target").selectOption("1");
+  await opened.page.getByRole("combobox", { name: /^Target/ }).selectOption("1");
   await opened.page.getByText("Strehl ratio, computed").waitFor();
   near([await printed(opened, "full width at half maximum")], [90], 1e-9);
   await opened.shot("ao-psf");
