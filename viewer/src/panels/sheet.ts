@@ -18,25 +18,28 @@ interface Changing {
 /** The content of an open panel. */
 export class Sheet {
   private readonly ends: (() => void)[] = [];
+  private readonly cards = h("div", { class: "cards" });
   private ended = false;
 
   constructor(
-    private readonly host: HTMLElement,
+    host: HTMLElement,
     readonly context: PanelContext,
-  ) {}
+  ) {
+    host.append(this.cards);
+  }
 
   /** Controls above the cards. */
   controls(...elements: (HTMLElement | undefined)[]): void {
     const shown = elements.filter((one) => one !== undefined);
     if (shown.length > 0) {
-      this.host.append(h("div", { class: "controls" }, ...shown));
+      this.cards.before(h("div", { class: "controls" }, ...shown));
     }
   }
 
   /** Adds a card with a view. */
   card<V extends View>(title: string, view: V, options: CardOptions): Card {
     const card = new Card(title, view, options);
-    this.host.append(card.element);
+    this.cards.append(card.element);
     this.ends.push(() => card.destroy());
     return card;
   }
@@ -44,7 +47,7 @@ export class Sheet {
   /** Adds a table of numbers; what it returns renews them. */
   facts(caption: string): (facts: readonly Fact[]) => void {
     const box = h("section", { class: "card facts" });
-    this.host.append(box);
+    this.cards.append(box);
     return (facts) => {
       const rows = facts.map(([name, value, unit]) => [name, typeof value === "number" ? formatNumber(value, 5) : value, unit ?? ""]);
       hide(box, facts.length === 0);
