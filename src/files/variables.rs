@@ -136,7 +136,7 @@ pub(super) fn known_as(name: &str) -> &str {
 
 impl<'a> DataSet<'a> {
     /// The variables that are arrays, with these.
-    pub(super) fn arrays(&self) -> impl Iterator<Item = (&Variable<'a>, &TypedArray<'a>)> {
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = (&Variable<'a>, &TypedArray<'a>)> {
         self.iter().filter_map(|variable| Some((variable, variable.array()?)))
     }
 

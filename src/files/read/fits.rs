@@ -1,7 +1,7 @@
 // Tangled from book/src/read-fits-mrc.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from FITS.
 
-use super::elements::{ElementForm, PROVENANCE, bytes_of, table, wrong};
+use super::elements::{CellForm, ElementForm, PROVENANCE, bytes_of, table, wrong};
 use crate::data::{Attribute, AttributeValue, Coordinate, DataSet, TypedArray, Values, Variable};
 use crate::files::fits::BLOCK;
 use crate::files::npz::{Kind, Number};
@@ -237,16 +237,18 @@ impl ImageHeader {
         let mut columns = Vec::new();
         for k in 1..=fields.min(1000) {
             let (name, form, unit) = (text("TTYPE", k), text("TFORM", k), text("TUNIT", k));
-            let is_integer = match form {
-                "1J" | "J" => true,
-                "1D" | "D" => false,
+            let length = form.strip_suffix('A').map(str::parse::<usize>);
+            let cells = match (form, length) {
+                ("1J" | "J", _) => CellForm::Integer,
+                ("1D" | "D", _) => CellForm::Number,
+                (_, Some(Ok(length))) => CellForm::Text(length),
                 _ => {
                     return Err(wrong(format!(
-                        "column {name} has the form {form}: expected 1J or 1D"
+                        "column {name} has the form {form}: expected 1J, 1D or a text such as 12A"
                     )));
                 }
             };
-            columns.push((name.to_string(), unit.to_string(), is_integer, true));
+            columns.push((name.to_string(), unit.to_string(), cells, true));
         }
         Ok(Values::Table(table(columns, rows, bytes)?))
     }

@@ -1,9 +1,10 @@
 // Tangled from book/src/read-hdf5.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from HDF5, in the trees of EMD and of HyperSpy.
 
-use super::elements::{ElementForm, add_attributes, axis, bytes_of, wrong};
+use super::elements::{ElementForm, add_attributes, axis, bytes_of, in_own_order, wrong};
 use crate::data::{AttributeValue, Coordinate, DataSet, Positions, TypedArray, Values, Variable};
 use crate::files::hdf5::checksum;
+use crate::files::hyperspy::WORDS;
 use crate::files::npz::{Kind, Number};
 use crate::files::reading::cut_short;
 use crate::files::zarr::unravel;
@@ -308,7 +309,8 @@ impl<'c> File<'c> {
         let refuse = || wrong(format!("the variable {name} has no array in HDF5"));
         let (group, numbers) = path.rsplit_once('/').ok_or_else(refuse)?;
         let group = self.follow(root, group)?;
-        let stored = self.child(&group, numbers)?.array.ok_or_else(refuse)?;
+        let Object { array, attributes, .. } = self.child(&group, numbers)?;
+        let stored = array.ok_or_else(refuse)?;
         let mut dims = group.links.iter().filter_map(|(name, target)| match target {
             Target::Address(at) => Some((name.strip_prefix("dim")?.parse::<usize>().ok()?, *at)),
             Target::Path(_) => None,
@@ -319,8 +321,10 @@ impl<'c> File<'c> {
         for ((_, address), &count) in dims.iter().zip(&stored.shape) {
             dimensions.push(self.dimension(*address, count)?);
         }
-        let array = stored.array()?;
-        Ok(Variable { dimensions, ..Variable::unnamed(name, Values::Array(array)) })
+        let plain = Variable::unnamed(name, Values::Array(stored.array()?));
+        let mut variable = Variable { dimensions, ..plain };
+        variable.describe(attributes, &[]);
+        Ok(variable)
     }
 
     /// The coordinate of a dimension of so many samples.
@@ -356,7 +360,9 @@ impl<'c> File<'c> {
                 _ => Positions::Index,
             },
         };
-        Ok(Coordinate { unit, positions, ..Coordinate::index(text("name")) })
+        let flag = ("navigation".to_string(), AttributeValue::Flag(true));
+        let navigation = object.attributes.contains(&flag);
+        Ok(Coordinate { unit, positions, navigation, ..Coordinate::index(text("name")) })
     }
 
     // Variables of HyperSpy in HDF5
@@ -375,9 +381,9 @@ impl<'c> File<'c> {
                 let values = values.map(|it| it.array()).transpose()?;
                 dimensions.push(axis(&group_of_axis.attributes, values.as_ref()));
             }
-            let array = stored.array()?;
-            let plain = Variable::unnamed(name, Values::Array(array));
-            data.variables.push(Variable { dimensions, ..plain });
+            let words = self.follow(&group, &format!("metadata/{WORDS}"));
+            let words = words.map(|it| it.attributes).unwrap_or_default();
+            data.variables.push(in_own_order(name, stored.array()?, dimensions, words));
             if data.variables.len() == 1 {
                 let facts = self.child(&group, "original_metadata")?.attributes;
                 add_attributes(&mut data, facts.into_iter());

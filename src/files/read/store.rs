@@ -1,9 +1,11 @@
 // Tangled from book/src/read-zarr.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from stores in Zarr.
 
-use super::elements::{ElementForm, add_attributes, axis, bytes_of, letters, whole, wrong};
+use super::elements::{ElementForm, add_attributes, axis, bytes_of, in_own_order, letters};
+use super::elements::{whole, wrong};
 use crate::data::{AttributeValue, Coordinate, DataSet, Positions, TypedArray, Values, Variable};
 use crate::device::refuse_beyond_memory;
+use crate::files::hyperspy::WORDS;
 use crate::files::reading::{cut_short, readable, zip_refusal};
 use crate::files::zarr::unravel;
 use serde_json::{Map, Value};
@@ -107,7 +109,10 @@ fn variable(
     for (name, &count) in names.iter().zip(array.shape()) {
         dimensions.push(coordinate((group, name), count, all, members)?);
     }
-    Ok(Variable { dimensions, ..Variable::unnamed(group, Values::Array(array)) })
+    let plain = Variable::unnamed(group, Values::Array(array));
+    let mut variable = Variable { dimensions, ..plain };
+    variable.describe(attributes(all, &format!("{path}/.zattrs")), &["_ARRAY_DIMENSIONS"]);
+    Ok(variable)
 }
 
 /// The coordinate of a dimension of a group.
@@ -120,8 +125,9 @@ fn coordinate(
     let path = format!("{group}/{name}");
     let index = Coordinate::index(name);
     let Some(described) = all.get(&format!("{path}/.zarray")) else { return Ok(index) };
-    let unit = all.get(&format!("{path}/.zattrs")).and_then(|it| it["units"].as_str());
-    let unit = unit.unwrap_or_default().to_string();
+    let words = all.get(&format!("{path}/.zattrs")).unwrap_or(&Value::Null);
+    let unit = words["units"].as_str().unwrap_or_default().to_string();
+    let index = Coordinate { navigation: words["navigation"] == true, ..index };
     if let Some(length) = described["dtype"].as_str().and_then(|kind| kind.strip_prefix("<U")) {
         let bytes = members.read(&format!("{path}/0"))?.unwrap_or_default();
         let length: usize = length.parse().map_err(|_| wrong("a label has no length"))?;
@@ -169,8 +175,8 @@ fn experiments(
             let facts = attributes(all, &format!("{group}/original_metadata/.zattrs"));
             add_attributes(&mut data, facts.into_iter());
         }
-        let plain = Variable::unnamed(name, Values::Array(array));
-        data.variables.push(Variable { dimensions, ..plain });
+        let words = attributes(all, &format!("{group}/metadata/{WORDS}/.zattrs"));
+        data.variables.push(in_own_order(name, array, dimensions, words));
     }
     data.variables.sort_by_key(|variable| variable.array().is_none());
     Ok(data)

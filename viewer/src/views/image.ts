@@ -9,7 +9,7 @@ import { drawOnProcessor, ImageRenderer, type Frame, type Window2D } from "./gl"
 import { ContrastControl } from "./histogram";
 import type { Cursor, ImageData2D, ScaleName, Shape, ShapeChange } from "./image.api";
 import { drawProfile, interpolate, linePoints, ProfilePlot, type Profile } from "./profile";
-import { automaticLimits, looksSigned, percentiles, Scale, statistics, type Statistics } from "./scale";
+import { automaticLimits, looksSigned, percentiles, Scale, statistics, type Statistics, together } from "./scale";
 import { drawShape, ShapeLayer, type Projection } from "./shapes";
 
 export type { Cursor, ImageData2D, ScaleName, Shape, ShapeChange } from "./image.api";
@@ -42,6 +42,20 @@ function watchScrolling(): void {
       }
     }, { capture: true, passive: true });
   }
+}
+
+/** How an ImageView begins. */
+export interface ImageOptions {
+  readonly scope: Scope;
+  readonly label: string;
+  /** Name of the colour map; by the kind of numbers if not given. */
+  readonly map?: string;
+  readonly scale?: ScaleName;
+  /** Decades that a logarithmic scale spans at most, 6 if not given. */
+  readonly decades?: number;
+  readonly height?: number;
+  /** Another image whose zoom and cross-hair this one shares. */
+  readonly zoomWith?: ImageView;
 }
 
 /** An image of numbers with axes, colour bar, contrast, zoom, cursor, profile and shapes over it. */
@@ -104,14 +118,16 @@ export class ImageView implements View {
   private settled: ReturnType<typeof setTimeout> | undefined;
   private wheeled: ReturnType<typeof setTimeout> | undefined;
   private destroyed = false;
+  private readonly decades: number;
   private readonly schedule = eachFrame(() => this.draw());
 
-  constructor({ scope, label, map, height, zoomWith }: { scope: Scope; label: string; map?: string; height?: number; zoomWith?: ImageView }) {
+  constructor({ scope, label, map, scale, decades, height, zoomWith }: ImageOptions) {
     this.label = label;
+    this.decades = decades ?? 6;
     this.height = height ?? 420;
     const optional = (value: number | null) => value === null || (typeof value === "number" && Number.isFinite(value));
     const numbers = (count: number) => (value: number[]) => value.length === 0 || (value.length === count && value.every((one) => typeof one === "number" && Number.isFinite(one)));
-    this.scaleCell = scope.cell<string>("scale", "linear", (name) => SCALES.some(([one]) => one === name));
+    this.scaleCell = scope.cell<string>("scale", scale ?? "linear", (name) => SCALES.some(([one]) => one === name));
     this.mapCell = scope.cell<string>("map", map && isMapName(map) ? map : "", (name) => name === "" || isMapName(name));
     this.lo = scope.cell<number | null>("lo", null, optional);
     this.hi = scope.cell<number | null>("hi", null, optional);
@@ -202,7 +218,7 @@ export class ImageView implements View {
   show(image: ImageData2D): void {
     const before = this.image;
     this.image = image;
-    this.stats = statistics(image.values);
+    this.stats = image.common ? together(statistics(image.values), statistics(image.common)) : statistics(image.values);
     this.signed = !image.cyclic && (image.signed ?? looksSigned(this.stats));
     this.renderer.set(image.values, image.nx, image.ny, this.stats);
     if (!before || before.x.entry !== image.x.entry || before.y.entry !== image.y.entry || before.nx !== image.nx || before.ny !== image.ny) {
@@ -259,9 +275,10 @@ export class ImageView implements View {
       return new Scale("linear", -Math.PI, Math.PI);
     }
     const name = this.scaleName;
-    let [lo, hi] = automaticLimits(this.stats, name, this.signed);
+    let [lo, hi] = automaticLimits(this.stats, name, this.signed, this.decades);
     if (this.range.value === "percentile" && Number.isFinite(this.stats.min)) {
-      const [a, b] = percentiles(image.values, [0.01, 0.99]);
+      const shares = [image.values, ...(image.common ? [image.common] : [])].map((values) => percentiles(values, [0.01, 0.99]));
+      const [a, b] = [Math.min(...shares.map(([low]) => low)), Math.max(...shares.map(([, high]) => high))];
       const size = Math.max(-a, b);
       const [from, to] = this.signed ? [-size, size] : [name === "log" ? Math.max(a, lo) : a, b];
       [lo, hi] = from < to ? [from, to] : [lo, hi];

@@ -1,0 +1,9 @@
+// Tangled from book/src/view-page.md: edit there, or here and run cargo tangle stitch.
+//! Pages of HTML that show data sets in a browser, without a network.
+
+pub(crate) mod encode;
+pub(crate) mod manifest;
+pub(crate) mod page;
+pub(crate) mod reduce;
+
+pub use page::{Page, PageArray, PageOptions};
