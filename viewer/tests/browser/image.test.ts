@@ -160,7 +160,8 @@ test("the wheel, keys, buttons and a double click zoom; dragging pans; undo retu
     await tab.locator("#plane .iv-plot").press("-");
     assert.equal(await zoom(), null);
     await tab.mouse.dblclick(x + width / 2, y + height / 2);
-    assert.deepEqual(await zoom(), [3.75, 6.75, 5]);
+    const doubled = (await zoom()) as number[];
+    [3.75, 6.75, 5].forEach((value, k) => assert.ok(Math.abs(doubled[k] - value) < 0.02, doubled.join()));
     await tab.getByRole("button", { name: "Zoom in, plane" }).click();
     assert.equal(((await zoom()) as number[])[2], 2.5);
     await tab.getByRole("button", { name: "Whole image, plane" }).click();
