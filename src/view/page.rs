@@ -672,7 +672,10 @@ mod tests {
         data.add_text("text", bad);
         data.add_table(
             "table",
-            Table::of(&[1.5, f64::NAN, f64::INFINITY]).number(bad, bad, |x| *x).table(),
+            Table::of(&[1.5, f64::NAN, f64::INFINITY])
+                .number(bad, bad, |x| *x)
+                .text("words", |_| bad.to_string())
+                .table(),
         );
         let [first, .., _] = &mut data.variables[..] else { panic!() };
         (first.name, first.unit, first.long_name) = (bad.into(), bad.into(), bad.into());
@@ -725,6 +728,7 @@ mod tests {
         assert_eq!(file["variables"][1]["values"]["text"], bad);
         let column = &file["variables"][2]["values"]["columns"][0];
         assert_eq!((&column["name"], &column["values"]), (&json!(bad), &json!([1.5, null, "inf"])));
+        assert_eq!(file["variables"][2]["values"]["columns"][1]["values"], json!([bad, bad, bad]));
     }
 
     #[test]
