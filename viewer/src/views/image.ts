@@ -199,7 +199,7 @@ export class ImageView implements View {
     on<PointerEvent>(this.frame, "pointercancel", (event) => this.up(event, true));
     on<PointerEvent>(this.frame, "pointerleave", (event) => this.leave(event));
     on<WheelEvent>(this.plot, "wheel", (event) => this.wheel(event), { passive: false });
-    on<MouseEvent>(this.plot, "dblclick", (event) => this.tool === "pan" && this.zoomBy(event.shiftKey ? 0.5 : 2, this.sampleAt(event)));
+    on<MouseEvent>(this.frame, "dblclick", (event) => this.doubleClick(event));
     on<KeyboardEvent>(this.plot, "keydown", (event) => this.key(event));
     on(this.plot, "blur", () => this.cursor?.keyboard && this.setCursor(undefined));
     on(matchMedia("(prefers-color-scheme: dark)"), "change", () => this.schedule());
@@ -908,6 +908,15 @@ export class ImageView implements View {
   private leave(event: PointerEvent): void {
     if (event.pointerType !== "touch" && !this.gesture && !this.cursor?.keyboard) {
       this.setCursor(undefined);
+    }
+  }
+
+  /** Zooms in, or out with Shift. The frame gets the event even over the image, since it captured the pointer. */
+  private doubleClick(event: MouseEvent): void {
+    const { left, right, top, bottom } = this.plot.getBoundingClientRect();
+    const inside = event.clientX >= left && event.clientX <= right && event.clientY >= top && event.clientY <= bottom;
+    if (this.image && inside && this.tool === "pan") {
+      this.zoomBy(event.shiftKey ? 0.5 : 2, this.sampleAt(event));
     }
   }
 

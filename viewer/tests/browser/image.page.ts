@@ -60,10 +60,14 @@ const page = {
     const [x, y] = [Math.floor(u * canvas.width), Math.floor((1 - v) * canvas.height)];
     return [...(canvas.getContext("2d") as CanvasRenderingContext2D).getImageData(x, y, 1, 1).data.slice(0, 3)];
   },
+  /** All pixels of an image in base64. */
+  picture(name: string): string {
+    return btoa(Array.from(page.pixels(name), (value) => String.fromCharCode(value)).join(""));
+  },
   /** All pixels of an image. */
-  pixels(name: string): number[] {
+  pixels(name: string): Uint8ClampedArray {
     const canvas = document.querySelector<HTMLCanvasElement>(`#${name} .iv-plot canvas`) as HTMLCanvasElement;
-    return [...(canvas.getContext("2d") as CanvasRenderingContext2D).getImageData(0, 0, canvas.width, canvas.height).data];
+    return (canvas.getContext("2d") as CanvasRenderingContext2D).getImageData(0, 0, canvas.width, canvas.height).data;
   },
 };
 
