@@ -79,7 +79,9 @@ async function openAnalyser(file: DataFile, prism: ArrayVariable, multislice: Ar
     ...(beam.perMrad === undefined ? [] : [select("Axes", axes, [{ value: "mrad", label: "mrad" }, { value: "1/Å", label: "1/Å" }])]),
   );
   host.append(controls, agreement);
-  host.append(h("div", { class: "cards" }, ...(scanCard ? [scanCard.element] : []), ...spaces.flatMap(({ cards, curveCard }) => [...cards.map((card) => card.element), curveCard.element])));
+  // Rows of their own, so that PRISM and multislice are side by side
+  const rows = [...(scanCard ? [[scanCard.element]] : []), ...spaces.map(({ cards, curveCard }) => [...cards, curveCard].map((card) => card.element))];
+  host.append(...rows.map((row) => h("div", { class: "cards" }, ...row)));
   ends.add(...spaces.flatMap(({ cards, curveCard }) => [...cards, curveCard].map((card) => () => card.destroy())));
   if (scanCard) {
     ends.add(() => scanCard.destroy());

@@ -297,7 +297,7 @@ panelTest("an image's power spectrum and a wave's phase are NumPy's", "images", 
   await plot.focus();
   await page.keyboard.press("ArrowRight");
   assert.match((await page.locator(".readout").first().textContent()) ?? "", /± 0\.\d+/);
-  await page.getByLabel("Image", { exact: true }).first().selectOption("wave");
+  await page.locator("label.control", { hasText: "Image" }).locator("select").selectOption("wave");
   await page.getByLabel("Part").selectOption("phase");
   await showsRows(opened, card(opened, /^Wave, phase/), expected.phase);
 }, hrtem);
