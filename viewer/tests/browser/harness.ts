@@ -147,7 +147,7 @@ export function browserTest(name: string, source: Source | (() => Source | Promi
     const address = isServed ? chosen.url : pathToFileURL("path" in chosen ? chosen.path : written("html" in chosen ? chosen.html : makePage(chosen.files))).href;
     const context = await (await launch()).newContext({ acceptDownloads: true, viewport: { width: 1280, height: 900 }, ...contextOptions, offline: !isServed });
     try {
-      context.setDefaultTimeout(30_000);
+      context.setDefaultTimeout(60_000);
       const page = await context.newPage();
       if (before !== undefined) {
         await page.addInitScript(before);
