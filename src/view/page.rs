@@ -46,10 +46,12 @@ impl Default for PageOptions {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Page {
-    title: String,
-    manifest: String,
-    parts: Vec<String>,
-    arrays: Vec<PageArray>,
+    pub(super) title: String,
+    pub(super) manifest: String,
+    pub(super) parts: Vec<String>,
+    pub(super) arrays: Vec<PageArray>,
+    /// What the page may load.
+    pub(super) policy: &'static str,
 }
 
 // Array of a page in brief
@@ -106,7 +108,8 @@ impl Page {
         let title = options.title.clone().unwrap_or_else(|| names.join(", "));
         let program = concat!("lenslet ", env!("CARGO_PKG_VERSION"));
         let manifest = script_json(&json!({ "format": 1, "program": program, "files": entries }));
-        Ok(Self { title, manifest, parts: store.parts, arrays: store.arrays })
+        let Store { parts, arrays, .. } = store;
+        Ok(Self { title, manifest, parts, arrays, policy: POLICY })
     }
 
     // Arrays of a page before it is made
@@ -158,10 +161,10 @@ fn reductions(
 // Store the arrays of a page
 // Parts of a page in the making
 /// The parts and arrays of a page that is being made.
-struct Store {
-    parts: Vec<String>,
-    arrays: Vec<PageArray>,
-    limit: u64,
+pub(super) struct Store {
+    pub(super) parts: Vec<String>,
+    pub(super) arrays: Vec<PageArray>,
+    pub(super) limit: u64,
 }
 
 impl Store {
@@ -190,7 +193,7 @@ impl Store {
     }
 
     // Store an array with its reduction
-    fn array(
+    pub(super) fn array(
         &mut self,
         (file, variable): (usize, &Variable),
         array: &TypedArray,
@@ -335,7 +338,7 @@ fn components(element: &str) -> usize {
 }
 
 /// An array as a page will store it, without elements and errors yet.
-fn unstored(variable: &Variable, array: &TypedArray, reduction: &Reduction) -> StoredArray {
+pub(super) fn unstored(variable: &Variable, array: &TypedArray, reduction: &Reduction) -> StoredArray {
     let (original_shape, binning) = (array.shape().to_vec(), reduction.binning.clone());
     let lengths = original_shape.iter().zip(&binning);
     let shape = lengths.clone().map(|(n, samples)| n.div_ceil(*samples)).collect();
@@ -418,12 +421,13 @@ impl Page {
     /// # Errors
     /// What the operating system reports.
     pub fn write(&self, file: &mut impl Write) -> io::Result<()> {
+        let policy = self.policy;
         let title = self.title.replace('&', "&amp;").replace('<', "&lt;");
         // Write the head of the page
         writeln!(file, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">")?;
         writeln!(file, r#"<meta name="viewport" content="width=device-width, initial-scale=1">"#)?;
         writeln!(file, r#"<meta name="generator" content="lenslet">"#)?;
-        writeln!(file, r#"<meta http-equiv="Content-Security-Policy" content="{POLICY}">"#)?;
+        writeln!(file, r#"<meta http-equiv="Content-Security-Policy" content="{policy}">"#)?;
         writeln!(file, "<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>")?;
         writeln!(file, "<noscript>{NO_SCRIPT}</noscript>\n<div id=\"lenslet-viewer\"></div>")?;
         let manifest = &self.manifest;
