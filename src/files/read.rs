@@ -172,7 +172,9 @@ fn npz(content: &Content) -> io::Result<DataSet<'static>> {
         let variable = npy(&name, &content.member(member)?.content())?;
         // A member by its comment
         match Member::of(variable, &comment) {
-            Member::Coordinate => content.locator().into_iter().for_each(|it| it.forget_beyond(located)),
+            Member::Coordinate => {
+                content.locator().into_iter().for_each(|it| it.forget_beyond(located))
+            }
             Member::Attribute(name, value) => data.note(&name, value, ""),
             Member::Variable(variable) => {
                 match attribute(&variable).filter(|_| PROVENANCE.contains(&&name[..])) {

@@ -119,11 +119,11 @@ impl Patterns<'_> {
     /// # Errors
     /// As of [`Pieces::read`], and `Interrupted` after a stop.
     pub(crate) fn mean(&self, mask: &[u8], stop: &AtomicBool) -> io::Result<Option<Vec<u8>>> {
-        let chosen = |probe: &usize| mask.get(probe / 8).is_some_and(|byte| byte >> (probe % 8) & 1 == 1);
+        let chosen =
+            |probe: &usize| mask.get(probe / 8).is_some_and(|byte| byte >> (probe % 8) & 1 == 1);
         let probes: Vec<usize> = (0..self.probes).filter(chosen).collect();
         let runs = probes.chunk_by(|one, other| one + 1 == *other);
-        let groups: Vec<_> =
-            runs.flat_map(|run| self.groups(run[0]..run[0] + run.len())).collect();
+        let groups: Vec<_> = runs.flat_map(|run| self.groups(run[0]..run[0] + run.len())).collect();
         let plane = self.plane();
         let sum = groups.into_par_iter().try_fold(
             || vec![0.0_f64; plane],

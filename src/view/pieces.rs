@@ -4,8 +4,8 @@
 use super::encode::{Elements, Encoding, encoded};
 use crate::data::{DataSet, TypedArray};
 use crate::error::Error;
-use crate::files::read::content::LocatedData;
 use crate::files::read::content::Located;
+use crate::files::read::content::LocatedData;
 use std::fs::Metadata;
 use std::io;
 use std::ops::Range;
@@ -115,7 +115,8 @@ impl Pieces {
     ) -> io::Result<TypedArray<'static>> {
         let array = self.find(variable).ok_or(io::ErrorKind::NotFound)?;
         if stamp(&self.path) != self.stamp {
-            let reason = "the file was changed after it was opened: end the server and start it again";
+            let reason =
+                "the file was changed after it was opened: end the server and start it again";
             return Err(io::Error::other(reason));
         }
         array.range(range)
@@ -181,7 +182,8 @@ mod tests {
             let own = pieces.data().iter().nth(k).unwrap();
             assert_eq!((own.name(), own.element()), (variable.name(), variable.element()));
             assert_eq!((&own.unit, &own.dimensions), (&variable.unit, &variable.dimensions));
-            let (Values::Array(array), Some(encoding)) = (&variable.values, pieces.encoding(k)) else {
+            let (Values::Array(array), Some(encoding)) = (&variable.values, pieces.encoding(k))
+            else {
                 assert!(pieces.encoding(k).is_none() && pieces.bytes(k).is_none());
                 continue;
             };
@@ -206,7 +208,14 @@ mod tests {
     fn pieces_have_the_numbers_of_the_file_in_every_format() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        for (name, count) in [("a.h5", 6), ("a.hspy", 6), ("a.zspy", 6), ("a.zarr", 6), ("a.zarr.zip", 6), ("a.npz", 6)] {
+        for (name, count) in [
+            ("a.h5", 6),
+            ("a.hspy", 6),
+            ("a.zspy", 6),
+            ("a.zarr", 6),
+            ("a.zarr.zip", 6),
+            ("a.npz", 6),
+        ] {
             let format = Format::of(("file", &at(name)), &Format::ALL, None).unwrap();
             lopsided().save(&at(name), format, None).unwrap();
             assert_eq!(compare(&at(name)), count, "{name}");
@@ -224,7 +233,8 @@ mod tests {
         data.save(&at("b.fits"), Format::Fits, None).unwrap();
         data.save(&at("b.npz"), Format::Npz, None).unwrap();
         assert_eq!((compare(&at("b.fits")), compare(&at("b.npz"))), (5, 5));
-        let waves = ArrayD::from_shape_fn(vec![4, 3, 5], |k| Complex32::new(k[0] as f32, k[2] as f32));
+        let waves =
+            ArrayD::from_shape_fn(vec![4, 3, 5], |k| Complex32::new(k[0] as f32, k[2] as f32));
         let mut data = DataSet::default();
         data.add("waves", waves);
         data.save(&at("c.npy"), Format::Npy, None).unwrap();
@@ -235,7 +245,8 @@ mod tests {
     /// An .npy of this type and order of indices.
     fn npy(kind: &str, columns_first: bool, shape: &str, bytes: &[u8]) -> Vec<u8> {
         let order = if columns_first { "True" } else { "False" };
-        let mut header = format!("{{'descr': '{kind}', 'fortran_order': {order}, 'shape': {shape}, }}");
+        let mut header =
+            format!("{{'descr': '{kind}', 'fortran_order': {order}, 'shape': {shape}, }}");
         while (header.len() + 11) % 64 != 0 {
             header.push(' ');
         }
@@ -261,7 +272,9 @@ mod tests {
         assert!(notes.len() == 1 && notes[0].contains("temporary file"), "{notes:?}");
         // A compressed archive
         let mut zip = zip::ZipWriter::new(File::create(at("c.npz")).unwrap());
-        for (name, method) in [("one", zip::CompressionMethod::Deflated), ("two", zip::CompressionMethod::Stored)] {
+        for (name, method) in
+            [("one", zip::CompressionMethod::Deflated), ("two", zip::CompressionMethod::Stored)]
+        {
             let options = zip::write::SimpleFileOptions::default().compression_method(method);
             zip.start_file(format!("{name}.npy"), options).unwrap();
             zip.write_all(&npy(">i2", false, "(2, 15, 7)", &shorts)).unwrap();
@@ -286,12 +299,15 @@ mod tests {
         std::fs::create_dir_all(path.join("image/image")).unwrap();
         for (i, j) in (0..3).flat_map(|i| (0..3).map(move |j| (i, j))) {
             let places = (0..3).flat_map(|k| (0..2).map(move |l| (3 * i + k, 2 * j + l)));
-            let bytes = places.flat_map(|(y, x)| (10.0 * f64::from(y) + f64::from(x)).to_le_bytes());
-            std::fs::write(path.join(format!("image/image/{i}.{j}")), bytes.collect::<Vec<u8>>()).unwrap();
+            let bytes =
+                places.flat_map(|(y, x)| (10.0 * f64::from(y) + f64::from(x)).to_le_bytes());
+            std::fs::write(path.join(format!("image/image/{i}.{j}")), bytes.collect::<Vec<u8>>())
+                .unwrap();
         }
         assert_eq!(compare(&path), 1);
         let row = open(&path, 100).read(0, 30..35).unwrap();
-        let row: Vec<f64> = row.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect();
+        let row: Vec<f64> =
+            row.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect();
         assert_eq!(row, [60.0, 61.0, 62.0, 63.0, 64.0]);
         // A chunk that is lost later
         let pieces = open(&path, 100);
@@ -319,7 +335,12 @@ mod tests {
         // Shortened, and seen too late
         let unaware = Pieces { stamp: stamp(&path), ..pieces };
         assert!(unaware.read(0, 0..1).is_ok() && unaware.read(0, 2999..3000).is_err());
-        assert!(LocatedData::open(&path, 100).unwrap_err().to_string().contains("cut short after 609 of 3000"));
+        assert!(
+            LocatedData::open(&path, 100)
+                .unwrap_err()
+                .to_string()
+                .contains("cut short after 609 of 3000")
+        );
     }
 
     // A file beyond memory

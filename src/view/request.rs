@@ -9,11 +9,24 @@ use std::fmt;
 pub(crate) enum Asked {
     Page,
     /// The elements of a variable of a file.
-    Data { file: usize, variable: usize },
+    Data {
+        file: usize,
+        variable: usize,
+    },
     /// Sums over rings about a centre, at samples of the dimensions before those of the scan.
-    Rings { file: usize, variable: usize, before: Vec<usize>, centre: [f64; 2] },
+    Rings {
+        file: usize,
+        variable: usize,
+        before: Vec<usize>,
+        centre: [f64; 2],
+    },
     /// The mean pattern of the probes of a bit mask.
-    Mean { file: usize, variable: usize, before: Vec<usize>, probes: Vec<u8> },
+    Mean {
+        file: usize,
+        variable: usize,
+        before: Vec<usize>,
+        probes: Vec<u8>,
+    },
 }
 
 /// A request that can be answered.
@@ -118,7 +131,8 @@ impl Guard {
     /// What a parsed head asks for; what has a body, or comes to another host, is refused.
     fn request(&self, parsed: &httparse::Request) -> Result<Request, Refusal> {
         let all = |name: &'static str| {
-            let named = parsed.headers.iter().filter(move |one| one.name.eq_ignore_ascii_case(name));
+            let named =
+                parsed.headers.iter().filter(move |one| one.name.eq_ignore_ascii_case(name));
             named.map(|one| one.value.trim_ascii())
         };
         let head_only = match parsed.method {
@@ -184,7 +198,8 @@ impl Guard {
         match what {
             "data" => Ok(Asked::Data { file, variable }),
             "rings" => {
-                let (before, centre) = (values.prefix()?, [values.number("cx")?, values.number("cy")?]);
+                let (before, centre) =
+                    (values.prefix()?, [values.number("cx")?, values.number("cy")?]);
                 Ok(Asked::Rings { file, variable, before, centre })
             }
             "mean" => {

@@ -194,7 +194,11 @@ impl Site {
     }
 
     /// The next request; `None` where the client has left, or takes too long.
-    fn next(&self, mut stream: &TcpStream, bytes: &mut Vec<u8>) -> Result<Option<Request>, Refusal> {
+    fn next(
+        &self,
+        mut stream: &TcpStream,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Option<Request>, Refusal> {
         let mut until = Instant::now() + if bytes.is_empty() { IDLE_TIME } else { REQUEST_TIME };
         loop {
             if let Some((request, length)) = self.guard.parse(bytes)? {
@@ -239,7 +243,12 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script
      connect-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The head of an answer of so many bytes.
-fn head(status: &str, (kind, length): (&str, u64), others: &[(&str, String)], keeps: bool) -> Vec<u8> {
+fn head(
+    status: &str,
+    (kind, length): (&str, u64),
+    others: &[(&str, String)],
+    keeps: bool,
+) -> Vec<u8> {
     let policy = if kind.starts_with("text/html") { PAGE_POLICY } else { "default-src 'none'" };
     let connection = if keeps { "keep-alive" } else { "close" };
     let mut head = format!(
@@ -255,7 +264,12 @@ fn head(status: &str, (kind, length): (&str, u64), others: &[(&str, String)], ke
 }
 
 /// Answers with a sentence.
-fn answer_text(mut stream: &TcpStream, status: &str, sentence: &str, keeps: bool) -> io::Result<()> {
+fn answer_text(
+    mut stream: &TcpStream,
+    status: &str,
+    sentence: &str,
+    keeps: bool,
+) -> io::Result<()> {
     let allowed = [("Allow", "GET, HEAD".to_string())];
     let others = if status.starts_with("405") { &allowed[..] } else { &[] };
     let text = format!("{sentence}\n");
@@ -321,12 +335,23 @@ impl Site {
         let found = self.files.get(file).and_then(|file| Some((file, file.bytes(variable)?)));
         let Some((file, (each, all))) = found else {
             let (status, sentence) = Refusal::NotFound.status();
-            return answer_text(stream, status, if request.head_only { "" } else { sentence }, false);
+            return answer_text(
+                stream,
+                status,
+                if request.head_only { "" } else { sentence },
+                false,
+            );
         };
         let accepts = ("Accept-Ranges", "bytes".to_string());
-        let Some((first, count)) = request.range.within(all).or((all == 0).then_some((0, 0))) else {
+        let Some((first, count)) = request.range.within(all).or((all == 0).then_some((0, 0)))
+        else {
             let ranges = [accepts, ("Content-Range", format!("bytes */{all}"))];
-            return stream.write_all(&head("416 Range Not Satisfiable", (BYTES, 0), &ranges, keeps));
+            return stream.write_all(&head(
+                "416 Range Not Satisfiable",
+                (BYTES, 0),
+                &ranges,
+                keeps,
+            ));
         };
         let (status, mut others) = ("200 OK", vec![accepts]);
         let status = if request.range == RangeAsked::All { status } else { "206 Partial Content" };
@@ -384,7 +409,8 @@ impl Site {
             let gone = &gone;
             scope.spawn(move || {
                 let _one_at_a_time = locked(&self.computing);
-                let sums = self.kept(asked).map_or_else(|| self.compute(asked, gone).map(Arc::new), Ok);
+                let sums =
+                    self.kept(asked).map_or_else(|| self.compute(asked, gone).map(Arc::new), Ok);
                 let _ = sender.send(sums);
             });
             loop {

@@ -552,7 +552,12 @@ impl Located {
             } else {
                 let step = each * chunk[inner + 1..].iter().product::<usize>();
                 let elements = (0..length).map(|k| (from + k * step, to + k * each));
-                runs.extend(elements.map(|(from, to)| Run { chunk: number, from, to, length: each }));
+                runs.extend(elements.map(|(from, to)| Run {
+                    chunk: number,
+                    from,
+                    to,
+                    length: each,
+                }));
             }
             at += length;
         }
@@ -623,7 +628,8 @@ mod tests {
 
     #[test]
     fn ranges_of_chunks_have_the_elements_of_their_indices() {
-        let orders: [&[usize]; 5] = [&[0, 1, 2, 3], &[1, 0, 3, 2], &[3, 2, 1, 0], &[2, 0, 1, 3], &[0, 3, 1, 2]];
+        let orders: [&[usize]; 5] =
+            [&[0, 1, 2, 3], &[1, 0, 3, 2], &[3, 2, 1, 0], &[2, 0, 1, 3], &[0, 3, 1, 2]];
         let chunks: [&[usize]; 4] = [&[1, 1, 4, 5], &[2, 3, 3, 2], &[3, 2, 4, 5], &[2, 2, 1, 4]];
         for (order, chunk) in orders.iter().flat_map(|order| chunks.map(|chunk| (order, chunk))) {
             let located = chunked(&[3, 2, 4, 5], chunk, order);
@@ -657,9 +663,7 @@ mod tests {
         let mut read = vec![0; 9];
         gather(&stretch, &runs, &mut read).unwrap();
         let at = |k: usize| bytes[k];
-        let expected = [
-            at(3 * GAP - 2), at(3 * GAP - 1), 3, 4, at(GAP - 5), 0, 4, 5, 6,
-        ];
+        let expected = [at(3 * GAP - 2), at(3 * GAP - 1), 3, 4, at(GAP - 5), 0, 4, 5, 6];
         assert_eq!(read, expected);
         assert!(gather(&stretch, &[run(3 * GAP - 2, 0, 3)], &mut read).is_err());
     }

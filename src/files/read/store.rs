@@ -272,7 +272,8 @@ fn array(
         }
     }
     let total = bytes_of(&shape, each)?;
-    let is_large = members.locator().is_some_and(|locator| may_be_located && locator.is_large(total));
+    let is_large =
+        members.locator().is_some_and(|locator| may_be_located && locator.is_large(total));
     if is_large {
         let paths: Vec<_> = (0..chunks).map(|number| key(number).0).collect();
         let found = members.chunks(&paths);
