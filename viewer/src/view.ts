@@ -14,8 +14,8 @@ export interface DataTable {
 export interface View {
   /** What is drawn, without a heading. */
   readonly element: HTMLElement;
-  /** The numbers that are visible, at most some 10 000 rows; fewer cells than there are pixels where an image is large. */
-  table(): DataTable;
+  /** The numbers that are visible; of an image that has more than `cells`, means of neighbouring ones. */
+  table(cells?: number): DataTable;
   /** The picture as SVG, with its axes, in the colours of print. */
   svg(): string;
   /** Ends listeners and frees what the view holds of the graphics processor. */
@@ -36,6 +36,9 @@ export interface CardOptions {
 
 /** Largest number of rows that a table in the page has. */
 const ROWS = 400;
+
+/** Largest number of cells that the table of an image has in the page. */
+const CELLS = 3600;
 
 /** A view with its heading, its controls, buttons of export, and its numbers as a table that is made when it is opened. */
 export class Card {
@@ -95,7 +98,7 @@ export class Card {
   private fillTable(): void {
     this.details.querySelector("div")?.remove();
     if (this.details.open) {
-      this.details.append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Numbers" }, htmlTable(this.view.table())));
+      this.details.append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Numbers" }, htmlTable(this.view.table(CELLS))));
     }
   }
 
