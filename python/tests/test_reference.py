@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(FOLDER))
 
+# Only while the scripts are imported: the folder also has the package's sources, without its compiled module.
+sys.path.insert(0, str(FOLDER))
 import docstrings  # noqa: E402
 import reference  # noqa: E402
+
+sys.path.remove(str(FOLDER))
 
 DOCSTRING = """Slopes of stars
 [rad].
