@@ -1,11 +1,13 @@
 //! Live figures: a line `{{#live name}}` below a figure makes a script draw it anew, with sliders, where the book is read in a browser.
 //!
-//! The script is `viewer/dist/live.js`. The file `viewer/src/live/figures.json` lists what it can draw: for each name the files of computed results
-//! that it needs, which programs in `book/examples` write among the figures.
+//! The script is `viewer/dist/live.js`. The file `viewer/src/live/figures.json` lists what it can draw, and for each name what that needs: files of computed
+//! results, which programs in `book/examples` write among the figures, and the script of images.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+
+use serde_json::{Map, Value};
 
 use crate::chapter::Chapter;
 use crate::check::names_figure;
@@ -19,8 +21,17 @@ pub const LIST: &str = "viewer/src/live/figures.json";
 /// How the line of a live figure begins.
 const DIRECTIVE: &str = "{{#live";
 
-/// Names of live figures, each with the files of computed results that it needs.
-pub type Live = BTreeMap<String, Vec<String>>;
+/// Live figures by their names.
+pub type Live = BTreeMap<String, Needs>;
+
+/// What a live figure needs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Files of computed results, among the figures.
+    pub results: Vec<String>,
+    /// Whether it shows an image, whose view is a script of its own.
+    pub image: bool,
+}
 
 /// A line of a chapter that makes a figure live.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,8 +51,25 @@ pub struct Directive {
 /// What is wrong with the list, as a sentence.
 pub fn list(root: &Path) -> Result<Live, String> {
     let text = fs::read_to_string(root.join(LIST)).map_err(|why| format!("cannot read {LIST}: {why}"))?;
-    let expected = "names of live figures, each with a list of files";
-    serde_json::from_str(&text).map_err(|why| format!("{LIST}: {why}; expected {expected}"))
+    let entries: Map<String, Value> =
+        serde_json::from_str(&text).map_err(|why| format!("{LIST}: {why}; expected an object"))?;
+    entries.into_iter().map(|(name, value)| read_entry(name, &value)).collect()
+}
+
+/// A live figure of the list.
+fn read_entry(name: String, value: &Value) -> Result<(String, Needs), String> {
+    let read = || {
+        let fields = value.as_object().filter(|fields| fields.len() == 2)?;
+        let texts = fields.get("results")?.as_array()?.iter();
+        let results = texts.map(|text| text.as_str().map(str::to_string)).collect::<Option<_>>()?;
+        Some(Needs { results, image: fields.get("image")?.as_bool()? })
+    };
+    match read() {
+        Some(needs) => Ok((name, needs)),
+        None => Err(format!(
+            "{LIST}: {name} is {value}; expected {{ \"results\": [names of files], \"image\": true or false }}"
+        )),
+    }
 }
 
 /// The lines of a chapter that make figures live.
@@ -103,7 +131,7 @@ pub fn check(book: &Book) -> Vec<Finding> {
 
 /// What is wrong with one line.
 fn fault(found: &Directive, known: &Live, programs: &[String]) -> Option<String> {
-    let Some(files) = known.get(&found.name) else {
+    let Some(needs) = known.get(&found.name) else {
         let remedy = nearest(&found.name, known.keys().map(String::as_str));
         let remedy = remedy.map_or_else(|| format!("{LIST} lists all"), |name| format!("did you mean {name}?"));
         return Some(format!("no live figure is called {:?}: {remedy}", found.name));
@@ -111,6 +139,6 @@ fn fault(found: &Directive, known: &Live, programs: &[String]) -> Option<String>
     if found.figure.is_none() {
         return Some("a live figure without a still one: this line follows a figure and a blank line".to_string());
     }
-    let lost = files.iter().find(|file| !programs.iter().any(|program| names_figure(program, file)))?;
+    let lost = needs.results.iter().find(|file| !programs.iter().any(|program| names_figure(program, file)))?;
     Some(format!("no program in book/examples writes {lost}, which the live figure {} needs", found.name))
 }

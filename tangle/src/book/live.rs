@@ -11,8 +11,14 @@ use serde_json::Value;
 use super::error::BookError;
 use crate::error::Error;
 
-/// The script and the style sheet of live figures, relative to the repository.
-const FILES: [&str; 2] = ["viewer/dist/live.css", "viewer/dist/live.js"];
+/// Where the scripts and the style sheet of live figures are, relative to the repository.
+const FROM: &str = "viewer/dist";
+/// The style sheet.
+const STYLE: &str = "live.css";
+/// The script.
+const SCRIPT: &str = "live.js";
+/// The script that it needs for images.
+const IMAGES: &str = "live-image.js";
 
 /// Most bytes of results in a page: they are read with it.
 const MOST: usize = 60_000;
@@ -31,15 +37,21 @@ pub fn with_script(root: &Path, folder: &Path, page: String) -> Result<String, B
         let what = format!("{bytes} bytes of computed results of live figures on one page: expected at most {MOST}");
         return Err(BookError::Live(what));
     }
-    for file in FILES {
-        let from = root.join(file);
-        let to = folder.join(file.rsplit('/').next().unwrap_or(file));
+    let mut files = vec![STYLE, SCRIPT];
+    if page.contains(" data-image>") {
+        files.insert(1, IMAGES);
+    }
+    for file in &files {
+        let (from, to) = (root.join(FROM).join(file), folder.join(file));
         fs::copy(&from, &to).map_err(Error::read(&from))?;
     }
-    let page = page.replacen("</head>", "<link rel=\"stylesheet\" href=\"live.css\">\n</head>", 1);
+    let scripts: Vec<String> =
+        files[1..].iter().map(|file| format!("<script src=\"{file}\"></script>\n")).collect();
+    let style = format!("<link rel=\"stylesheet\" href=\"{STYLE}\">\n</head>");
+    let page = page.replacen("</head>", &style, 1);
     let end = page.rfind("</body>").unwrap_or(page.len());
     let (before, after) = page.split_at(end);
-    Ok(format!("{before}<script src=\"live.js\"></script>\n{after}"))
+    Ok(format!("{before}{}{after}", scripts.concat()))
 }
 
 const START: &str = "<script type=\"application/json\" class=\"live-results\"";

@@ -117,11 +117,12 @@ impl PageWriter<'_> {
 
     /// The attributes of a live figure, and the places of the results that it needs.
     fn live(&self, name: Option<&str>) -> [String; 2] {
-        let Some((name, files)) = name.and_then(|name| self.live.get_key_value(name)) else {
+        let Some((name, needs)) = name.and_then(|name| self.live.get_key_value(name)) else {
             return Default::default();
         };
-        let places: Vec<String> = files.iter().map(|file| live_placeholder(file)).collect();
-        [format!(" class=\"live\" data-live=\"{}\"", escape(name)), places.concat()]
+        let places: Vec<String> = needs.results.iter().map(|file| live_placeholder(file)).collect();
+        let image = if needs.image { " data-image" } else { "" };
+        [format!(" class=\"live\" data-live=\"{}\"{image}", escape(name)), places.concat()]
     }
 
     fn formula(&self, index: usize, number: usize) -> String {

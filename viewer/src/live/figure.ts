@@ -4,6 +4,8 @@ import { checkbox, range, select, type Choice } from "../controls";
 import { eachFrame, h, uniqueId } from "../dom";
 import { type Cell, type Scope, Store } from "../store";
 import { csv, download, htmlTable, type View } from "../view";
+import { CurveView } from "../views/curve";
+import type { ImageView } from "../views/image";
 
 /** A control of numbers: a slider from `min` to `max`, which begins at `initial`. */
 export interface NumberControl {
@@ -76,6 +78,20 @@ export class Stage {
     this.shown.push({ label, view });
     this.views.append(h("div", { class: "live-view" }, h("p", { class: "live-label" }, label), view.element));
     return view;
+  }
+
+  /** Adds curves with their heading. */
+  curves(label: string, height = 300): CurveView {
+    return this.view(label, new CurveView({ scope: this.scope.child(`v${this.shown.length}`), label, height }));
+  }
+
+  /** Adds an image with its heading. */
+  image(label: string, height = 300): ImageView {
+    const Image = globalThis.lensletImageView;
+    if (Image === undefined) {
+      throw new Error("the page lacks live-image.js, which draws images");
+    }
+    return this.view(label, new Image({ scope: this.scope.child(`v${this.shown.length}`), label, height }));
   }
 
   /** Computed results of the page, by the name of their file. */

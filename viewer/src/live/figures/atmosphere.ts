@@ -1,8 +1,6 @@
 /** Live figures of turbulence and correction. */
 
 import { formatNumber } from "../../data";
-import { CurveView } from "../../views/curve";
-import { ImageView } from "../../views/image";
 import type { LiveFigure } from "../figure";
 import { noiseGain, rejection } from "../physics/loop";
 import { sinc } from "../physics/special";
@@ -19,7 +17,7 @@ const phaseStructure: LiveFigure = {
     const outer = stage.number("Outer scale L₀", { min: 2, max: 200, step: 1, initial: 25, unit: "m" });
     const fried = stage.number("Fried parameter r₀", { min: 0.05, max: 1, step: 0.01, initial: 1, unit: "m" });
     const at = stage.number("Distance r", { min: 0.1, max: 20, step: 0.1, initial: 1, unit: "m" });
-    const view = stage.view("Structure function over distance", new CurveView({ scope: stage.scope.child("curve"), label: "Structure function of the phase" }));
+    const view = stage.curves("Structure function over distance");
     const x = byDecades(0.01, 100, 121);
     return () => {
       const strength = fried.value ** (-5 / 3);
@@ -56,8 +54,8 @@ const slopeCovariance: LiveFigure = {
       { value: "yy", label: "y slopes with y slopes" },
     ]);
     const laser = stage.flag("Laser guide stars at 90 km", false);
-    const map = stage.view("Covariance over the displacement ρ", new ImageView({ scope: stage.scope.child("map"), label: "Slope covariance over the displacement", height: 300 }));
-    const cut = stage.view("Cut along x", new CurveView({ scope: stage.scope.child("cut"), label: "Cut through the slope covariance", height: 300 }));
+    const map = stage.image("Covariance over the displacement ρ");
+    const cut = stage.curves("Cut along x");
     const lenslets = 12;
     const count = 2 * lenslets - 1;
     return () => {
@@ -88,7 +86,7 @@ const aliasedRipple: LiveFigure = {
   open(stage) {
     const frequency = stage.number("Frequency f d", { min: 0.05, max: 2, step: 0.01, initial: 0.75, unit: "periods per lenslet" });
     const shift = stage.number("Phase", { min: 0, max: 360, step: 5, initial: 35, unit: "°" });
-    const view = stage.view("Wavefront over eight lenslets", new CurveView({ scope: stage.scope.child("curve"), label: "Ripple, mean slopes and alias", height: 260 }));
+    const view = stage.curves("Wavefront over eight lenslets", 260);
     const x = evenly(0, 8, 801);
     const edges = evenly(0, 8, 9);
     return () => {
@@ -120,7 +118,7 @@ const fittingSpectrum: LiveFigure = {
     const fried = stage.number("Fried parameter r₀", { min: 0.05, max: 0.4, step: 0.01, initial: 0.15, unit: "m" });
     const outer = stage.number("Outer scale L₀", { min: 2, max: 100, step: 1, initial: 25, unit: "m" });
     const band = stage.choice("Image at", [["0.64", "0.64 µm (R)"], ["1.25", "1.25 µm (J)"], ["1.65", "1.65 µm (H)"], ["2.2", "2.2 µm (K)"]].map(([value, label]) => ({ value, label })), "1.65");
-    const view = stage.view("Power spectrum along an axis", new CurveView({ scope: stage.scope.child("curve"), label: "Power spectrum of the wavefront" }));
+    const view = stage.curves("Power spectrum along an axis");
     const x = byDecades(0.01, 20, 221);
     return () => {
       const limit = 0.5 / pitch.value;
@@ -150,7 +148,7 @@ const servoLag: LiveFigure = {
     const gain = stage.number("Gain g", { min: 0.05, max: 1, step: 0.01, initial: 0.5 });
     const delay = stage.number("Delay δ", { min: 1, max: 5, step: 0.1, initial: 2, unit: "frames" });
     const wind = stage.number("A wave passes at", { min: 1, max: 100, step: 1, initial: 5, unit: "Hz" });
-    const view = stage.view("Residual share of a wave's power", new CurveView({ scope: stage.scope.child("curve"), label: "Residual power over temporal frequency" }));
+    const view = stage.curves("Residual share of a wave's power");
     return () => {
       const x = byDecades(0.5, rate.value / 2, 301);
       const open = { rate: rate.value, gain: null, delay: delay.value };

@@ -19,7 +19,7 @@ export function byDecades(a: number, b: number, count: number): Float64Array {
 
 /** A dimension with equidistant samples. */
 export function uniform(name: string, unit: string, count: number, offset: number, step: number): Dimension {
-  return new Dimension({ name, unit, positions: { kind: "uniform", offset, step } }, count);
+  return new Dimension({ name, unit, navigation: false, positions: { kind: "uniform", offset, step } }, count);
 }
 
 /** Radians in a second of arc. */

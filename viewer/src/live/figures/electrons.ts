@@ -2,8 +2,6 @@
 
 import { formatNumber } from "../../data";
 import { svg } from "../../dom";
-import { CurveView } from "../../views/curve";
-import { ImageView } from "../../views/image";
 import type { LiveFigure } from "../figure";
 import {
   aberrationPhase, aberrationTerms, contrastTransfer, debyeWaller, electronWavelength, probeIntensity, projectedPotential, scherzerDefocus,
@@ -43,8 +41,8 @@ const electronProbe: LiveFigure = {
     const phi12 = stage.number("its azimuth", { min: 0, max: 180, step: 5, initial: 0, unit: "°" });
     const c21 = stage.number("Coma C₂₁", { min: 0, max: 3, step: 0.05, initial: 0, unit: "µm" });
     const phi21 = stage.number("its azimuth", { min: 0, max: 360, step: 5, initial: 0, unit: "°" });
-    const image = stage.view("Intensity of the probe", new ImageView({ scope: stage.scope.child("image"), label: "Intensity of the probe", height: 300 }));
-    const phases = stage.view("Aberration phase along x", new CurveView({ scope: stage.scope.child("phase"), label: "Aberration phase over the angle", height: 300 }));
+    const image = stage.image("Intensity of the probe");
+    const phases = stage.curves("Aberration phase along x");
     const [samples, length, shown] = [256, 40, 128];
     return () => {
       const kilovolts = Number(energy.value);
@@ -78,7 +76,7 @@ const contrast: LiveFigure = {
     const spread = stage.number("Focal spread Δ", { min: 0, max: 150, step: 1, initial: 40, unit: "Å" });
     const convergence = stage.number("Convergence β", { min: 0, max: 1, step: 0.02, initial: 0.3, unit: "mrad" });
     stage.action("Scherzer defocus", () => c1.set(Math.round(scherzerDefocus(1e7 * Math.max(c3.value, 0), electronWavelength(Number(energy.value))))));
-    const view = stage.view("Contrast transfer function", new CurveView({ scope: stage.scope.child("curve"), label: "Contrast transfer function" }));
+    const view = stage.curves("Contrast transfer function");
     const x = evenly(0, 0.8, 641);
     return () => {
       const microscope = { energy: Number(energy.value), c1: c1.value, c3: 1e7 * c3.value, focalSpread: spread.value, convergence: convergence.value };
@@ -127,7 +125,7 @@ const potential: LiveFigure = {
     const first = stage.choice("Element", choices, "Si");
     const second = stage.choice("Compared with", choices, "Au");
     const at = stage.number("Distance r", { min: 0.05, max: 3, step: 0.05, initial: 0.5, unit: "Å" });
-    const view = stage.view("Projected potential", new CurveView({ scope: stage.scope.child("curve"), label: "Projected potential over the distance from the nucleus" }));
+    const view = stage.curves("Projected potential");
     const x = byDecades(0.02, 3, 121);
     return () => {
       const elements = [first.value, second.value];
@@ -159,7 +157,7 @@ const phonons: LiveFigure = {
     const scale = stage.number("Drawn larger by", { min: 1, max: 10, step: 1, initial: 5 });
     const all = stage.flag("All configurations up to c", false);
     const drawing = stage.view("The cell, seen along the beam", new Drawing("Atoms of the silicon cell, displaced from their rest positions"));
-    const factor = stage.view("Debye–Waller factor", new CurveView({ scope: stage.scope.child("factor"), label: "Debye–Waller factor over the spatial frequency", height: 300 }));
+    const factor = stage.curves("Debye–Waller factor");
     const x = evenly(0, 4, 161);
     return () => {
       const [size, margin] = [320, 24];

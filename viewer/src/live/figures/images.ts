@@ -1,7 +1,6 @@
 /** Live figures of the image of a star. */
 
 import { formatNumber } from "../../data";
-import { CurveView } from "../../views/curve";
 import type { LiveFigure } from "../figure";
 import { longExposure, pointSpreadCut, strehlRatio, telescopeTransfer, transferCut } from "../physics/transfer";
 import { VonKarman, squareMetres } from "../physics/turbulence";
@@ -17,8 +16,8 @@ const opticalTransfer: LiveFigure = {
     const fried = stage.number("r₀ at 0.5 µm", { min: 0.05, max: 0.4, step: 0.01, initial: 0.15, unit: "m" });
     const outer = stage.number("Outer scale L₀", { min: 5, max: 100, step: 1, initial: 25, unit: "m" });
     const residual = stage.number("Residual error", { min: 0, max: 400, step: 1, initial: 104, unit: "nm" });
-    const transfers = stage.view("Transfer function", new CurveView({ scope: stage.scope.child("transfer"), label: "Optical transfer functions", height: 280 }));
-    const image = stage.view("Image of a star", new CurveView({ scope: stage.scope.child("image"), label: "Cuts through the image of a star", height: 280 }));
+    const transfers = stage.curves("Transfer function", 280);
+    const image = stage.curves("Image of a star", 280);
     return () => {
       const metres = 1e-6 * wavelength.value;
       const telescope = telescopeTransfer(diameter.value, obstruction.value, 64);
@@ -33,7 +32,7 @@ const opticalTransfer: LiveFigure = {
       const angles = evenly(0, reach, 161);
       image.show({
         x: angles.map((angle) => (1e3 * angle) / ARCSEC), xTitle: "angle [mas]", yTitle: "light [maximum of the perfect image]", logY: true,
-        series: all.map(([label, transfer]) => ({ label, values: pointSpreadCut(transfer, telescope, metres, [...angles]).map((value) => Math.max(value, 1e-7)) })),
+        series: all.map(([label, transfer]) => ({ label, values: Float64Array.from(pointSpreadCut(transfer, telescope, metres, [...angles]), (value) => Math.max(value, 1e-7)) })),
       });
       const [strehl, bare] = [corrected, seen].map((transfer) => strehlRatio(transfer, telescope));
       const unit = (1e3 * metres) / diameter.value / ARCSEC;
