@@ -23,7 +23,8 @@ fn finite(value: f64) -> Value {
 
 fn special_functions() -> Value {
     let arguments = [1e-3, 0.07, 0.4, 1.0, 2.3, 7.7, 29.0, 61.0];
-    let bessel = |order: f64| -> Vec<f64> { arguments.iter().map(|&x| bessel_k(order, x)).collect() };
+    let bessel =
+        |order: f64| -> Vec<f64> { arguments.iter().map(|&x| bessel_k(order, x)).collect() };
     let orders = [0.0, 1.0 / 6.0, 5.0 / 6.0, 1.0];
     let points = [0.1, 5.0 / 6.0, 1.2, 11.0 / 6.0, 4.5];
     json!({
@@ -71,7 +72,8 @@ fn slopes() -> Value {
 }
 
 fn fitting() -> Value {
-    let cases = [(0.15, 500e-9, 25.0, 0.5), (0.21, 550e-9, 7.0, 0.83), (0.1, 500e-9, f64::INFINITY, 0.2)];
+    let cases =
+        [(0.15, 500e-9, 25.0, 0.5), (0.21, 550e-9, 7.0, 0.83), (0.1, 500e-9, f64::INFINITY, 0.2)];
     json!(cases.map(|(r0, wavelength, outer_scale, pitch)| {
         let air = Atmosphere::new(r0, wavelength, vec![Layer::new(0.0, 1.0, outer_scale)]).unwrap();
         let variance = Fitting::new(&air, pitch).unwrap().variance();
@@ -80,7 +82,11 @@ fn fitting() -> Value {
 }
 
 fn transfers() -> Value {
-    let cases = [(8.0, 0.0, 0.15, 25.0, 1.65e-6), (4.2, 0.31, 0.09, 11.0, 0.83e-6), (1.3, 0.55, 0.2, f64::INFINITY, 0.64e-6)];
+    let cases = [
+        (8.0, 0.0, 0.15, 25.0, 1.65e-6),
+        (4.2, 0.31, 0.09, 11.0, 0.83e-6),
+        (1.3, 0.55, 0.2, f64::INFINITY, 0.64e-6),
+    ];
     json!(cases.map(|(diameter, obstruction, r0, outer_scale, wavelength): (f64, f64, f64, f64, f64)| {
         let aperture = Aperture::across(&Pupil::new(diameter, obstruction).unwrap(), &[], 32).unwrap();
         let telescope = aperture.transfer(64).unwrap();
@@ -104,8 +110,13 @@ fn transfers() -> Value {
 fn loops() -> Value {
     let frequencies = [0.01, 1.0, 7.3, 31.0, 55.0, 180.0, 433.0];
     let cases = [
-        (500.0, None, 2.0), (800.0, None, 1.37), (500.0, Some(0.5), 2.0), (500.0, Some(0.31), 1.0),
-        (1000.0, Some(0.27), 2.6), (700.0, Some(0.12), 3.0), (500.0, Some(0.9), 2.9),
+        (500.0, None, 2.0),
+        (800.0, None, 1.37),
+        (500.0, Some(0.5), 2.0),
+        (500.0, Some(0.31), 1.0),
+        (1000.0, Some(0.27), 2.6),
+        (700.0, Some(0.12), 3.0),
+        (500.0, Some(0.9), 2.9),
     ];
     let of = |(rate, gain, delay): (f64, Option<f64>, f64)| {
         let kind = if gain.is_none() { LoopKind::Open } else { LoopKind::Closed };
@@ -138,15 +149,24 @@ fn probes() -> Value {
     let of = |(energy, semi_angle, round, others): (f64, f64, [f64; 2], [f64; 4])| {
         let beam = Beam::new(energy).unwrap();
         let aberrations = lens(beam.wavelength(), round, others);
-        let phases = [[0.1, 0.0], [0.2, -0.33], [-0.41, 0.17]].map(|q| aberrations.phase(beam.wavelength(), q));
+        let phases = [[0.1, 0.0], [0.2, -0.33], [-0.41, 0.17]]
+            .map(|q| aberrations.phase(beam.wavelength(), q));
         let grid = WaveGrid::new([samples; 2], [length; 2]).unwrap();
         let wave = Probe { beam, semi_angle, aberrations, tilt: [0.0; 2] }.wave(&grid).unwrap();
         // The sum over the kept frequencies at some points [samples] from the middle.
-        let kept: Vec<i64> = grid.kept(0).map(|k| if k < samples / 2 { k as i64 } else { k as i64 - samples as i64 }).collect();
+        let kept: Vec<i64> = grid
+            .kept(0)
+            .map(|k| if k < samples / 2 { k as i64 } else { k as i64 - samples as i64 })
+            .collect();
         let intensity = |[x, y]: [i64; 2]| {
-            let phase = |k: usize, l: usize| 2.0 * PI * ((kept[k] * x + kept[l] * y) as f64) / samples as f64;
-            let sum: Complex64 =
-                wave.on_axis().indexed_iter().map(|((l, k), a)| a * Complex64::cis(phase(k, l))).sum();
+            let phase = |k: usize, l: usize| {
+                2.0 * PI * ((kept[k] * x + kept[l] * y) as f64) / samples as f64
+            };
+            let sum: Complex64 = wave
+                .on_axis()
+                .indexed_iter()
+                .map(|((l, k), a)| a * Complex64::cis(phase(k, l)))
+                .sum();
             sum.norm_sqr() / (length * length)
         };
         let points = [[0, 0], [3, 0], [0, 5], [-4, 2], [7, -9], [-13, -6]];
@@ -168,7 +188,11 @@ fn probes() -> Value {
 
 fn contrast_transfers() -> Value {
     let grid = WaveGrid::new([128, 4], [25.0, 1.0]).unwrap();
-    let cases = [(200.0, -613.3, 1e7, 0.0, 0.0), (300.0, -420.0, 6.1e6, 38.0, 0.22), (80.0, 130.0, -2e5, 55.0, 0.4)];
+    let cases = [
+        (200.0, -613.3, 1e7, 0.0, 0.0),
+        (300.0, -420.0, 6.1e6, 38.0, 0.22),
+        (80.0, 130.0, -2e5, 55.0, 0.4),
+    ];
     json!(cases.map(|(energy, c1, c3, focal_spread, convergence)| {
         let beam = Beam::new(energy).unwrap();
         let aberrations = Aberrations { defocus: c1, c3, ..Aberrations::default() };
@@ -191,7 +215,8 @@ fn scattering() -> Value {
     let of = |symbol: &str| {
         let element = Element::of_symbol(symbol).unwrap();
         let line = table.lines().nth(element.number()).unwrap();
-        let parameters: Vec<f64> = line.split(',').skip(2).map(|x| x.trim().parse().unwrap()).collect();
+        let parameters: Vec<f64> =
+            line.split(',').skip(2).map(|x| x.trim().parse().unwrap()).collect();
         let factor = Factors::Kirkland.of(element).unwrap();
         json!({
             "symbol": symbol, "parameters": parameters,
@@ -212,7 +237,8 @@ fn phonons() -> Value {
     let of = |(seed, configuration): (u64, usize)| {
         let displaced = Phonons { configurations: 10, seed }.displaced(&specimen, configuration);
         let difference = |(a, b): (&Atom, &Atom)| [0, 1, 2].map(|k| a.position[k] - b.position[k]);
-        let found: Vec<_> = displaced.atoms().iter().zip(specimen.atoms()).map(difference).collect();
+        let found: Vec<_> =
+            displaced.atoms().iter().zip(specimen.atoms()).map(difference).collect();
         json!({ "seed": seed, "configuration": configuration, "normal": found })
     };
     json!([(0, 0), (7, 3), (123_456_789, 9)].map(of))
@@ -240,7 +266,9 @@ fn difference(path: &str, a: &Value, b: &Value) -> Option<String> {
         (Value::Object(a), Value::Object(b)) => {
             let keys = a.keys().chain(b.keys());
             keys.into_iter().find_map(|key| {
-                let at = |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
+                let at = |map: &serde_json::Map<String, Value>| {
+                    map.get(key).cloned().unwrap_or_default()
+                };
                 difference(&format!("{path}.{key}"), &at(a), &at(b))
             })
         }

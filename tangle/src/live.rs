@@ -50,7 +50,8 @@ pub struct Directive {
 ///
 /// What is wrong with the list, as a sentence.
 pub fn list(root: &Path) -> Result<Live, String> {
-    let text = fs::read_to_string(root.join(LIST)).map_err(|why| format!("cannot read {LIST}: {why}"))?;
+    let text =
+        fs::read_to_string(root.join(LIST)).map_err(|why| format!("cannot read {LIST}: {why}"))?;
     let entries: Map<String, Value> =
         serde_json::from_str(&text).map_err(|why| format!("{LIST}: {why}; expected an object"))?;
     entries.into_iter().map(|(name, value)| read_entry(name, &value)).collect()
@@ -80,7 +81,9 @@ pub fn directives(chapter: &Chapter) -> Vec<Directive> {
     };
     let mut found = Vec::new();
     for line in 1..=chapter.text.line_count() {
-        let Some(rest) = chapter.text.line(line).trim_end().strip_prefix(DIRECTIVE) else { continue };
+        let Some(rest) = chapter.text.line(line).trim_end().strip_prefix(DIRECTIVE) else {
+            continue;
+        };
         if !literal(line) {
             let name = rest.strip_suffix("}}").unwrap_or(rest).trim().to_string();
             found.push(Directive { line, name, figure: figure_above(chapter, line) });
@@ -118,12 +121,15 @@ pub fn check(book: &Book) -> Vec<Finding> {
     for (chapter, found) in &all {
         let here = format!("{}:{}", chapter.path, found.line);
         let first = shown.entry(&found.name).or_insert_with(|| here.clone());
-        let repeated = (*first != here).then(|| format!("the live figure {} is shown before, at {first}", found.name));
+        let repeated = (*first != here)
+            .then(|| format!("the live figure {} is shown before, at {first}", found.name));
         let faults = fault(found, &known, &programs).or(repeated);
         findings.extend(faults.map(|what| Finding::error(&chapter.path, (found.line, 1), what)));
     }
     for name in known.keys().filter(|name| !shown.contains_key(name.as_str())) {
-        let what = format!("no chapter shows the live figure {name}: put {{{{#live {name}}}}} below its figure, or delete the entry");
+        let what = format!(
+            "no chapter shows the live figure {name}: put {{{{#live {name}}}}} below its figure, or delete the entry"
+        );
         findings.push(Finding::error(LIST, (1, 1), what));
     }
     findings
@@ -133,12 +139,22 @@ pub fn check(book: &Book) -> Vec<Finding> {
 fn fault(found: &Directive, known: &Live, programs: &[String]) -> Option<String> {
     let Some(needs) = known.get(&found.name) else {
         let remedy = nearest(&found.name, known.keys().map(String::as_str));
-        let remedy = remedy.map_or_else(|| format!("{LIST} lists all"), |name| format!("did you mean {name}?"));
+        let remedy = remedy
+            .map_or_else(|| format!("{LIST} lists all"), |name| format!("did you mean {name}?"));
         return Some(format!("no live figure is called {:?}: {remedy}", found.name));
     };
     if found.figure.is_none() {
-        return Some("a live figure without a still one: this line follows a figure and a blank line".to_string());
+        return Some(
+            "a live figure without a still one: this line follows a figure and a blank line"
+                .to_string(),
+        );
     }
-    let lost = needs.results.iter().find(|file| !programs.iter().any(|program| names_figure(program, file)))?;
-    Some(format!("no program in book/examples writes {lost}, which the live figure {} needs", found.name))
+    let lost = needs
+        .results
+        .iter()
+        .find(|file| !programs.iter().any(|program| names_figure(program, file)))?;
+    Some(format!(
+        "no program in book/examples writes {lost}, which the live figure {} needs",
+        found.name
+    ))
 }

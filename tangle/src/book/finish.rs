@@ -27,7 +27,8 @@ pub fn finish(root: &Path, pages: &Pages) -> Result<(), BookError> {
             "html" => {
                 let in_one = path.file_name().is_some_and(|name| name == "print.html");
                 let finished = insert(&tables::prepare(&text), pages, in_one)?;
-                let finished = if in_one { finished } else { live::with_script(root, folder, finished)? };
+                let finished =
+                    if in_one { finished } else { live::with_script(root, folder, finished)? };
                 fs::write(&path, &finished).map_err(Error::write(&path))?;
                 finished
             }

@@ -34,7 +34,9 @@ pub fn with_script(root: &Path, folder: &Path, page: String) -> Result<String, B
     }
     let bytes: usize = page.split(START).skip(1).filter_map(|part| part.find(END)).sum();
     if bytes > MOST {
-        let what = format!("{bytes} bytes of computed results of live figures on one page: expected at most {MOST}");
+        let what = format!(
+            "{bytes} bytes of computed results of live figures on one page: expected at most {MOST}"
+        );
         return Err(BookError::Live(what));
     }
     let mut files = vec![STYLE, SCRIPT];
@@ -65,7 +67,8 @@ const END: &str = "</script>";
 pub fn results(folder: &Path, file: &str) -> Result<String, BookError> {
     let path = folder.join("figures").join(file);
     let text = fs::read_to_string(&path).map_err(Error::read(&path))?;
-    let value: Value = serde_json::from_str(&text).map_err(|why| BookError::Live(format!("{file} is no JSON: {why}")))?;
+    let value: Value = serde_json::from_str(&text)
+        .map_err(|why| BookError::Live(format!("{file} is no JSON: {why}")))?;
     let text = value.to_string().replace('<', "\\u003c");
     Ok(format!("{START} data-file=\"{file}\">{text}{END}"))
 }

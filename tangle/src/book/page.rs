@@ -106,7 +106,13 @@ impl PageWriter<'_> {
                 Piece::Figure(caption, target, number, live) => {
                     let text = self.write(index, caption.clone(), pieces);
                     let alt = plain(source.get(caption.clone()).unwrap_or(""));
-                    result.push_str(&figure(&hide(target), number, &hide(&alt), &text, self.live(live.as_deref())));
+                    result.push_str(&figure(
+                        &hide(target),
+                        number,
+                        &hide(&alt),
+                        &text,
+                        self.live(live.as_deref()),
+                    ));
                 }
             }
             at = range.end;

@@ -91,7 +91,9 @@ export class Stage {
     if (Image === undefined) {
       throw new Error("the page lacks live-image.js, which draws images");
     }
-    return this.view(label, new Image({ scope: this.scope.child(`v${this.shown.length}`), label, height }));
+    const view = this.view(label, new Image({ scope: this.scope.child(`v${this.shown.length}`), label, height }));
+    view.element.querySelectorAll("details").forEach((details) => (details.open = false));
+    return view;
   }
 
   /** Computed results of the page, by the name of their file. */

@@ -113,29 +113,31 @@ function firstZero({ energy, c1, c3 }: { energy: number; c1: number; c3: number 
   return null;
 }
 
-/** Kirkland's parameters by symbols of the elements. */
-type Table = Readonly<Record<string, readonly number[]>>;
+/** Symbols of the elements in the order of their numbers, with Kirkland's parameters. */
+type Table = readonly (readonly [string, readonly number[]])[];
 
 const potential: LiveFigure = {
   title: "Projected potentials of atoms",
   hint: "Compare two elements: near the nucleus the potentials are as the atomic numbers, but sodium reaches farther than neon, since its outer electron screens the nucleus from far away.",
   open(stage) {
-    const table = stage.data("live-kirkland.json") as Table;
-    const choices = Object.keys(table).map((symbol, k) => ({ value: symbol, label: `${symbol} (Z = ${k + 1})` }));
+    const elements = stage.data("live-kirkland.json") as Table;
+    const table = new Map(elements);
+    const of = (symbol: string, r: number) => projectedPotential(table.get(symbol) as readonly number[], r);
+    const choices = elements.map(([symbol], k) => ({ value: symbol, label: `${symbol} (Z = ${k + 1})` }));
     const first = stage.choice("Element", choices, "Si");
     const second = stage.choice("Compared with", choices, "Au");
     const at = stage.number("Distance r", { min: 0.05, max: 3, step: 0.05, initial: 0.5, unit: "Å" });
     const view = stage.curves("Projected potential");
     const x = byDecades(0.02, 3, 121);
     return () => {
-      const elements = [first.value, second.value];
+      const chosen = [first.value, second.value];
       view.show({
         x, xTitle: "distance r from the nucleus [Å]", yTitle: "projected potential v [V Å]", logX: true, logY: true,
-        series: elements.map((symbol) => ({ label: symbol, values: x.map((r) => projectedPotential(table[symbol], r)) })),
+        series: chosen.map((symbol) => ({ label: symbol, values: x.map((r) => of(symbol, r)) })),
       });
       view.setMarkers([{ x: at.value, label: "r" }]);
-      const [a, b] = elements.map((symbol) => projectedPotential(table[symbol], at.value));
-      return `At ${inUnits(at.value, "Å")} the potential of ${elements[0]} is ${inUnits(a, "V Å", 4)} and that of ${elements[1]} ${inUnits(b, "V Å", 4)}, ${formatNumber(b / a, 3)} times as large.`;
+      const [a, b] = chosen.map((symbol) => of(symbol, at.value));
+      return `At ${inUnits(at.value, "Å")} the potential of ${chosen[0]} is ${inUnits(a, "V Å", 4)} and that of ${chosen[1]} ${inUnits(b, "V Å", 4)}, ${formatNumber(b / a, 3)} times as large.`;
     };
   },
 };

@@ -8,10 +8,10 @@ import { evenly, inUnits, uniform } from "./common";
 interface BudgetResults {
   /** Names of the terms, with their rms [nm]. */
   readonly terms: readonly { readonly name: string; readonly rms: number }[];
-  /** Pixel of the images [mas] and pixels across. */
+  /** Pixel of the images [mas], and pixels along a side of the quarter of the sky that begins at the star. */
   readonly pixel: number;
-  readonly pixels: number;
-  /** By sets of terms, term k being bit k: total rms [nm], Strehl ratio, and log₁₀ of the light in thousandths. */
+  readonly side: number;
+  /** By sets of terms, term k being bit k: total rms [nm], Strehl ratio, and log₁₀ of the light in thousandths, (side, side). */
   readonly images: readonly { readonly total: number; readonly strehl: number; readonly light: readonly number[] }[];
 }
 
@@ -19,25 +19,24 @@ const errorBudget: LiveFigure = {
   title: "Image of a star by error terms",
   hint: "Switch terms on and off. The jitter widens the core and leaves no halo; the fitting error leaves the core and makes a halo beyond the dark square of the mirror. Variances add, so the largest term decides.",
   open(stage) {
-    const { terms, pixel, pixels, images } = stage.data("live-error-budget.json") as BudgetResults;
+    const { terms, pixel, side, images } = stage.data("live-error-budget.json") as BudgetResults;
     const chosen = terms.map(({ name, rms }) => stage.flag(`${name}, ${formatNumber(rms, 3)} nm`, true));
     const image = stage.image("Image of the star");
     const cut = stage.curves("Cut along x");
-    const half = Math.floor(pixels / 2);
-    const light = (set: number) => Float64Array.from(images[set].light, (code) => 10 ** (code / 1000));
-    const row = (values: Float64Array) => values.slice(half * pixels + half, (half + 1) * pixels);
-    const perfect = light(0);
+    const pixels = 2 * side - 1;
+    const row = (set: number) => Float64Array.from(images[set].light.slice(0, side), (code) => 10 ** (code / 1000));
     return () => {
       const set = chosen.reduce((sum, flag, k) => sum + (flag.value ? 1 << k : 0), 0);
-      const { total, strehl } = images[set];
-      const values = light(set);
-      const axis = (name: string) => uniform(name, "mas", pixels, -half * pixel, pixel);
-      image.show({ values: values.map(Math.log10), nx: pixels, ny: pixels, x: axis("x"), y: axis("y"), quantity: "log₁₀ of the light", unit: "", signed: false });
+      const { total, strehl, light } = images[set];
+      const at = (k: number) => Math.abs(k - side + 1);
+      const values = Float64Array.from({ length: pixels * pixels }, (_, k) => light[at(Math.floor(k / pixels)) * side + at(k % pixels)] / 1000);
+      const axis = (name: string) => uniform(name, "mas", pixels, (1 - side) * pixel, pixel);
+      image.show({ values, nx: pixels, ny: pixels, x: axis("x"), y: axis("y"), quantity: "log₁₀ of the light", unit: "", signed: false });
       cut.show({
-        x: evenly(0, (pixels - 1 - half) * pixel, pixels - half), xTitle: "angle [mas]", yTitle: "light [maximum of the perfect image]", logY: true,
+        x: evenly(0, (side - 1) * pixel, side), xTitle: "angle [mas]", yTitle: "light [maximum of the perfect image]", logY: true,
         series: [
-          { label: "with the chosen terms", values: row(values) },
-          { label: "perfect", values: row(perfect), style: "dashed" },
+          { label: "with the chosen terms", values: row(set) },
+          { label: "perfect", values: row(0), style: "dashed" },
         ],
       });
       return `The chosen terms have ${inUnits(total, "nm", 4)} rms together, and the Strehl ratio is ${formatNumber(strehl, 3)} at 1.65 µm.`;
