@@ -5,7 +5,7 @@
 use lenslet::correction::Fitting;
 use lenslet::electrons::{Aberration, Aberrations, Beam, HrtemOptics, Probe, WaveGrid};
 use lenslet::model::{Atmosphere, ControlLoop, Layer, LoopKind, Pupil};
-use lenslet::numerics::{bessel_k, gamma};
+use lenslet::numerics::bessel_k;
 use lenslet::psf::Aperture;
 use lenslet::specimen::{Atom, Element, Factors, Phonons, Specimen};
 use lenslet::turbulence::{VonKarman, gradient_covariances};
@@ -26,13 +26,10 @@ fn special_functions() -> Value {
     let bessel =
         |order: f64| -> Vec<f64> { arguments.iter().map(|&x| bessel_k(order, x)).collect() };
     let orders = [0.0, 1.0 / 6.0, 5.0 / 6.0, 1.0];
-    let points = [0.1, 5.0 / 6.0, 1.2, 11.0 / 6.0, 4.5];
     json!({
         "arguments": arguments,
         "orders": orders,
         "bessel": orders.map(bessel),
-        "points": points,
-        "gamma": points.map(gamma),
     })
 }
 
@@ -149,8 +146,8 @@ fn probes() -> Value {
     let of = |(energy, semi_angle, round, others): (f64, f64, [f64; 2], [f64; 4])| {
         let beam = Beam::new(energy).unwrap();
         let aberrations = lens(beam.wavelength(), round, others);
-        let phases = [[0.1, 0.0], [0.2, -0.33], [-0.41, 0.17]]
-            .map(|q| aberrations.phase(beam.wavelength(), q));
+        let frequencies = [[0.1, 0.0], [0.2, -0.33], [-0.41, 0.17]];
+        let phases = frequencies.map(|q| aberrations.phase(beam.wavelength(), q));
         let grid = WaveGrid::new([samples; 2], [length; 2]).unwrap();
         let wave = Probe { beam, semi_angle, aberrations, tilt: [0.0; 2] }.wave(&grid).unwrap();
         // The sum over the kept frequencies at some points [samples] from the middle.
@@ -173,7 +170,7 @@ fn probes() -> Value {
         json!({
             "energy": energy, "semiAngle": semi_angle, "c1": round[0], "c3": round[1],
             "c12": others[0], "phi12": others[1], "c21": others[2], "phi21": others[3],
-            "phases": phases, "samples": samples, "length": length, "points": points, "intensity": points.map(intensity),
+            "frequencies": frequencies, "phases": phases, "samples": samples, "length": length, "points": points, "intensity": points.map(intensity),
         })
     };
     let energies = [20.0, 80.0, 200.0, 300.0, 1250.0];

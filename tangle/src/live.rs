@@ -18,6 +18,9 @@ use crate::volume::Book;
 /// The list of live figures, relative to the repository.
 pub const LIST: &str = "viewer/src/live/figures.json";
 
+/// Where the figures are, relative to the repository.
+const FIGURES: &str = "book/src/figures";
+
 /// How the line of a live figure begins.
 const DIRECTIVE: &str = "{{#live";
 
@@ -123,7 +126,7 @@ pub fn check(book: &Book) -> Vec<Finding> {
         let first = shown.entry(&found.name).or_insert_with(|| here.clone());
         let repeated = (*first != here)
             .then(|| format!("the live figure {} is shown before, at {first}", found.name));
-        let faults = fault(found, &known, &programs).or(repeated);
+        let faults = fault(book, found, &known, &programs).or(repeated);
         findings.extend(faults.map(|what| Finding::error(&chapter.path, (found.line, 1), what)));
     }
     for name in known.keys().filter(|name| !shown.contains_key(name.as_str())) {
@@ -136,7 +139,7 @@ pub fn check(book: &Book) -> Vec<Finding> {
 }
 
 /// What is wrong with one line.
-fn fault(found: &Directive, known: &Live, programs: &[String]) -> Option<String> {
+fn fault(book: &Book, found: &Directive, known: &Live, programs: &[String]) -> Option<String> {
     let Some(needs) = known.get(&found.name) else {
         let remedy = nearest(&found.name, known.keys().map(String::as_str));
         let remedy = remedy
@@ -144,17 +147,14 @@ fn fault(found: &Directive, known: &Live, programs: &[String]) -> Option<String>
         return Some(format!("no live figure is called {:?}: {remedy}", found.name));
     };
     if found.figure.is_none() {
-        return Some(
-            "a live figure without a still one: this line follows a figure and a blank line"
-                .to_string(),
-        );
+        let what = "a live figure without a still one: this line follows a figure and a blank line";
+        return Some(what.to_string());
     }
-    let lost = needs
-        .results
-        .iter()
-        .find(|file| !programs.iter().any(|program| names_figure(program, file)))?;
-    Some(format!(
-        "no program in book/examples writes {lost}, which the live figure {} needs",
-        found.name
-    ))
+    let is_there = |file: &String| {
+        book.root.join(FIGURES).join(file).is_file()
+            || programs.iter().any(|program| names_figure(program, file))
+    };
+    let lost = needs.results.iter().find(|file| !is_there(file))?;
+    let name = &found.name;
+    Some(format!("no program in book/examples writes {lost}, which the live figure {name} needs"))
 }
