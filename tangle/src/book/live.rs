@@ -40,7 +40,7 @@ pub fn with_script(root: &Path, folder: &Path, page: String) -> Result<String, B
         return Err(BookError::Live(what));
     }
     let mut files = vec![STYLE, SCRIPT];
-    if page.contains(" data-image>") {
+    if page.contains(" data-image=") {
         files.insert(1, IMAGES);
     }
     for file in &files {

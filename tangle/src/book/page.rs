@@ -127,7 +127,7 @@ impl PageWriter<'_> {
             return Default::default();
         };
         let places: Vec<String> = needs.results.iter().map(|file| live_placeholder(file)).collect();
-        let image = if needs.image { " data-image" } else { "" };
+        let image = if needs.image { " data-image=\"\"" } else { "" };
         [format!(" class=\"live\" data-live=\"{}\"{image}", escape(name)), places.concat()]
     }
 
