@@ -34,6 +34,7 @@
 //! | [`data`] | named arrays with dimensions, coordinates, units and attributes | [`data::DataSet`] |
 //! | [`files`] | data sets in NPZ, FITS, HDF5 and other formats | [`files::Format`], [`files::read_array`] |
 //! | [`plot`] | pictures of results, SVG or PNG | [`plot::Figure`] |
+//! | [`view`] | pages of HTML that show results in a browser | [`view::Page`] |
 //! | [`numerics`] | special functions, quadrature, tables, transforms | [`numerics::Precision`] |
 //! | [`error`](mod@error) | errors with file, line, value and expectation | [`Error`], [`Invalid`] |
 //! | [`units`] | arcseconds and degrees in radians | [`units::ARCSEC`] |
@@ -138,6 +139,7 @@
 //! | `files` | system and sample files, arrays on disk |
 //! | `factorise` | dense factorisations: reconstructors, error covariances, point-spread functions |
 //! | `plot` | pictures |
+//! | `view` | pages that show results in a browser |
 //! | `cuda` | NVIDIA GPUs, whose libraries are loaded at run time |
 //! | `serde` | options and results as JSON and in other formats: `Serialize` and `Deserialize` |
 //! | `command` | the program `lenslet` and its benchmarks |
@@ -180,6 +182,8 @@ pub mod formats;
 pub mod electrons;
 #[cfg(feature = "plot")]
 pub mod plot;
+#[cfg(feature = "view")]
+pub mod view;
 #[cfg(feature = "command")]
 pub mod bench;
 #[cfg(feature = "command")]

@@ -23,7 +23,10 @@ const browser = {
 
 /** Bytes of the files of dist/, by name. */
 async function distribution() {
-  const entries = { "viewer.js": "src/main.ts", "live.js": "src/live/main.ts", "live-image.js": "src/live/image.ts", "viewer.css": "src/style.css", "live.css": "src/live/live.css" };
+  const entries = {
+    "viewer.js": "src/main.ts", "start.js": "src/start.ts", "viewer.css": "src/style.css",
+    "live.js": "src/live/main.ts", "live-image.js": "src/live/image.ts", "live.css": "src/live/live.css",
+  };
   const files = {};
   for (const [name, entry] of Object.entries(entries)) {
     const result = await build({ ...browser, entryPoints: [entry] });

@@ -50,6 +50,11 @@ pub const IMPORT: [&str; 2] = [
     "lenslet import book/systems/tiptop/MAVIS.ini -o out/mavis.toml --json",
 ];
 
+pub const VIEW: [&str; 2] = [
+    "lenslet view book/systems/keck-lgs-slopes.npy -o out/slopes.html",
+    "lenslet view out/psf.fits -o out/psf.html --limit 100",
+];
+
 pub const LEARN: [&str; 2] = [
     "lenslet learn book/systems/small.toml --slopes book/systems/small-slopes.npy --fit strengths -o out/learned.toml",
     "lenslet learn book/systems/keck-lgs.toml --fit strengths,altitudes,shifts --plan",

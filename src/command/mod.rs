@@ -1,5 +1,5 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
-//! Commands: `covariance`, `estimate`, `reconstruct`, `psf`, `learn`, `import`, `simulate`, `stem`, `info`, `keys`, `new`, `bench`.
+//! Commands: `covariance`, `estimate`, `reconstruct`, `psf`, `learn`, `import`, `simulate`, `stem`, `view`, `info`, `keys`, `new`, `bench`.
 
 // Modules of the commands
 mod value_parsers;
@@ -28,6 +28,8 @@ mod stem;
 mod sample_info;
 mod telemetry;
 mod templates;
+mod view;
+mod view_server;
 mod with_system;
 
 // Imports of the commands
@@ -45,6 +47,7 @@ use self::simulate::SimulateArgs;
 use self::stem::StemArgs;
 use self::summary::Outcome;
 use self::templates::NewArgs;
+use self::view::ViewArgs;
 use self::watch::complain;
 use self::with_system::of_file;
 use crate::device::rank_group::end_if_abandoned;
@@ -84,6 +87,8 @@ enum Command {
     Simulate(SimulateArgs),
     /// Simulate the images of a scanning transmission electron microscope.
     Stem(StemArgs),
+    /// Write a page of HTML that shows the arrays of files in a browser, without a network.
+    View(ViewArgs),
     /// Describe this machine, and a system or a sample.
     Info(InfoArgs),
     /// List all keys of system and sample files.
@@ -130,6 +135,7 @@ pub fn run_with(arguments: Vec<OsString>) -> u8 {
             of_file(&args.system, |read| simulate::simulate(&args, read).map(Outcome::from))
         }
         Command::Stem(args) => stem::stem(&args).map(Outcome::from),
+        Command::View(args) => view::view(&args),
         Command::Info(args) => info::info(&args),
         Command::Keys(args) => keys::keys(&args).map(Outcome::from),
         Command::New(args) => templates::new(&args).map(Outcome::from),

@@ -58,12 +58,14 @@ export class Dimension {
 
   /** A sample in words: "defocus 50 Å", "sector 2", "x". */
   label(index: number): string {
+    const value = this.value(index);
+    return this.entry.positions.kind === "labels" ? value : `${words(this.name)} ${value}`;
+  }
+
+  /** Position of a sample with its unit, or its label: "50 Å", "2", "x". */
+  value(index: number): string {
     const at = this.entry.positions;
-    if (at.kind === "labels") {
-      return at.labels[index];
-    }
-    const value = formatNumber(this.position(index));
-    return `${words(this.name)} ${value}${this.unit ? ` ${this.unit}` : ""}`;
+    return at.kind === "labels" ? at.labels[index] : `${formatNumber(this.position(index))}${this.unit ? ` ${this.unit}` : ""}`;
   }
 
   /** Name and unit, as on an axis. */
@@ -170,7 +172,8 @@ export class ArrayVariable {
       const { re, im } = pieces[0];
       return im ? { re: re.subarray(a, b), im: im.subarray(a, b) } : { re: re.subarray(a, b) };
     }
-    const make = () => (this.array.encoding === "f64" ? new Float64Array(to - from) : new Float32Array(to - from));
+    const isDouble = pieces.length === 0 || pieces[0].re instanceof Float64Array;
+    const make = () => (isDouble ? new Float64Array(to - from) : new Float32Array(to - from));
     const re = make();
     const im = this.complex ? make() : undefined;
     touched.forEach((k, n) => {

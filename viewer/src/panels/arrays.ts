@@ -110,7 +110,7 @@ async function openPicture(variable: ArrayVariable, host: HTMLElement, context: 
     renew();
     return h("label", { class: "control" }, h("span", {}, label), list);
   };
-  const sliders = variable.dimensions.map((one, k) => player(words(one.name), fixed[k], { count: one.count, label: (at) => one.label(at) }));
+  const sliders = variable.dimensions.map((one, k) => player(words(one.name), fixed[k], { count: one.count, label: (at) => one.value(at) }));
   const controls = [
     ...(rank > 2 ? [axisList("Horizontal", 0), axisList("Vertical", 1)] : []),
     ...(variable.complex ? [part.control] : []),

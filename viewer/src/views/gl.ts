@@ -298,7 +298,7 @@ export function drawOnProcessor(values: Numbers, nx: number, ny: number, frame: 
         continue;
       }
       const t = scale.apply(scale.law === "log" ? Math.max(v, floor) : v) * factor + offset;
-      to[at] = colours[Math.min(Math.floor((wrap ? t - Math.floor(t) : Math.min(Math.max(t, 0), 1)) * 256), 255)];
+      to[at] = colours[Math.min((wrap ? t - Math.floor(t) : Math.min(Math.max(t, 0), 1)) * 256, 255) | 0];
     }
   }
   return image;

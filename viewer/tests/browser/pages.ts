@@ -145,7 +145,13 @@ function encode(values: number[], encoding: ArrayEntry["encoding"], law: "linear
 /** All bytes 0 of the elements, then all bytes 1, … */
 function shuffle(bytes: Uint8Array, size: number): Uint8Array {
   const count = bytes.length / size;
-  return Uint8Array.from(bytes, (_, n) => bytes[(n % count) * size + Math.floor(n / count)]);
+  const to = new Uint8Array(bytes.length);
+  for (let b = 0; b < size; b++) {
+    for (let k = 0; k < count; k++) {
+      to[b * count + k] = bytes[k * size + b];
+    }
+  }
+  return to;
 }
 
 /** A dimension with positions a step apart. */

@@ -84,7 +84,7 @@ const aliasedRipple: LiveFigure = {
   title: "A ripple and its alias on a lenslet array",
   hint: "Raise the frequency of the ripple beyond half a period per lenslet: its values at the lenslet edges, and so its mean slopes, become those of a slower wave. At a whole number of periods the sensor sees nothing.",
   open(stage) {
-    const frequency = stage.number("Frequency f d", { min: 0.05, max: 2, step: 0.01, initial: 0.75, unit: "periods per lenslet" });
+    const frequency = stage.number("Periods per lenslet", { min: 0.05, max: 2, step: 0.01, initial: 0.75 });
     const shift = stage.number("Phase", { min: 0, max: 360, step: 5, initial: 35, unit: "°" });
     const view = stage.curves("Wavefront over eight lenslets", 260);
     const x = evenly(0, 8, 801);
@@ -112,24 +112,24 @@ const aliasedRipple: LiveFigure = {
 
 const fittingSpectrum: LiveFigure = {
   title: "Fitting error of a mirror",
-  hint: "Halve the pitch: the limit 1/2p doubles, and the error shrinks by 2^(5/6) = 1.78. The outer scale hardly matters, since it changes the spectrum only far below the limit.",
+  hint: "Halve the pitch: the limit 1/2p doubles, and the error shrinks by a factor of 1.78. The outer scale hardly matters, since it changes the spectrum only far below the limit.",
   open(stage) {
     const pitch = stage.number("Pitch p", { min: 0.1, max: 1.5, step: 0.05, initial: 0.5, unit: "m" });
     const fried = stage.number("Fried parameter r₀", { min: 0.05, max: 0.4, step: 0.01, initial: 0.15, unit: "m" });
     const outer = stage.number("Outer scale L₀", { min: 2, max: 100, step: 1, initial: 25, unit: "m" });
     const band = stage.choice("Image at", [["0.64", "0.64 µm (R)"], ["1.25", "1.25 µm (J)"], ["1.65", "1.65 µm (H)"], ["2.2", "2.2 µm (K)"]].map(([value, label]) => ({ value, label })), "1.65");
     const view = stage.curves("Power spectrum along an axis");
-    const x = byDecades(0.01, 20, 221);
     return () => {
       const limit = 0.5 / pitch.value;
       const phase = new VonKarman(outer.value);
       const scale = 1e18 * squareMetres(fried.value, WAVELENGTH);
-      const spectrum = x.map((f) => scale * phase.powerSpectrum(f * f));
+      const [below, beyond] = [byDecades(0.01, limit, 161), byDecades(limit, 20, 161)];
+      const part = (label: string, at: Float64Array, style: "line" | "dashed") => ({ label, x: at, values: at.map((f) => scale * phase.powerSpectrum(f * f)), style });
       view.show({
-        x, xTitle: "spatial frequency f [1/m]", yTitle: "power spectrum w [nm² m²]", logX: true, logY: true,
+        x: below, xTitle: "spatial frequency f [1/m]", yTitle: "power spectrum w [nm² m²]", logX: true, logY: true,
         series: [
-          { label: "corrected", values: spectrum.map((w, k) => (x[k] <= limit ? w : NaN)), style: "dashed" },
-          { label: "fitting error", values: spectrum.map((w, k) => (x[k] >= limit * 0.97 ? w : NaN)) },
+          part("corrected", below, "dashed"),
+          part("fitting error", beyond, "line"),
         ],
       });
       view.setMarkers([{ x: limit, label: "1/2p" }, { x: 1 / outer.value, label: "1/L₀" }]);
