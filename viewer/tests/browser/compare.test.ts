@@ -152,7 +152,7 @@ browserTest("two files: parts of complex numbers, with phases modulo 2π", { fil
 
 browserTest("two files: attributes, numbers, tables and lines that differ", { files: [a, b] }, {}, async (opened) => {
   const { page } = opened;
-  await page.locator("select.panels").selectOption("compare-texts");
+  await opened.open("compare-texts");
   const rows = async (caption: string) => page.locator("main table", { has: page.locator("caption", { hasText: caption }) }).locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.children].map((cell) => cell.textContent)));
   await page.locator("table.lines").waitFor();
   assert.deepEqual(await rows("Attributes"), [["file", "seed", "1", "2"], ["file", "only_a", "true", "(none)"]]);
