@@ -84,8 +84,16 @@ GROUPS = (
         "python-api-data",
         "Data sets in Python",
         "A data set has named arrays with dimensions, coordinates and units. `load` reads one from any file that "
-        "Lenslet writes.",
-        ("_data:DataSet", "_data:Variable", "_data:Coordinate", "_data:Table", "_data:load"),
+        "Lenslet writes, and `view` shows several in a notebook or a browser.",
+        (
+            "_data:DataSet",
+            "_data:Variable",
+            "_data:Coordinate",
+            "_data:Table",
+            "_data:load",
+            "_view:view",
+            "_view:Page",
+        ),
     ),
     Group(
         "python-api-plans",

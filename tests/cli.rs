@@ -1907,6 +1907,7 @@ fn examples_of_helps_run_as_printed() -> Checked {
         "learn",
         "simulate",
         "stem",
+        "view",
         "info",
         "bench",
     ] {

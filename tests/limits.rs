@@ -160,6 +160,8 @@ fn messages_have_no_control_characters_of_inputs() -> Checked {
         vec!["estimate", "s.toml", "--slopes", "unit.fits", "-o", "e.npz"],
         vec!["estimate", "s.toml", "--slopes", "unit.fits", "-o", bad],
         vec!["import", bad, "-o", "i.toml"],
+        vec!["view", bad],
+        vec!["view", "names.npz", "-o", bad],
         vec!["stem", "--prismatic", "-i \u{1b}[31mbad.xyz", "-o", "s.npz"],
         vec!["psf", "s.toml", "--device", bad, "-o", "p.npz"],
     ] {

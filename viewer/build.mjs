@@ -23,7 +23,7 @@ const browser = {
 
 /** Bytes of the files of dist/, by name. */
 async function distribution() {
-  const entries = { "viewer.js": "src/main.ts", "live.js": "src/live/main.ts", "viewer.css": "src/style.css" };
+  const entries = { "viewer.js": "src/main.ts", "start.js": "src/start.ts", "live.js": "src/live/main.ts", "viewer.css": "src/style.css" };
   const files = {};
   for (const [name, entry] of Object.entries(entries)) {
     const result = await build({ ...browser, entryPoints: [entry] });

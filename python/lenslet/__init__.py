@@ -21,6 +21,7 @@ from ._plan import Plan
 from ._results import Covariance, Estimate, Micrographs, Parameter, ProfileFit, Psf, Reconstructor, Scan, Simulation
 from ._sample import Sample
 from ._system import Estimator, System
+from ._view import Page, view
 from .errors import (
     CancelledError,
     ComputationError,
@@ -52,6 +53,7 @@ __all__ = [
     "LensletWarning",
     "Micrographs",
     "OutOfMemoryError",
+    "Page",
     "Parameter",
     "Plan",
     "ProfileFit",
@@ -67,4 +69,5 @@ __all__ = [
     "errors",
     "load",
     "threads",
+    "view",
 ]

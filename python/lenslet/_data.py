@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import xarray
 
+    from ._view import Page
+
 __all__ = ["Coordinate", "DataSet", "Table", "Variable", "load"]
 
 #: Columns of a table: values and unit by name.
@@ -323,6 +325,38 @@ class DataSet(Mapping[str, Any]):
         chosen = self.variables[variable] if variable is not None else (maps or arrays)[0]
         return chosen.plot(ax, **keywords)
 
+    def view(
+        self,
+        *others: DataSet | str | os.PathLike[str] | ArrayLike,
+        title: str | None = None,
+        limit: float = 32.0,
+        height: int = 720,
+    ) -> Page:
+        """Page that shows the data set in a notebook or a browser, and others with it for comparison.
+
+        Parameters
+        ----------
+        *others : DataSet or path-like or array_like
+            Further data sets, files or arrays of the same page.
+        title : str, optional
+            Title of the page.
+        limit : float
+            Megabytes of arrays before compression, beyond which numbers are rounded or averaged.
+        height : int
+            Height of the frame in a notebook [px].
+
+        Returns
+        -------
+        Page
+
+        See Also
+        --------
+        view : the same for files and arrays.
+        """
+        from ._view import view
+
+        return view(self, *others, title=title, limit=limit, height=height)
+
     def save(self, path: str | os.PathLike[str], *, signal: str | None = None) -> int:
         """Write into a file, in the format that its name ends in, in place of an older file.
 
@@ -330,7 +364,8 @@ class DataSet(Mapping[str, Any]):
         ----------
         path : path-like
             ``.npz``, ``.npy``, ``.fits``, ``.h5``, ``.hspy``, ``.zspy``, ``.zarr``, ``.zarr.zip`` or ``.mrc``. HDF5 and Zarr hold the columns of a
-            table as arrays, ``table_column``. FITS alone keeps the units of arrays.
+            table as arrays, ``table_column``. Units, long names and dimensions come back from all formats but ``.npy``
+            and ``.mrc``; FITS keeps the names of dimensions, without their positions.
         signal : str, optional
             The variable that a format of one array holds (``.npy``, ``.mrc``).
 
@@ -368,9 +403,13 @@ def _columns(one: Variable) -> list[Variable]:
     if not isinstance(one.values, Mapping):
         return [one]
     rows = (Coordinate(f"{one.name}_row"),)
-    return [
-        Variable(f"{one.name}_{column}", np.asarray(cells), rows, unit) for column, (cells, unit) in one.values.items()
-    ]
+    parts: list[Variable] = []
+    for column, (cells, unit) in one.values.items():
+        name, values = f"{one.name}_{column}", np.asarray(cells)
+        # Arrays have no texts: the cells of such a column are one text.
+        is_text = values.dtype.kind == "U"
+        parts.append(Variable(name, ", ".join(values)) if is_text else Variable(name, values, rows, unit))
+    return parts
 
 
 def load(path: str | os.PathLike[str]) -> DataSet:
@@ -482,10 +521,10 @@ def _array(name: str, values: Any) -> NDArray[Any]:
 
 
 def _cells(name: str, cells: Any) -> NDArray[Any]:
-    """A column of a table as files hold it: whole numbers of 32 bits, or numbers."""
+    """A column of a table as files hold it: whole numbers of 32 bits, numbers, or short texts."""
     column = _array(name, cells)
-    if column.ndim != 1 or column.dtype.kind not in "if":
-        expected = "one number for each row"
+    if column.ndim != 1 or column.dtype.kind not in "ifU":
+        expected = "one number or text for each row"
         raise refused(name, shown(cells), expected)
     return column
 

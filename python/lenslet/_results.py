@@ -508,6 +508,11 @@ class SampleResult(DataSet):
         pattern = recorded == 2 and all(axis.unit in ("1/Å", "1/nm") for axis in one.coordinates[moved:])
         kind = "electron_diffraction" if pattern else ""
         metadata: dict[str, Any] = {"General": {"title": one.name}, "Signal": {"signal_type": kind}}
+        # What HyperSpy has no place for, as in a file.
+        words = {"units": one.unit, "long_name": one.long_name}
+        labels = {f"labels_{axis.name}": "\n".join(axis.positions) for axis in one.coordinates if axis.kind == "labels"}
+        metadata["Lenslet"] = {**one.attributes, **{key: text for key, text in words.items() if text}, **labels}
+        metadata["Lenslet"] |= {"order": " ".join(map(str, order)), "navigation": series + scanned}
         instrument = {key: self.attributes[key] for key in _INSTRUMENT if key in self.attributes}
         if len(instrument) == len(_INSTRUMENT):
             metadata["Acquisition_instrument"] = {"TEM": instrument}

@@ -262,7 +262,9 @@ class Sample:
         keep : iterable of str
             Intermediate results that are returned, too: ``"potential"``, ``"probe"``, ``"smatrix"``.
         compare : int, optional
-            Compare PRISM with multislice at so many probes.
+            Compare PRISM with multislice at so many probes: ``comparison`` of the result has the errors, and
+            ``compared_prism`` and ``compared_multislice``, (…, probe, x, y), the exit waves of both methods in the
+            first configuration of the phonons, at the positions ``compared_places``, (probe, axis).
         device : str
             ``"cpu"``, ``"cuda"`` or ``"cuda:K"``.
         progress : bool or callable, optional

@@ -52,7 +52,7 @@ pub const IMPORT: [&str; 2] = [
 
 pub const VIEW: [&str; 2] = [
     "lenslet view book/systems/keck-lgs-slopes.npy -o out/slopes.html",
-    "lenslet view out/psf.fits out/loop.fits -o out/both.html --open",
+    "lenslet view out/psf.fits -o out/psf.html --limit 100",
 ];
 
 pub const LEARN: [&str; 2] = [

@@ -29,6 +29,7 @@ mod sample_info;
 mod telemetry;
 mod templates;
 mod view;
+mod view_server;
 mod with_system;
 
 // Imports of the commands

@@ -74,7 +74,7 @@ pub struct StemArgs {
         conflicts_with = "share"
     )]
     save: Vec<Extra>,
-    /// Compare PRISM with multislice at so many places of the scan, drawn at random, and tell its error by detector.
+    /// Compare PRISM with multislice at so many places of the scan, drawn at random: print its error by detector, and write the exit waves of both methods.
     #[arg(long, value_name = "N", conflicts_with = "share")]
     compare: Option<usize>,
     /// Seconds between two checkpoints, which stand beside the output as OUTPUT.checkpoint until it is written.
@@ -241,6 +241,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     if let Some(count) = args.compare {
         plan.by_multislice(count)?;
         planned = planned.with_stages([plan.comparing(count, &engine)]);
+        planned = planned.with_bytes(plan.compared_bytes(count, engine.precision()));
     }
     let description = planned.describe()?;
     let Some(output) = request.output.as_ref().filter(|_| !args.report.plan) else {
@@ -296,7 +297,8 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         None => readings.write(output, run.fingerprint)?,
         Some(format) => {
             let origin = Provenance::new(&command_line(), &description.method, file.text());
-            run.write(&readings, (output, format), picture, origin, &terminal)?;
+            let compared = comparison.as_ref().filter(|_| format != Format::Mrc);
+            run.write((&readings, compared), (output, format), picture, origin, &terminal)?;
         }
     }
     // Remove the checkpoint of a scan
@@ -480,7 +482,7 @@ impl ScanJob<'_> {
     /// Writes the readings as a data set, in the precision of the waves, and their picture, which appears only when the data set is in place.
     fn write(
         &self,
-        readings: &StemReadings,
+        results: (&StemReadings, Option<&Comparison>),
         (output, format): (&Path, Format),
         picture: Option<(&Path, PictureFormat)>,
         origin: Provenance,
@@ -488,8 +490,8 @@ impl ScanJob<'_> {
     ) -> Result<(), Error> {
         let watch: &dyn Watch = &WithinStage(terminal);
         let mut data = match self.engine.precision() {
-            Precision::F32 => self.data_set::<f32>(readings, watch)?,
-            Precision::F64 => self.data_set::<f64>(readings, watch)?,
+            Precision::F32 => self.data_set::<f32>(results, watch)?,
+            Precision::F64 => self.data_set::<f64>(results, watch)?,
         };
         origin.note(&mut data);
         let drawn = |(path, format)| {
@@ -505,7 +507,7 @@ impl ScanJob<'_> {
     /// The readings and what was asked for besides, in the precision `T`.
     fn data_set<T: Real + Element>(
         &self,
-        readings: &StemReadings,
+        (readings, comparison): (&StemReadings, Option<&Comparison>),
         watch: &dyn Watch,
     ) -> Result<DataSet<'static>, Error>
     where
@@ -514,6 +516,9 @@ impl ScanJob<'_> {
         let mut data = readings.to_data_set::<T>(self.plan, &self.finishing)?;
         for extra in self.save {
             self.plan.keep::<T>(extra.of_scan(self.plan)?, &mut data, watch)?;
+        }
+        if let Some(comparison) = comparison {
+            self.plan.keep_compared::<T>(comparison, &mut data, watch)?;
         }
         Ok(data)
     }

@@ -5,6 +5,7 @@
 use super::examples::{self, examples};
 use super::summary::{Outcome, align, count};
 use super::value_parsers::ReportArgs;
+use super::view_server;
 use crate::data::DataSet;
 use crate::error::{Error, Invalid, in_bytes};
 use crate::files::atomic_file::{AtomicFile, check_files};
@@ -22,23 +23,32 @@ use std::process::{Command, Stdio};
 pub struct ViewArgs {
     /// Files to show in one page: .npz, .npy, .fits, .h5, .emd, .hspy, .zspy, .zarr, .zarr.zip or .mrc.
     #[arg(required = true)]
-    files: Vec<PathBuf>,
+    pub(super) files: Vec<PathBuf>,
     /// Page to write (.html); unless given, it has the name of the first file and is next to it.
     #[arg(short, long)]
     output: Option<PathBuf>,
     /// Open the page in the browser.
     #[arg(long)]
-    open: bool,
+    pub(super) open: bool,
+    /// Write no page, but serve it, and large arrays in pieces, to browsers on this machine until Ctrl-C.
+    #[arg(long, conflicts_with_all = ["output", "limit"])]
+    serve: bool,
+    /// Port of 127.0.0.1 to serve on; the system chooses one unless given.
+    #[arg(long, requires = "serve", default_value_t = 0)]
+    pub(super) port: u16,
     /// Megabytes of arrays before compression, beyond which numbers are rounded or averaged; the summary tells the error.
     #[arg(long, value_name = "MB", default_value_t = 32.0)]
     limit: f64,
     #[command(flatten)]
-    report: ReportArgs,
+    pub(super) report: ReportArgs,
 }
 
 // Make a page of files
 /// Writes the page that the arguments ask for; returns what to print.
 pub fn view(args: &ViewArgs) -> Result<Outcome, Error> {
+    if args.serve {
+        return view_server::serve(args);
+    }
     let output = page_name(args)?;
     let inputs: Vec<_> = args.files.iter().map(|path| ("file", path.as_path())).collect();
     let outputs = [("output", output.as_path())];
@@ -185,8 +195,8 @@ impl Report<'_> {
 }
 
 // Open a page in the browser
-/// Opens a page in the browser of the user.
-fn open_page(path: &Path) -> Result<(), Error> {
+/// Opens a page, which is a file or an address, in the browser of the user.
+pub(super) fn open_page(path: &Path) -> Result<(), Error> {
     let program = match std::env::consts::OS {
         "macos" => "open",
         "windows" => "explorer",
@@ -314,7 +324,7 @@ mod tests {
         for (arguments, word) in [
             ("good.fits -o good.fits", "ends in .html"),
             ("good.fits -o page.html --limit 0.5", "--limit = 0.5: expected a number of megabytes"),
-            ("good.fits -o page.html --limit -1", "--limit = -1"),
+            ("good.fits -o page.html --limit=-1", "--limit = -1"),
             ("good.fits -o absent/page.html", "there is no folder"),
         ] {
             let refused = run(folder.path(), arguments).err().unwrap().to_string();

@@ -82,6 +82,13 @@ impl Coordinate {
 
 impl Coordinate {
     // Kinds of coordinates
+    // Dimension with given samples
+    /// A dimension of signal with samples at these positions, in any order.
+    pub(crate) fn listed(name: &str, unit: &str, samples: Vec<f64>) -> Self {
+        let positions = Positions::of_samples(samples);
+        Self { unit: unit.into(), positions, ..Self::index(name) }
+    }
+
     /// A dimension of which nothing but the name is known.
     pub fn index(name: &str) -> Self {
         let [name, unit] = [name, ""].map(String::from);

@@ -1,5 +1,5 @@
 // Tangled from book/src/data-variables.md: edit there, or here and run cargo tangle stitch.
-//! Tables: columns of integers and numbers, each with its name and its unit.
+//! Tables: columns of integers, numbers and texts, each with its name and its unit.
 
 // Columns of a table
 /// Columns of equal length, each with its name and its unit.
@@ -28,10 +28,7 @@ impl Table {
         let [rows] = self.rows;
         let expected = format!("{rows}, one for each row");
         self.columns.iter().try_for_each(|column| {
-            let cells = match &column.cells {
-                Cells::Integers(cells) => cells.len(),
-                Cells::Numbers(cells) => cells.len(),
-            };
+            let cells = column.cells.len();
             let quantity = format!("cells of column {}", column.name);
             crate::error::accept(cells == rows, &quantity, cells, &expected).map(drop)
         })
@@ -56,6 +53,20 @@ pub(crate) enum Cells {
     Integers(Vec<i32>),
     #[cfg_attr(feature = "serde", serde(with = "crate::serial::list"))]
     Numbers(Vec<f64>),
+    /// Short texts, such as the names of terms.
+    Texts(Vec<String>),
+}
+
+// Length of a column
+impl Cells {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Integers(cells) => cells.len(),
+            Self::Numbers(cells) => cells.len(),
+            Self::Texts(cells) => cells.len(),
+        }
+    }
 }
 
 impl Table {
@@ -80,6 +91,12 @@ impl Table {
     pub fn numbers(&self, name: &str) -> Option<&[f64]> {
         let column = self.columns.iter().find(|column| column.name == name)?;
         if let Cells::Numbers(cells) = &column.cells { Some(cells) } else { None }
+    }
+
+    /// The texts of the column of this name; `None` where there is none of texts.
+    pub fn texts(&self, name: &str) -> Option<&[String]> {
+        let column = self.columns.iter().find(|column| column.name == name)?;
+        if let Cells::Texts(cells) = &column.cells { Some(cells) } else { None }
     }
 }
 
@@ -122,6 +139,13 @@ impl<R> TableBuilder<'_, R> {
     pub fn number(mut self, name: &str, unit: &str, cell: impl Fn(&R) -> f64) -> Self {
         let cells = Cells::Numbers(self.rows.iter().map(cell).collect());
         self.columns.push(Column { name: name.into(), unit: unit.into(), cells });
+        self
+    }
+
+    /// Adds a column of short texts.
+    pub fn text(mut self, name: &str, cell: impl Fn(&R) -> String) -> Self {
+        let cells = Cells::Texts(self.rows.iter().map(cell).collect());
+        self.columns.push(Column { name: name.into(), unit: String::new(), cells });
         self
     }
 

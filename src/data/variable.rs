@@ -190,6 +190,12 @@ impl Variable<'_> {
         self
     }
 
+    /// Sets its dimensions with their coordinates, the slowest first.
+    pub(crate) fn along(&mut self, dimensions: Vec<Coordinate>) -> &mut Self {
+        self.dimensions = dimensions;
+        self
+    }
+
     /// Sets its long name: what it is, in a sentence.
     pub fn long_name(&mut self, long_name: &str) -> &mut Self {
         self.long_name = long_name.into();

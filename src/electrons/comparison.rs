@@ -93,11 +93,13 @@ impl StemPlan {
     }
 
     // Time of a comparison
-    /// How long comparing so many places will take.
+    /// How long comparing so many places will take, with the [exit waves](Self::keep_compared) of both methods in one configuration, which the cores compute.
     pub fn comparing(&self, count: usize, engine: &Engine) -> Stage {
         let waves = count.min(self.places()) * self.options().defoci.len();
-        let [slices, probes] = self.following(COMPARED, waves, engine);
-        Stage { name: COMPARED, seconds: slices.seconds + probes.seconds }
+        let sum = |stages: [Stage; 2]| stages.iter().map(|stage| stage.seconds).sum::<f64>();
+        let readings = sum(self.following(COMPARED, waves, engine));
+        let kept = sum(self.following(COMPARED, 2 * waves, &Engine::cpu(engine.precision())));
+        Stage { name: COMPARED, seconds: readings + kept / self.configurations() as f64 }
     }
 
     // Errors of all detectors

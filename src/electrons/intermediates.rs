@@ -167,7 +167,7 @@ impl HrtemPlan {
 
 // Axes of samples on a grid
 /// Axes x and y of samples on a grid, or on pixels so many times as large.
-fn plane_axes(grid: &WaveGrid, times: f64) -> Result<[Coordinate; 2], Invalid> {
+pub(super) fn plane_axes(grid: &WaveGrid, times: f64) -> Result<[Coordinate; 2], Invalid> {
     let [x, y] = grid.pixel();
     Ok([
         Coordinate::signal("x", "Å", 0.0, times * x)?,

@@ -47,3 +47,5 @@ pub(crate) mod intermediates;
 pub use intermediates::Intermediate;
 pub(crate) mod comparison;
 pub use comparison::{Comparison, DetectorError};
+#[cfg(feature = "files")]
+mod compared_waves;

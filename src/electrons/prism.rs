@@ -110,6 +110,11 @@ impl Prism {
         })
     }
 
+    /// Index x, y of beam `b` among the kept frequencies of the window.
+    pub(crate) fn place_in_window(&self, b: usize) -> [usize; 2] {
+        self.beams[b]
+    }
+
     // Back through free space
     /// Factors of kept k_x and of kept k_y that propagate a wave back by `distance` \[Å\], over the pixels of its transform, Eq. [refocus](https://lenslet.github.io/lenslet/prism.html#eq-refocus).
     pub(crate) fn back(&self, beam: &Beam, distance: f64) -> [Vec<Complex<f64>>; 2] {

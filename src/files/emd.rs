@@ -103,7 +103,10 @@ impl Variable<'_> {
         file: &mut Hdf5<W>,
     ) -> io::Result<Address> {
         let (name, first) = layout(self);
-        let numbers = file.samples(array, &[("units", "".into())])?;
+        let words = [("units", self.unit[..].into()), ("long_name", self.long_name[..].into())];
+        let words = words.into_iter().filter(|(key, text)| *key == "units" || *text != "".into());
+        let own = self.attributes.iter().map(|one| (&one.name[..], one.value.clone()));
+        let numbers = file.samples(array, &words.chain(own).collect::<Vec<_>>())?;
         let mut links = vec![(name.to_string(), Link::Hard(numbers))];
         links.push(("data".into(), Link::Soft(name)));
         for (k, (axis, &count)) in self.dimensions.iter().zip(self.shape()).enumerate() {
@@ -118,6 +121,7 @@ impl Variable<'_> {
 }
 
 // Write one coordinate of a tree
+// A unit in powers
 /// A unit in powers; `none` where there is no unit.
 fn spelt(unit: &str, none: &str) -> String {
     match unit.strip_prefix("1/") {
@@ -134,7 +138,9 @@ impl Coordinate {
         unit: &str,
         file: &mut Hdf5<W>,
     ) -> io::Result<Address> {
-        let attributes = [("name", self.name[..].into()), ("units", unit.into())];
+        let moved = self.navigation.then(|| ("navigation", true.into()));
+        let words = [("name", self.name[..].into()), ("units", unit.into())];
+        let attributes: Vec<_> = words.into_iter().chain(moved).collect();
         if self.labels().is_empty() {
             file.numbers(&self.samples(count.max(2)), &attributes)
         } else {

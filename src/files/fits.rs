@@ -47,7 +47,7 @@ impl DataSet<'_> {
                 }
                 Values::Text(text) => {
                     let form = format!("{}B", text.len());
-                    let column = ["text", form.as_str(), ""];
+                    let column = ["text".into(), form, String::new()];
                     table_header(variable, [number.bytes, 1], std::iter::once(column))
                 }
                 Values::Array(_) => image_header(variable, number, shape),
@@ -208,10 +208,10 @@ fn image_header(variable: &Variable, number: Number, shape: &[usize]) -> Vec<u8>
 }
 
 // Describe a table to FITS
-fn table_header<'c>(
+fn table_header(
     variable: &Variable,
     [row, rows]: [usize; 2],
-    columns: impl ExactSizeIterator<Item = [&'c str; 3]>,
+    columns: impl ExactSizeIterator<Item = [String; 3]>,
 ) -> Vec<u8> {
     let mut cards = Cards::default();
     cards.text("XTENSION", "BINTABLE");
@@ -224,10 +224,10 @@ fn table_header<'c>(
     cards.value("TFIELDS", columns.len(), "columns");
     cards.text("EXTNAME", &variable.name.to_ascii_uppercase());
     for (k, [name, form, unit]) in columns.enumerate() {
-        cards.text(&format!("TTYPE{}", k + 1), name);
-        cards.text(&format!("TFORM{}", k + 1), form);
+        cards.text(&format!("TTYPE{}", k + 1), &name);
+        cards.text(&format!("TFORM{}", k + 1), &form);
         if !unit.is_empty() {
-            cards.text(&format!("TUNIT{}", k + 1), unit);
+            cards.text(&format!("TUNIT{}", k + 1), &unit);
         }
     }
     cards.remark(&variable.long_name);

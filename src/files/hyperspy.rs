@@ -31,9 +31,6 @@ impl<'s> Node<'s> {
 }
 
 // Variables as HyperSpy saves them
-/// Version of HyperSpy's formats.
-const VERSION: &str = "3.3";
-
 impl DataSet<'_> {
     /// The tree of all variables, HyperSpy's signals, in a format of this name.
     fn hyperspy(&self, format: &str) -> Node<'_> {
@@ -60,6 +57,7 @@ impl DataSet<'_> {
         let mut inside = vec![
             Node::leaf("General", json!({ "title": variable.name })),
             Node::leaf("Signal", json!({ "signal_type": kind })),
+            Node::leaf(WORDS, Value::Object(variable.words())),
         ];
         if let Some(beam) = Instrument::of(self) {
             let facts = beam.attributes().map(|(key, fact)| (key.to_string(), fact.as_json()));
@@ -68,6 +66,31 @@ impl DataSet<'_> {
                 .push(("Acquisition_instrument".into(), Node::group(json!({}), vec![microscope])));
         }
         Node::group(json!({}), inside)
+    }
+}
+
+// Words that HyperSpy lacks
+/// Version of HyperSpy's formats.
+const VERSION: &str = "3.3";
+
+/// Name of the group of metadata that has a variable's unit, long name and attributes, and how its dimensions are ordered.
+pub(super) const WORDS: &str = "Lenslet";
+
+/// What the key of a dimension's labels begins with, one label a line.
+pub(super) const LABELS: &str = "labels_";
+
+impl Variable<'_> {
+    /// What HyperSpy has no place for: from which dimension each axis comes, how many of them the beam was moved along, and the words about the variable.
+    fn words(&self) -> Map<String, Value> {
+        let [series, scanned, _] = self.kinds();
+        let mut words = self.described();
+        let order: Vec<_> = self.picture_order().iter().map(usize::to_string).collect();
+        words.insert("order".into(), json!(order.join(" ")));
+        words.insert("navigation".into(), json!(series + scanned));
+        for axis in self.dimensions.iter().filter(|axis| !axis.labels().is_empty()) {
+            words.insert(format!("{LABELS}{}", axis.name), json!(axis.labels().join("\n")));
+        }
+        words
     }
 }
 

@@ -8,6 +8,7 @@ pub use atomic_file::{check_names, check_outside};
 pub(crate) mod format;
 pub use format::Format;
 pub(crate) mod npz;
+pub(crate) mod npz_notes;
 pub(crate) mod reading;
 pub use reading::{Unit, read_array, read_array2};
 pub(crate) mod fits;

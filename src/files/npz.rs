@@ -4,10 +4,12 @@
 use crate::data::table::{Cells, Column, Table};
 use crate::data::{Attribute, AttributeValue, Coordinate, DataSet, Positions};
 use crate::data::{TypedArray, Values, Variable};
+use crate::files::npz_notes::LONGEST;
 use crate::numerics::real::Precision;
 use ndarray::{Array1, CowArray, IxDyn, arr0};
 use ndarray_npy::WritableElement;
 use ndarray_npy::npy::header::{Header, Layout};
+use serde_json::{Value, json};
 use std::io::{self, ErrorKind, Seek, Write};
 use zip::{CompressionMethod, ZipWriter, result::ZipError, write::SimpleFileOptions};
 
@@ -145,6 +147,12 @@ impl Table {
                 match &column.cells {
                     Cells::Integers(cells) => rows.extend(number.four(cells[row].cast_unsigned())),
                     Cells::Numbers(cells) => rows.extend(number.eight(cells[row].to_bits())),
+                    // A short text of a row
+                    Cells::Texts(cells) => {
+                        let end = rows.len() + column.cells.bytes();
+                        rows.extend(cells[row].bytes());
+                        rows.resize(end, 0);
+                    }
                 }
             }
         }
@@ -158,29 +166,32 @@ impl Cells {
         match self {
             Self::Integers(_) => 4,
             Self::Numbers(_) => 8,
+            Self::Texts(cells) => cells.iter().map(String::len).max().unwrap_or(0).max(1),
         }
     }
 
     /// What NumPy and FITS call the type.
-    fn form(&self) -> [&'static str; 2] {
+    fn form(&self) -> [String; 2] {
         match self {
-            Self::Integers(_) => ["i4", "1J"],
-            Self::Numbers(_) => ["f8", "1D"],
+            Self::Integers(_) => [format!("{ORDER}i4"), "1J".into()],
+            Self::Numbers(_) => [format!("{ORDER}f8"), "1D".into()],
+            Self::Texts(_) => [format!("|S{}", self.bytes()), format!("{}A", self.bytes())],
         }
     }
 }
 
 impl Table {
     /// Name, form in FITS and unit of each column.
-    pub(super) fn forms(&self) -> impl ExactSizeIterator<Item = [&str; 3]> {
-        let form = |column: &'_ Column| column.cells.form()[1];
-        self.columns.iter().map(move |column| [&column.name[..], form(column), &column.unit[..]])
+    pub(super) fn forms(&self) -> impl ExactSizeIterator<Item = [String; 3]> {
+        self.columns.iter().map(|column| {
+            let [_, form] = column.cells.form();
+            [column.name.clone(), form, column.unit.clone()]
+        })
     }
 
     /// The type of a row, as NumPy describes it.
     fn descriptor(&self) -> String {
-        let field =
-            |column: &Column| format!("('{}', '{ORDER}{}')", column.name, column.cells.form()[0]);
+        let field = |column: &Column| format!("('{}', '{}')", column.name, column.cells.form()[0]);
         format!("[{}]", self.columns.iter().map(field).collect::<Vec<_>>().join(", "))
     }
 }
@@ -197,11 +208,14 @@ impl DataSet<'_> {
         precision: Precision,
     ) -> io::Result<()> {
         let mut archive = ZipWriter::new(ErrorLatch::new(writer));
-        for variable in &self.flat().variables {
+        let (flat, notes) = self.flat();
+        for (variable, note) in flat.variables.iter().zip(&notes) {
             let widest = variable.number(precision, false).bytes.max(8);
             let length = variable.shape().iter().fold(widest, |size, n| size.saturating_mul(*n));
             let options = SimpleFileOptions::default().large_file(length >= 1 << 31);
             let options = options.compression_method(CompressionMethod::Stored);
+            let note = Some(note.to_string()).filter(|note| note.len() <= LONGEST);
+            let options = options.into_full_options().with_file_comment(note.unwrap_or_default());
             archive.start_file(format!("{}.npy", variable.name), options).map_err(zip_error)?;
             variable.write_npy(&mut archive, precision)?;
         }
@@ -210,9 +224,9 @@ impl DataSet<'_> {
 
     // Write the only array by itself
     pub(super) fn write_npy(&self, mut file: impl Write, precision: Precision) -> io::Result<()> {
-        let [variable] = &self.flat().variables[..] else {
-            let reason =
-                format!("an .npy holds one array, and there are {}", self.flat().variables.len());
+        let (flat, _) = self.flat();
+        let [variable] = &flat.variables[..] else {
+            let reason = format!("an .npy holds one array, and there are {}", flat.variables.len());
             return Err(io::Error::new(ErrorKind::InvalidInput, reason));
         };
         variable.write_npy(&mut file, precision)?;
@@ -220,15 +234,20 @@ impl DataSet<'_> {
     }
 
     // Everything as a variable
-    /// A data set without coordinates and attributes, all of which are variables.
-    fn flat(&self) -> DataSet<'_> {
+    /// A data set without coordinates and attributes, all of which are variables; and a [note](Variable::member_note) about each.
+    fn flat(&self) -> (DataSet<'_>, Vec<Value>) {
         let (mut flat, mut names) = (DataSet::default(), Names(Vec::new()));
+        let mut notes = Vec::new();
         let is_text = |variable: &&Variable| matches!(variable.values, Values::Text(_));
         for variable in self.iter().filter(|variable| !is_text(variable)) {
+            notes.push(variable.member_note());
             flat.variables.push(Variable { name: names.free(&variable.name), ..variable.view() });
         }
-        self.flatten_coordinates(&mut flat, &mut names);
+        self.flatten_coordinates((&mut flat, &mut notes), &mut names);
+        // Attributes as variables
         for Attribute { name, value, .. } in &self.attributes {
+            let is_flag = matches!(value, AttributeValue::Flag(_));
+            notes.push(json!({ "attribute": name, "flag": is_flag }));
             let name = names.free(name);
             match value {
                 AttributeValue::Text(text) => flat.add_text(&name, text.clone()),
@@ -239,13 +258,18 @@ impl DataSet<'_> {
             };
         }
         for variable in self.iter().filter(is_text) {
+            notes.push(variable.member_note());
             flat.variables.push(Variable { name: names.free(&variable.name), ..variable.view() });
         }
-        flat
+        (flat, notes)
     }
 
     // Coordinates as variables
-    fn flatten_coordinates(&self, flat: &mut DataSet, names: &mut Names) {
+    fn flatten_coordinates(
+        &self,
+        (flat, notes): (&mut DataSet, &mut Vec<Value>),
+        names: &mut Names,
+    ) {
         let mut known: Vec<(&Coordinate, usize)> = Vec::new();
         for variable in &self.variables {
             for (one, &count) in variable.dimensions.iter().zip(variable.shape()) {
@@ -256,12 +280,14 @@ impl DataSet<'_> {
                 known.push((one, count));
                 let long = format!("{}_{}", variable.name, one.name);
                 let name = names.free(if other { &long } else { &one.name });
+                notes.push(json!({ "coordinate": one.name }));
                 if one.labels().is_empty() {
                     flat.add(&name, Array1::from(one.samples(count))).unit(&one.unit);
                 } else {
                     flat.add_text(&name, one.labels().join(", "));
                 }
                 if let Some((second, unit, factor)) = &one.second {
+                    notes.push(json!({ "coordinate": second }));
                     let samples = Array1::from(one.samples(count)) * *factor;
                     flat.add(&names.free(second), samples).unit(unit);
                 }

@@ -2,6 +2,7 @@
 //! Data sets read from files.
 
 // Modules of the decoders
+pub(crate) mod content;
 mod elements;
 mod fits;
 mod hdf5;
@@ -11,15 +12,17 @@ mod store;
 // What decoders depend on
 use super::Format;
 use super::fits::read_keys;
+use super::npz_notes::Member;
 use super::reading::{cut_short, list_arrays, npy_header, readable, zip_refusal};
 use crate::data::table::Table;
 use crate::data::{AttributeValue, DataSet, TypedArray, Values, Variable};
 use crate::device::refuse_beyond_memory;
 use crate::error::Error;
-use elements::{ElementForm, PROVENANCE, letters, table, whole, wrong};
+use content::{Content, LocatedData, Locator, Stretch};
+use elements::{CellForm, ElementForm, PROVENANCE, letters, table, whole, wrong};
 use ndarray_npy::npy::header::{Header, Layout};
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, ErrorKind, Read, Seek};
+use std::io::{self, BufReader, ErrorKind, Read, Seek};
 use std::path::Path;
 use zip::ZipArchive;
 use zip::result::ZipError;
@@ -48,28 +51,50 @@ impl DataSet<'static> {
         let refuse = |source| Error::Read { path: path.into(), source };
         let format = Format::of(("file", path), &Format::ALL, None)?;
         if format == Format::Zarr && path.is_dir() {
-            return store::folder(path).map_err(refuse);
+            return store::folder(path, None).map_err(refuse);
         }
         let length = path.metadata().map_err(refuse)?.len();
         refuse_beyond_memory(length.saturating_mul(2), || path.display().to_string())?;
         let content = std::fs::read(path).map_err(refuse)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        // Decode the content by its format
-        let decoded = match format {
-            Format::Npz => npz(&content),
-            Format::Npy => npy(&name, &content).map(DataSet::of),
-            Format::Fits => fits::decode(&content),
-            Format::Hdf5 | Format::Hspy => hdf5::decode(&content),
-            Format::Mrc => mrc::decode(&content).map(DataSet::of),
-            _ => store::archive(&content),
-        };
-        decoded.map_err(refuse)
+        decode(format, &name, &Content::Memory(&content)).map_err(refuse)
     }
 
     // Data set of one variable
     /// A data set of one variable.
     fn of(variable: Variable<'static>) -> Self {
         DataSet { variables: vec![variable], attributes: Vec::new() }
+    }
+}
+
+// Decode the content by its format
+/// The data set of a file of this format, whose only variable may have this name.
+fn decode(format: Format, name: &str, content: &Content) -> io::Result<DataSet<'static>> {
+    match format {
+        Format::Npz => npz(content),
+        Format::Npy => npy(name, content).map(DataSet::of),
+        Format::Fits => fits::decode(content),
+        Format::Hdf5 | Format::Hspy => hdf5::decode(content),
+        Format::Mrc => mrc::decode(content).map(DataSet::of),
+        _ => store::archive(content),
+    }
+}
+
+// Locate the arrays of a file
+impl LocatedData {
+    /// Opens a file, and locates its arrays of more than so many bytes. Errors as for [`DataSet::read`].
+    pub(crate) fn open(path: &Path, above: usize) -> Result<Self, Error> {
+        let refuse = |source| Error::Read { path: path.into(), source };
+        let format = Format::of(("file", path), &Format::ALL, None)?;
+        let locator = Locator::new(above);
+        let data = if format == Format::Zarr && path.is_dir() {
+            store::folder(path, Some(&locator)).map_err(refuse)?
+        } else {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            let file = Stretch::of_file(path).map_err(refuse)?;
+            decode(format, &name, &Content::Disk(file, &locator)).map_err(refuse)?
+        };
+        locator.finish(data).map_err(refuse)
     }
 }
 
@@ -124,7 +149,8 @@ pub(crate) fn stored_text(path: &Path, name: &str) -> Result<Option<String>, Err
                 Err(ZipError::FileNotFound) => return Ok(None),
                 member => readable(member).map_err(refuse)?,
             };
-            let variable = npy(name, &whole(member).map_err(refuse)?).map_err(refuse)?;
+            let bytes = whole(member).map_err(refuse)?;
+            let variable = npy(name, &Content::Memory(&bytes)).map_err(refuse)?;
             match variable.values {
                 Values::Text(text) => Ok(Some(text)),
                 _ => Err(refuse(wrong(format!("{name} is no text")))),
@@ -134,17 +160,28 @@ pub(crate) fn stored_text(path: &Path, name: &str) -> Result<Option<String>, Err
 }
 
 // Decode NumPy's formats
-fn npz(content: &[u8]) -> io::Result<DataSet<'static>> {
-    let mut archive = ZipArchive::new(Cursor::new(content)).map_err(zip_refusal)?;
+fn npz(content: &Content) -> io::Result<DataSet<'static>> {
+    let mut archive = ZipArchive::new(content.reader()).map_err(zip_refusal)?;
     let mut data = DataSet::default();
     for k in 0..archive.len() {
         let member = readable(archive.by_index(k))?;
         let name = member.name().map_err(zip_refusal)?.strip_suffix(".npy").map(String::from);
         let Some(name) = name else { continue };
-        let variable = npy(&name, &whole(member)?)?;
-        match attribute(&variable).filter(|_| PROVENANCE.contains(&&name[..])) {
-            Some(value) => data.note(&name, value, ""),
-            None => data.variables.push(variable),
+        let comment = member.comment().to_string();
+        let located = content.locator().map_or(0, Locator::count);
+        let variable = npy(&name, &content.member(member)?.content())?;
+        // A member by its comment
+        match Member::of(variable, &comment) {
+            Member::Coordinate => {
+                content.locator().into_iter().for_each(|it| it.forget_beyond(located))
+            }
+            Member::Attribute(name, value) => data.note(&name, value, ""),
+            Member::Variable(variable) => {
+                match attribute(&variable).filter(|_| PROVENANCE.contains(&&name[..])) {
+                    Some(value) => data.note(&name, value, ""),
+                    None => data.variables.push(variable),
+                }
+            }
         }
     }
     Ok(data)
@@ -162,26 +199,31 @@ fn attribute(variable: &Variable) -> Option<AttributeValue> {
 }
 
 // Decode one npy file
-fn npy(name: &str, content: &[u8]) -> io::Result<Variable<'static>> {
+/// Bytes of the longest header of NumPy's, and of what is before it.
+const LONGEST_HEADER: usize = 10_012;
+
+fn npy(name: &str, content: &Content) -> io::Result<Variable<'static>> {
     if !content.starts_with(b"\x93NUMPY") {
         return Err(wrong(format!("{name} is no array in NumPy's format")));
     }
-    let mut rest = content;
+    let start = content.start(LONGEST_HEADER);
+    let mut rest = &start[..];
     let header = npy_header(&mut rest).map_err(|error| match error.kind() {
         ErrorKind::UnexpectedEof => cut_short("in its header"),
         _ => error,
     })?;
     let header = Header::from_reader(&mut &header[..])
         .map_err(|_| wrong(format!("the header of {name} is none of NumPy's")))?;
+    let at = (start.len() - rest.len()) as u64;
     let kind = header.type_descriptor.to_string();
     let kind = kind.trim_matches('\'');
     let values = if kind.starts_with('[') {
-        Values::Table(records(kind, &header.shape, rest)?)
+        Values::Table(records(kind, &header.shape, &content.rest(at)?)?)
     } else if let Some(("<" | ">" | "|", length)) = kind.split_once('U') {
-        Values::Text(letters(length, &header.shape, (rest, kind.starts_with('>')))?)
+        Values::Text(letters(length, &header.shape, (&content.rest(at)?, kind.starts_with('>')))?)
     } else {
         let place = (&header.shape[..], header.layout == Layout::Fortran);
-        Values::Array(ElementForm::of_numpy(kind)?.array(rest, place)?)
+        Values::Array(content.array(ElementForm::of_numpy(kind)?, at, place)?)
     };
     Ok(Variable::unnamed(name, values))
 }
@@ -199,12 +241,15 @@ fn records(kind: &str, shape: &[usize], bytes: &[u8]) -> io::Result<Table> {
     let mut columns = Vec::new();
     for (name, form) in fields {
         let big_endian = form.starts_with('>');
-        let is_integer = match form.get(1..) {
-            Some("i4") => true,
-            Some("f8") => false,
+        let cells = match form.get(1..) {
+            Some("i4") => CellForm::Integer,
+            Some("f8") => CellForm::Number,
+            Some(text) if text.starts_with('S') => {
+                CellForm::Text(text[1..].parse().map_err(|_| refuse())?)
+            }
             _ => return Err(refuse()),
         };
-        columns.push((name, String::new(), is_integer, big_endian));
+        columns.push((name, String::new(), cells, big_endian));
     }
     table(columns, rows, bytes)
 }
@@ -213,6 +258,7 @@ fn records(kind: &str, shape: &[usize], bytes: &[u8]) -> io::Result<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::Coordinate;
     use crate::files::variables::tests::lopsided;
     use crate::numerics::real::Precision;
     use ndarray::{Array2, arr0, array};
@@ -229,8 +275,9 @@ mod tests {
         data.add("signed", array![-3_i64, i64::MIN]);
         data.add("lit", array![true, false, true]).dimensions("star");
         data.add("none", Array2::<f64>::zeros((0, 4)));
-        let table = Table::of(&[(3, 0.25), (-1, -2e-13)]);
-        data.add_table("slopes", table.integer("star", |r| r.0).number("x", "m", |r| r.1).table());
+        let table = Table::of(&[(3, 0.25, "tip"), (-1, -2e-13, "défocus")]);
+        let table = table.integer("star", |r| r.0).text("term", |r| r.2.into());
+        data.add_table("slopes", table.number("x", "m", |r| r.1).table());
         data.note("command", format!("lenslet it's {}end", "long ".repeat(30)), "");
         data.note("tolerance", 1e-10, "");
         data.note("seed", -7, "");
@@ -266,7 +313,7 @@ mod tests {
             let path = folder.path().join(name);
             written.write(std::fs::File::create(&path)?, format, Precision::F64)?;
             let read = DataSet::read(&path)?;
-            same(&read, &written, format == Format::Fits);
+            same(&read, &written, true);
             let values = |data: &DataSet| {
                 let values =
                     data.attributes.iter().map(|one| (one.name.clone(), one.value.clone()));
@@ -277,6 +324,7 @@ mod tests {
             let table = read.table("slopes")?;
             assert_eq!(table.numbers("x"), Some(&[0.25, -2e-13][..]));
             assert_eq!(table.integers("star"), Some(&[3, -1][..]));
+            assert_eq!(table.texts("term"), Some(&["tip".to_string(), "défocus".into()][..]));
         }
         let mut one = DataSet::default();
         one.add("wave", array![[Complex64::new(0.5, -1.0)], [Complex64::new(2.0, 3.0)]]);
@@ -287,7 +335,37 @@ mod tests {
         scalar.add("pitch", arr0(0.5)).unit("m");
         let path = folder.path().join("pitch.npz");
         scalar.write(std::fs::File::create(&path)?, Format::Npz, Precision::F64)?;
-        same(&DataSet::read(&path)?, &scalar, false);
+        same(&DataSet::read(&path)?, &scalar, true);
+        Ok(())
+    }
+
+    /// Unit, long name and attributes of a variable.
+    fn words(variable: &Variable) -> (String, String, Vec<(String, AttributeValue)>) {
+        let own = variable.attributes.iter().map(|one| (one.name.clone(), one.value.clone()));
+        (variable.unit.clone(), variable.long_name.clone(), own.collect())
+    }
+
+    // Round trips of signals in NumPy's archive
+    #[test]
+    fn signals_come_back_from_numpy() -> Checked {
+        let (folder, mut written) = (tempfile::tempdir()?, lopsided());
+        let angle = Coordinate::signal("angle", "mrad", 0.5, 1.0)?.also("q", "1/Å", 0.27)?;
+        let mut rings = Variable::new("rings", array![0.25, 0.5, 0.125], vec![angle])?;
+        rings.unit("1").long_name("shares").attribute("seed", 3_i64);
+        written.insert(rings)?;
+        let path = folder.path().join("s.npz");
+        written.save(&path, Format::Npz, None)?;
+        let read = DataSet::read(&path)?;
+        same(&read, &written, true);
+        assert!(read.iter().zip(written.iter()).all(|(one, other)| words(one) == words(other)));
+        for one in &written.attributes {
+            assert_eq!(read.attribute(&one.name), Some(&one.value), "{}", one.name);
+        }
+        // NumPy sees the arrays and the coordinates, as before
+        let names = array_names(&path)?;
+        for name in ["annular", "x", "angle", "q", "defocus", "component", "ns"] {
+            assert!(names.iter().any(|other| other == name), "{name}: {names:?}");
+        }
         Ok(())
     }
 
@@ -296,6 +374,9 @@ mod tests {
     fn signals_come_back_from_zarr_and_mrc() -> Checked {
         let (folder, mut written) = (tempfile::tempdir()?, lopsided());
         written.variables.sort_by(|one, other| one.name.cmp(&other.name));
+        for (k, one) in written.variables.iter_mut().enumerate().skip(1) {
+            one.unit("1/Å").long_name(&format!("it's signal <{k}>")).attribute("seed", k as i64);
+        }
         for (name, format) in [("s.zarr", Format::Zarr), ("s.zarr.zip", Format::ZarrZip)] {
             let path = folder.path().join(name);
             written.save(&path, format, None)?;
@@ -305,7 +386,9 @@ mod tests {
                 for (one, other) in one.dimensions.iter().zip(&other.dimensions) {
                     assert_eq!((&one.name, &one.unit), (&other.name, &other.unit));
                     assert_eq!((one.samples(3), one.labels()), (other.samples(3), other.labels()));
+                    assert_eq!(one.navigation, other.navigation);
                 }
+                assert_eq!(words(one), words(other));
             }
             assert_eq!(read.attribute("ns"), Some(&AttributeValue::Integer(10)));
             assert_eq!(read.attribute("periodic"), Some(&AttributeValue::Flag(true)));
@@ -318,27 +401,24 @@ mod tests {
             written.save(&path, format, None)?;
             let mut read = DataSet::read(&path)?;
             read.variables.sort_by(|one, other| one.name.cmp(&other.name));
-            let order = |variable: &Variable| match format {
-                Format::Hdf5 => (0..variable.shape().len()).collect(),
-                _ => variable.picture_order(),
-            };
             assert_eq!(read.names().collect::<Vec<_>>(), written.names().collect::<Vec<_>>());
             for (one, other) in read.iter().zip(written.iter()) {
-                let (order, bytes) = (order(other), |array: &TypedArray| {
+                let bytes = |array: &TypedArray| {
                     let mut bytes = Vec::new();
                     array.write(&mut bytes).map(|()| bytes)
-                });
+                };
                 let (Some(array), Some(expected)) = (one.array(), other.array()) else { continue };
-                let expected = expected.permuted(&order);
                 assert_eq!(
                     (array.shape(), array.element()),
                     (expected.shape(), expected.element())
                 );
-                assert_eq!(bytes(array)?, bytes(&expected)?, "{name} {}", one.name());
-                for (read, k) in one.dimensions.iter().zip(order) {
-                    let written = &other.dimensions[k];
+                assert_eq!(bytes(array)?, bytes(expected)?, "{name} {}", one.name());
+                assert_eq!(words(one), words(other));
+                for (read, written) in one.dimensions.iter().zip(&other.dimensions) {
                     assert_eq!((&read.name, &read.unit), (&written.name, &written.unit));
                     assert_eq!(read.samples(2), written.samples(2), "{name} {}", read.name);
+                    assert_eq!(read.labels(), written.labels(), "{name} {}", read.name);
+                    assert_eq!(read.navigation, written.navigation, "{name} {}", read.name);
                 }
             }
             assert_eq!(read.attribute("ns"), Some(&AttributeValue::Integer(10)));

@@ -235,8 +235,9 @@ impl DataSet<'_> {
             store.group(folder, json!({}))?;
             let names: Vec<_> = variable.dimensions.iter().map(Coordinate::name).collect();
             let path = format!("{folder}/{}", variable.array_name());
-            let attributes = json!({ "_ARRAY_DIMENSIONS": names });
-            store.array(&path, array, CHUNK, attributes)?;
+            let mut attributes = variable.described();
+            attributes.insert("_ARRAY_DIMENSIONS".into(), json!(names));
+            store.array(&path, array, CHUNK, Value::Object(attributes))?;
             for (axis, &count) in variable.dimensions.iter().zip(array.shape()) {
                 axis.write_zarr(count, folder, &mut store)?;
             }
@@ -254,7 +255,10 @@ impl Coordinate {
         store: &mut Store<M>,
     ) -> io::Result<()> {
         let path = format!("{folder}/{}", self.name);
-        let attributes = json!({ "_ARRAY_DIMENSIONS": [&self.name], "units": self.unit });
+        let mut attributes = json!({ "_ARRAY_DIMENSIONS": [&self.name], "units": self.unit });
+        if self.navigation {
+            attributes["navigation"] = json!(true);
+        }
         if !self.labels().is_empty() {
             return store.labels(&path, self.labels(), attributes);
         }
@@ -263,6 +267,7 @@ impl Coordinate {
     }
 }
 
+// Name of an array in a store
 impl Variable<'_> {
     /// Its name, unless that is the name of an axis.
     fn array_name(&self) -> &str {
@@ -297,6 +302,32 @@ impl AttributeValue {
             }
             Value::Null | Value::Object(_) => return None,
         })
+    }
+}
+
+impl Variable<'_> {
+    /// Its unit, its long name and its attributes, those that it has.
+    pub(super) fn described(&self) -> Map<String, Value> {
+        let own = self.attributes.iter().map(|one| (one.name.clone(), one.value.as_json()));
+        let words = [("units", &self.unit), ("long_name", &self.long_name)].into_iter();
+        let words = words.filter(|(_, text)| !text.is_empty());
+        own.chain(words.map(|(key, text)| (key.to_string(), json!(text)))).collect()
+    }
+
+    /// Takes its unit, its long name and its attributes from those of an array in a file, but for the keys of the format.
+    pub(super) fn describe(
+        &mut self,
+        attributes: impl IntoIterator<Item = (String, AttributeValue)>,
+        keys_of_format: &[&str],
+    ) {
+        for (key, value) in attributes {
+            match (&key[..], value) {
+                ("units", AttributeValue::Text(unit)) => self.unit = unit,
+                ("long_name", AttributeValue::Text(name)) => self.long_name = name,
+                (key, _) if keys_of_format.contains(&key) => {}
+                (key, value) => drop(self.attribute(key, value)),
+            }
+        }
     }
 }
 

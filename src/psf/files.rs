@@ -2,7 +2,7 @@
 //! Images in files with the layout of TIPTOP.
 
 // Imports of files of images
-use crate::data::{DataSet, Variable};
+use crate::data::{Coordinate, DataSet, Positions, Variable};
 use crate::error::{Error, Invalid, accept};
 use crate::model::source::Source;
 use crate::psf::options::Exposure;
@@ -47,10 +47,22 @@ impl Images<'_> {
             format!("({})", lengths.join(", "))
         };
         let profiles = self.profiles();
+        let (target, mas) = (Coordinate::index("target"), 1e-3 * ARCSEC);
+        let (step, half) = (first[0].image.pixel / mas, (m / 2) as f64);
+        let angles = |name| {
+            let positions = Positions::Uniform { offset: -half * step, step };
+            Coordinate { unit: "mas".into(), positions, ..Coordinate::index(name) }
+        };
+        let plane = || ["y", "x"].map(angles);
         let entry = if waves > 1 {
-            arrays.add_result("psf", cube).dimensions("wavelength, target, y, x")
+            let wavelengths = first.iter().map(|exposure| exposure.image.wavelength).collect();
+            let wavelength = Coordinate::listed("wavelength", "m", wavelengths);
+            let [y, x] = plane();
+            arrays.add_result("psf", cube).along(vec![wavelength, target, y, x])
         } else {
-            arrays.add_result("psf", cube.index_axis_move(Axis(0), 0)).dimensions("target, y, x")
+            let [y, x] = plane();
+            let cube = cube.index_axis_move(Axis(0), 0);
+            arrays.add_result("psf", cube).along(vec![target, y, x])
         };
         let shape = [waves, targets, m, m];
         entry
@@ -61,7 +73,7 @@ impl Images<'_> {
             ("open_loop", "OPEN-LOOP PSF", self.uncorrected),
             ("diffraction", "DIFFRACTION LIMITED PSF", &first[0].perfect),
         ] {
-            let entry = arrays.add_result(name, image.shares()).dimensions("y, x");
+            let entry = arrays.add_result(name, image.shares()).along(plane().to_vec());
             entry.attribute("CONTENT", content).attribute("SIZE", size(&[m, m]));
         }
         let of_profiles = size(profiles.shape());

@@ -8,13 +8,14 @@ use crate::correction::shared_mirrors::{CAUSES, SharedOptions};
 use crate::correction::{
     Correction, CorrectionMode, CorrectionOptions, Fitting, Projector, ServoLag,
 };
-use crate::data::DataSet;
+use crate::data::{Coordinate, DataSet, Positions, Table};
 use crate::device::{CostKind, Engine, available_memory};
 use crate::error::{Error, Invalid, accept, count};
 use crate::estimation::Inversion;
 #[cfg(feature = "files")]
 use crate::model::SystemFile;
 use crate::model::control::ControlLoop;
+use crate::model::source::Source;
 use crate::model::system::{SlopeModel, System};
 use crate::plan::{Description, Plan, Stage};
 use crate::psf::budget::Budget;
@@ -643,6 +644,8 @@ impl PsfResult {
         if let Some(field) = &plan.options.field {
             self.add_field(&mut data, field, &plan.options.image);
         }
+        self.add_budgets(&mut data);
+        add_directions(&mut data, plan.correction.system(), self.targets.len());
         Ok(data)
     }
 
@@ -653,33 +656,88 @@ impl PsfResult {
             let map = |w: usize| self.map(field, |image| value(&image.exposures[w]));
             stacked(&(0..image.wavelengths.len()).map(map).collect::<Vec<_>>())
         };
+        // Axes of the maps of a field
+        let offsets: Vec<f64> = field.offsets().iter().map(|x| x / ARCSEC).collect();
+        let across = || ["y", "x"].map(|name| Coordinate::listed(name, "arcsec", offsets.clone()));
+        let by = |first: Coordinate| std::iter::once(first).chain(across()).collect::<Vec<_>>();
+        let by_wavelength = || by(Coordinate::listed("wavelength", "m", image.wavelengths.clone()));
         let mas = |angle: f64| 1e3 * angle / ARCSEC;
-        data.add("field_strehl", maps(&|exposure| exposure.image.strehl))
-            .dimensions("wavelength, y, x");
+        let strehl = maps(&|exposure| exposure.image.strehl);
+        data.add("field_strehl", strehl).along(by_wavelength()).long_name("Strehl ratio");
         let width =
             |exposure: &Exposure| exposure.width.map_or(f64::NAN, |width| mas(width.mean()));
-        data.add("field_fwhm", maps(&width)).dimensions("wavelength, y, x").long_name("mas");
+        let widths = data.add("field_fwhm", maps(&width)).along(by_wavelength());
+        widths.unit("mas").long_name("full width at half maximum");
         for (k, side) in image.ensquared.iter().enumerate() {
             let side = (1e6 * side / ARCSEC).round() / 1e3;
             let shares = maps(&|exposure| exposure.ensquared[k]);
             let shares = data.add(&format!("field_ensquared_{k}"), shares);
             let about = format!("share of the light in {side} mas");
-            shares.dimensions("wavelength, y, x").long_name(&about);
+            shares.along(by_wavelength()).long_name(&about);
         }
+        // Maps of the terms of a field
         let terms = self.field[0].budget.terms();
         let term = |k: usize| self.map(field, |image| image.budget.terms()[k].rms());
         let mut errors: Vec<Array2<f64>> = (0..terms.len()).map(term).collect();
         errors.push(self.map(field, |image| image.budget.total()));
         let names: Vec<&str> = terms.iter().map(|term| term.name.as_str()).collect();
-        let error = data.add("field_error", stacked(&errors)).unit("m").dimensions("term, y, x");
+        let labels: Vec<String> = names.iter().chain(&["total"]).map(ToString::to_string).collect();
+        let term = Coordinate { positions: Positions::Labels(labels), ..Coordinate::index("term") };
+        let error = data.add("field_error", stacked(&errors)).unit("m").along(by(term));
         error.long_name(&format!("{}, total", names.join(", ")));
-        let offsets: Vec<f64> = field.offsets().iter().map(|x| x / ARCSEC).collect();
         let offsets = data.add("field_offsets", Array1::from(offsets));
-        offsets.long_name("arcsec along either axis");
+        offsets.unit("arcsec").long_name("arcsec along either axis");
+    }
+
+    // Budgets of targets as a table
+    /// Adds the budgets of the targets: a table `budget` with the columns target, term, rms \[nm\] and variance \[nm²\].
+    fn add_budgets(&self, data: &mut DataSet) {
+        let nanometres = |variance: f64| 1e18 * variance;
+        let of_target = |(t, target): (usize, &TargetImage)| {
+            let terms = target.budget.terms().iter();
+            let terms = terms.map(move |term| {
+                (t, term.name.clone(), 1e9 * term.rms(), nanometres(term.variance))
+            });
+            let total = target.budget.total();
+            let total = (t, "total".to_string(), 1e9 * total, nanometres(total * total));
+            terms.chain([total]).collect::<Vec<_>>()
+        };
+        let rows: Vec<_> = self.targets.iter().enumerate().flat_map(of_target).collect();
+        if rows.is_empty() {
+            return;
+        }
+        let table = Table::of(&rows).integer("target", |row| row.0 as i32);
+        let table = table.text("term", |row| row.1.clone()).number("rms", "nm", |row| row.2);
+        data.add_table("budget", table.number("variance", "nm2", |row| row.3).table());
     }
 }
 
 // Stack maps behind each other
+// Directions of guide stars and targets
+/// Adds the directions of guide stars and of so many targets \[rad\], and the heights of the guide stars \[m\].
+fn add_directions(data: &mut DataSet, system: &System, targets: usize) {
+    let stars: Vec<&Source> = system.guide_stars().iter().map(|star| &star.sensor.source).collect();
+    let targets: Vec<&Source> = system.targets().iter().take(targets).collect();
+    for (name, first, all) in [("guide_star", "star", &stars), ("target", "target", &targets)] {
+        if all.is_empty() {
+            continue;
+        }
+        let labels = ["x", "y"].map(String::from).to_vec();
+        let component =
+            Coordinate { positions: Positions::Labels(labels), ..Coordinate::index("component") };
+        let along = |(k, axis): (usize, usize)| all[k].direction()[axis];
+        let directions = Array2::from_shape_fn((all.len(), 2), along);
+        let directions = data.add(&format!("{name}_directions"), directions);
+        directions.along(vec![Coordinate::index(first), component]).unit("rad");
+    }
+    let heights: Vec<f64> = stars.iter().map(|star| star.height()).collect();
+    let heights = data.add("guide_star_heights", Array1::from(heights));
+    heights
+        .dimensions("star")
+        .unit("m")
+        .long_name("height of the guide stars, infinite for natural stars");
+}
+
 /// Maps stacked along a first axis.
 fn stacked(maps: &[Array2<f64>]) -> Array3<f64> {
     let (rows, columns) = maps.first().map_or((0, 0), Array2::dim);
@@ -1075,9 +1133,11 @@ fn tell_apart(budget: &Budget, reference: f64) -> Result<Budget, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::Format;
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::system::SystemBuilder;
     use crate::model::{Atmosphere, GuideStar, Layer, LensletArray, LoopKind, Pupil, Source};
+    use crate::numerics::Precision;
     use crate::units::ARCSEC;
     use crate::watch::unwatched;
 
@@ -1280,6 +1340,7 @@ mod tests {
             assert!((image.budget.total() / found.targets[t].budget.total() - 1.0).abs() < 1e-9);
         }
         assert!(strehl[[0, 2]] != strehl[[2, 0]] && strehl[[1, 1]] > strehl[[2, 2]]);
+        check_arrays(&found, &wanted);
         // A mirror for the targets of the file is none for the field.
         wanted.correction.mode = CorrectionMode::Glao;
         let shared = run(&small(), wanted.clone());
@@ -1288,6 +1349,54 @@ mod tests {
         let rms = |imaged: &PsfResult| imaged.targets[1].budget.total();
         assert!((rms(&shared) / rms(&alone) - 1.0).abs() < 1e-9);
         assert!(shared.field[4].budget.total() > found.field[4].budget.total());
+    }
+
+    // Check the arrays of a field
+    fn check_arrays(found: &PsfResult, wanted: &PsfOptions) {
+        let system = small();
+        let plan = PsfPlan::new(&system, wanted.clone()).unwrap();
+        let data = found.to_data_set(&plan).unwrap();
+        let names: Vec<&str> = data.names().collect();
+        assert_eq!(names[..4], ["psf", "open_loop", "diffraction", "profiles"]);
+        let file = tempfile::tempdir().unwrap();
+        for name in ["f.fits", "f.npz"] {
+            let path = file.path().join(name);
+            let format = Format::of(("file", &path), &Format::ALL, None).unwrap();
+            let written = std::fs::File::create(&path).unwrap();
+            data.write(written, format, Precision::F64).unwrap();
+            let read = DataSet::read(&path).unwrap();
+            // Each target's terms and their total, which is the root of the sum of the variances
+            let budget = read.table("budget").unwrap();
+            let (terms, variances) =
+                (budget.texts("term").unwrap(), budget.numbers("variance").unwrap());
+            assert_eq!(terms, ["tomography", "total", "tomography", "total"].map(String::from));
+            assert_eq!(budget.integers("target"), Some(&[0, 0, 1, 1][..]));
+            for (t, target) in found.targets.iter().enumerate() {
+                let rms = budget.numbers("rms").unwrap()[2 * t + 1];
+                assert!((1e-9 * rms / target.budget.total() - 1.0).abs() < 1e-12);
+                assert!((rms * rms / variances[2 * t + 1] - 1.0).abs() < 1e-12);
+            }
+            let stars = read.array::<f64, ndarray::Ix2>("guide_star_directions").unwrap();
+            let heights = read.array::<f64, ndarray::Ix1>("guide_star_heights").unwrap();
+            let targets = read.array::<f64, ndarray::Ix2>("target_directions").unwrap();
+            assert_eq!((stars.nrows(), targets.nrows()), (system.guide_stars().len(), 2));
+            for (k, star) in system.guide_stars().iter().enumerate() {
+                let source = &star.sensor.source;
+                assert_eq!(
+                    (stars.row(k).to_vec(), heights[k]),
+                    (source.direction().to_vec(), source.height())
+                );
+            }
+            assert!((targets[[1, 0]] / (-30.0 * ARCSEC) - 1.0).abs() < 1e-9);
+        }
+        let error = data.get("field_error").unwrap().coordinates();
+        assert_eq!(error[0].labels(), ["tomography", "total"]);
+        assert_eq!((error[1].samples(3), error[2].unit()), (vec![-30.0, 0.0, 30.0], "arcsec"));
+        let wavelength = &data.get("field_strehl").unwrap().coordinates()[0];
+        assert_eq!(
+            (wavelength.samples(1), wavelength.unit()),
+            (wanted.image.wavelengths.clone(), "m")
+        );
     }
 
     // Anisoplanatism by an independent quadrature

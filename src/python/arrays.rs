@@ -75,6 +75,7 @@ fn values_to_python<'py>(py: Python<'py>, values: Values<'static>) -> PyResult<B
                 let cells = match column.cells {
                     Cells::Integers(cells) => cells.into_pyarray(py).into_any(),
                     Cells::Numbers(cells) => cells.into_pyarray(py).into_any(),
+                    Cells::Texts(cells) => py.import("numpy")?.call_method1("array", (cells,))?,
                 };
                 columns.set_item(column.name, (cells, column.unit))?;
             }
@@ -183,22 +184,20 @@ fn table_of(columns: &Bound<'_, PyDict>) -> PyResult<Table> {
     let mut table = Table { columns: Vec::new(), rows: [0] };
     for (name, column) in columns.iter() {
         let (cells, unit): (Bound<'_, PyAny>, String) = column.extract()?;
-        let cells = match cells.extract::<Vec<i32>>() {
-            Ok(cells) if !cells_are_real(&column)? => Cells::Integers(cells),
+        let cells = match (cells.extract::<Vec<i32>>(), kind_of_cells(&column)?.as_str()) {
+            (_, "U") => Cells::Texts(cells.extract()?),
+            (Ok(cells), kind) if kind != "f" => Cells::Integers(cells),
             _ => Cells::Numbers(cells.extract()?),
         };
-        table.rows = [match &cells {
-            Cells::Integers(cells) => cells.len(),
-            Cells::Numbers(cells) => cells.len(),
-        }];
+        table.rows = [cells.len()];
         table.columns.push(Column { name: name.extract()?, unit, cells });
     }
     Ok(table)
 }
 
-fn cells_are_real(column: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let kind = column.get_item(0)?.getattr("dtype")?.getattr("kind")?;
-    Ok(kind.extract::<String>()? == "f")
+/// NumPy's letter for the kind of the cells of a column.
+fn kind_of_cells(column: &Bound<'_, PyAny>) -> PyResult<String> {
+    column.get_item(0)?.getattr("dtype")?.getattr("kind")?.extract()
 }
 
 // Coordinates and attributes from Python
@@ -236,6 +235,53 @@ fn attribute_of(value: &Bound<'_, PyAny>) -> PyResult<AttributeValue> {
     })
 }
 
+// Data sets of borrowed arrays
+/// Variables of Python with their borrowed arrays.
+pub(super) struct BorrowedSet<'py> {
+    variables: Vec<(String, Borrowed<'py>, Bound<'py, PyAny>)>,
+    attributes: Bound<'py, PyDict>,
+}
+
+impl<'py> BorrowedSet<'py> {
+    pub(super) fn of(
+        variables: &Bound<'py, PyDict>,
+        attributes: &Bound<'py, PyDict>,
+    ) -> PyResult<Self> {
+        let mut borrowed = Vec::new();
+        for (name, about) in variables.iter() {
+            let name: String = name.extract()?;
+            let values = Borrowed::of(&name, &about.get_item("values")?)?;
+            borrowed.push((name, values, about));
+        }
+        Ok(Self { variables: borrowed, attributes: attributes.clone() })
+    }
+
+    /// The data set, whose arrays are those of NumPy.
+    pub(super) fn data_set(&self) -> PyResult<DataSet<'_>> {
+        let mut data = DataSet::default();
+        // Variables of borrowed arrays
+        for (name, values, about) in &self.variables {
+            let mut variable = Variable::unnamed(name, values.values());
+            for one in about.get_item("dimensions")?.try_iter()? {
+                variable.dimensions.push(coordinate_of(&one?)?);
+            }
+            variable.unit = about.get_item("unit")?.extract()?;
+            variable.long_name = about.get_item("long_name")?.extract()?;
+            variable.rounded = about.get_item("rounded")?.extract()?;
+            let facts = about.get_item("attributes")?;
+            for (key, value) in facts.cast::<PyDict>()?.iter() {
+                variable.attribute(&key.extract::<String>()?, attribute_of(&value)?);
+            }
+            data.insert(variable).map_err(refused)?;
+        }
+        for (key, value) in self.attributes.iter() {
+            data.set_attribute(&key.extract::<String>()?, attribute_of(&value)?)
+                .map_err(refused)?;
+        }
+        Ok(data)
+    }
+}
+
 // Save a data set of Python
 /// Writes a data set of Python into a file, in the format that its name ends in; `signal` chooses the variable for formats of one.
 #[pyfunction]
@@ -247,31 +293,8 @@ pub(super) fn save(
     signal: Option<String>,
 ) -> PyResult<u64> {
     let format = Format::of(("path", &path), &Format::ALL, None).map_err(refused)?;
-    let mut borrowed = Vec::new();
-    for (name, about) in variables.iter() {
-        let name: String = name.extract()?;
-        let values = Borrowed::of(&name, &about.get_item("values")?)?;
-        borrowed.push((name, values, about));
-    }
-    let mut data = DataSet::default();
-    // Variables of borrowed arrays
-    for (name, values, about) in &borrowed {
-        let mut variable = Variable::unnamed(name, values.values());
-        for one in about.get_item("dimensions")?.try_iter()? {
-            variable.dimensions.push(coordinate_of(&one?)?);
-        }
-        variable.unit = about.get_item("unit")?.extract()?;
-        variable.long_name = about.get_item("long_name")?.extract()?;
-        variable.rounded = about.get_item("rounded")?.extract()?;
-        let facts = about.get_item("attributes")?;
-        for (key, value) in facts.cast::<PyDict>()?.iter() {
-            variable.attribute(&key.extract::<String>()?, attribute_of(&value)?);
-        }
-        data.insert(variable).map_err(refused)?;
-    }
-    for (key, value) in attributes.iter() {
-        data.set_attribute(&key.extract::<String>()?, attribute_of(&value)?).map_err(refused)?;
-    }
+    let borrowed = BorrowedSet::of(variables, attributes)?;
+    let data = borrowed.data_set()?;
     py.detach(|| data.save(&path, format, signal.as_deref())).map_err(raised)
 }
 

@@ -6,6 +6,7 @@ mod arrays;
 mod device_arrays;
 mod errors;
 mod interruptible;
+mod pages;
 mod plans;
 mod sample;
 mod system;
@@ -62,6 +63,7 @@ fn _lenslet(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<plans::PlannedComputation>()?;
     module.add_function(wrap_pyfunction!(arrays::save, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::load, module)?)?;
+    module.add_function(wrap_pyfunction!(pages::page, module)?)?;
     module.add_function(wrap_pyfunction!(system::import_tiptop, module)?)?;
     module.add_function(wrap_pyfunction!(system::import_aot, module)?)?;
     module.add_function(wrap_pyfunction!(run_command, module)?)?;

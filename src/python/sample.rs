@@ -260,6 +260,16 @@ impl ParsedSample {
             let compared =
                 compare.map(|count| plan.compare(&readings, count, seed, engine, &unwatched));
             let comparison = compared.transpose()?;
+            if let Some(comparison) = &comparison {
+                match engine.precision() {
+                    Precision::F32 => {
+                        plan.keep_compared::<f32>(comparison, &mut data, &unwatched)?
+                    }
+                    Precision::F64 => {
+                        plan.keep_compared::<f64>(comparison, &mut data, &unwatched)?
+                    }
+                }
+            }
             let facts = json!({
                 "summary": &summary,
                 "comparison": comparison.as_ref().map(serde_json::to_value).and_then(Result::ok),

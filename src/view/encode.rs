@@ -362,7 +362,7 @@ mod tests {
         let waves =
             Array2::from_shape_fn((2, 2), |(i, j)| Complex32::new(i as f32, 10.0 * j as f32));
         let (plain, turned) = (
-            TypedArray::C32((&waves).into_dyn().into()),
+            TypedArray::C32(waves.view().into_dyn().into()),
             TypedArray::C32(waves.t().into_dyn().into()),
         );
         assert_eq!(Elements::of(&plain).numbers(2..6), [0.0, 10.0, 1.0, 0.0]);

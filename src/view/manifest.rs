@@ -142,6 +142,7 @@ pub(crate) fn table_json(table: &Table) -> Value {
     let columns = table.columns.iter().map(|column| {
         let values: Vec<_> = match &column.cells {
             Cells::Integers(all) => all.iter().map(|n| json!(n)).collect(),
+            Cells::Texts(all) => all.iter().map(|text| json!(text)).collect(),
             Cells::Numbers(all) => {
                 all.iter().map(|x| if x.is_nan() { Value::Null } else { number_json(*x) }).collect()
             }

@@ -160,7 +160,7 @@ pub(crate) fn averaged(
     let mut shape = shape.to_vec();
     let first = shape.len().saturating_sub(2);
     let plane = shape[first..].iter().product::<usize>() * components;
-    let planes = if plane == 0 { 0 } else { elements.len() / plane };
+    let planes = elements.len().checked_div(plane).unwrap_or(0);
     // Average every plane of the last two dimensions
     let averaged_plane = |k: usize| {
         let mut numbers = elements.numbers(k * plane..(k + 1) * plane);
@@ -174,8 +174,8 @@ pub(crate) fn averaged(
     for axis in first..shape.len() {
         shape[axis] = shape[axis].div_ceil(binning[axis]);
     }
-    for axis in 0..first {
-        numbers = along(&numbers, &mut shape, axis, components, binning[axis]);
+    for (axis, samples) in binning.iter().enumerate().take(first) {
+        numbers = along(&numbers, &mut shape, axis, components, *samples);
     }
     (shape, numbers)
 }
@@ -243,7 +243,7 @@ pub(crate) struct Rings {
 impl Rings {
     /// The rings of an array whose last two dimensions are qx and qy.
     pub(crate) fn of(shape: &[usize], dimensions: &[Coordinate]) -> Option<Self> {
-        let ([.., qx, qy], [.., nx, ny]) = (dimensions, *shape) else { return None };
+        let ([.., qx, qy], &[.., nx, ny]) = (dimensions, shape) else { return None };
         if !are_patterns([qx, qy]) || dimensions.len() != shape.len() || nx * ny == 0 {
             return None;
         }
@@ -378,7 +378,7 @@ mod tests {
     fn averages_are_those_of_blocks() {
         let cube =
             Array3::from_shape_fn((5, 7, 9), |(i, j, k)| ((3 * i + 5 * j + 7 * k) % 11) as f64);
-        let array = TypedArray::F64((&cube).into_dyn().into());
+        let array = TypedArray::F64(cube.view().into_dyn().into());
         for binning in [[1, 2, 2], [2, 4, 1], [8, 2, 4], [1, 1, 16]] {
             let (shape, numbers) = averaged(&Elements::of(&array), (cube.shape(), 1), &binning);
             assert_eq!(shape, [0, 1, 2].map(|k| cube.shape()[k].div_ceil(binning[k])));
@@ -433,7 +433,7 @@ mod tests {
         let dimensions = [plain("x"), plain("y"), axis("qx", 8, 0.1), axis("qy", 6, 0.05)];
         let rings = Rings::of(patterns.shape(), &dimensions).unwrap();
         assert_eq!((rings.count, rings.width), (5, 0.1));
-        let array = TypedArray::F32((&patterns).into_dyn().into());
+        let array = TypedArray::F32(patterns.view().into_dyn().into());
         let sums = rings.sums(&Elements::of(&array));
         for (i, j, ring) in [(0, 0, 0), (1, 2, 1), (0, 1, 2), (1, 0, 4)] {
             let of_ring = |(k, l): &(usize, usize)| {

@@ -2,9 +2,14 @@
 //! Arrays, texts and tables from the bytes of a file.
 
 // What elements depend on
+use super::content::Locator;
 use crate::data::table::{Cells, Column, Table};
 use crate::data::{AttributeValue, Coordinate, DataSet, Element, Positions, TypedArray};
+use crate::data::{Values, Variable};
 use crate::device::refuse_beyond_memory;
+use crate::files::hyperspy::LABELS;
+#[cfg(doc)]
+use crate::files::hyperspy::WORDS;
 use crate::files::npz::{Kind, Number};
 use crate::files::reading::{cut_short, zip_refusal};
 use ndarray::{ArrayD, IxDyn, ShapeBuilder};
@@ -13,10 +18,10 @@ use std::io::{self, ErrorKind, Read};
 
 // Arrays from bytes
 /// The form of the elements of an array in a file.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ElementForm {
-    pub number: Number,
-    pub is_complex: bool,
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ElementForm {
+    pub(crate) number: Number,
+    pub(crate) is_complex: bool,
 }
 
 /// An error about the content of a file.
@@ -160,25 +165,56 @@ pub(super) fn letters(
     let text = text.ok_or_else(|| wrong("a text has letters that do not exist"))?;
     Ok(text.trim_end_matches('\0').to_string())
 }
-/// A table whose rows follow each other, of columns with a name, a unit, whether they are integers of four bytes or numbers of eight, and
-/// whether the most significant byte comes first.
+// Form of the cells of a column
+/// The form of the cells of a column.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum CellForm {
+    Integer,
+    Number,
+    /// A text in so many bytes.
+    Text(usize),
+}
+
+impl CellForm {
+    fn bytes(self) -> usize {
+        match self {
+            Self::Integer => 4,
+            Self::Number => 8,
+            Self::Text(bytes) => bytes,
+        }
+    }
+}
+
+// Tables from bytes
+/// A table whose rows follow each other, of columns with a name, a unit, the form of their cells, and whether the most significant byte comes first.
 pub(super) fn table(
-    columns: Vec<(String, String, bool, bool)>,
+    columns: Vec<(String, String, CellForm, bool)>,
     rows: usize,
     bytes: &[u8],
 ) -> io::Result<Table> {
-    let width = |is_integer: bool| if is_integer { 4 } else { 8 };
-    let row: usize = columns.iter().map(|column| width(column.2)).sum();
+    let row = columns.iter().try_fold(0_usize, |sum, column| sum.checked_add(column.2.bytes()));
+    let row =
+        row.filter(|row| *row > 0).ok_or_else(|| wrong("the rows of a table have no length"))?;
     let all = bytes.get(..bytes_of(&[rows], row)?).ok_or_else(|| cut_short("in a table"))?;
     let (mut made, mut at) = (Vec::new(), 0);
-    for (name, unit, is_integer, big_endian) in columns {
-        let bytes = width(is_integer);
+    for (name, unit, cell_form, big_endian) in columns {
+        let bytes = cell_form.bytes();
         let number = Number { kind: Kind::Float, bytes, big_endian };
         let form = ElementForm { number, is_complex: false };
-        let cell = |k: usize| form.bits(&all[k * row + at..k * row + at + bytes]);
-        let cells = match is_integer {
-            true => Cells::Integers((0..rows).map(|k| (cell(k) as u32).cast_signed()).collect()),
-            false => Cells::Numbers((0..rows).map(|k| f64::from_bits(cell(k))).collect()),
+        let part = |k: usize| &all[k * row + at..k * row + at + bytes];
+        let cells = match cell_form {
+            CellForm::Integer => {
+                let cell = |k| (form.bits(part(k)) as u32).cast_signed();
+                Cells::Integers((0..rows).map(cell).collect())
+            }
+            CellForm::Number => {
+                Cells::Numbers((0..rows).map(|k| f64::from_bits(form.bits(part(k)))).collect())
+            }
+            CellForm::Text(_) => {
+                let text = |k| String::from_utf8_lossy(part(k));
+                let ends = [char::from(0), ' '];
+                Cells::Texts((0..rows).map(|k| text(k).trim_end_matches(ends).into()).collect())
+            }
         };
         made.push(Column { name, unit, cells });
         at += bytes;
@@ -198,6 +234,48 @@ pub(super) fn add_attributes(
             value => data.note(&key, value, ""),
         }
     }
+}
+
+// Variable of HyperSpy in its own order
+/// A variable of HyperSpy in its own order of dimensions, from what this program [noted](WORDS) about it; without a note, in HyperSpy's.
+pub(super) fn in_own_order(
+    name: &str,
+    array: TypedArray<'static>,
+    dimensions: Vec<Coordinate>,
+    words: Vec<(String, AttributeValue)>,
+    locator: Option<&Locator>,
+) -> Variable<'static> {
+    let value = |key: &str| words.iter().find(|(name, _)| name == key).map(|(_, it)| it.clone());
+    let count = dimensions.len();
+    let order = match value("order") {
+        Some(AttributeValue::Text(all)) => {
+            let all: Vec<usize> = all.split(' ').filter_map(|k| k.parse().ok()).collect();
+            let back = (0..count).map(|k| all.iter().position(|from| *from == k));
+            back.collect::<Option<Vec<_>>>().filter(|_| all.len() == count)
+        }
+        _ => None,
+    };
+    let order = order.unwrap_or_else(|| (0..count).collect());
+    let mut own: Vec<_> = order.iter().map(|k| dimensions[*k].clone()).collect();
+    if let Some(AttributeValue::Integer(moved)) = value("navigation") {
+        let moved = usize::try_from(moved).unwrap_or(0);
+        own.iter_mut().enumerate().for_each(|(k, one)| one.navigation = k < moved);
+    }
+    let array = Locator::permuted(locator, array, &order);
+    // Labels of the dimensions of HyperSpy
+    for (one, count) in own.iter_mut().zip(array.shape()) {
+        if let Some(AttributeValue::Text(text)) = value(&format!("{LABELS}{}", one.name)) {
+            let labels: Vec<_> = text.split('\n').map(String::from).collect();
+            if labels.len() == *count {
+                one.positions = Positions::Labels(labels);
+            }
+        }
+    }
+    let plain = Variable::unnamed(name, Values::Array(array));
+    let mut variable = Variable { dimensions: own, ..plain };
+    let words = words.into_iter().filter(|(key, _)| !key.starts_with(LABELS));
+    variable.describe(words, &["order", "navigation"]);
+    variable
 }
 
 /// The coordinate of an axis of HyperSpy, from its attributes and the list of its values, if it has one.
