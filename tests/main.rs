@@ -12,6 +12,7 @@ mod gpu;
 mod keys;
 mod learn;
 mod limits;
+mod live;
 mod memory;
 mod moao_reference;
 mod monte_carlo;

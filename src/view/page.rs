@@ -425,9 +425,9 @@ impl Page {
     /// # Errors
     /// What the operating system reports.
     pub fn write(&self, file: &mut impl Write) -> io::Result<()> {
+        // Write the head of the page
         let policy = self.policy;
         let title = self.title.replace('&', "&amp;").replace('<', "&lt;");
-        // Write the head of the page
         writeln!(file, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">")?;
         writeln!(file, r#"<meta name="viewport" content="width=device-width, initial-scale=1">"#)?;
         writeln!(file, r#"<meta name="generator" content="lenslet">"#)?;
@@ -439,6 +439,14 @@ impl Page {
             file,
             r#"<script type="application/json" id="lenslet-manifest">{manifest}</script>"#
         )?;
+        // Write the viewer into the page
+        let viewer = packed(VIEWER.as_bytes(), 1)?;
+        writeln!(file, r#"<script type="text/plain">{LICENCES}</script>"#)?;
+        writeln!(
+            file,
+            r#"<script type="application/octet-stream;base64" id="lenslet-program">{viewer}</script>"#
+        )?;
+        writeln!(file, "<script>{START}</script>")?;
         for (number, text) in self.parts.iter().enumerate() {
             let id = part_id(number);
             writeln!(
@@ -446,8 +454,7 @@ impl Page {
                 r#"<script type="application/octet-stream;base64" id="{id}">{text}</script>"#
             )?;
         }
-        writeln!(file, r#"<script type="text/plain">{LICENCES}</script>"#)?;
-        writeln!(file, "<script>{VIEWER}</script>\n</body>\n</html>")
+        writeln!(file, "</body>\n</html>")
     }
 
     // Page as a text
@@ -465,6 +472,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 const NO_SCRIPT: &str =
     "This page shows its data by a program in JavaScript, which this browser does not run.";
 const VIEWER: &str = include_str!("../../viewer/dist/viewer.js");
+/// What decompresses and runs the viewer.
+const START: &str = include_str!("../../viewer/dist/start.js");
 /// Licences of the libraries in the viewer.
 const LICENCES: &str = include_str!("../../viewer/dist/LICENCES.txt");
 const STYLE: &str = include_str!("../../viewer/dist/viewer.css");
@@ -680,7 +689,10 @@ mod tests {
         data.add_text("text", bad);
         data.add_table(
             "table",
-            Table::of(&[1.5, f64::NAN, f64::INFINITY]).number(bad, bad, |x| *x).table(),
+            Table::of(&[1.5, f64::NAN, f64::INFINITY])
+                .number(bad, bad, |x| *x)
+                .text("words", |_| bad.to_string())
+                .table(),
         );
         let [first, .., _] = &mut data.variables[..] else { panic!() };
         (first.name, first.unit, first.long_name) = (bad.into(), bad.into(), bad.into());
@@ -701,12 +713,9 @@ mod tests {
         let html = Page::new(&[(bad, &data)], &PageOptions::default()).unwrap().to_html();
         // Elements of the page
         let count = |text: &str| html.matches(text).count();
-        let own = |text: &str| VIEWER.matches(text).count();
-        assert_eq!(
-            (count("<script"), count("</script")),
-            (4 + own("<script"), 4 + own("</script"))
-        );
-        assert_eq!((own("</script"), STYLE.matches("</style").count()), (0, 0));
+        assert_eq!((count("<script"), count("</script")), (5, 5));
+        let own = [VIEWER.matches("</script"), START.matches("</script")].map(Iterator::count);
+        assert_eq!((own, STYLE.matches("</style").count()), ([0, 0], 0));
         let head = &html[..html.find("<style>").unwrap()];
         assert!(
             head.contains("<title>&lt;/script>&lt;script>alert('\u{2028}&amp;quot;')"),
@@ -733,6 +742,7 @@ mod tests {
         assert_eq!(file["variables"][1]["values"]["text"], bad);
         let column = &file["variables"][2]["values"]["columns"][0];
         assert_eq!((&column["name"], &column["values"]), (&json!(bad), &json!([1.5, null, "inf"])));
+        assert_eq!(file["variables"][2]["values"]["columns"][1]["values"], json!([bad, bad, bad]));
     }
 
     #[test]

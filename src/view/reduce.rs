@@ -160,7 +160,7 @@ pub(crate) fn averaged(
     let mut shape = shape.to_vec();
     let first = shape.len().saturating_sub(2);
     let plane = shape[first..].iter().product::<usize>() * components;
-    let planes = if plane == 0 { 0 } else { elements.len() / plane };
+    let planes = elements.len().checked_div(plane).unwrap_or(0);
     // Average every plane of the last two dimensions
     let averaged_plane = |k: usize| {
         let mut numbers = elements.numbers(k * plane..(k + 1) * plane);
@@ -174,8 +174,8 @@ pub(crate) fn averaged(
     for axis in first..shape.len() {
         shape[axis] = shape[axis].div_ceil(binning[axis]);
     }
-    for axis in 0..first {
-        numbers = along(&numbers, &mut shape, axis, components, binning[axis]);
+    for (axis, samples) in binning.iter().enumerate().take(first) {
+        numbers = along(&numbers, &mut shape, axis, components, *samples);
     }
     (shape, numbers)
 }

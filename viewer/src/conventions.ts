@@ -24,19 +24,22 @@ const SCAN = "defocus thickness x y";
 /** Known variables by name and number of dimensions; leading dimensions of a series may be missing. */
 const MEANINGS: readonly Meaning[] = [
   meaning(/^slope_slope(_\d+)?$/, "star_p star_q slope_a slope_b y x", "rad2", "covariance of slopes"),
-  meaning(/^slope_slope_dense$/, "slope slope", "rad2", "covariance matrix of slopes"),
+  meaning(/^(slope_slope_dense(_\d+)?|slopes_between_\d+_\d+)$/, "slope slope", "rad2", "covariance matrix of slopes"),
   meaning(/^c_mm$/, "slope slope", "rad2", "covariance matrix of slopes, with noise"),
-  meaning(/^wavefront_slope(_\d+)?$/, "target star slope y x", "m rad", "covariance of wavefront and slopes"),
-  meaning(/^wavefront_slope_dense$/, "target y x slope", "m rad", "covariance of wavefront and slopes"),
+  meaning(/^wavefront_slope(_\d+)*$/, "target_t star_q slope_a y x", "m rad", "covariance of wavefront and slopes"),
+  meaning(/^wavefront_slope_dense(_\d+)?$/, "target y x slope", "m rad", "covariance of wavefront and slopes"),
   meaning(/^wavefront_wavefront$/, "target_t target_u y x", "m2", "covariance of wavefronts"),
   meaning(/^wavefront$/, "frame target y x", "m", "wavefronts"),
-  meaning(/^error_map(_without_tilt)?$/, "target y x", "m", "residual wavefront error"),
+  meaning(/^error_map(_without_tilt)?$/, "target y x", "m2", "variance of the wavefront's error"),
   meaning(/^reconstructor$/, "target row slope", "", "reconstructor"),
   meaning(/^error_covariance$/, "target slope slope", "rad2", "covariance of the errors"),
   meaning(/^(valid|truth_valid)(_\d+)?$/, "y x", "", "valid subapertures"),
   meaning(/^(directions|target_directions)$/, "star component", "rad", "directions on the sky"),
   meaning(/^psf(_\d+)?$/, "wavelength target y x", "", "point-spread function"),
   meaning(/^(open_loop|diffraction)$/, "y x", "", "point-spread function"),
+  meaning(/^field_error$/, "term y x", "m", "wavefront error"),
+  meaning(/^field_(strehl|fwhm|ensquared_\d+)$/, "wavelength y x", "", ""),
+  meaning(/^eigenvalues$/, "eigenvalue", "rad2", "eigenvalues of the covariance of the measurements"),
   meaning(/^slopes$/, "frame slope", "rad", "slopes"),
   meaning(/^(standard_error_)?(annulus_\d+|idpc)$/, SCAN, "", ""),
   meaning(/^image$|^standard_error_image$/, SCAN, "", "image"),
@@ -88,13 +91,22 @@ function samplesByName(variable: string, name: string, array: ArrayEntry, k: num
     const listed = file.variables.find((one) => one.name === candidate)?.values;
     if (listed?.kind === "array" && listed.samples !== undefined && listed.samples.length === array.originalShape[k]) {
       const values = binned(listed.samples, array.binning[k] ?? 1);
-      return { ...index, unit: UNITS[name] ?? "", positions: { kind: "values", values } };
+      return { ...index, unit: UNITS[name] ?? "", positions: positionsOf(values) };
     }
     if (listed?.kind === "text" && listed.text.split(", ").length === array.shape[k]) {
       return { ...index, positions: { kind: "labels", labels: listed.text.split(", ") } };
     }
   }
   return index;
+}
+
+/** Positions of listed samples: uniform where they are equally spaced. */
+function positionsOf(values: readonly number[]): DimensionEntry["positions"] {
+  const [offset, last] = [values[0], values[values.length - 1]];
+  const step = values.length > 1 ? (last - offset) / (values.length - 1) : 0;
+  const far = Math.max(Math.abs(offset), Math.abs(last));
+  const isUniform = step !== 0 && values.every((x, k) => Math.abs(x - offset - step * k) <= 1e-9 * far);
+  return isUniform ? { kind: "uniform", offset, step } : { kind: "values", values };
 }
 
 function binned(samples: readonly number[], by: number): number[] {

@@ -20,7 +20,7 @@ export class Store {
   private readonly always = new Set<Listener>();
 
   get(path: string): Json | undefined {
-    return this.state[path];
+    return Object.hasOwn(this.state, path) ? this.state[path] : undefined;
   }
 
   /** Sets a value; undefined returns to the initial one. */

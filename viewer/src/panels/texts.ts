@@ -24,7 +24,7 @@ function attributesOf(file: DataFile): DataTable {
 }
 
 /** A table with a button for CSV. */
-function withExport(table: DataTable, fileName: string): HTMLElement {
+export function withExport(table: DataTable, fileName: string): HTMLElement {
   const save = () => download(`${fileName}.csv`, new Blob([csv(table)], { type: "text/csv" }));
   return h(
     "section",

@@ -66,14 +66,24 @@ export class Axis {
     return at.kind === "labels" ? Math.max(52, 30 + 6.4 * Math.min(LONGEST, Math.max(...at.labels.map(({ length }) => length)))) : 52;
   }
 
+  /** Least distance of labels next to each other, pixels. */
+  get apart(): number {
+    return this.dimension.entry.positions.kind === "labels" ? 84 : 48;
+  }
+
   /** A position in words. */
   label(index: number): string {
     return this.kind === "index" ? this.dimension.label(Math.round(index)) : `${words(this.dimension.name)} ${quantity(this.position(index), this.dimension.unit)}`;
   }
 
+  /** Name and unit of positions. */
+  get title(): string {
+    return title(words(this.dimension.name), this.unit ?? "");
+  }
+
   /** Ticks between two sample numbers, at most so many; `where` is a sample number. */
   ticks(from: number, to: number, most: number): AxisTicks {
-    const { entry, name } = this.dimension;
+    const { entry } = this.dimension;
     if (this.kind !== "uniform") {
       const labels = entry.positions.kind === "labels" ? entry.positions.labels : undefined;
       const [first, last] = [Math.max(0, Math.ceil(from)), Math.min(this.count - 1, Math.floor(to))];
@@ -82,13 +92,13 @@ export class Axis {
       for (let k = Math.ceil(first / every) * every; k <= last; k += every) {
         ticks.push({ where: k, label: labels ? shorten(labels[k]) : formatNumber(this.position(k), 4) });
       }
-      return { ticks, title: this.kind === "values" ? title(words(name), this.dimension.unit) : words(name) };
+      return { ticks, title: this.title };
     }
     const [a, b] = [this.position(from), this.position(to)];
     const { values, exponent, digits } = niceTicks(Math.min(a, b), Math.max(a, b), most);
     return {
       ticks: values.map((value) => ({ where: this.index(value), label: fixed(value / 10 ** exponent, digits) })),
-      title: title(words(name), this.dimension.unit, exponent),
+      title: title(words(this.dimension.name), this.dimension.unit, exponent),
     };
   }
 }

@@ -77,6 +77,8 @@ export class CurveView implements View {
   private curves: Curves = NOTHING;
   private rows: Rows = { x: [], y: [], error: [] };
   private markers: readonly CurveMarker[] = [];
+  private readonly handles: HTMLElement[] = [];
+  private moved: ((k: number, x: number, live: boolean) => void) | undefined;
   private theme: Theme = PRINT;
   private chart: uPlot | undefined;
   private structure = "";
@@ -158,6 +160,12 @@ export class CurveView implements View {
   /** Vertical lines with labels. */
   setMarkers(markers: readonly CurveMarker[]): void {
     this.markers = markers;
+    this.chart?.redraw(false, false);
+  }
+
+  /** Makes the markers draggable, by pointer and by arrow keys: calls back with a marker's number and where it is moved to. */
+  onMarker(listener: (k: number, x: number, live: boolean) => void): void {
+    this.moved = listener;
     this.chart?.redraw(false, false);
   }
 
@@ -430,6 +438,8 @@ export class CurveView implements View {
         const room = side === "x" ? (u.over.clientWidth || width - 60) / 72 : this.height / 44;
         return ticksOf([min, max], side === "x" ? this.isLogX : this.isLogY, Math.max(Math.floor(room), 2));
       },
+      // uPlot would leave out ticks between decades, which `ticksOf` has chosen.
+      filter: (_, ticks) => ticks,
       values: (_, ticks) => tickLabels(ticks),
       ...(side === "y" ? { size: (_: uPlot, labels: string[] | null) => 12 + 6.4 * Math.max(...(labels ?? []).map((text) => text.length), 2) } : { size: 24 }),
     });
@@ -461,7 +471,7 @@ export class CurveView implements View {
           setSelect: [(u) => this.takeSelection(u)],
           setCursor: [(u) => this.takeCursor(u)],
           drawSeries: [(u, k) => this.drawSymbols(u, k - 1)],
-          draw: [(u) => this.drawMarkers(u)],
+          draw: [(u) => this.drawMarkers(u), (u) => this.placeHandles(u)],
         },
       },
       this.plotted(),
@@ -584,6 +594,66 @@ export class CurveView implements View {
   }
 
   /** Where markers and their labels are drawn: labels that would overlap stand below one another. */
+  /** Puts a handle on each marker, at the edge where the marker is outside. */
+  private placeHandles(u: uPlot): void {
+    if (this.moved === undefined) {
+      return;
+    }
+    this.handles.splice(this.markers.length).forEach((one) => one.remove());
+    this.markers.forEach(({ x, label }, k) => {
+      const handle = (this.handles[k] ??= this.makeHandle(k));
+      if (handle.parentElement !== u.over) {
+        u.over.append(handle);
+      }
+      const at = fraction(x, this.limitsX(), this.isLogX);
+      handle.style.left = `${100 * Math.min(Math.max(Number.isFinite(at) ? at : 0, 0), 1)}%`;
+      handle.setAttribute("aria-label", label);
+      handle.setAttribute("aria-valuenow", String(x));
+      handle.setAttribute("aria-valuetext", valueWithTitle(x, this.curves.xTitle));
+    });
+  }
+
+  private makeHandle(k: number): HTMLElement {
+    let held = false;
+    const at = (event: PointerEvent) => {
+      const { left, width } = (this.chart as uPlot).over.getBoundingClientRect();
+      return atFraction(Math.min(Math.max((event.clientX - left) / width, 0), 1), this.limitsX(), this.isLogX);
+    };
+    const handle = h("div", { class: "curve-handle", role: "slider", tabindex: 0 });
+    const release = (event: PointerEvent) => {
+      if (held) {
+        held = false;
+        this.moved?.(k, event.type === "pointerup" ? at(event) : this.markers[k].x, false);
+      }
+    };
+    const listeners: Record<string, (event: never) => void> = {
+      // The plot would begin to select a range.
+      mousedown: (event: MouseEvent) => event.stopPropagation(),
+      pointerdown: (event: PointerEvent) => {
+        event.stopPropagation();
+        handle.setPointerCapture(event.pointerId);
+        held = true;
+      },
+      pointermove: (event: PointerEvent) => held && this.moved?.(k, at(event), true),
+      pointerup: release,
+      pointercancel: release,
+      keydown: (event: KeyboardEvent) => {
+        const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+        if (by !== 0) {
+          event.preventDefault();
+          event.stopPropagation();
+          const limits = this.limitsX();
+          const share = fraction(this.markers[k].x, limits, this.isLogX) + (event.shiftKey ? 0.05 : 0.005) * by;
+          this.moved?.(k, atFraction(Math.min(Math.max(share, 0), 1), limits, this.isLogX), false);
+        }
+      },
+    };
+    for (const [name, listener] of Object.entries(listeners)) {
+      handle.addEventListener(name, listener as (event: Event) => void);
+    }
+    return handle;
+  }
+
   private placedMarkers(width: number): { readonly x: number; readonly y: number; readonly label: string; readonly isLeft: boolean }[] {
     const limits = this.limitsX();
     const ends: number[] = [];

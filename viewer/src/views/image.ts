@@ -9,7 +9,7 @@ import { drawOnProcessor, ImageRenderer, type Frame, type Window2D } from "./gl"
 import { ContrastControl } from "./histogram";
 import type { Cursor, ImageData2D, ScaleName, Shape, ShapeChange } from "./image.api";
 import { drawProfile, interpolate, linePoints, ProfilePlot, type Profile } from "./profile";
-import { automaticLimits, looksSigned, percentiles, Scale, statistics, type Statistics } from "./scale";
+import { automaticLimits, looksSigned, percentiles, Scale, statistics, type Statistics, together } from "./scale";
 import { drawShape, ShapeLayer, type Projection } from "./shapes";
 
 export type { Cursor, ImageData2D, ScaleName, Shape, ShapeChange } from "./image.api";
@@ -42,6 +42,20 @@ function watchScrolling(): void {
       }
     }, { capture: true, passive: true });
   }
+}
+
+/** How an ImageView begins. */
+export interface ImageOptions {
+  readonly scope: Scope;
+  readonly label: string;
+  /** Name of the colour map; by the kind of numbers if not given. */
+  readonly map?: string;
+  readonly scale?: ScaleName;
+  /** Decades that a logarithmic scale spans at most, 6 if not given. */
+  readonly decades?: number;
+  readonly height?: number;
+  /** Another image whose zoom and cross-hair this one shares. */
+  readonly zoomWith?: ImageView;
 }
 
 /** An image of numbers with axes, colour bar, contrast, zoom, cursor, profile and shapes over it. */
@@ -104,14 +118,16 @@ export class ImageView implements View {
   private settled: ReturnType<typeof setTimeout> | undefined;
   private wheeled: ReturnType<typeof setTimeout> | undefined;
   private destroyed = false;
+  private readonly decades: number;
   private readonly schedule = eachFrame(() => this.draw());
 
-  constructor({ scope, label, map, height, zoomWith }: { scope: Scope; label: string; map?: string; height?: number; zoomWith?: ImageView }) {
+  constructor({ scope, label, map, scale, decades, height, zoomWith }: ImageOptions) {
     this.label = label;
+    this.decades = decades ?? 6;
     this.height = height ?? 420;
     const optional = (value: number | null) => value === null || (typeof value === "number" && Number.isFinite(value));
     const numbers = (count: number) => (value: number[]) => value.length === 0 || (value.length === count && value.every((one) => typeof one === "number" && Number.isFinite(one)));
-    this.scaleCell = scope.cell<string>("scale", "linear", (name) => SCALES.some(([one]) => one === name));
+    this.scaleCell = scope.cell<string>("scale", scale ?? "linear", (name) => SCALES.some(([one]) => one === name));
     this.mapCell = scope.cell<string>("map", map && isMapName(map) ? map : "", (name) => name === "" || isMapName(name));
     this.lo = scope.cell<number | null>("lo", null, optional);
     this.hi = scope.cell<number | null>("hi", null, optional);
@@ -181,9 +197,9 @@ export class ImageView implements View {
     on<PointerEvent>(this.frame, "pointermove", (event) => this.move(event));
     on<PointerEvent>(this.frame, "pointerup", (event) => this.up(event, false));
     on<PointerEvent>(this.frame, "pointercancel", (event) => this.up(event, true));
-    on(this.frame, "pointerleave", () => this.leave());
+    on<PointerEvent>(this.frame, "pointerleave", (event) => this.leave(event));
     on<WheelEvent>(this.plot, "wheel", (event) => this.wheel(event), { passive: false });
-    on<MouseEvent>(this.plot, "dblclick", (event) => this.tool === "pan" && this.zoomBy(event.shiftKey ? 0.5 : 2, this.sampleAt(event)));
+    on<MouseEvent>(this.frame, "dblclick", (event) => this.doubleClick(event));
     on<KeyboardEvent>(this.plot, "keydown", (event) => this.key(event));
     on(this.plot, "blur", () => this.cursor?.keyboard && this.setCursor(undefined));
     on(matchMedia("(prefers-color-scheme: dark)"), "change", () => this.schedule());
@@ -202,15 +218,17 @@ export class ImageView implements View {
   show(image: ImageData2D): void {
     const before = this.image;
     this.image = image;
-    this.stats = statistics(image.values);
+    this.stats = image.common ? together(statistics(image.values), statistics(image.common)) : statistics(image.values);
     this.signed = !image.cyclic && (image.signed ?? looksSigned(this.stats));
     this.renderer.set(image.values, image.nx, image.ny, this.stats);
-    if (!before || before.x !== image.x || before.y !== image.y || before.nx !== image.nx || before.ny !== image.ny) {
+    if (!before || before.x.entry !== image.x.entry || before.y.entry !== image.y.entry || before.nx !== image.nx || before.ny !== image.ny) {
       this.x = new Axis(image.x);
       this.y = new Axis(image.y);
+      this.axesKey = "";
       this.layout();
+    } else {
+      this.schedule();
     }
-    this.schedule();
   }
 
   /** Draws shapes over the image, in its coordinates; those of a known `id` are moved. */
@@ -257,9 +275,10 @@ export class ImageView implements View {
       return new Scale("linear", -Math.PI, Math.PI);
     }
     const name = this.scaleName;
-    let [lo, hi] = automaticLimits(this.stats, name, this.signed);
+    let [lo, hi] = automaticLimits(this.stats, name, this.signed, this.decades);
     if (this.range.value === "percentile" && Number.isFinite(this.stats.min)) {
-      const [a, b] = percentiles(image.values, [0.01, 0.99]);
+      const shares = [image.values, ...(image.common ? [image.common] : [])].map((values) => percentiles(values, [0.01, 0.99]));
+      const [a, b] = [Math.min(...shares.map(([low]) => low)), Math.max(...shares.map(([, high]) => high))];
       const size = Math.max(-a, b);
       const [from, to] = this.signed ? [-size, size] : [name === "log" ? Math.max(a, lo) : a, b];
       [lo, hi] = from < to ? [from, to] : [lo, hi];
@@ -277,8 +296,16 @@ export class ImageView implements View {
     this.scaleCell.set(this.scaleSelect.value);
   }
 
+  /** Sets a limit; limits of signed numbers stay symmetric, so that zero keeps its colour. */
   private setLimit(limit: "lo" | "hi", value: number, live: boolean): void {
-    this[limit].set(value, { live });
+    if (this.signed) {
+      const { hi } = this.scale();
+      const size = Math.max(limit === "hi" ? value : -value, Math.abs(hi) * 1e-6);
+      this.lo.set(-size, { live: true });
+      this.hi.set(size, { live });
+    } else {
+      this[limit].set(value, { live });
+    }
   }
 
   private setRange(range: "minmax" | "percentile" | "hold"): void {
@@ -442,7 +469,7 @@ export class ImageView implements View {
 
     const axesKey = JSON.stringify([window, this.box]);
     const projection = this.projection(window);
-    if (axesKey !== this.axesKey || this.axesGroup.childElementCount === 0) {
+    if (axesKey !== this.axesKey) {
       this.axesKey = axesKey;
       this.drawOverlay(this.axesGroup, this.scaleBarGroup, window, this.box, this.box.x);
       this.shapeLayer.draw(projection);
@@ -474,7 +501,7 @@ export class ImageView implements View {
 
   /** Axes and scale bar. */
   private drawOverlay(axes: SVGGElement, bar: SVGGElement, { x0, x1, y0, y1 }: Window2D, box: Box, margin: number): void {
-    const horizontal = this.x.ticks(x0 - 0.5, x1 - 0.5, Math.max(3, Math.floor(box.w / 62)));
+    const horizontal = this.x.ticks(x0 - 0.5, x1 - 0.5, Math.max(2, Math.floor(box.w / this.x.apart)));
     const vertical = this.y.ticks(y0 - 0.5, y1 - 0.5, Math.max(3, Math.floor(box.h / 36)));
     axes.replaceChildren(drawAxes(box, horizontal, vertical, (i) => box.x + ((i + 0.5 - x0) / (x1 - x0)) * box.w, (j) => box.y + box.h - ((j + 0.5 - y0) / (y1 - y0)) * box.h, margin));
     const perUnit = box.w / (x1 - x0) / Math.abs(this.x.step);
@@ -484,7 +511,6 @@ export class ImageView implements View {
 
   /** The profile's line with its ends, the outline of a lasso that grows, and the profile's curve. */
   private drawOwn(): void {
-    const image = this.image as ImageData2D;
     const line = this.profileCell.value;
     const shapes: Shape[] = [];
     if (line.length === 4) {
@@ -500,7 +526,7 @@ export class ImageView implements View {
     }
     this.ownLayer.set(shapes);
     const { box } = this;
-    this.profilePlot.show(this.profile(), box.x + box.w + 20, { ...box, y: 8, h: 110 }, this.scaleName, [title(image.x.name, this.x.unit ?? ""), title(image.y.name, this.y.unit ?? "")]);
+    this.profilePlot.show(this.profile(), box.x + box.w + 20, { ...box, y: 8, h: 110 }, this.scaleName, [this.x.title, this.y.title]);
   }
 
   /** The profile along the line, if there is one. */
@@ -879,9 +905,18 @@ export class ImageView implements View {
     }
   }
 
-  private leave(): void {
-    if (!this.gesture && !this.cursor?.keyboard) {
+  private leave(event: PointerEvent): void {
+    if (event.pointerType !== "touch" && !this.gesture && !this.cursor?.keyboard) {
       this.setCursor(undefined);
+    }
+  }
+
+  /** Zooms in, or out with Shift. The frame gets the event even over the image, since it captured the pointer. */
+  private doubleClick(event: MouseEvent): void {
+    const { left, right, top, bottom } = this.plot.getBoundingClientRect();
+    const inside = event.clientX >= left && event.clientX <= right && event.clientY >= top && event.clientY <= bottom;
+    if (this.image && inside && this.tool === "pan") {
+      this.zoomBy(event.shiftKey ? 0.5 : 2, this.sampleAt(event));
     }
   }
 
@@ -925,10 +960,9 @@ export class ImageView implements View {
     };
     const columns = starts(i0, i1);
     const averaged = each > 1 ? `; means over ${each} × ${each} samples` : "";
-    const head = (axis: Axis, name: string) => title(name, axis.unit ?? "");
     return {
-      caption: `${this.label}: ${title(image.quantity, image.unit)}; rows ${head(this.y, image.y.name)}, columns ${head(this.x, image.x.name)}${averaged}`,
-      columns: [`${head(this.y, image.y.name)} \\ ${head(this.x, image.x.name)}`, ...columns.map((i) => String(Number(middle(this.x, i, i1).toPrecision(7))))],
+      caption: `${this.label}: ${title(image.quantity, image.unit)}; rows ${this.y.title}, columns ${this.x.title}${averaged}`,
+      columns: [`${this.y.title} \\ ${this.x.title}`, ...columns.map((i) => String(Number(middle(this.x, i, i1).toPrecision(7))))],
       rows: starts(j0, j1).map((j) => [Number(middle(this.y, j, j1).toPrecision(12)), ...columns.map((i) => mean(i, j))]),
     };
   }

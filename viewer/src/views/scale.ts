@@ -36,13 +36,21 @@ export function statistics(values: Numbers): Statistics {
   return min > max ? { min: NaN, max: NaN, minPositive, finite } : { min, max, minPositive, finite };
 }
 
+/** What is known of two images together. */
+export function together(a: Statistics, b: Statistics): Statistics {
+  if (Number.isNaN(a.min) || Number.isNaN(b.min)) {
+    return { ...(Number.isNaN(a.min) ? b : a), finite: a.finite && b.finite };
+  }
+  return { min: Math.min(a.min, b.min), max: Math.max(a.max, b.max), minPositive: Math.min(a.minPositive, b.minPositive), finite: a.finite && b.finite };
+}
+
 /** Whether numbers of both signs are of similar size. */
 export function looksSigned({ min, max }: Statistics): boolean {
   return min < 0 && max > 0 && Math.min(-min, max) > 0.2 * Math.max(-min, max);
 }
 
-/** Limits of the colours where none are set: symmetric where numbers are signed; a logarithmic scale spans six decades at most. */
-export function automaticLimits(stats: Statistics, scale: ScaleName, signed: boolean): readonly [number, number] {
+/** Limits of the colours where none are set: symmetric where numbers are signed; a logarithmic scale spans so many decades at most. */
+export function automaticLimits(stats: Statistics, scale: ScaleName, signed: boolean, decades = 6): readonly [number, number] {
   const { min, max, minPositive } = stats;
   if (Number.isNaN(min)) {
     return [0, 1];
@@ -55,7 +63,7 @@ export function automaticLimits(stats: Statistics, scale: ScaleName, signed: boo
     return min === 0 ? [0, 1] : [min - Math.abs(min) / 2, max + Math.abs(min) / 2];
   }
   if (scale === "log" && max > 0) {
-    const lowest = Math.max(minPositive, max * 1e-6);
+    const lowest = Math.max(minPositive, max * 10 ** -decades);
     return lowest < max ? [lowest, max] : [max / 10, max];
   }
   return [min, max];

@@ -67,6 +67,9 @@ export function drawShape(shape: Shape, to: Projection): SVGGElement {
       both(symbolPath(shape.symbol), false, `translate(${to.px(shape.x)} ${to.py(shape.y)})`);
       label(to.px(shape.x) + 10, to.py(shape.y) - 6);
       break;
+    case "text":
+      label(to.px(shape.x) + (shape.middle ? 0 : 4), to.py(shape.y) + 13, shape.middle ? "middle" : "start");
+      break;
     case "arrows":
       both(shape.points.map(({ x, y, dx, dy }) => arrow(to.px(x), to.py(y), dx * to.perX, -dy * to.perY)).join(""));
   }

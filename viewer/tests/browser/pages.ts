@@ -72,10 +72,12 @@ export function makePage(files: readonly FileSpec[], { change = (content: PageCo
   const dist = (name: string) => readFileSync(new URL(`../../dist/${name}`, import.meta.url), "utf8");
   const json = JSON.stringify(manifest).replaceAll("<", "\\u003c");
   const data = [...parts].map(([id, text]) => `<script type="application/octet-stream;base64" id="${id}">${text}</script>`).join("\n");
+  const program = deflateSync(dist("viewer.js")).toString("base64");
   return htmlPage(title, dist("viewer.css"), `<div id="lenslet-viewer"></div>
 <script type="application/json" id="lenslet-manifest">${json}</script>
-${data}
-<script>${dist("viewer.js")}</script>`);
+<script type="application/octet-stream;base64" id="lenslet-program">${program}</script>
+<script>${dist("start.js")}</script>
+${data}`);
 }
 
 /** The frame of a page, with the policy that lets nothing be loaded. */
@@ -145,7 +147,13 @@ function encode(values: number[], encoding: ArrayEntry["encoding"], law: "linear
 /** All bytes 0 of the elements, then all bytes 1, … */
 function shuffle(bytes: Uint8Array, size: number): Uint8Array {
   const count = bytes.length / size;
-  return Uint8Array.from(bytes, (_, n) => bytes[(n % count) * size + Math.floor(n / count)]);
+  const to = new Uint8Array(bytes.length);
+  for (let b = 0; b < size; b++) {
+    for (let k = 0; k < count; k++) {
+      to[b * count + k] = bytes[k * size + b];
+    }
+  }
+  return to;
 }
 
 /** A dimension with positions a step apart. */
