@@ -49,6 +49,8 @@ export class Store {
     }
     this.future = [];
     this.committed = this.state;
+    // What was live can be undone from now on.
+    this.always.forEach((listener) => listener());
   }
 
   get canUndo(): boolean {
@@ -65,6 +67,7 @@ export class Store {
   }
 
   redo(): void {
+    this.commit();
     this.move(this.future, this.past);
   }
 
@@ -81,8 +84,8 @@ export class Store {
     return Object.keys(this.state).length === 0 ? "" : encodeURIComponent(JSON.stringify(this.state));
   }
 
-  /** Takes the state of a fragment; one that is not of this viewer changes nothing. */
-  restore(fragment: string): void {
+  /** Takes the state of a fragment, which can be undone if there was one before; one that is not of this viewer changes nothing. */
+  restore(fragment: string, { undoable = false } = {}): void {
     let state: unknown = {};
     try {
       state = fragment === "" ? {} : JSON.parse(decodeURIComponent(fragment));
@@ -90,6 +93,11 @@ export class Store {
       return;
     }
     if (typeof state === "object" && state !== null && !Array.isArray(state)) {
+      if (undoable) {
+        this.commit();
+        this.past.push(this.committed);
+        this.future = [];
+      }
       // A null prototype: no key of a link can be one of Object's own.
       this.replace(Object.assign(Object.create(null), state) as State);
     }
