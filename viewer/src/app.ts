@@ -1,7 +1,7 @@
 /** The page: its header, the list of panels, and the panel that is open. */
 
 import { button, disposer, endRemoved } from "./controls";
-import { type DataFile, formatNumber } from "./data";
+import type { DataFile } from "./data";
 import { h } from "./dom";
 import { failure } from "./failure";
 import type { PanelContext, PanelOffer } from "./panel";
@@ -111,7 +111,8 @@ export function start(root: HTMLElement, files: readonly DataFile[], program: st
 
   // Light and dark
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const isDark = () => (theme.value === "" ? dark.matches : theme.value === "dark");
+  let printing = false;
+  const isDark = () => !printing && (theme.value === "" ? dark.matches : theme.value === "dark");
   const paint = () => {
     document.documentElement.dataset["theme"] = isDark() ? "dark" : "light";
   };
@@ -119,6 +120,16 @@ export function start(root: HTMLElement, files: readonly DataFile[], program: st
   theme.subscribe(paint);
   dark.addEventListener("change", paint);
   paint();
+
+  // Print: light, as wide as a page of paper; views are drawn anew for that width before the browser takes its picture.
+  const layOut = (forPrint: boolean) => () => {
+    printing = forPrint;
+    document.documentElement.classList.toggle("printing", forPrint);
+    paint();
+    dispatchEvent(new Event("resize"));
+  };
+  addEventListener("beforeprint", layOut(true));
+  addEventListener("afterprint", layOut(false));
 
   // Help and keys
   const help = h(
@@ -160,6 +171,8 @@ export function start(root: HTMLElement, files: readonly DataFile[], program: st
     }
   });
 
+  // A frame of a notebook cannot print.
+  const isFramed = window.parent !== window && window.origin === "null";
   root.append(
     h("a", { class: "skip", href: "#panel", click: (event: Event) => { event.preventDefault(); host.focus(); } }, "Skip to the panel"),
     h(
@@ -167,7 +180,7 @@ export function start(root: HTMLElement, files: readonly DataFile[], program: st
       { class: "page" },
       h("h1", {}, files.map((file) => file.name).join(", ")),
       choice,
-      h("div", { class: "tools", role: "toolbar", "aria-label": "Page" }, undo, redo, button("Light/dark", turn, "T"), button("Print", () => print()), button("Keys", () => help.showModal(), "?")),
+      h("div", { class: "tools", role: "toolbar", "aria-label": "Page" }, undo, redo, button("Light/dark", turn, "T"), isFramed ? null : button("Print", () => print()), button("Keys", () => help.showModal(), "?")),
     ),
     list,
     host,
@@ -189,12 +202,8 @@ async function openPanel(offer: PanelOffer, host: HTMLElement, context: PanelCon
   return ends.end;
 }
 
-/** What is reduced in the page, by array. */
+/** What is reduced in the page, by array, with the error as the page's writer states it. */
 function notes(files: readonly DataFile[]): HTMLElement[] {
-  const all = files.flatMap((file) => file.arrays().filter((one) => one.array.reduced !== "").map((one) => `${files.length > 1 ? `${file.name}, ` : ""}${one.name}: ${one.array.reduced}${largestError(one.array.error)}`));
+  const all = files.flatMap((file) => file.arrays().filter((one) => one.array.reduced !== "").map((one) => `${files.length > 1 ? `${file.name}, ` : ""}${one.name}: ${one.array.reduced}`));
   return all.length === 0 ? [] : [h("details", { class: "notes" }, h("summary", {}, "What is reduced in this page"), h("ul", {}, ...all.map((text) => h("li", {}, text))))];
-}
-
-function largestError({ absolute, relative }: { absolute: number; relative: number }): string {
-  return absolute > 0 ? ` (largest error ${formatNumber(absolute, 2)}${relative > 0 ? `, ${formatNumber(relative, 2)} of the value` : ""})` : "";
 }
