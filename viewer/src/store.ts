@@ -30,18 +30,25 @@ export class Store {
       const { [path]: _, ...rest } = this.state;
       this.state = value === undefined ? rest : { ...rest, [path]: value };
     }
-    if (!live) {
-      this.commit();
-    }
+    const settled = !live && this.settle();
     if (changed) {
       this.notify([path]);
+    } else if (settled) {
+      // Nothing else is shown, but what was live can be undone from now on.
+      this.notifyAll();
     }
   }
 
   /** Ends a gesture: the state can be undone to what it was before. */
   commit(): void {
+    if (this.settle()) {
+      this.notifyAll();
+    }
+  }
+
+  private settle(): boolean {
     if (same(this.state as Json, this.committed as Json)) {
-      return;
+      return false;
     }
     this.past.push(this.committed);
     if (this.past.length > 200) {
@@ -49,8 +56,7 @@ export class Store {
     }
     this.future = [];
     this.committed = this.state;
-    // What was live can be undone from now on.
-    this.always.forEach((listener) => listener());
+    return true;
   }
 
   get canUndo(): boolean {
@@ -62,12 +68,12 @@ export class Store {
   }
 
   undo(): void {
-    this.commit();
+    this.settle();
     this.move(this.past, this.future);
   }
 
   redo(): void {
-    this.commit();
+    this.settle();
     this.move(this.future, this.past);
   }
 
@@ -94,7 +100,7 @@ export class Store {
     }
     if (typeof state === "object" && state !== null && !Array.isArray(state)) {
       if (undoable) {
-        this.commit();
+        this.settle();
         this.past.push(this.committed);
         this.future = [];
       }
@@ -129,8 +135,12 @@ export class Store {
       [...(this.listeners.get(path) ?? [])].forEach((listener) => listener());
     }
     if (paths.length > 0) {
-      [...this.always].forEach((listener) => listener());
+      this.notifyAll();
     }
+  }
+
+  private notifyAll(): void {
+    [...this.always].forEach((listener) => listener());
   }
 
   /** The values below a prefix. */
