@@ -46,6 +46,7 @@ export class Card {
   private readonly heading: HTMLHeadingElement;
   private readonly note: HTMLParagraphElement;
   private readonly details: HTMLDetailsElement;
+  private box: HTMLDivElement | undefined;
 
   constructor(
     title: string,
@@ -96,10 +97,14 @@ export class Card {
   }
 
   private fillTable(): void {
-    this.details.querySelector("div")?.remove();
-    if (this.details.open) {
-      this.details.append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Numbers" }, htmlTable(this.view.table(CELLS))));
+    if (!this.details.open) {
+      this.box?.remove();
+      this.box = undefined;
+      return;
     }
+    // Renewed in place, so that it keeps the focus and its scroll position.
+    this.box ??= this.details.appendChild(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Numbers of ${this.heading.textContent}` }));
+    this.box.replaceChildren(htmlTable(this.view.table(CELLS)));
   }
 
   private async exportPng(): Promise<void> {

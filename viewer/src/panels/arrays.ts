@@ -121,6 +121,7 @@ async function openPicture(variable: ArrayVariable, host: HTMLElement, context: 
   host.append(card.element);
 
   let latest = 0;
+  let problem: HTMLElement | undefined;
   const show = async () => {
     const mine = ++latest;
     const [i, j] = axes.value;
@@ -135,10 +136,12 @@ async function openPicture(variable: ArrayVariable, host: HTMLElement, context: 
       }
       const cyclic = variable.complex && shown === "phase";
       const unit = cyclic ? "rad" : variable.unit;
+      problem?.remove();
       view.show({ ...found, x: variable.dimensions[i], y: variable.dimensions[j], quantity: words(variable.name), unit, cyclic });
       card.changed();
     } catch (error) {
-      card.element.append(failure(error));
+      problem?.remove();
+      problem = card.element.appendChild(failure(error));
     }
   };
   for (const cell of [axes, part.cell, ...fixed]) {

@@ -132,7 +132,8 @@ export function title(name: string, unit: string, exponent = 0): string {
   return inside ? `${name} [${inside}]` : name;
 }
 
-function raised(exponent: number): string {
+/** An exponent in raised digits. */
+export function raised(exponent: number): string {
   return [...String(exponent)].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(c)])).join("");
 }
 
@@ -232,6 +233,21 @@ export interface Box {
   readonly h: number;
 }
 
+/** Width of a text of 11 pixels, about: raised digits are narrow. */
+export function textWidth(content: string): number {
+  return [...content].reduce((sum, c) => sum + (/[⁻⁰¹²³⁴-⁹·.,|il ]/u.test(c) ? 4.2 : 6.4), 0);
+}
+
+/** A title that is not wider than so many pixels: the name is cut, not the unit. */
+export function fitting(content: string, pixels: number): string {
+  if (textWidth(content) <= pixels) {
+    return content;
+  }
+  const [, name, unit] = /^(.*?)( \[[^\]]*\])?$/s.exec(content) as RegExpExecArray;
+  const most = Math.max(Math.floor((pixels - textWidth(unit ?? "")) / 6.4) - 1, 3);
+  return name.length > most + 1 ? `${name.slice(0, most)}…${unit ?? ""}` : content;
+}
+
 const line = (x1: number, y1: number, x2: number, y2: number) => svg("line", { x1, y1, x2, y2, stroke: "currentColor" });
 const text = (x: number, y: number, anchor: string, content: string, more: Readonly<Record<string, string | number>> = {}) =>
   svg("text", { x, y, "text-anchor": anchor, fill: "currentColor", ...more }, content);
@@ -248,8 +264,8 @@ export function drawAxes(box: Box, horizontal: AxisTicks, vertical: AxisTicks, x
   }
   const [middle, left] = [box.y + box.h / 2, box.x - margin + 14];
   group.append(
-    text(box.x + box.w / 2, bottom + 30, "middle", horizontal.title),
-    text(left, middle, "middle", vertical.title, { transform: `rotate(-90 ${left} ${middle})` }),
+    text(box.x + box.w / 2, bottom + 30, "middle", fitting(horizontal.title, box.w + margin)),
+    text(left, middle, "middle", fitting(vertical.title, box.h + 24), { transform: `rotate(-90 ${left} ${middle})` }),
   );
   return group;
 }
@@ -258,13 +274,13 @@ export function drawAxes(box: Box, horizontal: AxisTicks, vertical: AxisTicks, x
 export function drawColourBar(box: Box, scale: Scale, name: string, unit: string): SVGGElement {
   const across = box.w > box.h;
   const { ticks, exponent } = scaleTicks(scale, across ? 52 / box.w : 28 / box.h);
-  const [right, bottom, heading] = [box.x + box.w, box.y + box.h, title(name, unit, exponent)];
+  const [right, bottom, heading] = [box.x + box.w, box.y + box.h, fitting(title(name, unit, exponent), across ? box.w : box.h + 24)];
   const group = svg("g", { "aria-hidden": "true" }, svg("rect", { x: box.x, y: box.y, width: box.w, height: box.h, fill: "none", stroke: "currentColor" }));
   for (const { at, label } of ticks) {
     const [x, y] = [box.x + box.w * at, bottom - box.h * at];
     group.append(...(across ? [line(x, bottom, x, bottom + 4), text(x, bottom + 14, "middle", label)] : [line(right, y, right + 4, y), text(right + 6, y + 4, "start", label)]));
   }
-  const x = right + 20 + 6.3 * Math.max(0, ...ticks.map(({ label }) => label.length));
+  const x = right + Math.min(20 + Math.max(0, ...ticks.map(({ label }) => textWidth(label))), 61);
   const y = box.y + box.h / 2;
   group.append(across ? text(box.x + box.w / 2, box.y - 5, "middle", heading) : text(x, y, "middle", heading, { transform: `rotate(-90 ${x} ${y})` }));
   return group;

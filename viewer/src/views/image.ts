@@ -436,6 +436,7 @@ export class ImageView implements View {
       stepY,
       perX: kx / stepX,
       perY: ky / stepY,
+      box,
     };
   }
 
@@ -1001,13 +1002,14 @@ export class ImageView implements View {
     const [axes, scaleBarGroup] = [svg("g"), svg("g")];
     this.drawOverlay(axes, scaleBarGroup, window, box, box.x);
     const projection = this.projection(window, box);
+    const taken: Box[] = [];
     const root = svg(
       "svg",
       { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "Helvetica, Arial, sans-serif", "font-size": 11, color: "#111" },
       svg("title", {}, this.label),
       svg("clipPath", { id: clip }, svg("rect", { x: box.x, y: box.y, width: box.w, height: box.h })),
       svg("text", { x: box.x, y: 18, "font-size": 13, "font-weight": "bold", fill: "currentColor" }, this.label),
-      svg("g", { "clip-path": `url(#${clip})` }, embedded(pngOf(picture), at), scaleBarGroup, ...[...this.shapeLayer.shapes, ...this.ownLayer.shapes].map((shape) => drawShape(shape, projection))),
+      svg("g", { "clip-path": `url(#${clip})` }, embedded(pngOf(picture), at), scaleBarGroup, ...[...this.shapeLayer.shapes, ...this.ownLayer.shapes].map((shape) => drawShape(shape, projection, taken))),
       axes,
       embedded(barCanvas.toDataURL(), bar),
       drawColourBar(bar, scale, image.quantity, image.unit),

@@ -2,6 +2,7 @@
 
 import { formatNumber } from "../data";
 import { svg } from "../dom";
+import { textWidth, type Box } from "./axes";
 import type { Shape, ShapeChange } from "./image.api";
 
 /** Where data coordinates lie in a drawing, pixels; y of the drawing points downwards. */
@@ -13,6 +14,8 @@ export interface Projection {
   readonly stepY: number;
   readonly perX: number;
   readonly perY: number;
+  /** Where the image is: labels stay inside. */
+  readonly box: Box;
 }
 
 type Part = "radius" | "centre";
@@ -39,23 +42,49 @@ function symbolPath(symbol: Extract<Shape, { kind: "marker" }>["symbol"]): strin
   }
 }
 
-/** The picture of a shape without its handles. */
-export function drawShape(shape: Shape, to: Projection): SVGGElement {
+/** Directions from the middle of a circle in which its label may be, in the order of preference, degrees. */
+const DIRECTIONS = [45, 30, 60, 15, 75, 135, 150, 120, 165, 105, 225, 315, 0, 90, 180, 270];
+
+/** The picture of a shape without its handles. Texts that would overlap those of `taken`, to which it adds, are left out. */
+export function drawShape(shape: Shape, to: Projection, taken: Box[]): SVGGElement {
   const group = svg("g");
+  const { box } = to;
   const both = (d: string, dashed = false, transform?: string) => {
     const more = { d, transform: transform ?? null, "stroke-dasharray": dashed ? "6 4" : null };
     group.append(svg("path", { ...HALO, ...more }), svg("path", { ...LINE, ...more }));
   };
-  const label = (x: number, y: number, anchor = "start") => {
-    if (shape.label) {
-      group.append(svg("text", { x, y, "text-anchor": anchor, fill: "#fff", stroke: "#000", "stroke-opacity": 0.7, "stroke-width": 3, "paint-order": "stroke" }, shape.label));
+  const wide = textWidth(shape.label ?? "");
+  const fits = (x: number, y: number) => x >= box.x + 2 && x + wide <= box.x + box.w - 2 && y >= box.y + 11 && y <= box.y + box.h - 4;
+  const write = (x: number, y: number) =>
+    group.append(svg("text", { x, y, fill: "#fff", stroke: "#000", "stroke-opacity": 0.7, "stroke-width": 3, "paint-order": "stroke" }, shape.label ?? ""));
+  /** Writes the label from x on, moved into the image if the point that it names is in it. */
+  const label = (x: number, y: number, px: number, py: number) => {
+    if (shape.label && px >= box.x - 1 && px <= box.x + box.w + 1 && py >= box.y - 1 && py <= box.y + box.h + 1) {
+      const [left, base] = [Math.max(Math.min(x, box.x + box.w - wide - 3), box.x + 3), Math.max(Math.min(y, box.y + box.h - 5), box.y + 12)];
+      const own = { x: left, y: base - 10, w: wide, h: 12 };
+      if (shape.kind !== "text") {
+        write(left, base);
+      } else if (wide <= box.w && taken.every((one) => own.x + own.w + 3 < one.x || one.x + one.w + 3 < own.x || own.y + own.h < one.y || one.y + one.h < own.y)) {
+        taken.push(own);
+        write(left, base);
+      }
     }
   };
   switch (shape.kind) {
     case "circle": {
       const [x, y, a, b] = [to.px(shape.x), to.py(shape.y), shape.r * to.perX, shape.r * to.perY];
       both(`M${x - a} ${y}A${a} ${b} 0 1 0 ${x + a} ${y}A${a} ${b} 0 1 0 ${x - a} ${y}Z`, shape.dashed);
-      label(x + a * 0.72 + 4, y - b * 0.72 - 2);
+      const places = DIRECTIONS.map((degrees): readonly [number, number] => {
+        const [c, s] = [Math.cos((degrees * Math.PI) / 180), Math.sin((degrees * Math.PI) / 180)];
+        return [x + (a + 5) * c - (c < -0.01 ? wide : c < 0.01 ? wide / 2 : 0), y - (b + 4) * s + (s < -0.01 ? 10 : s < 0.01 ? 4 : 0)];
+      });
+      const place = shape.label ? places.find(([px, py]) => fits(px, py)) : undefined;
+      if (place) {
+        write(...place);
+      } else {
+        // Outside is no room: inside, below the top.
+        label(x - wide / 2, y - b + 14, x, y);
+      }
       break;
     }
     case "polygon":
@@ -65,10 +94,10 @@ export function drawShape(shape: Shape, to: Projection): SVGGElement {
       break;
     case "marker":
       both(symbolPath(shape.symbol), false, `translate(${to.px(shape.x)} ${to.py(shape.y)})`);
-      label(to.px(shape.x) + 10, to.py(shape.y) - 6);
+      label(to.px(shape.x) + 10, to.py(shape.y) - 6, to.px(shape.x), to.py(shape.y));
       break;
     case "text":
-      label(to.px(shape.x) + (shape.middle ? 0 : 4), to.py(shape.y) + 13, shape.middle ? "middle" : "start");
+      label(to.px(shape.x) + (shape.middle ? -wide / 2 : 4), to.py(shape.y) + 13, to.px(shape.x), to.py(shape.y));
       break;
     case "arrows":
       both(shape.points.map(({ x, y, dx, dy }) => arrow(to.px(x), to.py(y), dx * to.perX, -dy * to.perY)).join(""));
@@ -142,7 +171,8 @@ export class ShapeLayer {
   draw(projection = this.projection): void {
     this.projection = projection;
     if (projection) {
-      this.drawn.forEach((one) => this.place(one, projection));
+      const taken: Box[] = [];
+      this.drawn.forEach((one) => this.place(one, projection, taken));
     }
   }
 
@@ -159,9 +189,9 @@ export class ShapeLayer {
     return { shape, group, picture, handles };
   }
 
-  private place(one: Drawn, to: Projection): void {
+  private place(one: Drawn, to: Projection, taken: Box[]): void {
     const { shape, group, handles } = one;
-    const picture = drawShape(shape, to);
+    const picture = drawShape(shape, to, taken);
     one.picture.replaceWith(picture);
     one.picture = picture;
     if (handles.length === 0) {
