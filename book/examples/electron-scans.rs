@@ -416,7 +416,7 @@ fn scans(folder: &Path) -> Drawn {
         "detectors": detectors.map(|(.., name)| name),
         "factors": factors,
         "means": means,
-        "multislice": [0, 1, 2].map(|d| parts(&exact[d], means[d])),
+        "multislice": ([0, 1, 2].map(|d| parts(&exact[d], means[d]))),
         "differences": differences,
         "errors": (0..factors.len()).map(|k| [0, 1, 2].map(|d| lines[d][k].1)).collect::<Vec<_>>(),
         "beams": beams,
