@@ -1,3 +1,4 @@
+// Tangled from book/src/view-server-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `view --serve`: a page whose large arrays are read in pieces.
 
 // Imports of the served view

@@ -1,3 +1,4 @@
+// Tangled from book/src/view-pieces.md: edit there, or here and run cargo tangle stitch.
 //! Sums over diffraction patterns of a scan that is read in pieces.
 
 // Imports of sums over patterns

@@ -1,3 +1,4 @@
+// Tangled from book/src/view-pieces.md: edit there, or here and run cargo tangle stitch.
 //! Files whose arrays are read in pieces, as a viewer asks for them.
 
 // Imports of pieces
@@ -155,7 +156,7 @@ impl Pieces {
     }
 }
 
-// Tests of pieces
+// Tests of pieces of files
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,3 +1,4 @@
+// Tangled from book/src/view-requests.md: edit there, or here and run cargo tangle stitch.
 //! Requests to the server of the viewer, as bytes and as what they ask for.
 
 // What a request asks for

@@ -1,3 +1,4 @@
+// Tangled from book/src/view-pieces.md: edit there, or here and run cargo tangle stitch.
 //! The page of a server: small arrays are in it, and large ones are served in pieces.
 
 // Imports of a served page

@@ -1,3 +1,4 @@
+// Tangled from book/src/view-server.md: edit there, or here and run cargo tangle stitch.
 //! The server of the viewer: pieces of files for a browser on the same machine.
 
 // Imports of the server
@@ -47,6 +48,7 @@ const PIECE: usize = 1 << 18;
 /// Bytes of sums that are kept.
 const KEPT: usize = 256 << 20;
 
+// Start and end of a server
 // Begin to listen
 impl Server {
     /// Listens on a port of 127.0.0.1, which the system chooses where it is 0.
@@ -105,6 +107,7 @@ impl Stopper {
     }
 }
 
+// Connections of a server
 // Accept connections on a port
 impl Server {
     /// Answers until it is [stopped](Stopper::stop); each connection has a thread.
@@ -242,6 +245,7 @@ fn linger(mut stream: &TcpStream) {
     }
 }
 
+// Answers of a server
 // Heads of answers
 /// What a page of the server may do: run what is inside it, and ask this server.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; \
@@ -388,6 +392,7 @@ impl Site {
     }
 }
 
+// Sums that a server computes
 // Sums that cannot be sent
 /// Why sums are not sent.
 enum Unanswered {

@@ -1,3 +1,4 @@
+// Tangled from book/src/located-arrays.md: edit there, or here and run cargo tangle stitch.
 //! Bytes of files, in memory or on disk, and where the elements of large arrays are.
 
 // Imports of contents of files
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use zip::CompressionMethod;
 use zip::read::ZipFile;
 
+// Bytes of files on disk
 // Stretch of a file
 /// Consecutive bytes of an open file.
 #[derive(Debug, Clone)]
@@ -69,6 +71,7 @@ fn read_at(file: &File, mut at: u64, mut buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
+// Bytes for a decoder
 // Contents of files
 /// The bytes that a decoder reads: those of a file or of a member of it.
 pub(crate) enum Content<'c> {
@@ -268,6 +271,7 @@ impl Content<'_> {
     }
 }
 
+// Notes of located arrays
 // Array whose elements are located
 /// Where the elements of an array are.
 #[derive(Debug)]
@@ -474,6 +478,7 @@ impl ElementForm {
     }
 }
 
+// Pieces of located arrays
 // Read a range of a located array
 /// Bytes of several runs that are read at once, at most, and bytes between two of them that are read although they are not needed.
 const SPAN: usize = 1 << 23;

@@ -2,7 +2,6 @@
 //! Arrays, texts and tables from the bytes of a file.
 
 // What elements depend on
-use super::content::Locator;
 use crate::data::table::{Cells, Column, Table};
 use crate::data::{AttributeValue, Coordinate, DataSet, Element, Positions, TypedArray};
 use crate::data::{Values, Variable};
@@ -250,7 +249,7 @@ pub(super) fn in_own_order(
     array: TypedArray<'static>,
     dimensions: Vec<Coordinate>,
     words: Vec<(String, AttributeValue)>,
-    locator: Option<&Locator>,
+    permute: impl FnOnce(TypedArray<'static>, &[usize]) -> TypedArray<'static>,
 ) -> Variable<'static> {
     let value = |key: &str| words.iter().find(|(name, _)| name == key).map(|(_, it)| it.clone());
     let count = dimensions.len();
@@ -268,7 +267,7 @@ pub(super) fn in_own_order(
         let moved = usize::try_from(moved).unwrap_or(0);
         own.iter_mut().enumerate().for_each(|(k, one)| one.navigation = k < moved);
     }
-    let array = Locator::permuted(locator, array, &order);
+    let array = permute(array, &order);
     // Labels of the dimensions of HyperSpy
     for (one, count) in own.iter_mut().zip(array.shape()) {
         if let Some(AttributeValue::Text(text)) = value(&format!("{LABELS}{}", one.name)) {

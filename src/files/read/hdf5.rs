@@ -1,7 +1,7 @@
 // Tangled from book/src/read-hdf5.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from HDF5, in the trees of EMD and of HyperSpy.
 
-use super::content::{Chunks, Content, Located, Storage};
+use super::content::{Chunks, Content, Located, Locator, Storage};
 use super::elements::{ElementForm, add_attributes, axis, bytes_of, in_own_order, wrong};
 use crate::data::{AttributeValue, Coordinate, DataSet, Positions, TypedArray, Values, Variable};
 use crate::files::hdf5::checksum;
@@ -338,12 +338,9 @@ impl<'c> File<'c> {
     /// The coordinate of a dimension of so many samples.
     fn dimension(self, address: u64, count: usize) -> io::Result<Coordinate> {
         let object = self.object(address)?;
-        let text = |key: &str| {
-            let attribute = object.attributes.iter().find(|(name, _)| name == key);
-            match attribute {
-                Some((_, AttributeValue::Text(text))) => text.as_str(),
-                _ => "",
-            }
+        let text = |key: &str| match object.attributes.iter().find(|(name, _)| name == key) {
+            Some((_, AttributeValue::Text(text))) => text.as_str(),
+            _ => "",
         };
         let unit = text("units").trim_matches(['[', ']']);
         let unit = match unit.strip_suffix("^-1") {
@@ -397,7 +394,7 @@ impl<'c> File<'c> {
                 stored.array(self.0)?,
                 dimensions,
                 words,
-                self.0.locator(),
+                |array, order| Locator::permuted(self.0.locator(), array, order),
             ));
             if data.variables.len() == 1 {
                 let facts = self.child(&group, "original_metadata")?.attributes;
@@ -410,7 +407,7 @@ impl<'c> File<'c> {
     }
 }
 
-// Arrays in chunks of HDF5
+// Array of a variable in HDF5
 impl Stored {
     /// The array of a variable, which may be located only.
     fn array(&self, content: &Content) -> io::Result<TypedArray<'static>> {
@@ -435,7 +432,9 @@ impl Stored {
             }
         }
     }
-
+}
+// Arrays in chunks of HDF5
+impl Stored {
     /// The array, in the order of its indices.
     fn numbers(&self, content: &Content) -> io::Result<TypedArray<'static>> {
         let Type::Numbers(form) = self.kind else {

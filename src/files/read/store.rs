@@ -30,8 +30,8 @@ trait StoreMembers {
     fn chunks(&mut self, paths: &[String]) -> Option<Chunks>;
 }
 
-// Members of an archive
-/// The members of an archive.
+// Members of a zipped store
+/// The members of a zipped store.
 struct Archive<'c> {
     zip: ZipArchive<Box<dyn ReadSeek + 'c>>,
     disk: Option<(Stretch, &'c Locator)>,
@@ -63,9 +63,8 @@ impl StoreMembers for Archive<'_> {
         stretches.collect::<Option<_>>().map(Chunks::Members)
     }
 }
-
-// Members of a folder
-/// The members of a folder.
+// Members of a store in a folder
+/// The members of a store in a folder.
 struct Folder<'c>(&'c Path, Option<&'c Locator>);
 
 impl StoreMembers for Folder<'_> {
@@ -96,6 +95,7 @@ impl StoreMembers for Folder<'_> {
     }
 }
 
+// Data set of a folder or an archive
 /// The data set of a folder.
 pub(super) fn folder(path: &Path, locator: Option<&Locator>) -> io::Result<DataSet<'static>> {
     decode(&mut Folder(path, locator))
@@ -222,7 +222,8 @@ fn experiments(
             add_attributes(&mut data, facts.into_iter());
         }
         let words = attributes(all, &format!("{group}/metadata/{WORDS}/.zattrs"));
-        data.variables.push(in_own_order(name, array, dimensions, words, members.locator()));
+        let permute = |array, order: &[usize]| Locator::permuted(members.locator(), array, order);
+        data.variables.push(in_own_order(name, array, dimensions, words, permute));
     }
     data.variables.sort_by_key(|variable| variable.array().is_none());
     Ok(data)
