@@ -1,7 +1,7 @@
 /** Shapes over an image: circles, polygons, markers and arrows, moved by pointer or by keyboard. */
 
 import { formatNumber } from "../data";
-import { svg } from "../dom";
+import { plainNumber, svg } from "../dom";
 import { textWidth, type Box } from "./axes";
 import type { Shape, ShapeChange } from "./image.api";
 
@@ -185,7 +185,7 @@ export class ShapeLayer {
       });
       return { part, element };
     });
-    const group = svg("g", handles.length > 0 ? {} : { role: "img" }, picture, ...handles.map(({ element }) => element));
+    const group = svg("g", handles.length > 0 ? {} : { role: "img", "aria-label": shape.label || shape.kind }, picture, ...handles.map(({ element }) => element));
     return { shape, group, picture, handles };
   }
 
@@ -206,9 +206,9 @@ export class ShapeLayer {
       const set = (attributes: Readonly<Record<string, string | number>>) => Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, String(value)));
       const centre = { cx: to.px(shape.x), cy: to.py(shape.y) };
       if (part === "radius" && shape.kind === "circle") {
-        set({ ...centre, rx: shape.r * to.perX, ry: shape.r * to.perY, "aria-label": `${shape.label || shape.id}, radius`, "aria-valuemin": 0, "aria-valuenow": shape.r, "aria-valuetext": with_(shape.r, ux) });
+        set({ ...centre, rx: shape.r * to.perX, ry: shape.r * to.perY, "aria-label": `${shape.label || shape.id}, radius`, "aria-valuemin": 0, "aria-valuenow": plainNumber(shape.r), "aria-valuetext": with_(shape.r, ux) });
       } else {
-        set({ ...centre, r: 11, "aria-label": `${shape.label || shape.id}, position`, "aria-valuenow": shape.x, "aria-valuetext": `x ${with_(shape.x, ux)}, y ${with_(shape.y, uy)}` });
+        set({ ...centre, r: 11, "aria-label": `${shape.label || shape.id}, position`, "aria-valuenow": plainNumber(shape.x), "aria-valuetext": `x ${with_(shape.x, ux)}, y ${with_(shape.y, uy)}` });
       }
     }
   }

@@ -1,6 +1,7 @@
 /** Habits of the whole page: keyboard, undo, links, frames of notebooks, print, phone, and arrays that are at the edge of what there is. */
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import type { ElementHandle, Locator } from "playwright-core";
 import { browserTest, makePage, uniform, type FileSpec, type TestPage } from "./harness";
 
@@ -113,7 +114,6 @@ browserTest("one drag is one step, undo shows what was shown, and a link restore
   assert.notDeepEqual(third, whole);
   await page.locator(".iv-plot").focus();
   await page.keyboard.press("+");
-  await page.getByRole("button", { name: /^Log|^Scale/ }).count();
   await page.locator("main select").filter({ hasText: "√" }).selectOption("sqrt");
   await opened.drag(page.locator(".iv-histogram"), [0.99, 0.5], [0.6, 0.5]);
   await page.waitForTimeout(300);
@@ -128,7 +128,6 @@ browserTest("one drag is one step, undo shows what was shown, and a link restore
   await other.locator(".iv-plot canvas").waitFor();
   await other.waitForTimeout(200);
   const [saved] = await Promise.all([other.waitForEvent("download"), other.getByRole("button", { name: "CSV", exact: true }).click()]);
-  const { readFileSync } = await import("node:fs");
   const [heading, ...rows] = readFileSync(await saved.path(), "utf8").trimEnd().split("\r\n");
   assert.equal(rows.length, zoomed.length - 1);
   assert.equal(rows.at(-1), zoomed.at(-1)?.join(","));
@@ -180,8 +179,12 @@ browserTest("pages are printed light, without controls, as wide as paper", { fil
     await open(opened, panel);
     assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
     await page.emulateMedia({ media: "print" });
-    const printed = await page.evaluate(() => {
+    const printed = await page.evaluate(async () => {
       dispatchEvent(new Event("beforeprint"));
+      // Microtasks only: what a browser runs before it takes the picture.
+      for (let k = 0; k < 20; k++) {
+        await null;
+      }
       const box = (document.querySelector("main .card") as Element).getBoundingClientRect();
       const shown = (name: string) => [...document.querySelectorAll(name)].some((one) => one.getClientRects().length > 0);
       const wide = [...document.querySelectorAll("main canvas, main svg")].filter((one) => one.getBoundingClientRect().right > box.right + 1).length;
