@@ -12,6 +12,7 @@ mod gpu;
 mod keys;
 mod learn;
 mod limits;
+mod live;
 mod memory;
 mod moao_reference;
 mod monte_carlo;
@@ -32,6 +33,7 @@ mod stem_signals;
 mod system_file;
 mod telemetry;
 mod tiptop;
+mod view_server;
 mod wavefront_spectral;
 
 #[test]

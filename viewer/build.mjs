@@ -23,11 +23,16 @@ const browser = {
 
 /** Bytes of the files of dist/, by name. */
 async function distribution() {
-  const entries = { "viewer.js": "src/main.ts", "start.js": "src/start.ts", "live.js": "src/live/main.ts", "viewer.css": "src/style.css" };
+  const entries = {
+    "viewer.js": "src/main.ts", "start.js": "src/start.ts", "viewer.css": "src/style.css",
+    "live.js": "src/live/main.ts", "live-image.js": "src/live/image.ts", "live.css": "src/live/live.css",
+  };
   const files = {};
   for (const [name, entry] of Object.entries(entries)) {
     const result = await build({ ...browser, entryPoints: [entry] });
-    files[name] = Buffer.from(result.outputFiles[0].contents);
+    // The book's root has a font of 10 px, for which the views' lengths are not made.
+    const text = result.outputFiles[0].text;
+    files[name] = Buffer.from(name === "live.css" ? text.replace(/(\d*\.?\d+)rem\b/g, (_, number) => `${Math.round(1600 * Number(number)) / 100}px`) : text);
   }
   const [version, licence] = await Promise.all([
     readFile(join(root, "node_modules/uplot/package.json"), "utf8").then((text) => JSON.parse(text).version),

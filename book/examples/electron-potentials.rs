@@ -5,6 +5,7 @@ use lenslet::plot::Figure;
 use lenslet::specimen::{Atom, Element, Factors, Slicing, Specimen};
 use ndarray::{Array2, Axis};
 use plotters::prelude::*;
+use serde_json::json;
 use std::{error::Error, path::Path, path::PathBuf};
 
 /// Side of silicon's cell \[Å\].
@@ -14,9 +15,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     lenslet::plot::load_font("sans-serif")?;
     atoms(&folder.join("atom-potentials.svg"))?;
+    kirkland(&folder.join("live-kirkland.json"))?;
     models(&folder.join("potential-models.svg"))?;
     shares(&folder.join("atom-shares.svg"))?;
     silicon_map(&folder.join("silicon-potential.svg"))
+}
+
+/// Kirkland's parameters by symbols of the elements, for the live figure.
+fn kirkland(path: &Path) -> Result<(), Box<dyn Error>> {
+    let table = include_str!("../data/kirkland.csv");
+    let mut elements = Vec::new();
+    for line in table.lines().skip(1) {
+        let mut fields = line.split(',').map(str::trim).skip(1);
+        let symbol = fields.next().ok_or("a line without an element")?;
+        let parameters = fields.map(str::parse).collect::<Result<Vec<f64>, _>>()?;
+        elements.push(json!([symbol, parameters]));
+    }
+    Ok(std::fs::write(path, json!(elements).to_string())?)
 }
 
 fn atoms(path: &Path) -> Result<(), Box<dyn Error>> {

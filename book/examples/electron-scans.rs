@@ -16,6 +16,7 @@ use lenslet::watch::unwatched;
 use ndarray::Array2;
 use num_complex::Complex64;
 use plotters::prelude::*;
+use serde_json::json;
 use std::{error::Error, path::Path, path::PathBuf};
 
 fn main() -> Drawn {
@@ -377,6 +378,7 @@ fn scans(folder: &Path) -> Drawn {
     };
     let image = Array2::from_shape_vec((nx, ny), column(60.0, 90.0, &readings))?;
     dark_field(&folder.join("silicon-haadf.svg"), &image, plan.options().scan.step()[0])?;
+    rings(&folder.join("live-silicon-rings.json"), &plan, &readings)?;
     // Errors of PRISM by detector, at every other place along both axes
     let scan = Scan::new([[0.0, 5.43]; 2], plan.options().scan.step().map(|step| 2.0 * step))?;
     let coarse = plan.options().clone().scan(scan);
@@ -384,7 +386,14 @@ fn scans(folder: &Path) -> Drawn {
     let detectors =
         [(0.0, 20.0, "0–20 mrad"), (22.0, 40.0, "22–40 mrad"), (60.0, 90.0, "60–90 mrad")];
     let mut lines: Vec<Vec<(f64, f64)>> = vec![Vec::new(); 3];
-    for f in [1, 2, 3, 6, 7] {
+    let exact = detectors.map(|(first, last, _)| column(first, last, &readings));
+    let means = exact.clone().map(|image| image.iter().sum::<f64>() / image.len() as f64);
+    let parts = |image: &[f64], mean: f64| -> Vec<i64> {
+        image.iter().map(|value| (1e4 * value / mean).round() as i64).collect()
+    };
+    let factors = [1, 2, 3, 6, 7];
+    let (mut beams, mut differences) = (Vec::new(), Vec::new());
+    for f in factors {
         let method = StemMethod::Prism { factor: [f, f], refocus: 0.0, margin: None };
         let options = coarse.clone().method(method);
         let shared = read(&StemPlan::new(plan.specimen().clone(), options)?)?;
@@ -395,8 +404,39 @@ fn scans(folder: &Path) -> Drawn {
                 a.iter().zip(&b).map(|(a, b)| (a - b).powi(2)).sum::<f64>() / b.len() as f64;
             line.push((f as f64, 100.0 * square.sqrt() / mean));
         }
+        let found = detectors.map(|(first, last, _)| column(first, last, &shared));
+        let less =
+            |d: usize| -> Vec<f64> { found[d].iter().zip(&exact[d]).map(|(a, b)| a - b).collect() };
+        differences.push([0, 1, 2].map(|d| parts(&less(d), means[d])));
+        beams.push(Prism::new(coarse.grid, [f, f], &coarse.probe, None)?.beams());
     }
+    let results = json!({
+        "step": coarse.scan.step()[0],
+        "counts": coarse.scan.counts(),
+        "detectors": detectors.map(|(.., name)| name),
+        "factors": factors,
+        "means": means,
+        "multislice": ([0, 1, 2].map(|d| parts(&exact[d], means[d]))),
+        "differences": differences,
+        "errors": (0..factors.len()).map(|k| [0, 1, 2].map(|d| lines[d][k].1)).collect::<Vec<_>>(),
+        "beams": beams,
+    });
+    std::fs::write(folder.join("live-prism-factor.json"), results.to_string())?;
     errors(&folder.join("prism-errors.svg"), &lines, &detectors.map(|(.., name)| name))
+}
+
+/// Share of the electrons by position and ring, in millionths, for the live figure of detectors: three rings of the readings in one.
+fn rings(path: &Path, plan: &StemPlan, readings: &StemReadings) -> Drawn {
+    let millionths = |rings: &[f64]| (1e6 * rings.iter().sum::<f64>()).round() as i64;
+    let last = plan.detectors().rings().min(96) / 3 * 3;
+    let of_position = |row: ndarray::ArrayView1<'_, f64>| -> Vec<i64> {
+        row.to_vec()[..last].chunks(3).map(millionths).collect()
+    };
+    let scan = &plan.options().scan;
+    let all: Vec<Vec<i64>> = readings.mean.outer_iter().map(of_position).collect();
+    let results =
+        json!({ "step": scan.step()[0], "counts": scan.counts(), "width": 3, "rings": all });
+    Ok(std::fs::write(path, results.to_string())?)
 }
 
 fn dark_field(path: &Path, image: &Array2<f64>, step: f64) -> Drawn {

@@ -7,7 +7,8 @@ use lenslet::psf::{
 };
 use lenslet::turbulence::VonKarman;
 use lenslet::units::ARCSEC;
-use ndarray::Array2;
+use ndarray::{Array2, s};
+use serde_json::json;
 use std::{error::Error, f64::consts::PI, path::Path, path::PathBuf};
 
 const WAVELENGTH: f64 = 1.65e-6;
@@ -29,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     boxes(&all, &folder.join("ensquared.svg"))?;
     structures(&folder.join("structure-function.svg"))?;
     budget(&telescope, &beyond, &folder.join("error-budget.svg"))?;
+    images_by_terms(&telescope, &beyond, &folder.join("live-error-budget.json"))?;
     exposures(&telescope, &beyond, &folder.join("image-options.svg"))
 }
 
@@ -156,6 +158,38 @@ fn budget(
     }
     let total = format!("all, {:.0} nm", 1e9 * budget.total());
     Ok(figure.dashes(&total, cut(&whole)).save(path)?)
+}
+
+/// Images for each set of terms of the budget, for the live figure: a quarter of the sky, as log₁₀ in thousandths.
+fn images_by_terms(
+    telescope: &TelescopeTransfer,
+    beyond: &Array2<f64>,
+    path: &Path,
+) -> Result<(), Box<dyn Error>> {
+    let (extra, jitter) = (telescope.extra(50e-9, -2.0)?, telescope.jitter(3e-3 * ARCSEC)?);
+    let terms = [("beyond the mirror", beyond), ("extra", &extra), ("jitter", &jitter)];
+    let budget = Budget::of(telescope, &terms)?;
+    let rms: Vec<f64> = budget.terms().iter().map(|term| 1e9 * term.rms()).collect();
+    let (pixel, side) = (16.0, 27);
+    let mut images = Vec::new();
+    for set in 0..1 << terms.len() {
+        let mut structure = Array2::zeros(beyond.dim());
+        let mut square = 0.0;
+        for (k, (_, term)) in terms.iter().enumerate().filter(|(k, _)| set >> k & 1 == 1) {
+            structure += *term;
+            square += rms[k] * rms[k];
+        }
+        let seen = telescope.through(&structure, &[WAVELENGTH])?.remove(0);
+        let image = seen.point_spread(1e-3 * pixel * ARCSEC, 2 * side - 1)?;
+        let quarter = image.values.slice(s![side - 1.., side - 1..]);
+        let code = |value: &f64| (1e3 * value.max(1e-6).log10()).round() as i64;
+        let light: Vec<i64> = quarter.iter().map(code).collect();
+        images.push(json!({ "total": square.sqrt(), "strehl": image.strehl, "light": light }));
+    }
+    let names = terms.iter().zip(&rms);
+    let terms: Vec<_> = names.map(|((name, _), rms)| json!({ "name": name, "rms": rms })).collect();
+    let all = json!({ "terms": terms, "pixel": pixel, "side": side, "images": images });
+    Ok(std::fs::write(path, all.to_string())?)
 }
 
 /// One wavefront at three wavelengths.

@@ -3,6 +3,7 @@
 use lenslet::specimen::{Atom, BeamDirection, Crystal, Cut, Element, Phonons, Slicing, Specimen};
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use serde_json::json;
 use std::{env, error::Error, path::Path, path::PathBuf};
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -107,6 +108,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     draw_atoms(&folder, &cell)?;
     draw_slices(&folder, &cell)?;
     draw_phonons(&folder, &silicon)?;
+    write_cell(&folder.join("live-silicon-cell.json"), &cell)?;
     draw_turned(&folder)?;
     draw_symmetry(&folder)?;
     draw_zone_axis(&folder, &silicon)
@@ -180,6 +182,12 @@ fn draw_phonons(folder: &Path, silicon: &Crystal) -> Result<(), Box<dyn Error>> 
         }
     }
     picture(folder, "phonons.svg", &[top])
+}
+
+/// The cell at rest, for the live figure of the snapshot.
+fn write_cell(path: &Path, cell: &Specimen) -> Result<(), Box<dyn Error>> {
+    let atoms: Vec<[f64; 3]> = cell.atoms().iter().map(|atom| atom.position).collect();
+    Ok(std::fs::write(path, json!({ "cell": cell.cell(), "atoms": atoms }).to_string())?)
 }
 
 /// A screw of atoms in its file's axes, and turned.

@@ -29,6 +29,7 @@ mod sample_info;
 mod telemetry;
 mod templates;
 mod view;
+mod view_server;
 mod with_system;
 
 // Imports of the commands
@@ -134,6 +135,7 @@ pub fn run_with(arguments: Vec<OsString>) -> u8 {
             of_file(&args.system, |read| simulate::simulate(&args, read).map(Outcome::from))
         }
         Command::Stem(args) => stem::stem(&args).map(Outcome::from),
+        Command::View(args) if args.serve => view_server::serve(&args),
         Command::View(args) => view::view(&args),
         Command::Info(args) => info::info(&args),
         Command::Keys(args) => keys::keys(&args).map(Outcome::from),

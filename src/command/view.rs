@@ -22,18 +22,24 @@ use std::process::{Command, Stdio};
 pub struct ViewArgs {
     /// Files to show in one page: .npz, .npy, .fits, .h5, .emd, .hspy, .zspy, .zarr, .zarr.zip or .mrc.
     #[arg(required = true)]
-    files: Vec<PathBuf>,
+    pub(super) files: Vec<PathBuf>,
     /// Page to write (.html); unless given, it has the name of the first file and is next to it.
     #[arg(short, long)]
     output: Option<PathBuf>,
     /// Open the page in the browser.
     #[arg(long)]
-    open: bool,
+    pub(super) open: bool,
+    /// Write no page, but serve it, and large arrays in pieces, to browsers on this machine until Ctrl-C.
+    #[arg(long, conflicts_with_all = ["output", "limit"])]
+    pub(super) serve: bool,
+    /// Port of 127.0.0.1 to serve on; the system chooses one unless given.
+    #[arg(long, requires = "serve", default_value_t = 0)]
+    pub(super) port: u16,
     /// Megabytes of arrays before compression, beyond which numbers are rounded or averaged; the summary tells the error.
     #[arg(long, value_name = "MB", default_value_t = 32.0)]
     limit: f64,
     #[command(flatten)]
-    report: ReportArgs,
+    pub(super) report: ReportArgs,
 }
 
 // Make a page of files
@@ -185,8 +191,8 @@ impl Report<'_> {
 }
 
 // Open a page in the browser
-/// Opens a page in the browser of the user.
-fn open_page(path: &Path) -> Result<(), Error> {
+/// Opens a page, which is a file or an address, in the browser of the user.
+pub(super) fn open_page(path: &Path) -> Result<(), Error> {
     let program = match std::env::consts::OS {
         "macos" => "open",
         "windows" => "explorer",

@@ -166,6 +166,11 @@ impl TypedArray<'_> {
         each_type!(self, array => Element::typed(array.view().permuted_axes(order).into()))
     }
 
+    /// The array with its dimensions in another order, without a copy.
+    pub(crate) fn into_permuted(self, order: &[usize]) -> Self {
+        each_type!(self, array => Element::typed(array.permuted_axes(order)))
+    }
+
     /// The elements at the indices `fixed` of the first dimensions, and in a range of the dimension after these.
     pub(crate) fn part(&self, fixed: &[usize], range: Range<usize>) -> TypedArray<'_> {
         each_type!(self, array => {

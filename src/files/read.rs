@@ -2,6 +2,7 @@
 //! Data sets read from files.
 
 // Modules of the decoders
+pub(crate) mod content;
 mod elements;
 mod fits;
 mod hdf5;
@@ -17,10 +18,11 @@ use crate::data::table::Table;
 use crate::data::{AttributeValue, DataSet, TypedArray, Values, Variable};
 use crate::device::refuse_beyond_memory;
 use crate::error::Error;
+use content::{Content, LocatedData, Locator, Stretch};
 use elements::{CellForm, ElementForm, PROVENANCE, letters, table, whole, wrong};
 use ndarray_npy::npy::header::{Header, Layout};
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, ErrorKind, Read, Seek};
+use std::io::{self, BufReader, ErrorKind, Read, Seek};
 use std::path::Path;
 use zip::ZipArchive;
 use zip::result::ZipError;
@@ -49,28 +51,50 @@ impl DataSet<'static> {
         let refuse = |source| Error::Read { path: path.into(), source };
         let format = Format::of(("file", path), &Format::ALL, None)?;
         if format == Format::Zarr && path.is_dir() {
-            return store::folder(path).map_err(refuse);
+            return store::folder(path, None).map_err(refuse);
         }
         let length = path.metadata().map_err(refuse)?.len();
         refuse_beyond_memory(length.saturating_mul(2), || path.display().to_string())?;
         let content = std::fs::read(path).map_err(refuse)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        // Decode the content by its format
-        let decoded = match format {
-            Format::Npz => npz(&content),
-            Format::Npy => npy(&name, &content).map(DataSet::of),
-            Format::Fits => fits::decode(&content),
-            Format::Hdf5 | Format::Hspy => hdf5::decode(&content),
-            Format::Mrc => mrc::decode(&content).map(DataSet::of),
-            _ => store::archive(&content),
-        };
-        decoded.map_err(refuse)
+        decode(format, &name, &Content::Memory(&content)).map_err(refuse)
     }
 
     // Data set of one variable
     /// A data set of one variable.
     fn of(variable: Variable<'static>) -> Self {
         DataSet { variables: vec![variable], attributes: Vec::new() }
+    }
+}
+
+// Decode the content by its format
+/// The data set of a file of this format, whose only variable may have this name.
+fn decode(format: Format, name: &str, content: &Content) -> io::Result<DataSet<'static>> {
+    match format {
+        Format::Npz => npz(content),
+        Format::Npy => npy(name, content).map(DataSet::of),
+        Format::Fits => fits::decode(content),
+        Format::Hdf5 | Format::Hspy => hdf5::decode(content),
+        Format::Mrc => mrc::decode(content).map(DataSet::of),
+        _ => store::archive(content),
+    }
+}
+
+// Locate the arrays of a file
+impl LocatedData {
+    /// Opens a file, and locates its arrays of more than so many bytes. Errors as for [`DataSet::read`].
+    pub(crate) fn open(path: &Path, above: usize) -> Result<Self, Error> {
+        let refuse = |source| Error::Read { path: path.into(), source };
+        let format = Format::of(("file", path), &Format::ALL, None)?;
+        let locator = Locator::new(above);
+        let data = if format == Format::Zarr && path.is_dir() {
+            store::folder(path, Some(&locator)).map_err(refuse)?
+        } else {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            let file = Stretch::of_file(path).map_err(refuse)?;
+            decode(format, &name, &Content::Disk(file, &locator)).map_err(refuse)?
+        };
+        locator.finish(data).map_err(refuse)
     }
 }
 
@@ -125,7 +149,8 @@ pub(crate) fn stored_text(path: &Path, name: &str) -> Result<Option<String>, Err
                 Err(ZipError::FileNotFound) => return Ok(None),
                 member => readable(member).map_err(refuse)?,
             };
-            let variable = npy(name, &whole(member).map_err(refuse)?).map_err(refuse)?;
+            let bytes = whole(member).map_err(refuse)?;
+            let variable = npy(name, &Content::Memory(&bytes)).map_err(refuse)?;
             match variable.values {
                 Values::Text(text) => Ok(Some(text)),
                 _ => Err(refuse(wrong(format!("{name} is no text")))),
@@ -135,18 +160,21 @@ pub(crate) fn stored_text(path: &Path, name: &str) -> Result<Option<String>, Err
 }
 
 // Decode NumPy's formats
-fn npz(content: &[u8]) -> io::Result<DataSet<'static>> {
-    let mut archive = ZipArchive::new(Cursor::new(content)).map_err(zip_refusal)?;
+fn npz(content: &Content) -> io::Result<DataSet<'static>> {
+    let mut archive = ZipArchive::new(content.reader()).map_err(zip_refusal)?;
     let mut data = DataSet::default();
     for k in 0..archive.len() {
         let member = readable(archive.by_index(k))?;
         let name = member.name().map_err(zip_refusal)?.strip_suffix(".npy").map(String::from);
         let Some(name) = name else { continue };
         let comment = member.comment().to_string();
-        let variable = npy(&name, &whole(member)?)?;
+        let located = content.locator().map_or(0, Locator::count);
+        let variable = npy(&name, &content.member(member)?.content())?;
         // A member by its comment
         match Member::of(variable, &comment) {
-            Member::Coordinate => {}
+            Member::Coordinate => {
+                content.locator().into_iter().for_each(|it| it.forget_beyond(located))
+            }
             Member::Attribute(name, value) => data.note(&name, value, ""),
             Member::Variable(variable) => {
                 match attribute(&variable).filter(|_| PROVENANCE.contains(&&name[..])) {
@@ -171,26 +199,31 @@ fn attribute(variable: &Variable) -> Option<AttributeValue> {
 }
 
 // Decode one npy file
-fn npy(name: &str, content: &[u8]) -> io::Result<Variable<'static>> {
+/// Bytes of the longest header of NumPy's, and of what is before it.
+const LONGEST_HEADER: usize = 10_012;
+
+fn npy(name: &str, content: &Content) -> io::Result<Variable<'static>> {
     if !content.starts_with(b"\x93NUMPY") {
         return Err(wrong(format!("{name} is no array in NumPy's format")));
     }
-    let mut rest = content;
+    let start = content.start(LONGEST_HEADER);
+    let mut rest = &start[..];
     let header = npy_header(&mut rest).map_err(|error| match error.kind() {
         ErrorKind::UnexpectedEof => cut_short("in its header"),
         _ => error,
     })?;
     let header = Header::from_reader(&mut &header[..])
         .map_err(|_| wrong(format!("the header of {name} is none of NumPy's")))?;
+    let at = (start.len() - rest.len()) as u64;
     let kind = header.type_descriptor.to_string();
     let kind = kind.trim_matches('\'');
     let values = if kind.starts_with('[') {
-        Values::Table(records(kind, &header.shape, rest)?)
+        Values::Table(records(kind, &header.shape, &content.rest(at)?)?)
     } else if let Some(("<" | ">" | "|", length)) = kind.split_once('U') {
-        Values::Text(letters(length, &header.shape, (rest, kind.starts_with('>')))?)
+        Values::Text(letters(length, &header.shape, (&content.rest(at)?, kind.starts_with('>')))?)
     } else {
         let place = (&header.shape[..], header.layout == Layout::Fortran);
-        Values::Array(ElementForm::of_numpy(kind)?.array(rest, place)?)
+        Values::Array(content.array(ElementForm::of_numpy(kind)?, at, place)?)
     };
     Ok(Variable::unnamed(name, values))
 }

@@ -23,7 +23,7 @@ impl TypedArray<'_> {
     }
 
     /// Bytes of an element.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.part_bytes() * (1 + usize::from(self.is_complex()))
     }
 
@@ -40,7 +40,7 @@ impl TypedArray<'_> {
 
     // Write the elements of an array
     /// Writes all elements, the last dimension the fastest, least significant bytes first.
-    pub(super) fn write(&self, file: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write(&self, file: &mut impl Write) -> io::Result<()> {
         let number = Number { kind: Kind::Float, bytes: self.bytes(), big_endian: false };
         number.write_array(self, file)
     }
@@ -185,7 +185,7 @@ impl<'a> DataSet<'a> {
 
 // Tests of variables on disk
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::data::Coordinate;
     use ndarray::{Array2, Array3, Array4, ArrayD, Dimension};

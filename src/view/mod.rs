@@ -4,6 +4,13 @@
 pub(crate) mod encode;
 pub(crate) mod manifest;
 pub(crate) mod page;
+pub(crate) mod pattern_sums;
+pub(crate) mod pieces;
 pub(crate) mod reduce;
+pub(crate) mod request;
+pub(crate) mod served_page;
+pub(crate) mod server;
 
 pub use page::{Page, PageArray, PageOptions};
+pub use pieces::Pieces;
+pub use server::{Server, Stopper};

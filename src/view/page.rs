@@ -46,10 +46,12 @@ impl Default for PageOptions {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Page {
-    title: String,
-    manifest: String,
-    parts: Vec<String>,
-    arrays: Vec<PageArray>,
+    pub(super) title: String,
+    pub(super) manifest: String,
+    pub(super) parts: Vec<String>,
+    pub(super) arrays: Vec<PageArray>,
+    /// What the page may load.
+    pub(super) policy: &'static str,
 }
 
 // Array of a page in brief
@@ -106,7 +108,8 @@ impl Page {
         let title = options.title.clone().unwrap_or_else(|| names.join(", "));
         let program = concat!("lenslet ", env!("CARGO_PKG_VERSION"));
         let manifest = script_json(&json!({ "format": 1, "program": program, "files": entries }));
-        Ok(Self { title, manifest, parts: store.parts, arrays: store.arrays })
+        let Store { parts, arrays, .. } = store;
+        Ok(Self { title, manifest, parts, arrays, policy: POLICY })
     }
 
     // Arrays of a page before it is made
@@ -158,10 +161,10 @@ fn reductions(
 // Store the arrays of a page
 // Parts of a page in the making
 /// The parts and arrays of a page that is being made.
-struct Store {
-    parts: Vec<String>,
-    arrays: Vec<PageArray>,
-    limit: u64,
+pub(super) struct Store {
+    pub(super) parts: Vec<String>,
+    pub(super) arrays: Vec<PageArray>,
+    pub(super) limit: u64,
 }
 
 impl Store {
@@ -190,7 +193,7 @@ impl Store {
     }
 
     // Store an array with its reduction
-    fn array(
+    pub(super) fn array(
         &mut self,
         (file, variable): (usize, &Variable),
         array: &TypedArray,
@@ -335,7 +338,11 @@ fn components(element: &str) -> usize {
 }
 
 /// An array as a page will store it, without elements and errors yet.
-fn unstored(variable: &Variable, array: &TypedArray, reduction: &Reduction) -> StoredArray {
+pub(super) fn unstored(
+    variable: &Variable,
+    array: &TypedArray,
+    reduction: &Reduction,
+) -> StoredArray {
     let (original_shape, binning) = (array.shape().to_vec(), reduction.binning.clone());
     let lengths = original_shape.iter().zip(&binning);
     let shape = lengths.clone().map(|(n, samples)| n.div_ceil(*samples)).collect();
@@ -418,12 +425,13 @@ impl Page {
     /// # Errors
     /// What the operating system reports.
     pub fn write(&self, file: &mut impl Write) -> io::Result<()> {
-        let title = self.title.replace('&', "&amp;").replace('<', "&lt;");
         // Write the head of the page
+        let policy = self.policy;
+        let title = self.title.replace('&', "&amp;").replace('<', "&lt;");
         writeln!(file, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">")?;
         writeln!(file, r#"<meta name="viewport" content="width=device-width, initial-scale=1">"#)?;
         writeln!(file, r#"<meta name="generator" content="lenslet">"#)?;
-        writeln!(file, r#"<meta http-equiv="Content-Security-Policy" content="{POLICY}">"#)?;
+        writeln!(file, r#"<meta http-equiv="Content-Security-Policy" content="{policy}">"#)?;
         writeln!(file, "<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>")?;
         writeln!(file, "<noscript>{NO_SCRIPT}</noscript>\n<div id=\"lenslet-viewer\"></div>")?;
         let manifest = &self.manifest;
@@ -431,6 +439,14 @@ impl Page {
             file,
             r#"<script type="application/json" id="lenslet-manifest">{manifest}</script>"#
         )?;
+        // Write the viewer into the page
+        let viewer = packed(VIEWER.as_bytes(), 1)?;
+        writeln!(file, r#"<script type="text/plain">{LICENCES}</script>"#)?;
+        writeln!(
+            file,
+            r#"<script type="application/octet-stream;base64" id="lenslet-program">{viewer}</script>"#
+        )?;
+        writeln!(file, "<script>{START}</script>")?;
         for (number, text) in self.parts.iter().enumerate() {
             let id = part_id(number);
             writeln!(
@@ -438,8 +454,7 @@ impl Page {
                 r#"<script type="application/octet-stream;base64" id="{id}">{text}</script>"#
             )?;
         }
-        writeln!(file, r#"<script type="text/plain">{LICENCES}</script>"#)?;
-        writeln!(file, "<script>{VIEWER}</script>\n</body>\n</html>")
+        writeln!(file, "</body>\n</html>")
     }
 
     // Page as a text
@@ -457,6 +472,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 const NO_SCRIPT: &str =
     "This page shows its data by a program in JavaScript, which this browser does not run.";
 const VIEWER: &str = include_str!("../../viewer/dist/viewer.js");
+/// What decompresses and runs the viewer.
+const START: &str = include_str!("../../viewer/dist/start.js");
 /// Licences of the libraries in the viewer.
 const LICENCES: &str = include_str!("../../viewer/dist/LICENCES.txt");
 const STYLE: &str = include_str!("../../viewer/dist/viewer.css");
@@ -696,12 +713,9 @@ mod tests {
         let html = Page::new(&[(bad, &data)], &PageOptions::default()).unwrap().to_html();
         // Elements of the page
         let count = |text: &str| html.matches(text).count();
-        let own = |text: &str| VIEWER.matches(text).count();
-        assert_eq!(
-            (count("<script"), count("</script")),
-            (4 + own("<script"), 4 + own("</script"))
-        );
-        assert_eq!((own("</script"), STYLE.matches("</style").count()), (0, 0));
+        assert_eq!((count("<script"), count("</script")), (5, 5));
+        let own = [VIEWER.matches("</script"), START.matches("</script")].map(Iterator::count);
+        assert_eq!((own, STYLE.matches("</style").count()), ([0, 0], 0));
         let head = &html[..html.find("<style>").unwrap()];
         assert!(
             head.contains("<title>&lt;/script>&lt;script>alert('\u{2028}&amp;quot;')"),

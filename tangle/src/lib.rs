@@ -46,6 +46,7 @@ pub mod finding;
 pub mod format;
 pub mod glossary;
 pub mod imports;
+pub mod live;
 pub mod locate;
 mod markdown;
 pub mod math;

@@ -9,12 +9,12 @@ use std::process::Command;
 use std::sync::RwLock;
 use std::sync::atomic::AtomicUsize;
 
-use tangle::Book;
 use tangle::book::pdf::Sheet;
 use tangle::book::progress::Progress;
 use tangle::book::{
     BookError, build, finish, keys, math_findings, names, options, search, serve::Site,
 };
+use tangle::{Book, live};
 use tempfile::TempDir;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -788,6 +788,63 @@ fn the_search_index_holds_words_and_no_debris() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn live_figures_have_their_script_and_their_results() -> Outcome {
+    let text = "# Bad\n\n![A $x$](figures/lens.svg)\n\n{{#live bent-rays}}\n\nText.\n\n![B](figures/lens.svg)\n";
+    let still = "# Still\n\n![C](figures/lens.svg)\n\n`{{#live bent-rays}}`\n\n```text\n{{#live bent-rays}}\n```\n";
+    let folder = book(&[
+        ("SUMMARY.md", "- [Bad](bad.md)\n- [Still](still.md)\n"),
+        ("bad.md", text),
+        ("still.md", still),
+    ])?;
+    let at = |path: &str| folder.path().join(path);
+    fs::create_dir_all(at("viewer/src/live"))?;
+    fs::create_dir_all(at("viewer/dist"))?;
+    let list = "{\"bent-rays\": {\"results\": [\"live-rays.json\"], \"image\": true}}";
+    fs::write(at("viewer/src/live/figures.json"), list)?;
+    for (file, content) in
+        [("live.js", "run()"), ("live-image.js", "show()"), ("live.css", "p{}"), ("viewer.js", "")]
+    {
+        fs::write(at("viewer/dist").join(file), content)?;
+    }
+    fs::write(at("book/src/figures/live-rays.json"), "{ \"word\": \"</script> $quasar\" }")?;
+    build(folder.path(), false)?;
+    let whole = fs::read_to_string(at("book/build/bad.html"))?;
+    contains(
+        &whole,
+        &[
+            "<figure id=\"figure-lens\" class=\"live\" data-live=\"bent-rays\" data-image=\"\">",
+            "data-file=\"live-rays.json\">{\"word\":\"\\u003c/script> $quasar\"}</script>",
+            "<link rel=\"stylesheet\" href=\"live.css\">\n</head>",
+            "<script src=\"live-image.js\"></script>\n<script src=\"live.js\"></script>\n</body>",
+        ],
+    );
+    assert!(!whole.contains("{{#live") && !whole.contains("<!--l:"));
+    assert_eq!(whole.matches("data-live=").count(), 1, "the second figure is still");
+    let other = fs::read_to_string(at("book/build/still.html"))?;
+    assert!(!other.contains("live.js") && other.contains("<code>{{#live bent-rays}}</code>"));
+    for file in ["live.js", "live-image.js", "live.css"] {
+        let [made, given] = ["book/build", "viewer/dist"].map(|folder| at(folder).join(file));
+        assert_eq!(fs::read(made)?, fs::read(given)?);
+    }
+    assert!(!fs::read_to_string(at("book/build/searchindex.js"))?.contains("quasar"));
+    let printed = sheet(&folder, &[])?;
+    assert!(!printed.contains("live.js") && !printed.contains("live-results"));
+    // Too much for one page, and no JSON.
+    for (content, expected) in [
+        (format!("[\"{}\"]", "x".repeat(60_001)), "bytes of computed results"),
+        ("{".into(), "is no JSON"),
+    ] {
+        fs::write(at("book/src/figures/live-rays.json"), content)?;
+        let error = build(folder.path(), false).expect_err("results that do not fit");
+        assert!(
+            matches!(error, BookError::Live(_)) && error.to_string().contains(expected),
+            "{error}"
+        );
+    }
+    Ok(())
+}
+
 /// A copy of this repository's book, with empty figures, rendered.
 fn this_book() -> Outcome<TempDir> {
     let folder = TempDir::new()?;
@@ -805,6 +862,15 @@ fn this_book() -> Outcome<TempDir> {
             if let Some(name) = link.target.strip_prefix("figures/") {
                 fs::write(figures.join(name), "<svg xmlns=\"http://www.w3.org/2000/svg\"/>")?;
             }
+        }
+    }
+    let list = "viewer/src/live/figures.json";
+    fs::create_dir_all(folder.path().join("viewer/src/live"))?;
+    fs::copy(repository().join(list), folder.path().join(list))?;
+    copy(&repository().join("viewer/dist"), &folder.path().join("viewer/dist"))?;
+    for needs in live::list(folder.path())?.values() {
+        for file in &needs.results {
+            fs::write(figures.join(file), "{}")?;
         }
     }
     build(folder.path(), false)?;

@@ -793,3 +793,45 @@ fn edits_are_stitched_beside_notebooks() {
     assert_eq!(repository.read("book/src/two.md"), ROOT.replace("Text", "Prose"));
     assert_eq!(repository.check(), Vec::<String>::new());
 }
+
+#[test]
+fn live_figures_are_known_and_stand_below_a_figure() {
+    let one = format!(
+        "{ROOT}\n![A](figures/a.svg)\n\n{{{{#live bent-rays}}}}\n\n![B](figures/b.svg)\n\n{{{{#live bent-ray}}}}\n\n\
+         Text.\n\n{{{{#live waves}}}}\n\n![C](figures/a.svg)\n\n{{{{#live bent-rays}}}}\n\n```text\n{{{{#live lost}}}}\n```\n"
+    );
+    let repository = Repository::new(&[("one.md", &one)]);
+    repository.tangle();
+    for figure in ["a.svg", "b.svg"] {
+        repository.write(&format!("book/src/figures/{figure}"), "");
+    }
+    let list = "viewer/src/live/figures.json";
+    let start = format!("{list}:1:1: ");
+    assert!(repository.check()[0].starts_with(&format!("{start}cannot read")));
+    repository.write(list, "{\"bent-rays\": []}");
+    assert!(
+        repository.check()[0].starts_with(&format!("{start}{list}: bent-rays is []; expected"))
+    );
+    let entry = "{\"results\": [], \"image\": false}";
+    let needy = "{\"results\": [\"waves.json\"], \"image\": true}";
+    repository
+        .write(list, format!("{{\"bent-rays\": {needy}, \"waves\": {entry}, \"spare\": {entry}}}"));
+    assert_eq!(
+        repository.check(),
+        [
+            "book/src/one.md:7:1: no program in book/examples writes waves.json, which the live figure bent-rays needs",
+            "book/src/one.md:11:1: no live figure is called \"bent-ray\": did you mean bent-rays?",
+            "book/src/one.md:15:1: a live figure without a still one: this line follows a figure and a blank line",
+            "book/src/one.md:19:1: no program in book/examples writes waves.json, which the live figure bent-rays needs",
+            &format!(
+                "{start}no chapter shows the live figure spare: put {{{{#live spare}}}} below its figure, or delete the entry"
+            ),
+        ]
+    );
+    repository.write("book/examples/waves.rs", "write(\"waves.json\")");
+    let findings = repository.check();
+    assert_eq!(
+        findings[2],
+        "book/src/one.md:19:1: the live figure bent-rays is shown before, at book/src/one.md:7"
+    );
+}

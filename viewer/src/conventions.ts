@@ -91,13 +91,22 @@ function samplesByName(variable: string, name: string, array: ArrayEntry, k: num
     const listed = file.variables.find((one) => one.name === candidate)?.values;
     if (listed?.kind === "array" && listed.samples !== undefined && listed.samples.length === array.originalShape[k]) {
       const values = binned(listed.samples, array.binning[k] ?? 1);
-      return { ...index, unit: UNITS[name] ?? "", positions: { kind: "values", values } };
+      return { ...index, unit: UNITS[name] ?? "", positions: positionsOf(values) };
     }
     if (listed?.kind === "text" && listed.text.split(", ").length === array.shape[k]) {
       return { ...index, positions: { kind: "labels", labels: listed.text.split(", ") } };
     }
   }
   return index;
+}
+
+/** Positions of listed samples: uniform where they are equally spaced. */
+function positionsOf(values: readonly number[]): DimensionEntry["positions"] {
+  const [offset, last] = [values[0], values[values.length - 1]];
+  const step = values.length > 1 ? (last - offset) / (values.length - 1) : 0;
+  const far = Math.max(Math.abs(offset), Math.abs(last));
+  const isUniform = step !== 0 && values.every((x, k) => Math.abs(x - offset - step * k) <= 1e-9 * far);
+  return isUniform ? { kind: "uniform", offset, step } : { kind: "values", values };
 }
 
 function binned(samples: readonly number[], by: number): number[] {

@@ -102,8 +102,8 @@ export class DataError extends Error {}
 
 /** Where the bytes of parts come from. */
 export interface PartSource {
-  /** Text in base64 of a part of this id; undefined where the page has none. */
-  text(id: string): string | undefined;
+  /** Text in base64 of a part of this id, as soon as the page has it; undefined where it has none. */
+  text(id: string): Promise<string | undefined>;
   /** Bytes from `from` up to `to` of what the server has at `path`. */
   fetch(path: string, from: number, to: number): Promise<ArrayBuffer>;
   /** What the server computes: the answer to a request of this path. */
@@ -263,7 +263,7 @@ export class ArrayVariable {
   }
 
   private async decode(part: PartEntry): Promise<{ re: Numbers; im?: Numbers }> {
-    const text = this.source.text(part.id);
+    const text = await this.source.text(part.id);
     if (text === undefined) {
       throw new DataError(`The page is cut short: a part of ${this.name} is missing.`);
     }

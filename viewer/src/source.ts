@@ -20,8 +20,18 @@ export function partSource(page: Document, server: string | undefined): PartSour
     }
     return response.arrayBuffer();
   };
+  // An element of a document that is still read is whole when another follows it.
+  const whole = (id: string) => {
+    const element = page.getElementById(id);
+    return element !== null && (element.nextElementSibling !== null || page.readyState !== "loading") ? (element.textContent ?? "") : undefined;
+  };
   return {
-    text: (id) => page.getElementById(id)?.textContent ?? undefined,
+    text: async (id) => {
+      while (whole(id) === undefined && page.readyState === "loading") {
+        await new Promise((resolve) => setTimeout(resolve, 10));
+      }
+      return whole(id);
+    },
     fetch: async (path, from, to) => (to <= from ? new ArrayBuffer(0) : answer(path, { Range: `bytes=${from}-${to - 1}` }, [206])),
     request: (path) => answer(path, {}, [200]),
   };

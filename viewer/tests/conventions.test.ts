@@ -41,17 +41,18 @@ test("a part of a covariance is no covariance of that name", () => {
 
 test("samples are those that another array lists", () => {
   const found = named("four_d", [2, 3, 4, 4], [
-    { name: "x", shape: [2], values: [0, 0.5] }, { name: "y", shape: [3], values: [0, 1, 2] },
+    { name: "x", shape: [2], values: [0, 0.5] }, { name: "y", shape: [3], values: [0, 1, 3] },
     { name: "four_d_qx", shape: [4], values: [-2, -1, 0, 1] }, { name: "qx", shape: [4], values: [9, 9, 9, 9] }, { name: "qy", shape: [5], values: [0, 0, 0, 0, 0] },
   ]).dimensions;
-  assert.deepEqual(found[0], { name: "x", unit: "Å", positions: { kind: "values", values: [0, 0.5] }, navigation: false });
-  assert.deepEqual(found[2].positions, { kind: "values", values: [-2, -1, 0, 1] });
+  assert.deepEqual(found[0], { name: "x", unit: "Å", positions: { kind: "uniform", offset: 0, step: 0.5 }, navigation: false });
+  assert.deepEqual(found[1].positions, { kind: "values", values: [0, 1, 3] });
+  assert.deepEqual(found[2].positions, { kind: "uniform", offset: -2, step: 1 });
   assert.deepEqual(found[3].positions, { kind: "index" });
 });
 
 test("listed samples of a binned array are means", () => {
   const found = named("four_d", [2, 2, 2, 2], [{ name: "qx", shape: [5], values: [0, 1, 2, 3, 4] }], { originalShape: [2, 2, 5, 2], binning: [1, 1, 3, 1] }).dimensions;
-  assert.deepEqual(found[2].positions, { kind: "values", values: [1, 3.5] });
+  assert.deepEqual(found[2].positions, { kind: "uniform", offset: 1, step: 2.5 });
 });
 
 test("labels are those of a text", () => {

@@ -7,7 +7,7 @@ import { type ArraySpec, encodeFiles, uniform } from "./browser/pages";
 function opened(spec: ArraySpec): ArrayVariable {
   const { manifest, parts } = encodeFiles([{ name: "f", variables: [spec] }]);
   const nothing = () => Promise.reject(new Error("no server"));
-  const source: PartSource = { text: (id) => parts.get(id), fetch: nothing, request: nothing };
+  const source: PartSource = { text: async (id) => parts.get(id), fetch: nothing, request: nothing };
   return openFiles(manifest, source)[0].array(spec.name) as ArrayVariable;
 }
 
@@ -98,7 +98,7 @@ test("ranges are fetched from the server in bytes", async () => {
   const raw = Float32Array.from({ length: 40 }, (_, k) => k);
   const asked: [string, number, number][] = [];
   const source: PartSource = {
-    text: () => undefined,
+    text: async () => undefined,
     fetch: async (path, from, to) => {
       asked.push([path, from, to]);
       return raw.buffer.slice(from, to);
@@ -138,5 +138,5 @@ test("numbers are printed with proper signs and powers", () => {
 
 test("a page of another format is refused", () => {
   const { manifest } = encodeFiles([]);
-  assert.throws(() => openFiles({ ...manifest, format: 2 }, { text: () => undefined, fetch: () => Promise.reject(), request: () => Promise.reject() }), /format 2/);
+  assert.throws(() => openFiles({ ...manifest, format: 2 }, { text: async () => undefined, fetch: () => Promise.reject(), request: () => Promise.reject() }), /format 2/);
 });

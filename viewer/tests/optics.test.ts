@@ -35,7 +35,7 @@ function near(found: ArrayLike<number>, wanted: readonly (number | null)[], tole
 function open(variables: FileSpec["variables"]): DataFile {
   const { manifest, parts } = encodeFiles([{ name: "test", variables }]);
   const none = () => Promise.reject(new Error("no server"));
-  return openFiles(manifest, { text: (id) => parts.get(id), fetch: none, request: none })[0];
+  return openFiles(manifest, { text: async (id) => parts.get(id), fetch: none, request: none })[0];
 }
 
 const lattice = (n: number, pitch: number, star: number, skip: readonly number[] = []): Slope[] =>

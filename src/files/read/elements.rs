@@ -2,6 +2,7 @@
 //! Arrays, texts and tables from the bytes of a file.
 
 // What elements depend on
+use super::content::Locator;
 use crate::data::table::{Cells, Column, Table};
 use crate::data::{AttributeValue, Coordinate, DataSet, Element, Positions, TypedArray};
 use crate::data::{Values, Variable};
@@ -17,10 +18,10 @@ use std::io::{self, ErrorKind, Read};
 
 // Arrays from bytes
 /// The form of the elements of an array in a file.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ElementForm {
-    pub number: Number,
-    pub is_complex: bool,
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ElementForm {
+    pub(crate) number: Number,
+    pub(crate) is_complex: bool,
 }
 
 /// An error about the content of a file.
@@ -76,6 +77,7 @@ impl ElementForm {
             cut_short(&format!("after {} of {count} numbers", bytes.len() / each))
         })?;
         let place = (shape, columns_first);
+        let is_little = !self.number.big_endian;
         let eight = |b: &[u8]| f64::from_bits(self.bits(b));
         let four = |b: &[u8]| f32::from_bits(self.bits(b) as u32);
         match (self.number.kind, each, self.is_complex) {
@@ -89,6 +91,12 @@ impl ElementForm {
                 shaped(all.chunks_exact(8).map(number), place)
             }
             // Real numbers from bytes
+            (Kind::Float, 8, false) if is_little => {
+                shaped(all.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)), place)
+            }
+            (Kind::Float, 4, false) if is_little => {
+                shaped(all.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)), place)
+            }
             (Kind::Float, 8, false) => shaped(all.chunks_exact(8).map(eight), place),
             (Kind::Float, ..) => shaped(all.chunks_exact(4).map(four), place),
             (Kind::Bool, ..) => shaped(all.iter().map(|b| *b != 0), place),
@@ -242,6 +250,7 @@ pub(super) fn in_own_order(
     array: TypedArray<'static>,
     dimensions: Vec<Coordinate>,
     words: Vec<(String, AttributeValue)>,
+    locator: Option<&Locator>,
 ) -> Variable<'static> {
     let value = |key: &str| words.iter().find(|(name, _)| name == key).map(|(_, it)| it.clone());
     let count = dimensions.len();
@@ -259,7 +268,7 @@ pub(super) fn in_own_order(
         let moved = usize::try_from(moved).unwrap_or(0);
         own.iter_mut().enumerate().for_each(|(k, one)| one.navigation = k < moved);
     }
-    let array = array.permuted(&order).into_owned();
+    let array = Locator::permuted(locator, array, &order);
     // Labels of the dimensions of HyperSpy
     for (one, count) in own.iter_mut().zip(array.shape()) {
         if let Some(AttributeValue::Text(text)) = value(&format!("{LABELS}{}", one.name)) {

@@ -1,6 +1,7 @@
 // Tangled from book/src/read-fits-mrc.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from FITS.
 
+use super::content::Content;
 use super::elements::{CellForm, ElementForm, PROVENANCE, bytes_of, table, wrong};
 use crate::data::{Attribute, AttributeValue, Coordinate, DataSet, TypedArray, Values, Variable};
 use crate::files::fits::BLOCK;
@@ -10,14 +11,13 @@ use std::io;
 
 // Decode a FITS file
 /// The data set of a FITS file: attributes of the first header, and a variable for each unit with data.
-pub(super) fn decode(content: &[u8]) -> io::Result<DataSet<'static>> {
+pub(super) fn decode(content: &Content) -> io::Result<DataSet<'static>> {
     if !content.starts_with(b"SIMPLE  =") {
         return Err(wrong("it does not begin as a FITS file"));
     }
-    let (mut data, mut rest) = (DataSet::default(), content);
-    while rest.starts_with(b"XTENSION") || rest.len() == content.len() {
-        let (header, behind) = header(rest)?;
-        let first = rest.len() == content.len();
+    let (mut data, mut at) = (DataSet::default(), 0);
+    while at == 0 || content.bytes(at, 8).is_ok_and(|start| *start == *b"XTENSION") {
+        let (header, behind) = header(content, at)?;
         let axes: usize = header.whole("NAXIS")?;
         if axes > 999 {
             return Err(wrong(format!("NAXIS = {axes}: expected 999 at most")));
@@ -28,16 +28,17 @@ pub(super) fn decode(content: &[u8]) -> io::Result<DataSet<'static>> {
         let each = bits.parse::<usize>().unwrap_or(0) / 8;
         let more = header.text("PCOUNT").and_then(|count| count.parse().ok()).unwrap_or(0);
         let bytes = if axes == 0 { 0 } else { bytes_of(&shape, each)?.saturating_add(more) };
-        let bytes_there = behind.get(..bytes);
+        let unit = content.part(behind, bytes as u64);
         let place = data.variables.len();
-        let bytes_here = bytes_there.ok_or_else(|| cut_short(&format!("in array {place}")))?;
-        if first {
+        let unit = unit.ok_or_else(|| cut_short(&format!("in array {place}")))?;
+        if at == 0 {
             data.attributes = header.attributes(&FIRST);
         }
         if axes > 0 {
-            data.variables.push(header.variable(shape, bytes_here)?);
+            data.variables.push(header.variable(shape, &unit)?);
         }
-        rest = behind.get(bytes.next_multiple_of(BLOCK)..).unwrap_or_default();
+        at = behind.saturating_add(bytes as u64).saturating_add(BLOCK as u64 - 1);
+        at -= at % BLOCK as u64;
     }
     for attribute in &mut data.attributes {
         let known = PROVENANCE.iter().find(|name| name.starts_with(&attribute.name));
@@ -63,18 +64,29 @@ struct Card {
 
 struct ImageHeader(Vec<Card>);
 
-/// The header at the beginning of some bytes, and what is behind it.
-fn header(bytes: &[u8]) -> io::Result<(ImageHeader, &[u8])> {
-    let mut cards: Vec<Card> = Vec::new();
-    for (k, bytes_of_card) in bytes.chunks_exact(80).enumerate() {
+/// The blocks of a header that begins at this byte, up to the one with its last card.
+fn blocks(content: &Content, at: u64) -> io::Result<Vec<u8>> {
+    const MOST: u64 = 10_000;
+    let mut header = Vec::new();
+    for k in 0..MOST {
+        let block = content.bytes(at.saturating_add(k * BLOCK as u64), BLOCK);
+        header.extend_from_slice(&block.map_err(|_| cut_short("in a header"))?);
+        let cards = header[header.len() - BLOCK..].chunks_exact(80);
+        if cards.map(|card| &card[..8]).any(|key| key.trim_ascii_end() == b"END") {
+            return Ok(header);
+        }
+    }
+    Err(wrong(format!("a header has more than {MOST} blocks")))
+}
+
+/// The header that begins at this byte, and where what is behind it begins.
+fn header(content: &Content, at: u64) -> io::Result<(ImageHeader, u64)> {
+    let (bytes, mut cards) = (blocks(content, at)?, Vec::<Card>::new());
+    for bytes_of_card in bytes.chunks_exact(80) {
         let card = String::from_utf8_lossy(bytes_of_card);
         let (key, rest) = (card.get(..8).unwrap_or(&card).trim_end(), card.get(8..).unwrap_or(""));
         match key {
-            "END" => {
-                let end = (80 * (k + 1)).next_multiple_of(BLOCK);
-                let behind = bytes.get(end..).ok_or_else(|| cut_short("in a header"))?;
-                return Ok((ImageHeader(cards), behind));
-            }
+            "END" => break,
             "CONTINUE" => {
                 let (more, _, comment) = value(rest);
                 if let Some(last) = cards.last_mut().filter(|last| last.value.ends_with('&')) {
@@ -102,7 +114,7 @@ fn header(bytes: &[u8]) -> io::Result<(ImageHeader, &[u8])> {
             }
         }
     }
-    Err(cut_short("in a header"))
+    Ok((ImageHeader(cards), at + bytes.len() as u64))
 }
 
 // Decode the value of a card
@@ -166,7 +178,7 @@ const TRUTH: &str = "1 is true, 0 is false";
 
 impl ImageHeader {
     /// The variable that the header describes.
-    fn variable(&self, shape: Vec<usize>, bytes: &[u8]) -> io::Result<Variable<'static>> {
+    fn variable(&self, shape: Vec<usize>, unit_of_data: &Content) -> io::Result<Variable<'static>> {
         let name = self.text("EXTNAME").unwrap_or("primary").to_ascii_lowercase();
         let comments = self.0.iter().filter(|card| card.key == "COMMENT").map(|card| &card.value);
         let comments = comments.cloned().collect::<Vec<_>>();
@@ -174,8 +186,8 @@ impl ImageHeader {
         let comments = comments.iter().filter(|comment| comment.trim() != TRUTH);
         let long_name = comments.map(|comment| &comment[..]).collect::<String>();
         let values = match self.text("XTENSION") {
-            Some("BINTABLE") => self.table(&shape, bytes)?,
-            _ => Values::Array(self.image(&shape, bytes, is_truth)?),
+            Some("BINTABLE") => self.table(&shape, &unit_of_data.rest(0)?)?,
+            _ => Values::Array(self.image(&shape, unit_of_data, is_truth)?),
         };
         let plain = Variable::unnamed(&name, values);
         let unit = self.text("BUNIT").unwrap_or_default().into();
@@ -197,7 +209,7 @@ impl ImageHeader {
     fn image(
         &self,
         shape: &[usize],
-        bytes: &[u8],
+        unit_of_data: &Content,
         is_truth: bool,
     ) -> io::Result<TypedArray<'static>> {
         let scaled = [("BSCALE", 1.0), ("BZERO", 0.0)].into_iter().find(|(key, plain)| {
@@ -222,7 +234,7 @@ impl ImageHeader {
             }
         };
         let number = Number { kind, bytes: bytes_of_each, big_endian: true };
-        ElementForm { number, is_complex: false }.array(bytes, (shape, false))
+        unit_of_data.array(ElementForm { number, is_complex: false }, 0, (shape, false))
     }
 
     // Decode a table of FITS

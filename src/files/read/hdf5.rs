@@ -1,6 +1,7 @@
 // Tangled from book/src/read-hdf5.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from HDF5, in the trees of EMD and of HyperSpy.
 
+use super::content::{Chunks, Content, Located, Storage};
 use super::elements::{ElementForm, add_attributes, axis, bytes_of, in_own_order, wrong};
 use crate::data::{AttributeValue, Coordinate, DataSet, Positions, TypedArray, Values, Variable};
 use crate::files::hdf5::checksum;
@@ -8,16 +9,17 @@ use crate::files::hyperspy::WORDS;
 use crate::files::npz::{Kind, Number};
 use crate::files::reading::cut_short;
 use crate::files::zarr::unravel;
+use std::borrow::Cow;
 use std::io;
 
 // Decode a tree in HDF5
 // Objects, links and arrays of a tree
 /// An object of the tree.
 #[derive(Default)]
-struct Object<'c> {
+struct Object {
     attributes: Vec<(String, AttributeValue)>,
     links: Vec<(String, Target)>,
-    array: Option<Stored<'c>>,
+    array: Option<Stored>,
 }
 
 /// What a link leads to.
@@ -27,11 +29,13 @@ enum Target {
 }
 
 /// An array as the file stores it.
-struct Stored<'c> {
+struct Stored {
     kind: Type,
     shape: Vec<usize>,
     chunk: Option<Vec<usize>>,
-    bytes: &'c [u8],
+    /// Where the bytes begin, and how many there are.
+    at: u64,
+    length: usize,
 }
 
 /// What the elements of an array are.
@@ -42,7 +46,7 @@ enum Type {
 }
 
 /// The data set of a file in HDF5.
-pub(super) fn decode(content: &[u8]) -> io::Result<DataSet<'static>> {
+pub(super) fn decode(content: &Content) -> io::Result<DataSet<'static>> {
     let expected = "it does not begin as a file in HDF5 of this program";
     if !content.starts_with(b"\x89HDF\r\n\x1a\n\x02\x08\x08\x00") {
         return Err(wrong(expected));
@@ -57,18 +61,17 @@ pub(super) fn decode(content: &[u8]) -> io::Result<DataSet<'static>> {
 
 /// The bytes of a file.
 #[derive(Clone, Copy)]
-struct File<'c>(&'c [u8]);
+struct File<'c>(&'c Content<'c>);
 
 impl<'c> File<'c> {
     // Bytes of a file in HDF5
-    fn bytes(self, from: u64, length: usize) -> io::Result<&'c [u8]> {
-        let from = usize::try_from(from).unwrap_or(usize::MAX);
-        let part = self.0.get(from..).and_then(|rest| rest.get(..length));
-        part.ok_or_else(|| cut_short(&format!("in {length} bytes at {from}")))
+    fn bytes(self, from: u64, length: usize) -> io::Result<Cow<'c, [u8]>> {
+        let part = self.0.bytes(from, length);
+        part.map_err(|_| cut_short(&format!("in {length} bytes at {from}")))
     }
 
     fn word(self, from: u64) -> io::Result<u64> {
-        Ok(number(self.bytes(from, 8)?))
+        Ok(number(&self.bytes(from, 8)?))
     }
 }
 
@@ -88,7 +91,7 @@ fn part<'m>(message: &mut &'m [u8], length: usize) -> io::Result<&'m [u8]> {
 
 impl<'c> File<'c> {
     /// The object at an address.
-    fn object(self, address: u64) -> io::Result<Object<'c>> {
+    fn object(self, address: u64) -> io::Result<Object> {
         let start = self.bytes(address, 10)?;
         if &start[..6] != b"OHDR\x02\x02" {
             return Err(wrong(format!("there is no object of HDF5 at {address}")));
@@ -96,7 +99,7 @@ impl<'c> File<'c> {
         let length = number(&start[6..10]) as usize;
         let header = self.bytes(address, 10 + length)?;
         let end = address.saturating_add(10 + length as u64);
-        if number(self.bytes(end, 4)?) != u64::from(checksum(header)) {
+        if number(&self.bytes(end, 4)?) != u64::from(checksum(&header)) {
             return Err(wrong(format!("the object of HDF5 at {address} is damaged")));
         }
         let (mut messages, mut object) = (&header[10..], Object::default());
@@ -118,7 +121,7 @@ impl<'c> File<'c> {
 
     // Decode the layout of an array
     /// Where the elements of an array are: in one piece, or in chunks that follow each other.
-    fn layout(self, body: &[u8], shape: &[usize], kind: Option<Type>) -> io::Result<Stored<'c>> {
+    fn layout(self, body: &[u8], shape: &[usize], kind: Option<Type>) -> io::Result<Stored> {
         let refuse = || wrong("an array in HDF5 is not laid out as this program does");
         let kind = kind.ok_or_else(refuse)?;
         let each = match kind {
@@ -146,7 +149,11 @@ impl<'c> File<'c> {
             }
             _ => return Err(refuse()),
         };
-        Ok(Stored { kind, shape, chunk, bytes: self.bytes(number(address), length)? })
+        let at = number(address);
+        if self.0.part(at, length as u64).is_none() {
+            return Err(cut_short(&format!("in {length} bytes at {at}")));
+        }
+        Ok(Stored { kind, shape, chunk, at, length })
     }
 }
 
@@ -233,7 +240,8 @@ impl File<'_> {
         if &all[..4] != b"GCOL" {
             return Err(wrong(format!("there is no heap of HDF5 at {heap}")));
         }
-        let mut texts = self.bytes(heap, number(&all[8..16]) as usize)?.get(16..).unwrap_or(&[]);
+        let all = self.bytes(heap, number(&all[8..16]) as usize)?;
+        let mut texts = all.get(16..).unwrap_or(&[]);
         loop {
             let start = part(&mut texts, 16)?;
             let size = number(&start[8..16]) as usize;
@@ -253,7 +261,7 @@ impl File<'_> {
 // Variables of a tree in HDF5
 impl<'c> File<'c> {
     /// The object at the end of a path from another object.
-    fn follow(self, root: &Object, path: &str) -> io::Result<Object<'c>> {
+    fn follow(self, root: &Object, path: &str) -> io::Result<Object> {
         let mut names = path.split('/').filter(|name| !name.is_empty());
         let first = names.next().ok_or_else(|| wrong("a path in HDF5 is empty"))?;
         let mut object = self.child(root, first)?;
@@ -263,7 +271,7 @@ impl<'c> File<'c> {
         Ok(object)
     }
 
-    fn child(self, group: &Object, name: &str) -> io::Result<Object<'c>> {
+    fn child(self, group: &Object, name: &str) -> io::Result<Object> {
         match group.links.iter().find(|(other, _)| other == name) {
             Some((_, Target::Address(address))) => self.object(*address),
             _ => Err(wrong(format!("there is no {name} in a group of HDF5"))),
@@ -321,7 +329,7 @@ impl<'c> File<'c> {
         for ((_, address), &count) in dims.iter().zip(&stored.shape) {
             dimensions.push(self.dimension(*address, count)?);
         }
-        let plain = Variable::unnamed(name, Values::Array(stored.array()?));
+        let plain = Variable::unnamed(name, Values::Array(stored.array(self.0)?));
         let mut variable = Variable { dimensions, ..plain };
         variable.describe(attributes, &[]);
         Ok(variable)
@@ -346,10 +354,11 @@ impl<'c> File<'c> {
         let stored = object.array.as_ref().ok_or_else(|| wrong("a dimension has no positions"))?;
         let positions = match stored.kind {
             Type::Texts => {
-                let labels = stored.bytes.chunks_exact(16).map(|reference| self.text(reference));
+                let references = self.bytes(stored.at, stored.length)?;
+                let labels = references.chunks_exact(16).map(|reference| self.text(reference));
                 Positions::Labels(labels.collect::<io::Result<_>>()?)
             }
-            Type::Numbers(_) => match stored.array()? {
+            Type::Numbers(_) => match stored.numbers(self.0)? {
                 TypedArray::F64(x) => {
                     let all = x.iter().copied().collect::<Vec<_>>();
                     match (Positions::of_samples(all.clone()), count) {
@@ -378,12 +387,18 @@ impl<'c> File<'c> {
             for k in 0..stored.shape.len() {
                 let group_of_axis = self.child(&group, &format!("axis-{k}"))?;
                 let values = self.child(&group_of_axis, "axis").ok().and_then(|it| it.array);
-                let values = values.map(|it| it.array()).transpose()?;
+                let values = values.map(|it| it.numbers(self.0)).transpose()?;
                 dimensions.push(axis(&group_of_axis.attributes, values.as_ref()));
             }
             let words = self.follow(&group, &format!("metadata/{WORDS}"));
             let words = words.map(|it| it.attributes).unwrap_or_default();
-            data.variables.push(in_own_order(name, stored.array()?, dimensions, words));
+            data.variables.push(in_own_order(
+                name,
+                stored.array(self.0)?,
+                dimensions,
+                words,
+                self.0.locator(),
+            ));
             if data.variables.len() == 1 {
                 let facts = self.child(&group, "original_metadata")?.attributes;
                 add_attributes(&mut data, facts.into_iter());
@@ -396,21 +411,46 @@ impl<'c> File<'c> {
 }
 
 // Arrays in chunks of HDF5
-impl Stored<'_> {
-    /// The array, in the order of its indices.
-    fn array(&self) -> io::Result<TypedArray<'static>> {
+impl Stored {
+    /// The array of a variable, which may be located only.
+    fn array(&self, content: &Content) -> io::Result<TypedArray<'static>> {
         let Type::Numbers(form) = self.kind else {
             return Err(wrong("an array in HDF5 has texts"));
         };
+        match self.chunk.as_ref().filter(|chunk| !chunk.is_empty()) {
+            None => content.array(form, self.at, (&self.shape, false)),
+            Some(chunk) => {
+                let storage = |stretch| Storage::Chunks {
+                    chunk: chunk.clone(),
+                    chunks: Chunks::Consecutive(stretch),
+                };
+                let part = content.part(self.at, self.length as u64);
+                let located = part.as_ref().and_then(|part| part.locate(self.length));
+                match located {
+                    Some((stretch, found)) => {
+                        found.add(Located::new(form, &self.shape, storage(stretch)))
+                    }
+                    None => self.numbers(content),
+                }
+            }
+        }
+    }
+
+    /// The array, in the order of its indices.
+    fn numbers(&self, content: &Content) -> io::Result<TypedArray<'static>> {
+        let Type::Numbers(form) = self.kind else {
+            return Err(wrong("an array in HDF5 has texts"));
+        };
+        let stored = content.bytes(self.at, self.length)?;
         let Some(chunk) = self.chunk.as_ref().filter(|chunk| !chunk.is_empty()) else {
-            return form.array(self.bytes, (&self.shape, false));
+            return form.array(&stored, (&self.shape, false));
         };
         let (each, last) = (form.number.bytes, chunk.len() - 1);
         let counts: Vec<_> = self.shape.iter().zip(chunk).map(|(all, one)| all / one).collect();
-        let mut bytes = vec![0; self.bytes.len()];
+        let mut bytes = vec![0; self.length];
         let row = chunk[last] * each;
         let rows = chunk[..last].iter().product::<usize>().max(1);
-        for (k, source) in self.bytes.chunks_exact(row).enumerate() {
+        for (k, source) in stored.chunks_exact(row).enumerate() {
             let (grid, inside) = (unravel(k / rows, &counts), unravel(k % rows, &chunk[..last]));
             let at = |d: usize| grid[d] * chunk[d] + inside.get(d).copied().unwrap_or(0);
             let place = (0..=last).fold(0, |place, d| place * self.shape[d] + at(d)) * each;

@@ -1,6 +1,7 @@
 // Tangled from book/src/read-fits-mrc.md: edit there, or here and run cargo tangle stitch.
 //! Variables read from MRC.
 
+use super::content::Content;
 use super::elements::{ElementForm, wrong};
 use crate::data::{Coordinate, Positions, Values, Variable};
 use crate::files::npz::{Kind, Number};
@@ -9,8 +10,8 @@ use std::io;
 
 // Decode a file in MRC
 /// The array of a file in MRC, its sections first.
-pub(super) fn decode(content: &[u8]) -> io::Result<Variable<'static>> {
-    let header = content.get(..1024).ok_or_else(|| cut_short("in its header"))?;
+pub(super) fn decode(content: &Content) -> io::Result<Variable<'static>> {
+    let header = content.bytes(0, 1024).map_err(|_| cut_short("in its header"))?;
     if &header[208..212] != b"MAP " || header[212] != 0x44 {
         return Err(wrong(
             "it does not begin as a file in MRC with the least significant byte first",
@@ -45,9 +46,9 @@ pub(super) fn decode(content: &[u8]) -> io::Result<Variable<'static>> {
         (shape, dimensions) = (sides.to_vec(), names.map(Coordinate::index).to_vec());
     }
     let number = Number { kind: Kind::Float, bytes, big_endian: false };
-    let start = usize::try_from(word(24)).unwrap_or(0).saturating_add(1024);
-    let numbers = content.get(start..).ok_or_else(|| cut_short("in its header"))?;
-    let array = ElementForm { number, is_complex }.array(numbers, (&shape, false))?;
+    let start = u64::try_from(word(24)).unwrap_or(0) + 1024;
+    content.part(start, 0).ok_or_else(|| cut_short("in its header"))?;
+    let array = content.array(ElementForm { number, is_complex }, start, (&shape, false))?;
     Ok(Variable { dimensions, ..Variable::unnamed(&name, Values::Array(array)) })
 }
 

@@ -1,6 +1,7 @@
 // Tangled from book/src/read-zarr.md: edit there, or here and run cargo tangle stitch.
 //! Data sets read from stores in Zarr.
 
+use super::content::{Chunks, Content, Located, Locator, ReadSeek, Storage, Stretch};
 use super::elements::{ElementForm, add_attributes, axis, bytes_of, in_own_order, letters};
 use super::elements::{whole, wrong};
 use crate::data::{AttributeValue, Coordinate, DataSet, Positions, TypedArray, Values, Variable};
@@ -9,9 +10,9 @@ use crate::files::hyperspy::WORDS;
 use crate::files::reading::{cut_short, readable, zip_refusal};
 use crate::files::zarr::unravel;
 use serde_json::{Map, Value};
-use std::io::{self, Cursor};
-use std::path::{Component, Path};
-use zip::ZipArchive;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use zip::{CompressionMethod, ZipArchive};
 
 // Members of a store
 /// Where the members of a store are.
@@ -21,44 +22,89 @@ trait StoreMembers {
 
     /// The length of a member; `None` where there is none of this path.
     fn length(&mut self, path: &str) -> Option<u64>;
+
+    /// Who notes where large arrays are, if they are to be located only.
+    fn locator(&self) -> Option<&Locator>;
+
+    /// Where these members are; `None` where one is compressed.
+    fn chunks(&mut self, paths: &[String]) -> Option<Chunks>;
 }
 
-impl StoreMembers for ZipArchive<Cursor<&[u8]>> {
+// Members of an archive
+/// The members of an archive.
+struct Archive<'c> {
+    zip: ZipArchive<Box<dyn ReadSeek + 'c>>,
+    disk: Option<(Stretch, &'c Locator)>,
+}
+
+impl StoreMembers for Archive<'_> {
     fn read(&mut self, path: &str) -> io::Result<Option<Vec<u8>>> {
-        match self.by_name(path) {
+        match self.zip.by_name(path) {
             Err(zip::result::ZipError::FileNotFound) => Ok(None),
             member => whole(readable(member)?).map(Some),
         }
     }
 
     fn length(&mut self, path: &str) -> Option<u64> {
-        self.by_name(path).ok().map(|member| member.size())
+        self.zip.by_name(path).ok().map(|member| member.size())
+    }
+
+    fn locator(&self) -> Option<&Locator> {
+        self.disk.as_ref().map(|(_, locator)| *locator)
+    }
+
+    fn chunks(&mut self, paths: &[String]) -> Option<Chunks> {
+        let (whole, zip) = (self.disk.as_ref().map(|(whole, _)| whole)?, &mut self.zip);
+        let stretches = paths.iter().map(|path| {
+            let member = zip.by_name(path).ok()?;
+            let stored = member.compression() == CompressionMethod::Stored;
+            whole.part(member.data_start().filter(|_| stored)?, member.size())
+        });
+        stretches.collect::<Option<_>>().map(Chunks::Members)
     }
 }
 
-impl StoreMembers for &Path {
+// Members of a folder
+/// The members of a folder.
+struct Folder<'c>(&'c Path, Option<&'c Locator>);
+
+impl StoreMembers for Folder<'_> {
     fn read(&mut self, path: &str) -> io::Result<Option<Vec<u8>>> {
         if Path::new(path).components().any(|part| !matches!(part, Component::Normal(_))) {
             return Err(wrong(format!("the path {path} leads out of the folder")));
         }
         let Some(length) = self.length(path) else { return Ok(None) };
         refuse_beyond_memory(length, || path.into()).map_err(io::Error::other)?;
-        std::fs::read(self.join(path)).map(Some)
+        std::fs::read(self.0.join(path)).map(Some)
     }
 
     fn length(&mut self, path: &str) -> Option<u64> {
-        self.join(path).metadata().ok().filter(std::fs::Metadata::is_file).map(|it| it.len())
+        self.0.join(path).metadata().ok().filter(std::fs::Metadata::is_file).map(|it| it.len())
+    }
+
+    fn locator(&self) -> Option<&Locator> {
+        self.1
+    }
+
+    fn chunks(&mut self, paths: &[String]) -> Option<Chunks> {
+        let normal = |path: &str| {
+            Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+        };
+        let files: Option<Vec<PathBuf>> =
+            paths.iter().map(|path| normal(path).then(|| self.0.join(path))).collect();
+        files.map(Chunks::Files)
     }
 }
 
 /// The data set of a folder.
-pub(super) fn folder(mut path: &Path) -> io::Result<DataSet<'static>> {
-    decode(&mut path)
+pub(super) fn folder(path: &Path, locator: Option<&Locator>) -> io::Result<DataSet<'static>> {
+    decode(&mut Folder(path, locator))
 }
 
 /// The data set of an archive.
-pub(super) fn archive(content: &[u8]) -> io::Result<DataSet<'static>> {
-    decode(&mut ZipArchive::new(Cursor::new(content)).map_err(zip_refusal)?)
+pub(super) fn archive(content: &Content) -> io::Result<DataSet<'static>> {
+    let zip = ZipArchive::new(content.reader()).map_err(zip_refusal)?;
+    decode(&mut Archive { zip, disk: content.disk() })
 }
 
 // Decode a store
@@ -101,7 +147,7 @@ fn variable(
     let path = [group, "samples"].map(|name| format!("{group}/{name}"));
     let path = path.into_iter().find(|path| all.contains_key(&format!("{path}/.zarray")));
     let path = path.ok_or_else(|| wrong(format!("the group {group} has no array")))?;
-    let array = array(&path, all, members)?;
+    let array = array(&path, all, members, true)?;
     let names = all.get(&format!("{path}/.zattrs")).map(|it| &it["_ARRAY_DIMENSIONS"]);
     let names = names.and_then(Value::as_array).cloned().unwrap_or_default();
     let names = names.iter().filter_map(Value::as_str).collect::<Vec<_>>();
@@ -139,7 +185,7 @@ fn coordinate(
         let labels = labels.map(label).collect::<io::Result<Vec<_>>>()?;
         return Ok(Coordinate { unit, positions: Positions::Labels(labels), ..index });
     }
-    let TypedArray::F64(samples) = array(&path, all, members)? else {
+    let TypedArray::F64(samples) = array(&path, all, members, false)? else {
         return Err(wrong(format!("the positions {path} are not of type f64")));
     };
     let positions = Positions::of_samples(samples.iter().copied().collect());
@@ -159,13 +205,13 @@ fn experiments(
     });
     for name in names {
         let group = format!("Experiments/{name}");
-        let array = array(&format!("{group}/data"), all, members)?;
+        let array = array(&format!("{group}/data"), all, members, true)?;
         let mut dimensions = Vec::new();
         for k in 0..array.shape().len() {
             let path = format!("{group}/axis-{k}");
             let listed = all.contains_key(&format!("{path}/axis/.zarray"));
             let values = match listed {
-                true => Some(self::array(&format!("{path}/axis"), all, members)?),
+                true => Some(self::array(&format!("{path}/axis"), all, members, false)?),
                 false => None,
             };
             let attributes = attributes(all, &format!("{path}/.zattrs"));
@@ -176,17 +222,19 @@ fn experiments(
             add_attributes(&mut data, facts.into_iter());
         }
         let words = attributes(all, &format!("{group}/metadata/{WORDS}/.zattrs"));
-        data.variables.push(in_own_order(name, array, dimensions, words));
+        data.variables.push(in_own_order(name, array, dimensions, words, members.locator()));
     }
     data.variables.sort_by_key(|variable| variable.array().is_none());
     Ok(data)
 }
 
 // Decode an array of chunks
+/// The array of this path; if it is large it may be located only.
 fn array(
     path: &str,
     all: &Descriptions,
     members: &mut impl StoreMembers,
+    may_be_located: bool,
 ) -> io::Result<TypedArray<'static>> {
     let refuse = |what: &str| wrong(format!("the array {path} has no {what} that can be read"));
     let described = all.get(&format!("{path}/.zarray")).ok_or_else(|| refuse("description"))?;
@@ -223,6 +271,18 @@ fn array(
             None => return Err(wrong(format!("the chunk {key} is missing"))),
         }
     }
+    let total = bytes_of(&shape, each)?;
+    let is_large =
+        members.locator().is_some_and(|locator| may_be_located && locator.is_large(total));
+    if is_large {
+        let paths: Vec<_> = (0..chunks).map(|number| key(number).0).collect();
+        let found = members.chunks(&paths);
+        if let (Some(chunks), Some(locator)) = (found, members.locator()) {
+            let storage = Storage::Chunks { chunk, chunks };
+            return locator.add(Located::new(form, &shape, storage));
+        }
+    }
+    refuse_beyond_memory(2 * total as u64, || path.into()).map_err(io::Error::other)?;
     // Put the chunks together
     let mut bytes = vec![0; bytes_of(&shape, each)?];
     let last = shape.len() - 1;
@@ -241,6 +301,9 @@ fn array(
             let place = (place * shape[last] + from[last]) * each;
             bytes[place..place + columns].copy_from_slice(&source[..columns]);
         }
+    }
+    if let Some(locator) = members.locator().filter(|_| is_large) {
+        return locator.spill(form, &shape, &bytes);
     }
     form.array(&bytes, (&shape, false))
 }

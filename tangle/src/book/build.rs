@@ -11,6 +11,7 @@ use super::render::Layout;
 use super::{figures, finish, math, names, render, search, sidebar};
 use crate::expand;
 use crate::finding::Finding;
+use crate::live;
 use crate::volume::Book;
 
 /// The options of `cargo book`.
@@ -102,6 +103,7 @@ pub fn lay_out(
     progress.step(&format!("checking {formulas} formulas"));
     findings.extend(math::unresolved(&book));
     findings.extend(book.lost_citations());
+    findings.extend(live::check(&book));
     findings.extend(math::refused(&book, math::settings(root)?));
     error::refuse(book.located(findings))?;
     figures::attach(root, &book)?;
@@ -110,6 +112,6 @@ pub fn lay_out(
     progress.step(&format!("rendering {chapters} chapters"));
     let pages = render::render(root, book, tangled, layout)?;
     progress.step("inserting chunks and formulas");
-    finish::finish(&pages)?;
+    finish::finish(root, &pages)?;
     Ok(Report { folder: pages.folder, chapters, formulas, drawn, time: progress.elapsed() })
 }

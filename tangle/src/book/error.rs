@@ -51,6 +51,9 @@ pub enum BookError {
         /// What it should be.
         expected: String,
     },
+    /// A live figure cannot have its computed results.
+    #[error("live figures: {0}")]
+    Live(String),
     /// The table of contents cannot be divided into parts.
     #[error("the table of contents, book/build/toc.js, is not of the form that mdbook 0.5 writes")]
     Sidebar,

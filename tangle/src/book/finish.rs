@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::BookError;
-use super::marks::{CHUNK, ELSEWHERE, PLACE, PLACE_END, key};
+use super::live;
+use super::marks::{CHUNK, ELSEWHERE, LIVE, PLACE, PLACE_END, key};
 use super::render::Pages;
 use super::tables;
 use crate::error::Error;
@@ -14,7 +15,7 @@ use crate::error::Error;
 /// # Errors
 ///
 /// [`BookError::Outside`] for such a page, [`Error::Read`] and [`Error::Write`].
-pub fn finish(pages: &Pages) -> Result<(), BookError> {
+pub fn finish(root: &Path, pages: &Pages) -> Result<(), BookError> {
     let folder = &pages.folder;
     for path in files_below(folder)? {
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
@@ -25,7 +26,9 @@ pub fn finish(pages: &Pages) -> Result<(), BookError> {
         let text = match extension {
             "html" => {
                 let in_one = path.file_name().is_some_and(|name| name == "print.html");
-                let finished = insert(&tables::prepare(&text), pages, in_one);
+                let finished = insert(&tables::prepare(&text), pages, in_one)?;
+                let finished =
+                    if in_one { finished } else { live::with_script(root, folder, finished)? };
                 fs::write(&path, &finished).map_err(Error::write(&path))?;
                 finished
             }
@@ -41,7 +44,7 @@ pub fn finish(pages: &Pages) -> Result<(), BookError> {
 }
 
 /// A page with its chunks and formulas; links of chunks stay in it if all chapters are on this page.
-fn insert(page: &str, pages: &Pages, in_one: bool) -> String {
+fn insert(page: &str, pages: &Pages, in_one: bool) -> Result<String, BookError> {
     let mut result = String::with_capacity(page.len() * 4);
     let mut rest = page;
     while let Some(start) = rest.find("<!--") {
@@ -53,6 +56,10 @@ fn insert(page: &str, pages: &Pages, in_one: bool) -> String {
         } else if let Some(place) = comment.strip_prefix(CHUNK) {
             let html = key(place).and_then(|key| pages.chunks.html(key)).unwrap_or("");
             if in_one { push_with_inner_links(html, &mut result) } else { result.push_str(html) }
+        } else if let Some(file) = comment.strip_prefix(LIVE) {
+            if !in_one {
+                result.push_str(&live::results(&pages.folder, file)?);
+            }
         } else if let Some(chapter) = comment.strip_prefix(ELSEWHERE) {
             // Where all chapters are on one page, nothing is elsewhere, and this is the chapter's start.
             match chapter.parse() {
@@ -69,7 +76,7 @@ fn insert(page: &str, pages: &Pages, in_one: bool) -> String {
         rest = &rest[end..];
     }
     result.push_str(rest);
-    result
+    Ok(result)
 }
 
 /// The anchor of the chapter with this index on a page of all chapters.

@@ -11,6 +11,8 @@ pub const PLACE: &str = "<!--m:";
 pub const CHUNK: &str = "<!--c:";
 /// Starts the comment that stands for code of other chapters until the pages are finished.
 pub const ELSEWHERE: &str = "<!--e:";
+/// Starts the comment that stands for computed results of a live figure until the pages are finished.
+pub const LIVE: &str = "<!--l:";
 /// Ends such a comment.
 pub const PLACE_END: &str = "-->";
 /// Opens a formula.
@@ -41,6 +43,11 @@ pub fn chunk_placeholder(chapter: usize, block: usize) -> String {
 /// The comment that stands for the code of other chapters at the start of a chapter until the pages are finished.
 pub fn elsewhere_placeholder(chapter: usize) -> String {
     format!("{ELSEWHERE}{chapter}{PLACE_END}")
+}
+
+/// The comment that stands for a file of computed results until the pages are finished.
+pub fn live_placeholder(file: &str) -> String {
+    format!("{LIVE}{file}{PLACE_END}")
 }
 
 /// The indices of a formula or a chunk, as its placeholder holds them.

@@ -12,6 +12,7 @@
 //! - collects the formulas that mdbook-katex has set, in a preprocessor after it,
 //! - prepares the [`tables`] for narrow screens, puts formulas and chunks into the finished pages and looks for anything that would be fetched from elsewhere
 //!   ([`finish`]),
+//! - puts the script and the computed results of [`live`] figures into the pages that show some,
 //! - makes the search index smaller ([`search`]), adds what the book names to it ([`names`]: symbols, [`keys`], [`options`] and public items), and gives the sidebar its parts ([`sidebar`]), and
 //! - shows the result in a browser ([`serve`]), or prints it ([`pdf`]).
 //!
@@ -30,6 +31,7 @@ pub mod figures;
 pub mod finish;
 pub mod indices;
 pub mod keys;
+pub mod live;
 pub mod marks;
 pub mod math;
 pub mod names;

@@ -6,11 +6,12 @@ use std::ops::Range;
 
 use super::anchors::{self, RowAnchors, escape};
 use super::chunks::highlighter;
-use super::marks::{chunk_placeholder, elsewhere_placeholder, formula, hide};
+use super::marks::{chunk_placeholder, elsewhere_placeholder, formula, hide, live_placeholder};
 use super::math::{Source, sole_reference};
 use super::references::Replaced;
 use crate::block::Block;
 use crate::chapter::Chapter;
+use crate::live::{Live, directives};
 use crate::pages::page_of;
 use crate::text::slug;
 use crate::volume::Book;
@@ -21,8 +22,10 @@ enum Piece {
     Chunk(usize),
     /// The info string of an illustration.
     Language(usize),
-    /// An image that is a paragraph of its own: caption, target and number.
-    Figure(Range<usize>, String, String),
+    /// An image that is a paragraph of its own: caption, target, number, and the name of the live figure in its place.
+    Figure(Range<usize>, String, String, Option<String>),
+    /// A line that is left out.
+    Nothing,
     /// An explicit anchor at the end of a heading.
     Anchor(String),
     /// The anchor of a row of a table, in its first cell.
@@ -43,6 +46,8 @@ pub struct PageWriter<'a> {
     pub rows: &'a RowAnchors,
     /// The citations and terms of the chapters.
     pub replaced: &'a Replaced,
+    /// The live figures.
+    pub live: &'a Live,
 }
 
 impl PageWriter<'_> {
@@ -97,16 +102,33 @@ impl PageWriter<'_> {
                 Piece::Written(html) => result.push_str(&hide(html)),
                 Piece::Anchor(id) => result.push_str(&hide(&format!(" {{#{id}}}"))),
                 Piece::Row(id) => result.push_str(&hide(&format!(" <span id=\"{id}\"></span>"))),
-                Piece::Figure(caption, target, number) => {
+                Piece::Nothing => {}
+                Piece::Figure(caption, target, number, live) => {
                     let text = self.write(index, caption.clone(), pieces);
                     let alt = plain(source.get(caption.clone()).unwrap_or(""));
-                    result.push_str(&figure(&hide(target), number, &hide(&alt), &text));
+                    result.push_str(&figure(
+                        &hide(target),
+                        number,
+                        &hide(&alt),
+                        &text,
+                        self.live(live.as_deref()),
+                    ));
                 }
             }
             at = range.end;
         }
         result.push_str(&hide(source.get(at..part.end).unwrap_or("")));
         result
+    }
+
+    /// The attributes of a live figure, and the places of the results that it needs.
+    fn live(&self, name: Option<&str>) -> [String; 2] {
+        let Some((name, needs)) = name.and_then(|name| self.live.get_key_value(name)) else {
+            return Default::default();
+        };
+        let places: Vec<String> = needs.results.iter().map(|file| live_placeholder(file)).collect();
+        let image = if needs.image { " data-image=\"\"" } else { "" };
+        [format!(" class=\"live\" data-live=\"{}\"{image}", escape(name)), places.concat()]
     }
 
     fn formula(&self, index: usize, number: usize) -> String {
@@ -159,12 +181,18 @@ fn pieces(chapter: &Chapter) -> Vec<(Range<usize>, Piece)> {
     if let Some(line) = chapter.map_line() {
         pieces.push((text.start_of(line)..text.start_of(line + 1), Piece::Map));
     }
+    let live = directives(chapter);
+    for found in &live {
+        pieces.push((text.start_of(found.line)..text.start_of(found.line + 1), Piece::Nothing));
+    }
     let mut count = 0;
     for link in chapter.links.iter().filter(|link| link.image && link.position.1 == 1) {
         if let Some((range, caption)) = lone_image(chapter, link.position.0) {
             count += 1;
             let number = chapter.equation_number(count);
-            pieces.push((range, Piece::Figure(caption, link.target.clone(), number)));
+            let live = live.iter().find(|live| live.figure == Some(link.position.0));
+            let live = live.map(|live| live.name.clone());
+            pieces.push((range, Piece::Figure(caption, link.target.clone(), number, live)));
         }
     }
     pieces
@@ -227,13 +255,19 @@ fn plain(caption: &str) -> String {
     escape(&kept.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-fn figure(target: &str, number: &str, alt: &str, caption: &str) -> String {
+fn figure(
+    target: &str,
+    number: &str,
+    alt: &str,
+    caption: &str,
+    [attributes, results]: [String; 2],
+) -> String {
     let target = escape(target);
     let name = target.rsplit('/').next().unwrap_or(&target);
     let anchor = slug(name.split('.').next().unwrap_or(name));
     format!(
-        "<figure id=\"figure-{anchor}\">\n<a href=\"{target}\"><img src=\"{target}\" \
+        "<figure id=\"figure-{anchor}\"{attributes}>\n<a href=\"{target}\"><img src=\"{target}\" \
          alt=\"{alt}\"></a>\n<figcaption>\n\n<span class=\"figure-number\">Figure {number}</span> \
-         {caption}\n\n</figcaption>\n</figure>\n"
+         {caption}\n\n</figcaption>\n{results}</figure>\n"
     )
 }

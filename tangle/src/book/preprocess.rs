@@ -20,6 +20,7 @@ use super::math::Formulas;
 use super::page::PageWriter;
 use super::references;
 use crate::expand::Tangled;
+use crate::live;
 use crate::map;
 use crate::volume::Book;
 
@@ -49,7 +50,9 @@ impl Preprocessor for Weave {
         *self.chunks.borrow_mut() = Chunks::new(book, &anchors, &places);
         let rows = RowAnchors::new(book);
         let replaced = references::replaced(book);
-        let writer = PageWriter { book, maps: &maps, rows: &rows, replaced: &replaced };
+        let live = live::list(&book.root).unwrap_or_default();
+        let writer =
+            PageWriter { book, maps: &maps, rows: &rows, replaced: &replaced, live: &live };
         let indices: HashMap<&str, usize> =
             book.chapters.iter().enumerate().map(|(i, c)| (c.file.as_str(), i)).collect();
         pages.for_each_chapter_mut(|page| {

@@ -27,6 +27,7 @@ use crate::finding::Finding;
 use crate::volume::Book;
 
 pub use extent::table as lengths;
+pub(crate) use links::{names_figure, programs};
 pub use modules::graph;
 pub use prose::report as prose_report;
 
@@ -62,6 +63,7 @@ fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     findings.extend(glossary::check(book));
     findings.extend(modules::check(book, tangled));
     findings.extend(homeless_maps(book));
+    findings.extend(crate::live::check(book));
     findings.extend(crate::symbols::check(book));
     #[cfg(feature = "book")]
     findings.extend(rendering(book, &findings));

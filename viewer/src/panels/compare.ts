@@ -8,7 +8,7 @@ import { failure } from "../failure";
 import type { AttributeValue } from "../manifest";
 import type { PanelContext, PanelOffer } from "../panel";
 import { type Part, PARTS, partOf, pictureAxes, transposed } from "../planes";
-import { Card, htmlTable } from "../view";
+import { Card, type DataTable, htmlTable } from "../view";
 import { CurveView } from "../views/curve";
 import { ImageView } from "../views/image";
 import { attributeText } from "./attributes";
@@ -314,15 +314,22 @@ function differencesOfAxes(a: ArrayVariable, b: ArrayVariable): HTMLElement[] {
   return sentences.length > 0 ? [h("ul", { class: "compare-notes" }, ...sentences.map((text) => h("li", {}, text)))] : [];
 }
 
-function statisticsTable(rows: readonly (readonly [string, Comparison])[], unit: string) {
+/** One column for each of the comparisons. */
+function statisticsTable(columns: readonly (readonly [string, Comparison])[], unit: string): DataTable {
   const withUnit = (name: string) => (unit ? `${name} [${unit}]` : name);
-  const number = (x: number, digits = 5) => formatNumber(x, digits);
+  const row = (name: string, of: (one: Comparison) => string): string[] => [name, ...columns.map(([, one]) => of(one))];
   return {
     caption: "Differences A − B",
-    columns: ["elements", withUnit("rms difference"), withUnit("largest difference"), "relative rms", "correlation", "differing elements", "not finite"],
-    rows: rows.map(([name, one]) => [
-      `${name}: ${one.count + one.skipped}`, number(one.rms), one.count > 0 ? number(one.largest) : "", number(one.relativeRms), number(one.correlation, 9), String(one.differing), String(one.skipped),
-    ]),
+    columns: ["", ...columns.map(([name]) => name)],
+    rows: [
+      row("elements", (one) => String(one.count + one.skipped)),
+      row(withUnit("rms difference"), (one) => formatNumber(one.rms, 5)),
+      row(withUnit("largest difference"), (one) => (one.count > 0 ? formatNumber(one.largest, 5) : "")),
+      row("relative rms", (one) => formatNumber(one.relativeRms, 5)),
+      row("correlation", (one) => formatNumber(one.correlation, 9)),
+      row("differing elements", (one) => String(one.differing)),
+      row("not finite", (one) => String(one.skipped)),
+    ],
   };
 }
 

@@ -437,7 +437,7 @@ export class CurveView implements View {
         const room = side === "x" ? (u.over.clientWidth || width - 60) / 72 : this.height / 44;
         return ticksOf([min, max], side === "x" ? this.isLogX : this.isLogY, Math.max(Math.floor(room), 2));
       },
-      // All of them: uPlot leaves out numbers of a logarithmic axis that are not powers of ten.
+      // uPlot would leave out ticks between decades, which `ticksOf` has chosen.
       filter: (_, ticks) => ticks,
       values: (_, ticks) => tickLabels(ticks),
       ...(side === "y" ? { size: (_: uPlot, labels: string[] | null) => 12 + 6.4 * Math.max(...(labels ?? []).map((text) => text.length), 2) } : { size: 24 }),

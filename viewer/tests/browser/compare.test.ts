@@ -36,9 +36,11 @@ const b: FileSpec = {
 
 const select = ({ page }: TestPage, label: string) => page.locator("main").getByRole("combobox", { name: label, exact: true });
 
-/** Cells of the statistics, by row. */
+/** Cells of the statistics, by column: its heading with the number of elements first. */
 async function statistics({ page }: TestPage): Promise<string[][]> {
-  return page.locator(".compare-numbers tbody tr").evaluateAll((rows) => rows.map((row) => [...row.children].map((cell) => cell.textContent ?? "")));
+  const rows = await page.locator(".compare-numbers tr").evaluateAll((all) => all.map((row) => [...row.children].slice(1).map((cell) => cell.textContent ?? "")));
+  const [headings, elements, ...others] = rows;
+  return headings.map((heading, k) => [`${heading}: ${elements[k]}`, ...others.map((row) => row[k])]);
 }
 
 browserTest("two files: stacks side by side, difference, ratio, statistics", { files: [a, b] }, {}, async (opened) => {
@@ -50,7 +52,7 @@ browserTest("two files: stacks side by side, difference, ratio, statistics", { f
   // Numbers of the shown frame and of the whole array
   const first = Float64Array.from({ length: NX * NY }, (_, n) => (n % NX) + 100 * Math.floor(n / NX));
   const rms = Math.sqrt(first.reduce((sum, x) => sum + x * x, 0) / first.length);
-  await page.locator(".compare-numbers tbody tr").nth(1).waitFor();
+  await page.locator(".compare-numbers th", { hasText: "whole array" }).waitFor();
   const [shown, whole] = await statistics(opened);
   assert.equal(shown[0], `shown: ${NX * NY}`);
   assert.ok(Math.abs(Number(shown[1]) / rms - 1) < 1e-4, `${shown[1]} in place of ${rms}`);
@@ -143,16 +145,16 @@ browserTest("two files: parts of complex numbers, with phases modulo 2π", { fil
   await page.locator(".compare .iv-plot").nth(1).waitFor();
   assert.equal((await statistics(opened))[0][5], "0");
   await select(opened, "Part").selectOption("phase");
-  await page.waitForFunction(() => document.querySelector(".compare-numbers th[scope=col]:nth-child(2)")?.textContent === "rms difference [rad]");
+  await page.waitForFunction(() => document.querySelector(".compare-numbers tbody tr:nth-child(2) th")?.textContent === "rms difference [rad]");
   // Phases π − ε and −π + ε differ by 2ε, not by almost 2π.
   assert.ok(Math.abs(Number((await statistics(opened))[0][1]) - 2 * Math.atan(0.1)) < 1e-5);
   await select(opened, "Part").selectOption("imaginary");
-  await page.waitForFunction(() => document.querySelector(".compare-numbers td:nth-child(3)")?.textContent === "0.2");
+  await page.waitForFunction(() => document.querySelector(".compare-numbers tbody tr:nth-child(3) td")?.textContent === "0.2");
 });
 
 browserTest("two files: attributes, numbers, tables and lines that differ", { files: [a, b] }, {}, async (opened) => {
   const { page } = opened;
-  await page.locator("select.panels").selectOption("compare-texts");
+  await opened.open("compare-texts");
   const rows = async (caption: string) => page.locator("main table", { has: page.locator("caption", { hasText: caption }) }).locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.children].map((cell) => cell.textContent)));
   await page.locator("table.lines").waitFor();
   assert.deepEqual(await rows("Attributes"), [["file", "seed", "1", "2"], ["file", "only_a", "true", "(none)"]]);

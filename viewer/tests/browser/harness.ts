@@ -100,6 +100,17 @@ export class TestPage {
     await this.page.mouse.up();
   }
 
+  /** Opens the panel of this id, from the list or, on a phone, from the choice. */
+  async open(panel: string): Promise<void> {
+    const choice = this.page.locator("select.panels");
+    await choice.waitFor({ state: "attached" });
+    if (await choice.isVisible()) {
+      await choice.selectOption(panel);
+    } else {
+      await this.page.locator(`nav button[data-panel="${panel}"]`).click();
+    }
+  }
+
   /** Gives an element the focus and presses keys, one after another. */
   async press(element: Locator, ...keys: string[]): Promise<void> {
     await element.focus();

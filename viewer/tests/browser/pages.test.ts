@@ -42,10 +42,11 @@ function hostileFile(k: number): FileSpec {
 }
 
 /** Opens every panel of the page, one after another. */
-async function everyPanel({ page }: TestPage, visit: () => Promise<void>): Promise<number> {
+async function everyPanel(opened: TestPage, visit: () => Promise<void>): Promise<number> {
+  const { page } = opened;
   const ids = await page.locator("select.panels option").evaluateAll((all) => all.map((one) => (one as HTMLOptionElement).value));
   for (const id of ids) {
-    await page.locator("select.panels").selectOption(id);
+    await opened.open(id);
     await page.locator("main > :not(h2)").first().waitFor();
     await visit();
   }
@@ -124,7 +125,7 @@ browserTest("rubbish in the address changes nothing", { files: [ordinary] }, {},
       // As a link opens it, and as an address that is typed into the open page.
       await page.goto("about:blank");
       await page.goto(`${opened.address}#${fragment}`);
-      await page.locator("select.panels").selectOption(panel);
+      await opened.open(panel);
       await page.locator(panel === "1-array-0" ? ".u-over" : ".iv-plot").first().waitFor();
       await page.evaluate((text) => {
         location.hash = text;
@@ -168,10 +169,11 @@ for (const [name, change, sentence] of [
   ["is missing", () => undefined, /cut short: a part of curve is missing/],
   ["is that of another array", () => "eJwDAAAAAAE=", /damaged: a part of curve has 0 bytes in place of 400/],
 ] as const) {
-  browserTest(`a page whose part ${name} shows a sentence`, damaged((text, id) => (id === "p0" ? change(text) : text)), {}, async ({ page }) => {
+  browserTest(`a page whose part ${name} shows a sentence`, damaged((text, id) => (id === "p0" ? change(text) : text)), {}, async (opened) => {
+    const { page } = opened;
     assert.match((await page.locator(".failure").first().textContent()) ?? "", sentence);
     // The rest of the page works.
-    await page.locator("select.panels").selectOption("1-array-1");
+    await opened.open("1-array-1");
     await page.locator(".iv-plot").waitFor();
     assert.equal(await page.locator(".failure").count(), 0);
   });

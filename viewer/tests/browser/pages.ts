@@ -72,10 +72,12 @@ export function makePage(files: readonly FileSpec[], { change = (content: PageCo
   const dist = (name: string) => readFileSync(new URL(`../../dist/${name}`, import.meta.url), "utf8");
   const json = JSON.stringify(manifest).replaceAll("<", "\\u003c");
   const data = [...parts].map(([id, text]) => `<script type="application/octet-stream;base64" id="${id}">${text}</script>`).join("\n");
+  const program = deflateSync(dist("viewer.js")).toString("base64");
   return htmlPage(title, dist("viewer.css"), `<div id="lenslet-viewer"></div>
 <script type="application/json" id="lenslet-manifest">${json}</script>
-${data}
-<script>${dist("viewer.js")}</script>`);
+<script type="application/octet-stream;base64" id="lenslet-program">${program}</script>
+<script>${dist("start.js")}</script>
+${data}`);
 }
 
 /** The frame of a page, with the policy that lets nothing be loaded. */
