@@ -446,7 +446,7 @@ export class CurveView implements View {
       {
         width,
         height: this.height,
-        padding: [10, 12, 0, 2],
+        padding: [10, 18, 0, 2],
         legend: { show: false },
         scales: {
           x: { time: false, distr: this.isLogX ? 3 : 1, range: () => [...this.limitsX()] },

@@ -212,7 +212,7 @@ export class ShapeLayer {
       if (part === "radius" && shape.kind === "circle") {
         set({ ...centre, rx: shape.r * to.perX, ry: shape.r * to.perY, "aria-label": `${shape.label || shape.id}, radius`, "aria-valuemin": 0, "aria-valuenow": plainNumber(shape.r), "aria-valuetext": with_(shape.r, ux) });
       } else {
-        set({ ...centre, r: 11, "aria-label": `${shape.label || shape.id}, position`, "aria-valuenow": plainNumber(shape.x), "aria-valuetext": `x ${with_(shape.x, ux)}, y ${with_(shape.y, uy)}` });
+        set({ ...centre, r: 12, "aria-label": `${shape.label || shape.id}, position`, "aria-valuenow": plainNumber(shape.x), "aria-valuetext": `x ${with_(shape.x, ux)}, y ${with_(shape.y, uy)}` });
       }
     }
   }
