@@ -166,6 +166,10 @@ export function niceTicks(lo: number, hi: number, most: number): { readonly valu
     return { values: Number.isFinite(lo) ? [lo] : [], exponent: 0, digits: 3 };
   }
   const step = niceStep((hi - lo) / Math.max(most, 1));
+  // Numbers at the end of what there is have no round parts.
+  if (!(step > 1e-307)) {
+    return { values: [lo], exponent: 0, digits: 3 };
+  }
   const first = Math.ceil(lo / step - 1e-9);
   const count = Math.min(Math.floor(hi / step + 1e-9) - first, 100);
   const values = Array.from({ length: count + 1 }, (_, k) => (first + k) * step);
@@ -192,7 +196,7 @@ export function scaleTicks(scale: Scale, apart: number): { readonly ticks: reado
     const chosen: { at: number; value: number }[] = [];
     for (const value of candidates.filter((one) => one >= lo * (1 - 1e-12) - 1e-300 && one <= hi * (1 + 1e-12))) {
       const at = scale.fraction(value);
-      if (chosen.every((other) => Math.abs(other.at - at) >= apart)) {
+      if (Number.isFinite(at) && chosen.every((other) => Math.abs(other.at - at) >= apart)) {
         chosen.push({ at, value });
       }
     }
@@ -201,7 +205,8 @@ export function scaleTicks(scale: Scale, apart: number): { readonly ticks: reado
     }
   }
   const { values, exponent, digits } = linear;
-  return { ticks: values.map((value) => ({ at: scale.fraction(value), label: fixed(value / 10 ** exponent, digits) })), exponent };
+  const ticks = values.map((value) => ({ at: scale.fraction(value), label: fixed(value / 10 ** exponent, digits) }));
+  return { ticks: ticks.filter(({ at }) => Number.isFinite(at)), exponent };
 }
 
 /** Units of lengths, angles and frequencies that take a scale bar, with what long or short bars are given in: factor and unit. */

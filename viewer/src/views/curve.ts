@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { formatNumber, type Numbers } from "../data";
-import { h, svg, uniqueId } from "../dom";
+import { h, plainNumber, svg, uniqueId } from "../dom";
 import type { Cell, Scope } from "../store";
 import type { DataTable, View } from "../view";
 import { around, atFraction, fraction, tickLabels, ticksOf, type Limits } from "./axis";
@@ -446,7 +446,7 @@ export class CurveView implements View {
       {
         width,
         height: this.height,
-        padding: [10, 12, 0, 2],
+        padding: [10, 18, 0, 2],
         legend: { show: false },
         scales: {
           x: { time: false, distr: this.isLogX ? 3 : 1, range: () => [...this.limitsX()] },
@@ -608,7 +608,7 @@ export class CurveView implements View {
       const at = fraction(x, this.limitsX(), this.isLogX);
       handle.style.left = `${100 * Math.min(Math.max(Number.isFinite(at) ? at : 0, 0), 1)}%`;
       handle.setAttribute("aria-label", label);
-      handle.setAttribute("aria-valuenow", String(x));
+      handle.setAttribute("aria-valuenow", plainNumber(x));
       handle.setAttribute("aria-valuetext", valueWithTitle(x, this.curves.xTitle));
     });
   }

@@ -216,6 +216,10 @@ export class ImageView implements View {
 
   /** Shows an image; its numbers are not copied, and must not change until the next image. */
   show(image: ImageData2D): void {
+    if (this.destroyed) {
+      // What a closed panel was still reading.
+      return;
+    }
     const before = this.image;
     this.image = image;
     this.stats = image.common ? together(statistics(image.values), statistics(image.common)) : statistics(image.values);
