@@ -131,13 +131,19 @@ export function htmlTable({ caption, columns, rows }: DataTable): HTMLTableEleme
   );
 }
 
-/** A table as comma-separated values, with all digits; texts that a spreadsheet could take for a formula are quoted behind an apostrophe. */
+/** A negative number, as the heading of a column of an image. */
+const NUMBER = /^-\d+(\.\d+)?(e[+-]?\d+)?$/;
+
+/**
+ * A table as comma-separated values, with all digits; texts that a spreadsheet could take for a formula, unless they are numbers, are
+ * quoted behind an apostrophe.
+ */
 export function csv({ columns, rows }: DataTable): string {
   const field = (value: number | string) => {
     if (typeof value === "number") {
       return String(value);
     }
-    const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+    const safe = /^[=+\-@\t\r]/.test(value) && !NUMBER.test(value) ? `'${value}` : value;
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   return [columns, ...rows].map((row) => row.map(field).join(",")).join("\r\n") + "\r\n";

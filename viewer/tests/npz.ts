@@ -43,6 +43,11 @@ function readNpy(name: string, bytes: Buffer): ArraySpec | OtherSpec {
     return { name, text: String.fromCodePoint(...codes.filter((code) => code !== 0)) };
   }
   const size = Number(type.slice(2));
+  if (type.startsWith("<c")) {
+    // Pairs, real part first
+    const half = `<f${size / 2}`;
+    return { name, shape, values: Float64Array.from({ length: 2 * count }, (_, k) => numberAt(bytes, start + (k * size) / 2, half)), type: size === 8 ? "c32" : "c64" };
+  }
   const values = Float64Array.from({ length: count }, (_, k) => numberAt(bytes, start + k * size, type));
   return { name, shape, values, type: type === "|b1" ? "bool" : type.startsWith("<i") ? "i64" : type === "<f4" ? "f32" : "f64" };
 }

@@ -952,7 +952,11 @@ export class ImageView implements View {
     const { i0, i1, j0, j1 } = this.visible();
     const each = Math.max(1, Math.ceil(Math.sqrt(((i1 - i0) * (j1 - j0)) / most)));
     const starts = (from: number, to: number) => Array.from({ length: Math.ceil((to - from) / each) }, (_, k) => from + k * each);
-    const middle = (axis: Axis, from: number, to: number) => (axis.position(from) + axis.position(Math.min(from + each, to) - 1)) / 2;
+    const middle = (axis: Axis, from: number, to: number) => {
+      const [first, last] = [axis.position(from), axis.position(Math.min(from + each, to) - 1)];
+      // Zero on an axis whose offset is many steps is zero, but for rounding.
+      return Math.abs(first + last) < 1e-9 * Math.abs(axis.position(1) - axis.position(0)) ? 0 : (first + last) / 2;
+    };
     const mean = (i: number, j: number) => {
       let [sum, count] = [0, 0];
       for (let b = j; b < Math.min(j + each, j1); b++) {
