@@ -46,7 +46,7 @@ fn phase() -> Value {
             "spectrum": distances.map(|f| finite(phase.power_spectrum(f * f))),
         })
     };
-    json!({ "distances": distances, "cases": [0.7, 9.0, 25.0, 300.0, f64::INFINITY].map(of) })
+    json!({ "distances": distances, "cases": ([0.7, 9.0, 25.0, 300.0, f64::INFINITY].map(of)) })
 }
 
 fn slopes() -> Value {
@@ -220,7 +220,7 @@ fn scattering() -> Value {
             "factor": frequencies.map(|q| factor.at(q)), "projected": distances.map(|r| factor.projected(r)),
         })
     };
-    json!({ "frequencies": frequencies, "distances": distances, "cases": ["H", "C", "Si", "Sr", "Au", "U"].map(of) })
+    json!({ "frequencies": frequencies, "distances": distances, "cases": (["H", "C", "Si", "Sr", "Au", "U"].map(of)) })
 }
 
 fn phonons() -> Value {
