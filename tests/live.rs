@@ -233,7 +233,10 @@ fn phonons() -> Value {
     let specimen = Specimen::new([50.0; 3], (0..7).map(atom).collect()).unwrap();
     let of = |(seed, configuration): (u64, usize)| {
         let displaced = Phonons { configurations: 10, seed }.displaced(&specimen, configuration);
-        let difference = |(a, b): (&Atom, &Atom)| [0, 1, 2].map(|k| a.position[k] - b.position[k]);
+        // Atoms that leave the cell come back on its other side.
+        let short = |distance: f64| (distance + 25.0).rem_euclid(50.0) - 25.0;
+        let difference =
+            |(a, b): (&Atom, &Atom)| [0, 1, 2].map(|k| short(a.position[k] - b.position[k]));
         let found: Vec<_> =
             displaced.atoms().iter().zip(specimen.atoms()).map(difference).collect();
         json!({ "seed": seed, "configuration": configuration, "normal": found })
