@@ -310,6 +310,8 @@ export class ImageView implements View {
     } else {
       this[limit].set(value, { live });
     }
+    // At once, not with the next frame: keys that follow each other fast step from the limit that is set.
+    this.contrast.update(this.contrastOf(this.scale()), false);
   }
 
   private setRange(range: "minmax" | "percentile" | "hold"): void {
