@@ -438,6 +438,28 @@ mod tests {
         Ok(())
     }
 
+    // Damaged numbers of an archive
+    #[test]
+    fn archives_with_damaged_numbers_are_refused() -> Checked {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.npz");
+        let mut data = DataSet::default();
+        data.add("slopes", ndarray::Array2::from_elem((40, 3), 0.1));
+        data.write(std::fs::File::create(&path)?, Format::Npz, Precision::F64)?;
+        let mut bytes = std::fs::read(&path)?;
+        assert_eq!(DataSet::read(&path)?.shapes().len(), 1);
+        let tenth = 0.1_f64.to_le_bytes();
+        let place = bytes.windows(8).position(|part| part == tenth).unwrap();
+        bytes[place + 80] ^= 1;
+        std::fs::write(&path, bytes)?;
+        let refused = DataSet::read(&path).unwrap_err().to_string();
+        assert!(refused.contains("slopes.npy is damaged: Invalid checksum"), "{refused}");
+        let array = crate::files::read_array2(&path, crate::files::Unit::Stored);
+        let refused = array.unwrap_err().to_string();
+        assert!(refused.contains("slopes is damaged"), "{refused}");
+        Ok(())
+    }
+
     // Damaged files of data sets
     #[test]
     fn damaged_files_are_errors_and_not_panics() -> Checked {
