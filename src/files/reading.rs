@@ -344,8 +344,7 @@ fn read_archive(mut file: BufReader<File>, request: &ReadRequest) -> Result<Arra
     };
     let mut member = readable(archive.by_name(&format!("{chosen}.npy"))).map_err(refuse)?;
     let numbers = request.take(&find_npy(&mut member, request.path)?, &mut member)?;
-    check_end(member, chosen).map_err(refuse)?;
-    Ok(numbers)
+    check_end(member, chosen).map_err(refuse).map(|()| numbers)
 }
 
 // Say why an archive cannot be read
