@@ -46,7 +46,7 @@ fn phase() -> Value {
             "spectrum": distances.map(|f| finite(phase.power_spectrum(f * f))),
         })
     };
-    json!({ "distances": distances, "cases": [0.7, 9.0, 25.0, 300.0, f64::INFINITY].map(of) })
+    json!({ "distances": distances, "cases": ([0.7, 9.0, 25.0, 300.0, f64::INFINITY].map(of)) })
 }
 
 fn slopes() -> Value {
@@ -220,7 +220,7 @@ fn scattering() -> Value {
             "factor": frequencies.map(|q| factor.at(q)), "projected": distances.map(|r| factor.projected(r)),
         })
     };
-    json!({ "frequencies": frequencies, "distances": distances, "cases": ["H", "C", "Si", "Sr", "Au", "U"].map(of) })
+    json!({ "frequencies": frequencies, "distances": distances, "cases": (["H", "C", "Si", "Sr", "Au", "U"].map(of)) })
 }
 
 fn phonons() -> Value {
@@ -233,7 +233,10 @@ fn phonons() -> Value {
     let specimen = Specimen::new([50.0; 3], (0..7).map(atom).collect()).unwrap();
     let of = |(seed, configuration): (u64, usize)| {
         let displaced = Phonons { configurations: 10, seed }.displaced(&specimen, configuration);
-        let difference = |(a, b): (&Atom, &Atom)| [0, 1, 2].map(|k| a.position[k] - b.position[k]);
+        // Atoms that leave the cell come back on its other side.
+        let short = |distance: f64| (distance + 25.0).rem_euclid(50.0) - 25.0;
+        let difference =
+            |(a, b): (&Atom, &Atom)| [0, 1, 2].map(|k| short(a.position[k] - b.position[k]));
         let found: Vec<_> =
             displaced.atoms().iter().zip(specimen.atoms()).map(difference).collect();
         json!({ "seed": seed, "configuration": configuration, "normal": found })

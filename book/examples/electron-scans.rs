@@ -410,13 +410,14 @@ fn scans(folder: &Path) -> Drawn {
         differences.push([0, 1, 2].map(|d| parts(&less(d), means[d])));
         beams.push(Prism::new(coarse.grid, [f, f], &coarse.probe, None)?.beams());
     }
+    let multislice = [0, 1, 2].map(|d| parts(&exact[d], means[d]));
     let results = json!({
         "step": coarse.scan.step()[0],
         "counts": coarse.scan.counts(),
         "detectors": detectors.map(|(.., name)| name),
         "factors": factors,
         "means": means,
-        "multislice": [0, 1, 2].map(|d| parts(&exact[d], means[d])),
+        "multislice": multislice,
         "differences": differences,
         "errors": (0..factors.len()).map(|k| [0, 1, 2].map(|d| lines[d][k].1)).collect::<Vec<_>>(),
         "beams": beams,

@@ -42,7 +42,8 @@ impl StemPlan {
         // Add compared waves to a data set
         let series = series(&options.defoci, &options.ends, &options.slicing)?;
         let probe = Coordinate::navigation("probe", "", 0.0, 1.0)?;
-        let axes = [&series[..], &[probe.clone()], &plane_axes(&options.grid, 2.0)?].concat();
+        let axes =
+            [&series[..], std::slice::from_ref(&probe), &plane_axes(&options.grid, 2.0)?].concat();
         for (method, waves) in ["PRISM", "multislice"].into_iter().zip(waves.outer_iter()) {
             // Axes of one focus and of one plane are left out
             let mut waves = waves.to_owned().into_dyn();

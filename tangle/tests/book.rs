@@ -807,14 +807,14 @@ fn live_figures_have_their_script_and_their_results() -> Outcome {
     {
         fs::write(at("viewer/dist").join(file), content)?;
     }
-    fs::write(at("book/src/figures/live-rays.json"), "{ \"word\": \"</script> $ray\" }")?;
+    fs::write(at("book/src/figures/live-rays.json"), "{ \"word\": \"</script> $quasar\" }")?;
     build(folder.path(), false)?;
     let whole = fs::read_to_string(at("book/build/bad.html"))?;
     contains(
         &whole,
         &[
             "<figure id=\"figure-lens\" class=\"live\" data-live=\"bent-rays\" data-image=\"\">",
-            "data-file=\"live-rays.json\">{\"word\":\"\\u003c/script> $ray\"}</script>",
+            "data-file=\"live-rays.json\">{\"word\":\"\\u003c/script> $quasar\"}</script>",
             "<link rel=\"stylesheet\" href=\"live.css\">\n</head>",
             "<script src=\"live-image.js\"></script>\n<script src=\"live.js\"></script>\n</body>",
         ],
@@ -827,7 +827,7 @@ fn live_figures_have_their_script_and_their_results() -> Outcome {
         let [made, given] = ["book/build", "viewer/dist"].map(|folder| at(folder).join(file));
         assert_eq!(fs::read(made)?, fs::read(given)?);
     }
-    assert!(!fs::read_to_string(at("book/build/searchindex.js"))?.contains("ray"));
+    assert!(!fs::read_to_string(at("book/build/searchindex.js"))?.contains("quasar"));
     let printed = sheet(&folder, &[])?;
     assert!(!printed.contains("live.js") && !printed.contains("live-results"));
     // Too much for one page, and no JSON.

@@ -1,7 +1,7 @@
 /** The page: its header, the list of panels, and the panel that is open. */
 
-import { button, disposer } from "./controls";
-import { type DataFile, formatNumber } from "./data";
+import { button, disposer, endRemoved } from "./controls";
+import type { DataFile } from "./data";
 import { h } from "./dom";
 import { failure } from "./failure";
 import type { PanelContext, PanelOffer } from "./panel";
@@ -11,7 +11,7 @@ import { Store } from "./store";
 /** Keys of the page, for the help. */
 const KEYS: readonly (readonly [string, string])[] = [
   ["[ and ]", "previous and next panel"],
-  ["Ctrl Z, Ctrl Shift Z", "undo, redo"],
+  ["Ctrl Z, Ctrl Shift Z or Ctrl Y", "undo, redo"],
   ["T", "light or dark"],
   ["?", "this list"],
   ["Tab", "to the next control, picture, handle or shape"],
@@ -34,7 +34,7 @@ export function start(root: HTMLElement, files: readonly DataFile[], program: st
     status.textContent = sentence;
   };
 
-  const host = h("main", { id: "panel", tabindex: -1 });
+  let host = h("main", { id: "panel", tabindex: -1 });
   const list = h("nav", { "aria-label": "Panels" });
   const choice = h("select", { class: "panels", "aria-label": "Panel", change: () => open.set(choice.value) });
   for (const group of new Set(all.map((one) => one.group))) {
@@ -49,11 +49,18 @@ export function start(root: HTMLElement, files: readonly DataFile[], program: st
   // The panel that is open
   let end: () => void = () => undefined;
   let opened = 0;
+  let byKey = false;
   const show = async () => {
     const offer = all.find((one) => one.id === open.value);
+    const takesFocus = byKey || host.contains(document.activeElement);
+    byKey = false;
     end();
     end = () => undefined;
-    host.replaceChildren();
+    // A new element: a panel that is still loading fills one that is no longer in the page.
+    const before = host;
+    host = h("main", { id: "panel", tabindex: -1 });
+    before.replaceWith(host);
+    endRemoved();
     for (const item of list.querySelectorAll("button")) {
       item.setAttribute("aria-current", item.dataset["panel"] === offer?.id ? "page" : "false");
     }
@@ -64,6 +71,11 @@ export function start(root: HTMLElement, files: readonly DataFile[], program: st
     choice.value = offer.id;
     document.title = `${offer.title}: ${files.map((file) => file.name).join(", ")}`;
     const mine = ++opened;
+    const heading = h("h2", { class: "panel", tabindex: -1 }, offer.title);
+    host.append(heading);
+    if (takesFocus) {
+      heading.focus();
+    }
     const ended = await openPanel(offer, host, { files, store, scope: store.scope(offer.id), say });
     if (mine === opened) {
       end = ended;
@@ -95,11 +107,12 @@ export function start(root: HTMLElement, files: readonly DataFile[], program: st
     undo.disabled = !store.canUndo;
     redo.disabled = !store.canRedo;
   });
-  addEventListener("hashchange", () => store.restore(location.hash.slice(1)));
+  addEventListener("hashchange", () => store.restore(location.hash.slice(1), { undoable: true }));
 
   // Light and dark
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const isDark = () => (theme.value === "" ? dark.matches : theme.value === "dark");
+  let printing = false;
+  const isDark = () => !printing && (theme.value === "" ? dark.matches : theme.value === "dark");
   const paint = () => {
     document.documentElement.dataset["theme"] = isDark() ? "dark" : "light";
   };
@@ -108,34 +121,58 @@ export function start(root: HTMLElement, files: readonly DataFile[], program: st
   dark.addEventListener("change", paint);
   paint();
 
+  // Print: light, as wide as a page of paper; views are drawn anew for that width before the browser takes its picture.
+  const layOut = (forPrint: boolean) => () => {
+    printing = forPrint;
+    document.documentElement.classList.toggle("printing", forPrint);
+    paint();
+    dispatchEvent(new Event("resize"));
+  };
+  addEventListener("beforeprint", layOut(true));
+  addEventListener("afterprint", layOut(false));
+
   // Help and keys
   const help = h(
     "dialog",
     { class: "help", "aria-label": "Keys" },
     h("h2", {}, "Keys"),
     h("dl", {}, ...KEYS.flatMap(([keys, what]) => [h("dt", {}, keys), h("dd", {}, what)])),
-    h("form", { method: "dialog" }, h("button", {}, "Close")),
+    // Not a form: frames of notebooks allow none.
+    button("Close", () => help.close()),
   );
   const step = (by: number) => {
     const at = all.findIndex((one) => one.id === open.value);
     const next = all[(at + by + all.length) % all.length];
     if (next !== undefined) {
+      byKey = true;
       open.set(next.id);
-      say(next.title);
+      byKey = false;
     }
   };
   addEventListener("keydown", (event) => {
     const typing = event.target instanceof HTMLElement && event.target.matches("input:not([type=range]):not([type=checkbox]), select, textarea");
-    const command = event.ctrlKey || event.metaKey;
+    // On some keyboards the brackets need AltGr, which counts as Ctrl and Alt.
+    const altGraph = event.getModifierState("AltGraph");
+    const command = (event.ctrlKey || event.metaKey) && !altGraph;
+    if (help.open || event.defaultPrevented || event.isComposing) {
+      return;
+    }
     if (command && event.key.toLowerCase() === "z" && !typing) {
       event.preventDefault();
       event.shiftKey ? store.redo() : store.undo();
-    } else if (!command && !event.altKey && !typing) {
-      const act: Record<string, () => void> = { "[": () => step(-1), "]": () => step(1), t: turn, T: turn, "?": () => help.showModal() };
-      act[event.key]?.();
+    } else if (command && event.key.toLowerCase() === "y" && !typing) {
+      event.preventDefault();
+      store.redo();
+    } else if (!command && !typing) {
+      const act: Record<string, () => void> = { "[": () => step(-1), "]": () => step(1), "?": () => help.showModal(), ...(event.altKey ? {} : { t: turn, T: turn }) };
+      if (Object.hasOwn(act, event.key)) {
+        act[event.key]();
+      }
     }
   });
 
+  // A frame of a notebook cannot print.
+  const isFramed = window.parent !== window && window.origin === "null";
   root.append(
     h("a", { class: "skip", href: "#panel", click: (event: Event) => { event.preventDefault(); host.focus(); } }, "Skip to the panel"),
     h(
@@ -143,7 +180,7 @@ export function start(root: HTMLElement, files: readonly DataFile[], program: st
       { class: "page" },
       h("h1", {}, files.map((file) => file.name).join(", ")),
       choice,
-      h("div", { class: "tools", role: "toolbar", "aria-label": "Page" }, undo, redo, button("Light/dark", turn, "T"), button("Print", () => print()), button("Keys", () => help.showModal(), "?")),
+      h("div", { class: "tools", role: "toolbar", "aria-label": "Page" }, undo, redo, button("Light/dark", turn, "T"), isFramed ? null : button("Print", () => print()), button("Keys", () => help.showModal(), "?")),
     ),
     list,
     host,
@@ -157,7 +194,6 @@ export function start(root: HTMLElement, files: readonly DataFile[], program: st
 /** Opens a panel; where that fails, a sentence takes its place. */
 async function openPanel(offer: PanelOffer, host: HTMLElement, context: PanelContext): Promise<() => void> {
   const ends = disposer();
-  host.append(h("h2", { class: "panel" }, offer.title));
   try {
     ends.add(await offer.open(host, context));
   } catch (error) {
@@ -166,12 +202,8 @@ async function openPanel(offer: PanelOffer, host: HTMLElement, context: PanelCon
   return ends.end;
 }
 
-/** What is reduced in the page, by array. */
+/** What is reduced in the page, by array, with the error as the page's writer states it. */
 function notes(files: readonly DataFile[]): HTMLElement[] {
-  const all = files.flatMap((file) => file.arrays().filter((one) => one.array.reduced !== "").map((one) => `${files.length > 1 ? `${file.name}, ` : ""}${one.name}: ${one.array.reduced}${largestError(one.array.error)}`));
+  const all = files.flatMap((file) => file.arrays().filter((one) => one.array.reduced !== "").map((one) => `${files.length > 1 ? `${file.name}, ` : ""}${one.name}: ${one.array.reduced}`));
   return all.length === 0 ? [] : [h("details", { class: "notes" }, h("summary", {}, "What is reduced in this page"), h("ul", {}, ...all.map((text) => h("li", {}, text))))];
-}
-
-function largestError({ absolute, relative }: { absolute: number; relative: number }): string {
-  return absolute > 0 ? ` (largest error ${formatNumber(absolute, 2)}${relative > 0 ? `, ${formatNumber(relative, 2)} of the value` : ""})` : "";
 }

@@ -15,9 +15,22 @@ export function disposer(): Disposer {
   return { add: (...ends) => void all.push(...ends), end: () => all.splice(0).forEach((end) => end()) };
 }
 
-/** Calls back while an element is in the page: subscriptions of an element that was removed end at the next change. */
+/** Subscriptions of elements, which end when the element has left the page. */
+const shown = new Map<() => void, HTMLElement>();
+
+/** Calls back while an element is in the page: its subscription ends at the next change after it was removed, or by `endRemoved`. */
 export function whileShown<T>(element: HTMLElement, subscribe: (listener: (value: T) => void) => () => void, listener: (value: T) => void): void {
-  const end = subscribe((value) => (element.isConnected ? listener(value) : end()));
+  const stop = subscribe((value) => (element.isConnected ? listener(value) : end()));
+  const end = () => {
+    stop();
+    shown.delete(end);
+  };
+  shown.set(end, element);
+}
+
+/** Ends the subscriptions of elements that are not in the page: for when another panel opens. */
+export function endRemoved(): void {
+  shown.forEach((element, end) => element.isConnected || end());
 }
 
 function labelled(label: string, control: HTMLElement, ...more: Child[]): HTMLLabelElement {
@@ -34,7 +47,8 @@ export interface SliderOptions {
 /** A slider over samples, with the sample in words. */
 export function slider(label: string, cell: Cell<number>, { count, label: inWords }: SliderOptions): HTMLElement {
   const input = h("input", { type: "range", min: 0, max: Math.max(count - 1, 0), step: 1 });
-  const output = h("output", {});
+  // The slider itself speaks its value: a second voice would repeat it at every step.
+  const output = h("output", { "aria-live": "off" });
   const clamp = (k: number) => Math.min(Math.max(Math.round(k), 0), Math.max(count - 1, 0));
   const show = (value: number) => {
     const k = clamp(value);
@@ -61,7 +75,7 @@ export interface RangeOptions {
 /** A slider over numbers, with the number and its unit. */
 export function range(label: string, cell: Cell<number>, { min, max, step, unit = "", format = (x) => formatNumber(x, 4) }: RangeOptions): HTMLElement {
   const input = h("input", { type: "range", min, max, step });
-  const output = h("output", {});
+  const output = h("output", { "aria-live": "off" });
   const show = (value: number) => {
     input.value = String(value);
     const text = unit ? `${format(value)} ${unit}` : format(value);

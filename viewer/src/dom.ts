@@ -44,6 +44,15 @@ export function eachFrame<A extends unknown[]>(work: (...args: A) => void): (...
   };
 }
 
+/** A number without a power of ten, as attributes for screen readers must have it. */
+export function plainNumber(x: number): string {
+  const [mantissa, exponent] = String(x).split("e");
+  if (exponent === undefined || !(Number(exponent) < 0)) {
+    return exponent === undefined ? mantissa : BigInt(x).toString();
+  }
+  return `${x < 0 ? "-" : ""}0.${"0".repeat(-Number(exponent) - 1)}${mantissa.replace(/[-.]/g, "")}`;
+}
+
 let numbers = 0;
 
 /** An identifier that no other element of the page has. */

@@ -30,18 +30,25 @@ export class Store {
       const { [path]: _, ...rest } = this.state;
       this.state = value === undefined ? rest : { ...rest, [path]: value };
     }
-    if (!live) {
-      this.commit();
-    }
+    const settled = !live && this.settle();
     if (changed) {
       this.notify([path]);
+    } else if (settled) {
+      // Nothing else is shown, but what was live can be undone from now on.
+      this.notifyAll();
     }
   }
 
   /** Ends a gesture: the state can be undone to what it was before. */
   commit(): void {
+    if (this.settle()) {
+      this.notifyAll();
+    }
+  }
+
+  private settle(): boolean {
     if (same(this.state as Json, this.committed as Json)) {
-      return;
+      return false;
     }
     this.past.push(this.committed);
     if (this.past.length > 200) {
@@ -49,6 +56,7 @@ export class Store {
     }
     this.future = [];
     this.committed = this.state;
+    return true;
   }
 
   get canUndo(): boolean {
@@ -60,11 +68,12 @@ export class Store {
   }
 
   undo(): void {
-    this.commit();
+    this.settle();
     this.move(this.past, this.future);
   }
 
   redo(): void {
+    this.settle();
     this.move(this.future, this.past);
   }
 
@@ -81,8 +90,8 @@ export class Store {
     return Object.keys(this.state).length === 0 ? "" : encodeURIComponent(JSON.stringify(this.state));
   }
 
-  /** Takes the state of a fragment; one that is not of this viewer changes nothing. */
-  restore(fragment: string): void {
+  /** Takes the state of a fragment, which can be undone if there was one before; one that is not of this viewer changes nothing. */
+  restore(fragment: string, { undoable = false } = {}): void {
     let state: unknown = {};
     try {
       state = fragment === "" ? {} : JSON.parse(decodeURIComponent(fragment));
@@ -90,6 +99,11 @@ export class Store {
       return;
     }
     if (typeof state === "object" && state !== null && !Array.isArray(state)) {
+      if (undoable) {
+        this.settle();
+        this.past.push(this.committed);
+        this.future = [];
+      }
       // A null prototype: no key of a link can be one of Object's own.
       this.replace(Object.assign(Object.create(null), state) as State);
     }
@@ -121,8 +135,12 @@ export class Store {
       [...(this.listeners.get(path) ?? [])].forEach((listener) => listener());
     }
     if (paths.length > 0) {
-      [...this.always].forEach((listener) => listener());
+      this.notifyAll();
     }
+  }
+
+  private notifyAll(): void {
+    [...this.always].forEach((listener) => listener());
   }
 
   /** The values below a prefix. */

@@ -46,6 +46,7 @@ export class Card {
   private readonly heading: HTMLHeadingElement;
   private readonly note: HTMLParagraphElement;
   private readonly details: HTMLDetailsElement;
+  private box: HTMLDivElement | undefined;
 
   constructor(
     title: string,
@@ -96,10 +97,14 @@ export class Card {
   }
 
   private fillTable(): void {
-    this.details.querySelector("div")?.remove();
-    if (this.details.open) {
-      this.details.append(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Numbers" }, htmlTable(this.view.table(CELLS))));
+    if (!this.details.open) {
+      this.box?.remove();
+      this.box = undefined;
+      return;
     }
+    // Renewed in place, so that it keeps the focus and its scroll position.
+    this.box ??= this.details.appendChild(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Numbers of ${this.heading.textContent}` }));
+    this.box.replaceChildren(htmlTable(this.view.table(CELLS)));
   }
 
   private async exportPng(): Promise<void> {
@@ -126,13 +131,19 @@ export function htmlTable({ caption, columns, rows }: DataTable): HTMLTableEleme
   );
 }
 
-/** A table as comma-separated values, with all digits; texts that a spreadsheet could take for a formula are quoted behind an apostrophe. */
+/** A negative number, as the heading of a column of an image. */
+const NUMBER = /^-\d+(\.\d+)?(e[+-]?\d+)?$/;
+
+/**
+ * A table as comma-separated values, with all digits; texts that a spreadsheet could take for a formula, unless they are numbers, are
+ * quoted behind an apostrophe.
+ */
 export function csv({ columns, rows }: DataTable): string {
   const field = (value: number | string) => {
     if (typeof value === "number") {
       return String(value);
     }
-    const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+    const safe = /^[=+\-@\t\r]/.test(value) && !NUMBER.test(value) ? `'${value}` : value;
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   return [columns, ...rows].map((row) => row.map(field).join(",")).join("\r\n") + "\r\n";

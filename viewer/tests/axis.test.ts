@@ -30,6 +30,15 @@ test("labels of neighbouring ticks differ", () => {
   }
 });
 
+test("labels of small and large ticks are powers of ten", () => {
+  assert.deepEqual(tickLabels(logTicks([1e-12, 1], 4)), ["10⁻¹²", "10⁻⁹", "10⁻⁶", "0.001", "1"]);
+  assert.deepEqual(tickLabels([0, 1e-6, 2e-6]), ["0", "10⁻⁶", "2·10⁻⁶"]);
+  assert.deepEqual(tickLabels([-5e7, 0, 5e7]), ["−5·10⁷", "0", "5·10⁷"]);
+  assert.deepEqual(tickLabels([1e-6, 2e-6, 5e-6, 1e-5]), ["10⁻⁶", "2·10⁻⁶", "5·10⁻⁶", "10⁻⁵"]);
+  assert.deepEqual(tickLabels([1e300, 1e-320]), ["10³⁰⁰", "10⁻³²⁰"]);
+  assert.deepEqual(tickLabels([0, 0.0005, 0.001, 0.0015]), ["0", "0.0005", "0.001", "0.0015"]);
+});
+
 test("fractions of an axis and back", () => {
   assert.ok(Math.abs(fraction(10, [1, 100], true) - 0.5) < 1e-12);
   assert.ok(Math.abs(atFraction(0.5, [1, 100], true) - 10) < 1e-12);

@@ -33,7 +33,7 @@ function readNpy(name: string, bytes: Buffer): ArraySpec | OtherSpec {
     const columns = fields.map(({ field, type }) => {
       const first = offset;
       offset += Number(type.slice(2));
-      return { name: field, unit: type === "<f8" ? "m" : "", values: Array.from({ length: count }, (_, k) => numberAt(bytes, start + k * row + first, type)) };
+      return { name: field, unit: type === "<f8" ? "m" : "", values: Array.from({ length: count }, (_, k) => (type.startsWith("|S") ? textAt(bytes, start + k * row + first, Number(type.slice(2))) : numberAt(bytes, start + k * row + first, type))) };
     });
     return { name, columns };
   }
@@ -43,8 +43,18 @@ function readNpy(name: string, bytes: Buffer): ArraySpec | OtherSpec {
     return { name, text: String.fromCodePoint(...codes.filter((code) => code !== 0)) };
   }
   const size = Number(type.slice(2));
+  if (type.startsWith("<c")) {
+    // Pairs, real part first
+    const half = `<f${size / 2}`;
+    return { name, shape, values: Float64Array.from({ length: 2 * count }, (_, k) => numberAt(bytes, start + (k * size) / 2, half)), type: size === 8 ? "c32" : "c64" };
+  }
   const values = Float64Array.from({ length: count }, (_, k) => numberAt(bytes, start + k * size, type));
   return { name, shape, values, type: type === "|b1" ? "bool" : type.startsWith("<i") ? "i64" : type === "<f4" ? "f32" : "f64" };
+}
+
+/** A text of so many bytes, filled up by zeros. */
+function textAt(bytes: Buffer, at: number, size: number): string {
+  return bytes.toString("utf8", at, at + size).replace(/\0+$/, "");
 }
 
 function numberAt(bytes: Buffer, at: number, type: string): number {

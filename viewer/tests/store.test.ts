@@ -22,6 +22,32 @@ test("undo and redo go back and forth between settled states", () => {
   assert.equal(store.canRedo, false);
 });
 
+test("the end of a drag is told, though it changes no value", () => {
+  const store = new Store();
+  const cell = store.scope("panel").cell("r", 10);
+  const heard: boolean[] = [];
+  store.subscribeAll(() => heard.push(store.canUndo));
+  cell.set(11, { live: true });
+  cell.set(11);
+  cell.set(11);
+  assert.deepEqual(heard, [false, true]);
+});
+
+test("a link opened in the page can be undone, a drag in progress is kept by redo", () => {
+  const store = new Store();
+  const cell = store.scope("panel").cell("r", 10);
+  cell.set(11);
+  store.restore(encodeURIComponent(JSON.stringify({ "panel.r": 30 })), { undoable: true });
+  assert.equal(cell.value, 30);
+  store.undo();
+  assert.equal(cell.value, 11);
+  cell.set(12, { live: true });
+  store.redo();
+  assert.equal(cell.value, 12);
+  store.undo();
+  assert.equal(cell.value, 11);
+});
+
 test("a drag is undone as a whole", () => {
   const store = new Store();
   const cell = store.scope("panel").cell("r", 10);

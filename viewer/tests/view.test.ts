@@ -8,7 +8,8 @@ test("fields of CSV are quoted where they must be", () => {
 });
 
 test("texts that a spreadsheet could take for a formula are marked, numbers are not", () => {
-  const cells = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "a=1"];
+  assert.equal(csv({ caption: "", columns: ["y \\ x", "-0.5", "-1e-7", "0"], rows: [] }), "y \\ x,-0.5,-1e-7,0\r\n", "negative positions of an image's columns");
+  const cells = ["=1+1", "+1", "-1+2", "@SUM(A1)", "\t=1", "\r=1", "a=1"];
   const text = csv({ caption: "", columns: ["=cmd|' /C calc'!A0"], rows: [...cells.map((one) => [one]), [-1], [1e-300], [NaN], [0.1 + 0.2]] });
-  assert.equal(text, ["'=cmd|' /C calc'!A0", "'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\t=1", "\"'\r=1\"", "a=1", "-1", "1e-300", "NaN", "0.30000000000000004", ""].join("\r\n"));
+  assert.equal(text, ["'=cmd|' /C calc'!A0", "'=1+1", "'+1", "'-1+2", "'@SUM(A1)", "'\t=1", "\"'\r=1\"", "a=1", "-1", "1e-300", "NaN", "0.30000000000000004", ""].join("\r\n"));
 });

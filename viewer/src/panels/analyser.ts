@@ -11,7 +11,7 @@ import type { PanelContext, PanelFactory } from "../panel";
 import { Card } from "../view";
 import { CurveView } from "../views/curve";
 import { ImageView } from "../views/image";
-import { blockAt, latest, leading, ofDimensions, SeriesChoice, uniform } from "./electron-parts";
+import { blockAt, byDetector, latest, leading, ofDimensions, SeriesChoice, uniform } from "./electron-parts";
 import { inMrad } from "./probe";
 
 const NAMES = ["compared_prism", "compared_multislice"] as const;
@@ -162,7 +162,7 @@ async function openAnalyser(file: DataFile, prism: ArrayVariable, multislice: Ar
 
 /** An image of the scan: an annulus, else the sum of the angular bins. */
 function scanOf(file: DataFile): { readonly variable: ArrayVariable; readonly inner: number } | undefined {
-  const annulus = file.arrays().find((one) => one.name.startsWith("annulus") && ofDimensions(one, ["x", "y"]));
+  const [annulus] = file.arrays().filter((one) => one.name.startsWith("annulus") && ofDimensions(one, ["x", "y"])).sort(byDetector);
   const bins = ofDimensions(file.array("annular"), ["x", "y", "angle"]);
   return annulus ? { variable: annulus, inner: 2 } : bins && { variable: bins, inner: 3 };
 }

@@ -12,10 +12,10 @@ import { ImageView } from "../views/image";
 
 const GROUP = "All variables";
 
-/** Panels of all arrays, and one of all single numbers. */
+/** Panels of all arrays, and one of all single numbers and empty arrays. */
 export const arrayPanels: PanelFactory = (file) => {
   const arrays = file.arrays();
-  const single = arrays.filter((one) => one.size === 1);
+  const single = arrays.filter((one) => one.size <= 1);
   const offers: PanelOffer[] = arrays.flatMap((variable, k) => {
     if (variable.size <= 1) {
       return [];
@@ -28,7 +28,8 @@ export const arrayPanels: PanelFactory = (file) => {
       host.append(h("div", { class: "card" }, htmlTable(await numbers(single))));
       return () => undefined;
     };
-    offers.push({ id: "numbers", title: "Single numbers", group: GROUP, order: 940, open });
+    const title = single.some((one) => one.size === 0) ? "Single numbers and empty arrays" : "Single numbers";
+    offers.push({ id: "numbers", title, group: GROUP, order: 940, open });
   }
   return offers;
 };
@@ -41,6 +42,9 @@ function significant(variable: ArrayVariable): number[] {
 async function numbers(all: readonly ArrayVariable[]): Promise<DataTable> {
   const rows = await Promise.all(
     all.map(async (one) => {
+      if (one.size === 0) {
+        return [one.name, `empty: ${one.shape.join(" × ")}`, one.unit, one.longName];
+      }
       const { re, im } = await one.all();
       const value = im === undefined ? formatNumber(re[0], 15) : `${formatNumber(re[0], 15)} + ${formatNumber(im[0], 15)} i`;
       return [one.name, value, one.unit, one.longName];
@@ -121,6 +125,7 @@ async function openPicture(variable: ArrayVariable, host: HTMLElement, context: 
   host.append(card.element);
 
   let latest = 0;
+  let problem: HTMLElement | undefined;
   const show = async () => {
     const mine = ++latest;
     const [i, j] = axes.value;
@@ -135,10 +140,12 @@ async function openPicture(variable: ArrayVariable, host: HTMLElement, context: 
       }
       const cyclic = variable.complex && shown === "phase";
       const unit = cyclic ? "rad" : variable.unit;
+      problem?.remove();
       view.show({ ...found, x: variable.dimensions[i], y: variable.dimensions[j], quantity: words(variable.name), unit, cyclic });
       card.changed();
     } catch (error) {
-      card.element.append(failure(error));
+      problem?.remove();
+      problem = card.element.appendChild(failure(error));
     }
   };
   for (const cell of [axes, part.cell, ...fixed]) {

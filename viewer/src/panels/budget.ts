@@ -68,7 +68,7 @@ async function openBudget(host: HTMLElement, context: PanelContext, file: DataFi
     print(
       budgets.flatMap((one): Fact[] => {
         const shares = percentages(one);
-        const rows = one.terms.map(({ name, rms }, k): Fact => [`${one.label}, ${name}`, rms, `nm rms, ${shares[k].toFixed(1)} %`]);
+        const rows = one.terms.map(({ name, rms }, k): Fact => [`${one.label}, ${name}`, rms, `nm rms, ${shares[k].toFixed(1).replace("-", "−")} %`]);
         const strehl = wavelengths.map((wave): Fact => [`${one.label}, Strehl ratio by Maréchal at ${(1e9 * wave).toFixed(0)} nm`, marechal(one.total, wave)]);
         return [...rows, [`${one.label}, total`, one.total, "nm rms"], ...strehl];
       }),

@@ -42,6 +42,14 @@ export class SeriesChoice {
     return this.all.filter(({ dimension }) => dimension.count > 1).map(({ dimension, cell }) => dimension.label(cell.value)).join(", ");
   }
 
+  /** The same of the dimensions that a variable has. */
+  wordsOf(variable: ArrayVariable): string {
+    return this.all
+      .filter(({ dimension }) => dimension.count > 1 && variable.axis(dimension.name) >= 0)
+      .map(({ dimension, cell }) => dimension.label(cell.value))
+      .join(", ");
+  }
+
   /** Calls back when another sample is chosen. */
   subscribe(listener: () => void): () => void {
     const ends = this.all.map(({ cell }) => cell.subscribe(listener));

@@ -72,7 +72,7 @@ async function openImages(file: DataFile, all: readonly ArrayVariable[], host: H
     const isPhase = one.complex && shown === "phase";
     const quantity = one.complex ? `${words(one.name)}, ${shown}` : words(one.name);
     view.show({ values: partOf(block.re, block.im, shown), nx: x.count, ny: y.count, x, y, quantity, unit: isPhase ? "rad" : one.unit, cyclic: isPhase });
-    card.title = [`${quantity[0].toUpperCase()}${quantity.slice(1)}`, series.words].filter((text) => text !== "").join(", ");
+    card.title = [`${quantity[0].toUpperCase()}${quantity.slice(1)}`, series.wordsOf(one)].filter((text) => text !== "").join(", ");
     card.changed();
   };
   const drawPower = () => {

@@ -132,7 +132,8 @@ export function title(name: string, unit: string, exponent = 0): string {
   return inside ? `${name} [${inside}]` : name;
 }
 
-function raised(exponent: number): string {
+/** An exponent in raised digits. */
+export function raised(exponent: number): string {
   return [...String(exponent)].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(c)])).join("");
 }
 
@@ -165,6 +166,10 @@ export function niceTicks(lo: number, hi: number, most: number): { readonly valu
     return { values: Number.isFinite(lo) ? [lo] : [], exponent: 0, digits: 3 };
   }
   const step = niceStep((hi - lo) / Math.max(most, 1));
+  // Numbers at the end of what there is have no round parts.
+  if (!(step > 1e-307)) {
+    return { values: [lo], exponent: 0, digits: 3 };
+  }
   const first = Math.ceil(lo / step - 1e-9);
   const count = Math.min(Math.floor(hi / step + 1e-9) - first, 100);
   const values = Array.from({ length: count + 1 }, (_, k) => (first + k) * step);
@@ -191,7 +196,7 @@ export function scaleTicks(scale: Scale, apart: number): { readonly ticks: reado
     const chosen: { at: number; value: number }[] = [];
     for (const value of candidates.filter((one) => one >= lo * (1 - 1e-12) - 1e-300 && one <= hi * (1 + 1e-12))) {
       const at = scale.fraction(value);
-      if (chosen.every((other) => Math.abs(other.at - at) >= apart)) {
+      if (Number.isFinite(at) && chosen.every((other) => Math.abs(other.at - at) >= apart)) {
         chosen.push({ at, value });
       }
     }
@@ -200,7 +205,8 @@ export function scaleTicks(scale: Scale, apart: number): { readonly ticks: reado
     }
   }
   const { values, exponent, digits } = linear;
-  return { ticks: values.map((value) => ({ at: scale.fraction(value), label: fixed(value / 10 ** exponent, digits) })), exponent };
+  const ticks = values.map((value) => ({ at: scale.fraction(value), label: fixed(value / 10 ** exponent, digits) }));
+  return { ticks: ticks.filter(({ at }) => Number.isFinite(at)), exponent };
 }
 
 /** Units of lengths, angles and frequencies that take a scale bar, with what long or short bars are given in: factor and unit. */
@@ -232,6 +238,21 @@ export interface Box {
   readonly h: number;
 }
 
+/** Width of a text of 11 pixels, about: raised digits are narrow. */
+export function textWidth(content: string): number {
+  return [...content].reduce((sum, c) => sum + (/[⁻⁰¹²³⁴-⁹·.,|il ]/u.test(c) ? 4.2 : 6.4), 0);
+}
+
+/** A title that is not wider than so many pixels: the name is cut, not the unit. */
+export function fitting(content: string, pixels: number): string {
+  if (textWidth(content) <= pixels) {
+    return content;
+  }
+  const [, name, unit] = /^(.*?)( \[[^\]]*\])?$/s.exec(content) as RegExpExecArray;
+  const most = Math.max(Math.floor((pixels - textWidth(unit ?? "")) / 6.4) - 1, 3);
+  return name.length > most + 1 ? `${name.slice(0, most)}…${unit ?? ""}` : content;
+}
+
 const line = (x1: number, y1: number, x2: number, y2: number) => svg("line", { x1, y1, x2, y2, stroke: "currentColor" });
 const text = (x: number, y: number, anchor: string, content: string, more: Readonly<Record<string, string | number>> = {}) =>
   svg("text", { x, y, "text-anchor": anchor, fill: "currentColor", ...more }, content);
@@ -248,8 +269,8 @@ export function drawAxes(box: Box, horizontal: AxisTicks, vertical: AxisTicks, x
   }
   const [middle, left] = [box.y + box.h / 2, box.x - margin + 14];
   group.append(
-    text(box.x + box.w / 2, bottom + 30, "middle", horizontal.title),
-    text(left, middle, "middle", vertical.title, { transform: `rotate(-90 ${left} ${middle})` }),
+    text(box.x + box.w / 2, bottom + 30, "middle", fitting(horizontal.title, box.w + margin)),
+    text(left, middle, "middle", fitting(vertical.title, box.h + 24), { transform: `rotate(-90 ${left} ${middle})` }),
   );
   return group;
 }
@@ -258,13 +279,13 @@ export function drawAxes(box: Box, horizontal: AxisTicks, vertical: AxisTicks, x
 export function drawColourBar(box: Box, scale: Scale, name: string, unit: string): SVGGElement {
   const across = box.w > box.h;
   const { ticks, exponent } = scaleTicks(scale, across ? 52 / box.w : 28 / box.h);
-  const [right, bottom, heading] = [box.x + box.w, box.y + box.h, title(name, unit, exponent)];
+  const [right, bottom, heading] = [box.x + box.w, box.y + box.h, fitting(title(name, unit, exponent), across ? box.w : box.h + 24)];
   const group = svg("g", { "aria-hidden": "true" }, svg("rect", { x: box.x, y: box.y, width: box.w, height: box.h, fill: "none", stroke: "currentColor" }));
   for (const { at, label } of ticks) {
     const [x, y] = [box.x + box.w * at, bottom - box.h * at];
     group.append(...(across ? [line(x, bottom, x, bottom + 4), text(x, bottom + 14, "middle", label)] : [line(right, y, right + 4, y), text(right + 6, y + 4, "start", label)]));
   }
-  const x = right + 20 + 6.3 * Math.max(0, ...ticks.map(({ label }) => label.length));
+  const x = right + Math.min(20 + Math.max(0, ...ticks.map(({ label }) => textWidth(label))), 61);
   const y = box.y + box.h / 2;
   group.append(across ? text(box.x + box.w / 2, box.y - 5, "middle", heading) : text(x, y, "middle", heading, { transform: `rotate(-90 ${x} ${y})` }));
   return group;

@@ -1,6 +1,7 @@
 /** Axes of curves and bars: where ticks lie and how they are labelled. */
 
 import { formatNumber } from "../data";
+import { raised } from "./axes";
 
 /** Lower and upper end of an axis. */
 export type Limits = readonly [number, number];
@@ -42,13 +43,28 @@ export function ticksOf(limits: Limits, log: boolean, about: number): number[] {
   return log ? logTicks(limits, about) : linearTicks(limits, about);
 }
 
-/** Labels of ticks, with as many digits as tell neighbours apart. */
+/** Labels of ticks, with as many digits as tell neighbours apart; powers of ten where numbers are small or large, as in 2·10⁻⁶. */
 export function tickLabels(ticks: readonly number[]): string[] {
-  const largest = Math.max(...ticks.map(Math.abs), 0);
+  const sizes = ticks.map(Math.abs).filter((x) => x > 0);
+  const largest = Math.max(...sizes, 0);
   const gaps = ticks.slice(1).map((x, k) => Math.abs(x - ticks[k])).filter((x) => x > 0);
   const smallest = Math.min(...gaps);
   const digits = gaps.length > 0 && largest > 0 ? Math.ceil(Math.log10(largest / smallest)) + 2 : 6;
-  return ticks.map((x) => formatNumber(x, Math.min(Math.max(digits, 3), 15)));
+  const isSmallOrLarge = (x: number) => x < 1e-3 || x >= 1e6;
+  // Over decades each number by itself; else all alike.
+  const isWide = largest > 900 * Math.min(...sizes);
+  return ticks.map((x) => {
+    const most = Math.min(Math.max(digits, 3), 15);
+    return x !== 0 && isSmallOrLarge(isWide ? Math.abs(x) : largest) ? powerOfTen(x, isWide ? 3 : most) : formatNumber(x, most);
+  });
+}
+
+/** A number as a power of ten with a factor that is not printed where it is 1. */
+function powerOfTen(x: number, digits: number): string {
+  const [factor, exponent] = x.toExponential(Math.min(digits, 15) - 1).split("e");
+  const number = formatNumber(Number(factor), digits);
+  const power = `10${raised(Number(exponent))}`;
+  return /^−?1$/.test(number) ? `${number.slice(0, -1)}${power}` : `${number}·${power}`;
 }
 
 /** Where a number lies between limits: 0 at the lower end, 1 at the upper one. */

@@ -5,7 +5,7 @@ import { h, svg, uniqueId } from "../dom";
 import type { Cell, Scope } from "../store";
 import type { DataTable, View } from "../view";
 import { fraction, linearTicks, tickLabels, type Limits } from "./axis";
-import { fix, onTheme, PRINT, themeOf, type Theme } from "./theme";
+import { fix, onResize, onTheme, PRINT, themeOf, type Theme } from "./theme";
 
 /** One bar: a number with its standard error. */
 export interface Bar {
@@ -59,14 +59,13 @@ export class BarView implements View {
     this.drawing = h("div", { class: "bars-drawing", keydown: (event: KeyboardEvent) => this.key(event) });
     this.element = h("div", { class: "bars" }, h("div", { class: "curve-bar" }, this.sort), this.drawing);
     let wide = 0;
-    const observer = new ResizeObserver(() => {
+    const resized = () => {
       if (this.drawing.clientWidth !== wide) {
         wide = this.drawing.clientWidth;
         this.redraw();
       }
-    });
-    observer.observe(this.drawing);
-    this.ends.push(() => observer.disconnect(), onTheme(() => this.redraw()), this.order.subscribe(() => this.redraw()));
+    };
+    this.ends.push(onResize(this.drawing, resized), onTheme(() => this.redraw()), this.order.subscribe(() => this.redraw()));
     this.redraw();
   }
 
@@ -152,11 +151,16 @@ export class BarView implements View {
     const heading = isSingle ? 0 : 22;
     const gap = isSingle ? 0 : 6;
     const fixed = 52 + groups.length * (heading + gap);
-    const pitch = this.height === undefined ? 26 : Math.min(Math.max((this.height - fixed) / Math.max(count, 1), 18), 44);
+    const thickness = this.height === undefined ? 26 : Math.min(Math.max((this.height - fixed) / Math.max(count, 1), 18), 44);
     const name = (group: BarGroup, bar: Bar) => (isSingle ? group.label || bar.label : bar.label);
     const names = groups.flatMap((group) => group.bars.map((bar) => name(group, bar)));
-    const labelWidth = Math.min(Math.max(...names.map((text) => text.length * 6.6), 20) + 10, width * 0.38);
-    const wordy = Math.floor((labelWidth - 8) / 6.3);
+    // Names of bars are at their left, or above them where the page is too narrow for that.
+    const needed = Math.max(...names.map((text) => text.length * 7.4), 20) + 10;
+    const isAbove = needed > width * 0.38;
+    const labelWidth = isAbove ? 0 : needed;
+    const wordy = Math.floor((isAbove ? width : labelWidth) / 7.4);
+    const above = isAbove ? 15 : 0;
+    const pitch = thickness + above;
     const limits = this.limits();
     const printed = groups.flatMap((group) => group.bars.map((bar) => this.printed(bar).length * 6.6 + 12));
     const hasNegative = limits[0] < 0;
@@ -174,7 +178,7 @@ export class BarView implements View {
         y += heading;
       }
       for (const bar of group.bars) {
-        rows.push({ group, bar, y: y + pitch / 2, kind: isSingle ? 0 : kinds.indexOf(bar.label) });
+        rows.push({ group, bar, y: y + above + thickness / 2, kind: isSingle ? 0 : kinds.indexOf(bar.label) });
         y += pitch;
       }
       y += gap;
@@ -184,7 +188,7 @@ export class BarView implements View {
     const labels = tickLabels(ticks);
     const text = (x: number, at: number, content: string, anchor = "start", more = {}) => svg("text", { x: fix(x), y: fix(at), "text-anchor": anchor, fill: theme.ink, ...more }, content);
     const id = uniqueId("bars");
-    const thick = Math.min(pitch * 0.68, 26);
+    const thick = Math.min(thickness * 0.68, 26);
     return svg(
       "svg",
       {
@@ -211,8 +215,8 @@ export class BarView implements View {
           "g",
           isInteractive ? { "data-bar": k, class: "bar", tabindex: k === Math.min(this.focused, rows.length - 1) ? 0 : -1, role: "img", "aria-label": sentence, focus: () => (this.focused = k) } : {},
           svg("title", {}, sentence),
-          isInteractive ? svg("rect", { class: "bar-back", x: 1, y: fix(at - pitch / 2 + 1), width: width - 2, height: fix(pitch - 2), rx: 3, fill: "transparent" }) : null,
-          text(labelWidth - 6, at + 4, short, "end"),
+          isInteractive ? svg("rect", { class: "bar-back", x: 1, y: fix(at - above - thickness / 2 + 1), width: width - 2, height: fix(pitch - 2), rx: 3, fill: "transparent" }) : null,
+          isAbove ? text(4, at - thickness / 2 - 2, short) : text(labelWidth - 6, at + 4, short, "end"),
           svg("rect", { x: fix(from), y: fix(at - thick / 2), width: fix(Math.max(to - from, 0)), height: fix(thick), fill: colour }),
           by > 0 ? svg("path", { d: `M${fix(a)},${fix(at)}H${fix(b)}M${fix(a)},${fix(at - 4)}v8M${fix(b)},${fix(at - 4)}v8`, stroke: theme.ink, "stroke-width": 1.2, fill: "none" }) : null,
           value < 0 ? text(a - 5, at + 4, this.printed(bar), "end") : text(b + 5, at + 4, this.printed(bar)),

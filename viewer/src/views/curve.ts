@@ -2,11 +2,11 @@
 
 import uPlot from "uplot";
 import { formatNumber, type Numbers } from "../data";
-import { h, svg, uniqueId } from "../dom";
+import { h, plainNumber, svg, uniqueId } from "../dom";
 import type { Cell, Scope } from "../store";
 import type { DataTable, View } from "../view";
 import { around, atFraction, fraction, tickLabels, ticksOf, type Limits } from "./axis";
-import { fix, onTheme, PRINT, symbolPath, themeOf, type Theme } from "./theme";
+import { fix, onResize, onTheme, PRINT, symbolPath, themeOf, type Theme } from "./theme";
 
 /** One curve. */
 export interface Series {
@@ -128,10 +128,8 @@ export class CurveView implements View {
     );
     this.plot.style.minHeight = `${this.height}px`;
 
-    const observer = new ResizeObserver(() => this.resize());
-    observer.observe(this.plot);
     this.ends.push(
-      () => observer.disconnect(),
+      onResize(this.plot, () => this.resize()),
       onTheme(() => this.rebuild()),
       this.zoomX.subscribe(() => this.applyLimits()),
       this.zoomY.subscribe(() => this.applyLimits()),
@@ -412,6 +410,7 @@ export class CurveView implements View {
 
   /** Builds the chart anew: for other series, axes or colours. */
   private rebuild(): void {
+    const focused = this.handles.find((one) => one === document.activeElement);
     this.chart?.destroy();
     this.chart = undefined;
     this.describeState();
@@ -447,7 +446,7 @@ export class CurveView implements View {
       {
         width,
         height: this.height,
-        padding: [10, 12, 0, 2],
+        padding: [10, 18, 0, 2],
         legend: { show: false },
         scales: {
           x: { time: false, distr: this.isLogX ? 3 : 1, range: () => [...this.limitsX()] },
@@ -479,6 +478,8 @@ export class CurveView implements View {
     );
     this.listenToTouch(this.chart);
     this.placeCursor();
+    this.placeHandles(this.chart);
+    focused?.focus({ preventScroll: true });
   }
 
   private seriesOptions(one: Series, k: number): uPlot.Series {
@@ -593,7 +594,6 @@ export class CurveView implements View {
     context.restore();
   }
 
-  /** Where markers and their labels are drawn: labels that would overlap stand below one another. */
   /** Puts a handle on each marker, at the edge where the marker is outside. */
   private placeHandles(u: uPlot): void {
     if (this.moved === undefined) {
@@ -608,7 +608,7 @@ export class CurveView implements View {
       const at = fraction(x, this.limitsX(), this.isLogX);
       handle.style.left = `${100 * Math.min(Math.max(Number.isFinite(at) ? at : 0, 0), 1)}%`;
       handle.setAttribute("aria-label", label);
-      handle.setAttribute("aria-valuenow", String(x));
+      handle.setAttribute("aria-valuenow", plainNumber(x));
       handle.setAttribute("aria-valuetext", valueWithTitle(x, this.curves.xTitle));
     });
   }
@@ -654,6 +654,7 @@ export class CurveView implements View {
     return handle;
   }
 
+  /** Where markers and their labels are drawn: labels that would overlap are below one another. */
   private placedMarkers(width: number): { readonly x: number; readonly y: number; readonly label: string; readonly isLeft: boolean }[] {
     const limits = this.limitsX();
     const ends: number[] = [];

@@ -88,9 +88,20 @@ void main() {
 
 const UNIFORMS = ["values", "table", "area", "size", "scale", "law", "wrap", "missing", "hatch"] as const;
 
+/** Names of programs that stand in for a graphics processor: slower than drawing on the processor, because each picture is copied back. */
+const SOFTWARE = /swiftshader|llvmpipe|softpipe|software|basic render/i;
+
+let usesSoftware = false;
+
+/** Lets WebGL2 draw also where a program stands in for the graphics processor, as it does where browsers are tested. */
+export function useSoftwareGl(): void {
+  usesSoftware = true;
+}
+
 /** The page's WebGL2 context with its program. */
 class Device {
   readonly largest: number;
+  private readonly isSoftware: boolean;
   private readonly at: Record<(typeof UNIFORMS)[number], WebGLUniformLocation | null>;
   private readonly colours: WebGLTexture;
   private table: Uint8ClampedArray | undefined;
@@ -101,6 +112,8 @@ class Device {
     program: WebGLProgram,
   ) {
     this.largest = gl.getParameter(gl.MAX_TEXTURE_SIZE) as number;
+    const names = gl.getExtension("WEBGL_debug_renderer_info");
+    this.isSoftware = SOFTWARE.test(String(gl.getParameter(names ? names.UNMASKED_RENDERER_WEBGL : gl.RENDERER)));
     this.at = Object.fromEntries(UNIFORMS.map((name) => [name, gl.getUniformLocation(program, name)])) as Device["at"];
     this.colours = this.texture();
     gl.useProgram(program);
@@ -110,12 +123,13 @@ class Device {
 
   private static current: Device | null | undefined;
 
-  /** The page's context; null where the browser has none, or lost it. */
+  /** The page's context; null where the browser has none, lost it, or has no graphics processor. */
   static get(): Device | null {
     if (Device.current === undefined) {
       Device.current = Device.make();
     }
-    return Device.current?.gl.isContextLost() ? null : Device.current;
+    const device = Device.current;
+    return device === null || device.gl.isContextLost() || (device.isSoftware && !usesSoftware) ? null : device;
   }
 
   private static make(): Device | null {
@@ -275,7 +289,14 @@ export function drawOnProcessor(values: Numbers, nx: number, ny: number, frame: 
   const ys = subsamples(window.y0, window.y1, height, ny);
   const { factor, offset } = scale.line;
   const floor = scale.lo / 2;
-  const single = xs.each * ys.each === 1;
+  const number = (v: number) => {
+    const t = scale.apply(scale.law === "log" ? Math.max(v, floor) : v) * factor + offset;
+    return colours[Math.min((wrap ? t - Math.floor(t) : Math.min(Math.max(t, 0), 1)) * 256, 255) | 0];
+  };
+  if (xs.each * ys.each === 1) {
+    enlarge(to, values, nx, { xs: xs.index, ys: ys.index, number, missing: (column, up) => ((column + up + 1) % hatch < hatch / 4 ? line : empty) });
+    return image;
+  }
   const mean = (column: number, up: number) => {
     let [sum, known] = [0, 0];
     for (let b = up * ys.each; b < (up + 1) * ys.each; b++) {
@@ -292,16 +313,43 @@ export function drawOnProcessor(values: Numbers, nx: number, ny: number, frame: 
   for (let row = 0, at = 0; row < height; row++) {
     const up = height - 1 - row;
     for (let column = 0; column < width; column++, at++) {
-      const v = single ? values[ys.index[up] * nx + xs.index[column]] : mean(column, up);
-      if (Number.isNaN(v)) {
-        to[at] = (column + up + 1) % hatch < hatch / 4 ? line : empty;
-        continue;
-      }
-      const t = scale.apply(scale.law === "log" ? Math.max(v, floor) : v) * factor + offset;
-      to[at] = colours[Math.min((wrap ? t - Math.floor(t) : Math.min(Math.max(t, 0), 1)) * 256, 255) | 0];
+      const v = mean(column, up);
+      to[at] = Number.isNaN(v) ? ((column + up + 1) % hatch < hatch / 4 ? line : empty) : number(v);
     }
   }
   return image;
+}
+
+/** Fills pixels of which each shows one sample: the colour of a sample is found once for its whole run of columns, and rows of one sample are copied. */
+function enlarge(
+  to: Uint32Array,
+  values: Numbers,
+  nx: number,
+  { xs, ys, number, missing }: { readonly xs: Int32Array; readonly ys: Int32Array; readonly number: (v: number) => number; readonly missing: (column: number, up: number) => number },
+): void {
+  const [width, height] = [xs.length, ys.length];
+  let hatched = true;
+  for (let row = 0; row < height; row++) {
+    const up = height - 1 - row;
+    const start = row * width;
+    if (!hatched && ys[up] === ys[up + 1]) {
+      to.copyWithin(start, start - width, start);
+      continue;
+    }
+    hatched = false;
+    for (let column = 0, colour = 0; column < width; column++) {
+      const v = values[ys[up] * nx + xs[column]];
+      if (Number.isNaN(v)) {
+        hatched = true;
+        to[start + column] = missing(column, up);
+        continue;
+      }
+      if (column === 0 || xs[column] !== xs[column - 1]) {
+        colour = number(v);
+      }
+      to[start + column] = colour;
+    }
+  }
 }
 
 /** The samples that each pixel averages, along one axis: `each` of them a pixel. */

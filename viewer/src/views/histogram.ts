@@ -1,7 +1,7 @@
 /** Contrast: a histogram of an image with a handle at each limit of the colours, and the limits as numbers. */
 
 import type { Numbers } from "../data";
-import { h, svg } from "../dom";
+import { h, plainNumber, svg } from "../dom";
 import { quantity } from "./axes";
 import type { ScaleName } from "./image.api";
 import { Scale, type Statistics } from "./scale";
@@ -60,7 +60,7 @@ export class ContrastControl {
     automatic: (range: "minmax" | "percentile" | "hold") => void,
   ) {
     const handle = (limit: Limit, name: string) =>
-      h("div", { class: "iv-limit", role: "slider", tabindex: 0, "aria-label": `${name}, ${label}`, "data-limit": limit, keydown: (event: KeyboardEvent) => this.key(limit, event) });
+      h("div", { class: "iv-limit", role: "slider", tabindex: 0, "aria-label": `${name}, ${label}`, "aria-valuenow": 0, "data-limit": limit, keydown: (event: KeyboardEvent) => this.key(limit, event) });
     const field = (limit: Limit, name: string) =>
       h("input", {
         type: "number", step: "any", "aria-label": `${name}, ${label}`,
@@ -124,9 +124,9 @@ export class ContrastControl {
       const handle = this.handles[limit];
       const value = scale[limit];
       handle.style.left = `${100 * (limit === "lo" ? a : b)}%`;
-      handle.setAttribute("aria-valuenow", String(value));
-      handle.setAttribute("aria-valuemin", String(this.range.lo));
-      handle.setAttribute("aria-valuemax", String(this.range.hi));
+      handle.setAttribute("aria-valuenow", plainNumber(value));
+      handle.setAttribute("aria-valuemin", plainNumber(this.range.lo));
+      handle.setAttribute("aria-valuemax", plainNumber(this.range.hi));
       handle.setAttribute("aria-valuetext", quantity(value, unit, 4));
       const field = this.fields[limit];
       if (document.activeElement !== field) {

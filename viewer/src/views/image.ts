@@ -216,6 +216,10 @@ export class ImageView implements View {
 
   /** Shows an image; its numbers are not copied, and must not change until the next image. */
   show(image: ImageData2D): void {
+    if (this.destroyed) {
+      // What a closed panel was still reading.
+      return;
+    }
     const before = this.image;
     this.image = image;
     this.stats = image.common ? together(statistics(image.values), statistics(image.common)) : statistics(image.values);
@@ -306,6 +310,8 @@ export class ImageView implements View {
     } else {
       this[limit].set(value, { live });
     }
+    // At once, not with the next frame: keys that follow each other fast step from the limit that is set.
+    this.contrast.update(this.contrastOf(this.scale()), false);
   }
 
   private setRange(range: "minmax" | "percentile" | "hold"): void {
@@ -436,6 +442,7 @@ export class ImageView implements View {
       stepY,
       perX: kx / stepX,
       perY: ky / stepY,
+      box,
     };
   }
 
@@ -947,7 +954,11 @@ export class ImageView implements View {
     const { i0, i1, j0, j1 } = this.visible();
     const each = Math.max(1, Math.ceil(Math.sqrt(((i1 - i0) * (j1 - j0)) / most)));
     const starts = (from: number, to: number) => Array.from({ length: Math.ceil((to - from) / each) }, (_, k) => from + k * each);
-    const middle = (axis: Axis, from: number, to: number) => (axis.position(from) + axis.position(Math.min(from + each, to) - 1)) / 2;
+    const middle = (axis: Axis, from: number, to: number) => {
+      const [first, last] = [axis.position(from), axis.position(Math.min(from + each, to) - 1)];
+      // Zero on an axis whose offset is many steps is zero, but for rounding.
+      return Math.abs(first + last) < 1e-9 * Math.abs(axis.position(1) - axis.position(0)) ? 0 : (first + last) / 2;
+    };
     const mean = (i: number, j: number) => {
       let [sum, count] = [0, 0];
       for (let b = j; b < Math.min(j + each, j1); b++) {
@@ -1001,13 +1012,14 @@ export class ImageView implements View {
     const [axes, scaleBarGroup] = [svg("g"), svg("g")];
     this.drawOverlay(axes, scaleBarGroup, window, box, box.x);
     const projection = this.projection(window, box);
+    const taken: Box[] = [];
     const root = svg(
       "svg",
       { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "Helvetica, Arial, sans-serif", "font-size": 11, color: "#111" },
       svg("title", {}, this.label),
       svg("clipPath", { id: clip }, svg("rect", { x: box.x, y: box.y, width: box.w, height: box.h })),
       svg("text", { x: box.x, y: 18, "font-size": 13, "font-weight": "bold", fill: "currentColor" }, this.label),
-      svg("g", { "clip-path": `url(#${clip})` }, embedded(pngOf(picture), at), scaleBarGroup, ...[...this.shapeLayer.shapes, ...this.ownLayer.shapes].map((shape) => drawShape(shape, projection))),
+      svg("g", { "clip-path": `url(#${clip})` }, embedded(pngOf(picture), at), scaleBarGroup, ...[...this.shapeLayer.shapes, ...this.ownLayer.shapes].map((shape) => drawShape(shape, projection, taken))),
       axes,
       embedded(barCanvas.toDataURL(), bar),
       drawColourBar(bar, scale, image.quantity, image.unit),

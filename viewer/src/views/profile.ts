@@ -62,6 +62,7 @@ export function drawProfile(box: Box, profile: Profile, name: ScaleName): SVGGEl
     { ticks: across.ticks.map(({ at, label }) => ({ where: at, label })), title: title(profile.quantity, profile.valueUnit, across.exponent) },
     px,
     py,
+    Math.min(box.x, 52),
   );
   let [d, broken] = ["", true];
   profile.values.forEach((value, k) => {

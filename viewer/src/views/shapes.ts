@@ -1,7 +1,8 @@
 /** Shapes over an image: circles, polygons, markers and arrows, moved by pointer or by keyboard. */
 
 import { formatNumber } from "../data";
-import { svg } from "../dom";
+import { plainNumber, svg } from "../dom";
+import { textWidth, type Box } from "./axes";
 import type { Shape, ShapeChange } from "./image.api";
 
 /** Where data coordinates lie in a drawing, pixels; y of the drawing points downwards. */
@@ -13,6 +14,8 @@ export interface Projection {
   readonly stepY: number;
   readonly perX: number;
   readonly perY: number;
+  /** Where the image is: labels stay inside. */
+  readonly box: Box;
 }
 
 type Part = "radius" | "centre";
@@ -39,23 +42,51 @@ function symbolPath(symbol: Extract<Shape, { kind: "marker" }>["symbol"]): strin
   }
 }
 
-/** The picture of a shape without its handles. */
-export function drawShape(shape: Shape, to: Projection): SVGGElement {
+/** Directions from the middle of a circle in which its label may be, in the order of preference, degrees. */
+const DIRECTIONS = [45, 30, 60, 15, 75, 135, 150, 120, 165, 105, 225, 315, 0, 90, 180, 270];
+
+/** The picture of a shape without its handles. Texts that would overlap those of `taken`, to which it adds, are left out. */
+export function drawShape(shape: Shape, to: Projection, taken: Box[]): SVGGElement {
   const group = svg("g");
+  const { box } = to;
   const both = (d: string, dashed = false, transform?: string) => {
     const more = { d, transform: transform ?? null, "stroke-dasharray": dashed ? "6 4" : null };
     group.append(svg("path", { ...HALO, ...more }), svg("path", { ...LINE, ...more }));
   };
-  const label = (x: number, y: number, anchor = "start") => {
-    if (shape.label) {
-      group.append(svg("text", { x, y, "text-anchor": anchor, fill: "#fff", stroke: "#000", "stroke-opacity": 0.7, "stroke-width": 3, "paint-order": "stroke" }, shape.label));
+  const wide = textWidth(shape.label ?? "");
+  const fits = (x: number, y: number) => x >= box.x + 2 && x + wide <= box.x + box.w - 2 && y >= box.y + 11 && y <= box.y + box.h - 4;
+  const write = (x: number, y: number) =>
+    group.append(svg("text", { x, y, fill: "#fff", stroke: "#000", "stroke-opacity": 0.7, "stroke-width": 3, "paint-order": "stroke" }, shape.label ?? ""));
+  /** Writes the label from one of some places on, moved into the image if the point that it names is in it: where no other text is. */
+  const label = (px: number, py: number, ...places: readonly (readonly [number, number])[]) => {
+    if (!shape.label || px < box.x - 1 || px > box.x + box.w + 1 || py < box.y - 1 || py > box.y + box.h + 1) {
+      return;
+    }
+    const all = places.map(([x, y]) => ({ x: Math.max(Math.min(x, box.x + box.w - wide - 3), box.x + 3), y: Math.max(Math.min(y, box.y + box.h - 5), box.y + 12) - 10, w: wide, h: 12 }));
+    const free = all.find((own) => taken.every((one) => own.x + own.w + 3 < one.x || one.x + one.w + 3 < own.x || own.y + own.h < one.y || one.y + one.h < own.y));
+    // Names of regions are left out where there is no room, those of markers are not.
+    const own = shape.kind !== "text" ? (free ?? all[0]) : wide <= box.w ? free : undefined;
+    if (own) {
+      taken.push(own);
+      write(own.x, own.y + 10);
     }
   };
   switch (shape.kind) {
     case "circle": {
       const [x, y, a, b] = [to.px(shape.x), to.py(shape.y), shape.r * to.perX, shape.r * to.perY];
       both(`M${x - a} ${y}A${a} ${b} 0 1 0 ${x + a} ${y}A${a} ${b} 0 1 0 ${x - a} ${y}Z`, shape.dashed);
-      label(x + a * 0.72 + 4, y - b * 0.72 - 2);
+      const places = DIRECTIONS.map((degrees): readonly [number, number] => {
+        const [c, s] = [Math.cos((degrees * Math.PI) / 180), Math.sin((degrees * Math.PI) / 180)];
+        return [x + (a + 5) * c - (c < -0.01 ? wide : c < 0.01 ? wide / 2 : 0), y - (b + 4) * s + (s < -0.01 ? 10 : s < 0.01 ? 4 : 0)];
+      });
+      const place = shape.label ? places.find(([px, py]) => fits(px, py)) : undefined;
+      if (place) {
+        taken.push({ x: place[0], y: place[1] - 10, w: wide, h: 12 });
+        write(...place);
+      } else {
+        // Outside is no room: inside, below the top.
+        label(x, y, [x - wide / 2, y - b + 14]);
+      }
       break;
     }
     case "polygon":
@@ -63,12 +94,14 @@ export function drawShape(shape: Shape, to: Projection): SVGGElement {
         both(`M${shape.points.map(([x, y]) => `${to.px(x).toFixed(1)} ${to.py(y).toFixed(1)}`).join("L")}${shape.closed ? "Z" : ""}`, shape.dashed);
       }
       break;
-    case "marker":
-      both(symbolPath(shape.symbol), false, `translate(${to.px(shape.x)} ${to.py(shape.y)})`);
-      label(to.px(shape.x) + 10, to.py(shape.y) - 6);
+    case "marker": {
+      const [px, py] = [to.px(shape.x), to.py(shape.y)];
+      both(symbolPath(shape.symbol), false, `translate(${px} ${py})`);
+      label(px, py, [px + 10, py - 6], [px + 10, py + 14], [px - 10 - wide, py - 6], [px - 10 - wide, py + 14]);
       break;
+    }
     case "text":
-      label(to.px(shape.x) + (shape.middle ? 0 : 4), to.py(shape.y) + 13, shape.middle ? "middle" : "start");
+      label(to.px(shape.x), to.py(shape.y), [to.px(shape.x) + (shape.middle ? -wide / 2 : 4), to.py(shape.y) + 13]);
       break;
     case "arrows":
       both(shape.points.map(({ x, y, dx, dy }) => arrow(to.px(x), to.py(y), dx * to.perX, -dy * to.perY)).join(""));
@@ -142,7 +175,8 @@ export class ShapeLayer {
   draw(projection = this.projection): void {
     this.projection = projection;
     if (projection) {
-      this.drawn.forEach((one) => this.place(one, projection));
+      const taken: Box[] = [];
+      this.drawn.forEach((one) => this.place(one, projection, taken));
     }
   }
 
@@ -155,13 +189,13 @@ export class ShapeLayer {
       });
       return { part, element };
     });
-    const group = svg("g", handles.length > 0 ? {} : { role: "img" }, picture, ...handles.map(({ element }) => element));
+    const group = svg("g", handles.length > 0 ? {} : { role: "img", "aria-label": shape.label || shape.kind }, picture, ...handles.map(({ element }) => element));
     return { shape, group, picture, handles };
   }
 
-  private place(one: Drawn, to: Projection): void {
+  private place(one: Drawn, to: Projection, taken: Box[]): void {
     const { shape, group, handles } = one;
-    const picture = drawShape(shape, to);
+    const picture = drawShape(shape, to, taken);
     one.picture.replaceWith(picture);
     one.picture = picture;
     if (handles.length === 0) {
@@ -176,9 +210,9 @@ export class ShapeLayer {
       const set = (attributes: Readonly<Record<string, string | number>>) => Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, String(value)));
       const centre = { cx: to.px(shape.x), cy: to.py(shape.y) };
       if (part === "radius" && shape.kind === "circle") {
-        set({ ...centre, rx: shape.r * to.perX, ry: shape.r * to.perY, "aria-label": `${shape.label || shape.id}, radius`, "aria-valuemin": 0, "aria-valuenow": shape.r, "aria-valuetext": with_(shape.r, ux) });
+        set({ ...centre, rx: shape.r * to.perX, ry: shape.r * to.perY, "aria-label": `${shape.label || shape.id}, radius`, "aria-valuemin": 0, "aria-valuenow": plainNumber(shape.r), "aria-valuetext": with_(shape.r, ux) });
       } else {
-        set({ ...centre, r: 11, "aria-label": `${shape.label || shape.id}, position`, "aria-valuenow": shape.x, "aria-valuetext": `x ${with_(shape.x, ux)}, y ${with_(shape.y, uy)}` });
+        set({ ...centre, r: 12, "aria-label": `${shape.label || shape.id}, position`, "aria-valuenow": plainNumber(shape.x), "aria-valuetext": `x ${with_(shape.x, ux)}, y ${with_(shape.y, uy)}` });
       }
     }
   }

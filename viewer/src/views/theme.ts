@@ -76,6 +76,17 @@ export function onTheme(listener: () => void): () => void {
   };
 }
 
+/** Calls back when an element has another size, and when the page is laid out for print; returns what ends that. */
+export function onResize(element: Element, listener: () => void): () => void {
+  const observer = new ResizeObserver(listener);
+  observer.observe(element);
+  addEventListener("resize", listener);
+  return () => {
+    observer.disconnect();
+    removeEventListener("resize", listener);
+  };
+}
+
 /** Outlines of the symbols that tell series apart, about the origin, as paths of SVG of radius r. */
 export function symbolPath(series: number, r: number): string {
   const polygon = (...points: readonly (readonly [number, number])[]) => `M${points.map(([x, y]) => `${fix(x * r)},${fix(y * r)}`).join("L")}Z`;

@@ -4,6 +4,7 @@ import { Dimension, type Numbers } from "../../src/data";
 import type { DimensionEntry } from "../../src/manifest";
 import { Store } from "../../src/store";
 import { Card, rasterise } from "../../src/view";
+import { useSoftwareGl } from "../../src/views/gl";
 import { ImageView, type Cursor, type ImageData2D, type ShapeChange } from "../../src/views/image";
 
 const dimension = (name: string, unit: string, positions: DimensionEntry["positions"], count: number) => new Dimension({ name, unit, positions, navigation: false }, count);
@@ -17,6 +18,9 @@ export function lattice(values: Numbers, nx: number, ny: number, more: Partial<I
     ...more,
   };
 }
+
+// Both ways of drawing are tested, with the program that stands in for a graphics processor here.
+useSoftwareGl();
 
 const store = new Store();
 const main = document.createElement("main");

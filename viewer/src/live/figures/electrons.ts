@@ -118,7 +118,7 @@ type Table = readonly (readonly [string, readonly number[]])[];
 
 const potential: LiveFigure = {
   title: "Projected potentials of atoms",
-  hint: "Compare two elements: near the nucleus the potentials are as the atomic numbers, but sodium reaches farther than neon, since its outer electron screens the nucleus from far away.",
+  hint: "Compare two elements: close to the nucleus a heavier atom always has the higher potential, but sodium reaches farther than neon, since its outer electron screens the nucleus only from farther away.",
   open(stage) {
     const elements = stage.data("live-kirkland.json") as Table;
     const table = new Map(elements);
@@ -150,7 +150,7 @@ interface Cell {
 
 const phonons: LiveFigure = {
   title: "Frozen phonons of silicon",
-  hint: "Step through the configurations, which are those that the program draws for this seed. Heat the crystal: the discs spread, and the reflections fade with the square of their frequency. At room temperature silicon has u = 0.076 Å.",
+  hint: "Step through the configurations, which are those that the program draws for this seed. Heat the crystal: the discs spread, and the reflections fade, those of the highest frequencies first. At room temperature silicon has u = 0.076 Å.",
   open(stage) {
     const { cell, atoms } = stage.data("live-silicon-cell.json") as Cell;
     const u = stage.number("Displacement u", { min: 0, max: 0.3, step: 0.002, initial: 0.076, unit: "Å" });

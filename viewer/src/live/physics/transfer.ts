@@ -59,6 +59,8 @@ export function telescopeTransfer(diameter: number, obstruction: number, samples
       values[j * points + i] = j * i === 0 ? 0 : Math.min(1, Math.max(0, power[from] / total));
     }
   }
+  // Squares that are lit in part have the light of their area, as in the library.
+  values[samples * points + samples] = 1;
   return { values, points, step: diameter / samples };
 }
 
