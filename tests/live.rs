@@ -46,7 +46,8 @@ fn phase() -> Value {
             "spectrum": distances.map(|f| finite(phase.power_spectrum(f * f))),
         })
     };
-    json!({ "distances": distances, "cases": [0.7, 9.0, 25.0, 300.0, f64::INFINITY].map(of) })
+    let cases = [0.7, 9.0, 25.0, 300.0, f64::INFINITY].map(of);
+    json!({ "distances": distances, "cases": cases })
 }
 
 fn slopes() -> Value {
@@ -220,13 +221,14 @@ fn scattering() -> Value {
             "factor": frequencies.map(|q| factor.at(q)), "projected": distances.map(|r| factor.projected(r)),
         })
     };
-    json!({ "frequencies": frequencies, "distances": distances, "cases": ["H", "C", "Si", "Sr", "Au", "U"].map(of) })
+    let cases = ["H", "C", "Si", "Sr", "Au", "U"].map(of);
+    json!({ "frequencies": frequencies, "distances": distances, "cases": cases })
 }
 
 fn phonons() -> Value {
     let atom = |k: usize| Atom {
         element: Element::new(14).unwrap(),
-        position: [0.3 * k as f64 + 1.0, 2.0, 3.0],
+        position: [0.3 * k as f64 + 20.0, 22.0, 23.0],
         occupancy: 1.0,
         displacement: 1.0,
     };

@@ -59,6 +59,7 @@ export function telescopeTransfer(diameter: number, obstruction: number, samples
       values[j * points + i] = j * i === 0 ? 0 : Math.min(1, Math.max(0, power[from] / total));
     }
   }
+  values[samples * points + samples] = 1;
   return { values, points, step: diameter / samples };
 }
 
