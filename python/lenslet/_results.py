@@ -510,7 +510,8 @@ class SampleResult(DataSet):
         metadata: dict[str, Any] = {"General": {"title": one.name}, "Signal": {"signal_type": kind}}
         # What HyperSpy has no place for, as in a file.
         words = {"units": one.unit, "long_name": one.long_name}
-        labels = {f"labels_{axis.name}": "\n".join(axis.positions) for axis in one.coordinates if axis.kind == "labels"}
+        named = {axis.name: axis.positions for axis in one.coordinates if axis.kind == "labels" and axis.positions}
+        labels = {f"labels_{name}": "\n".join(map(str, positions)) for name, positions in named.items()}
         metadata["Lenslet"] = {**one.attributes, **{key: text for key, text in words.items() if text}, **labels}
         metadata["Lenslet"] |= {"order": " ".join(map(str, order)), "navigation": series + scanned}
         instrument = {key: self.attributes[key] for key in _INSTRUMENT if key in self.attributes}
