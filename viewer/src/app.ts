@@ -107,7 +107,8 @@ export function start(root: HTMLElement, files: readonly DataFile[], program: st
     undo.disabled = !store.canUndo;
     redo.disabled = !store.canRedo;
   });
-  addEventListener("hashchange", () => store.restore(location.hash.slice(1), { undoable: true }));
+  // The address of the event, since that of the page may be written anew before it comes.
+  addEventListener("hashchange", (event) => store.restore(new URL(event.newURL).hash.slice(1), { undoable: true }));
 
   // Light and dark
   const dark = matchMedia("(prefers-color-scheme: dark)");
