@@ -267,7 +267,7 @@ test("values of a link that make no sense change nothing", () =>
     assert.equal(await tab.locator("#plane select").first().inputValue(), "linear");
     // An upper limit below all numbers keeps an order of the limits.
     assert.ok((await tab.evaluate(() => page.colour("plane", 0.9, 0.1)))[0] === 255);
-    assert.ok(await tab.locator("#plane .iv-profile").isHidden());
+    await tab.locator("#plane .iv-profile").waitFor({ state: "hidden" });
   }));
 
 test("a profile along a dragged line has the image's numbers", () =>
