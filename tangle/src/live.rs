@@ -10,9 +10,8 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use crate::chapter::Chapter;
-use crate::check::names_figure;
 use crate::finding::Finding;
-use crate::text::nearest;
+use crate::text::{names_figure, nearest};
 use crate::volume::Book;
 
 /// The list of live figures, relative to the repository.

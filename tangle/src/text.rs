@@ -138,6 +138,19 @@ pub(crate) fn kebab(name: &str) -> String {
     result.replace('_', "-")
 }
 
+/// Whether the text of a program names a figure as one that it draws.
+pub fn names_figure(program: &str, figure: &str) -> bool {
+    let stem = figure.rsplit_once('.').map_or(figure, |(stem, _)| stem);
+    let named = |literal: &str| match (literal.split_once('{'), literal.rsplit_once('}')) {
+        // `format!("covariance-{name}.svg")`
+        (Some((start, _)), Some((_, end))) => {
+            end.len() > 1 && figure.starts_with(start) && figure.ends_with(end)
+        }
+        _ => literal == figure || literal == stem,
+    };
+    program.split('"').any(named)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Text, nearest, setting, setting_in, slug};

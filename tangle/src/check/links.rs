@@ -7,7 +7,7 @@ use crate::finding::Finding;
 use crate::glossary::{GLOSSARY, Term, terms};
 use crate::markdown::Link;
 pub use crate::pages::resolve;
-use crate::text::{nearest, slug};
+use crate::text::{names_figure, nearest, slug};
 use crate::volume::Book;
 
 pub fn check(book: &Book) -> Vec<Finding> {
@@ -94,19 +94,6 @@ fn missing_file(book: &Book, path: &str, programs: &[String]) -> bool {
     }
     let Some(figure) = path.strip_prefix("figures/") else { return true };
     !programs.iter().any(|program| names_figure(program, figure))
-}
-
-/// Whether the text of a program names a figure as one that it draws.
-pub fn names_figure(program: &str, figure: &str) -> bool {
-    let stem = figure.rsplit_once('.').map_or(figure, |(stem, _)| stem);
-    let named = |literal: &str| match (literal.split_once('{'), literal.rsplit_once('}')) {
-        // `format!("covariance-{name}.svg")`
-        (Some((start, _)), Some((_, end))) => {
-            end.len() > 1 && figure.starts_with(start) && figure.ends_with(end)
-        }
-        _ => literal == figure || literal == stem,
-    };
-    program.split('"').any(named)
 }
 
 /// The index of the chapter that a link of another leads to, at whichever heading.

@@ -10,8 +10,9 @@ use std::fs;
 use std::ops::Range;
 
 use crate::chapter::Chapter;
-use crate::check::links::{chapter_of, names_figure, programs, resolve};
+use crate::check::links::{chapter_of, programs, resolve};
 use crate::check::words::{blanked, passages, words_only};
+use crate::text::names_figure;
 use crate::volume::Book;
 
 /// The lines of numbers without a source, for each chapter of the book that `of` chooses.

@@ -310,7 +310,7 @@ test("a profile along a dragged line has the image's numbers", () =>
     await tab.mouse.up();
     assert.ok(Math.abs(((await state(tab, "plane.profile")) as number[])[0] + 0.5) < 0.03);
     await tab.getByRole("button", { name: "Remove" }).click();
-    assert.ok(await tab.locator("#plane .iv-profile").isHidden());
+    await tab.locator("#plane .iv-profile").waitFor({ state: "hidden" });
     await tab.getByRole("button", { name: "Profile", exact: true }).click();
     assert.deepEqual(await state(tab, "plane.profile"), [-1, 7, 8.5, 7]);
   }));
