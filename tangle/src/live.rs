@@ -117,7 +117,7 @@ pub fn check(book: &Book) -> Vec<Finding> {
         Ok(known) => known,
         Err(what) => return vec![Finding::error(LIST, (1, 1), what)],
     };
-    let programs = crate::check::programs(book);
+    let programs = book.programs();
     let mut findings = Vec::new();
     let mut shown: BTreeMap<&str, String> = BTreeMap::new();
     for (chapter, found) in &all {

@@ -80,6 +80,12 @@ pub struct Book {
 }
 
 impl Book {
+    /// The texts of the programs that draw the figures.
+    pub fn programs(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join("book/examples")).into_iter().flatten().flatten();
+        entries.filter_map(|entry| fs::read_to_string(entry.path()).ok()).collect()
+    }
+
     /// The repository around `start`: the nearest folder that holds `book/src/SUMMARY.md`.
     ///
     /// # Errors

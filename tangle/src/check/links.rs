@@ -1,7 +1,5 @@
 //! Links that lead nowhere.
 
-use std::fs;
-
 use crate::chapter::Chapter;
 use crate::finding::Finding;
 use crate::glossary::{GLOSSARY, Term, terms};
@@ -11,7 +9,7 @@ use crate::text::{names_figure, nearest, slug};
 use crate::volume::Book;
 
 pub fn check(book: &Book) -> Vec<Finding> {
-    let programs = programs(book);
+    let programs = book.programs();
     let mut findings = Vec::new();
     for chapter in &book.chapters {
         for link in &chapter.links {
@@ -21,13 +19,6 @@ pub fn check(book: &Book) -> Vec<Finding> {
         }
     }
     findings
-}
-
-/// The programs that draw the figures.
-pub fn programs(book: &Book) -> Vec<String> {
-    let folder = book.root.join("book/examples");
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| fs::read_to_string(entry.path()).ok()).collect()
 }
 
 fn fault(book: &Book, chapter: &Chapter, link: &Link, programs: &[String]) -> Option<String> {

@@ -27,7 +27,6 @@ use crate::finding::Finding;
 use crate::volume::Book;
 
 pub use extent::table as lengths;
-pub(crate) use links::programs;
 pub use modules::graph;
 pub use prose::report as prose_report;
 

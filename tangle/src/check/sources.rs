@@ -10,14 +10,14 @@ use std::fs;
 use std::ops::Range;
 
 use crate::chapter::Chapter;
-use crate::check::links::{chapter_of, programs, resolve};
+use crate::check::links::{chapter_of, resolve};
 use crate::check::words::{blanked, passages, words_only};
 use crate::text::names_figure;
 use crate::volume::Book;
 
 /// The lines of numbers without a source, for each chapter of the book that `of` chooses.
 pub fn unbound(book: &Book, of: impl Fn(&Chapter) -> bool) -> BTreeMap<usize, Vec<usize>> {
-    let programs = programs(book);
+    let programs = book.programs();
     let pages: Vec<Option<BTreeSet<String>>> =
         book.chapters.iter().map(|chapter| page(book, chapter, &programs)).collect();
     let chosen = book.chapters.iter().enumerate().filter(|(_, chapter)| of(chapter));
