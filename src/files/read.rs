@@ -2,6 +2,7 @@
 //! Data sets read from files.
 
 // Modules of the decoders
+#[cfg_attr(not(feature = "view"), allow(dead_code))]
 pub(crate) mod content;
 mod elements;
 mod fits;
@@ -18,7 +19,9 @@ use crate::data::table::Table;
 use crate::data::{AttributeValue, DataSet, TypedArray, Values, Variable};
 use crate::device::refuse_beyond_memory;
 use crate::error::Error;
-use content::{Content, LocatedData, Locator, Stretch};
+use content::{Content, Locator};
+#[cfg(feature = "view")]
+use content::{LocatedData, Stretch};
 use elements::{CellForm, ElementForm, PROVENANCE, letters, table, whole, wrong};
 use ndarray_npy::npy::header::{Header, Layout};
 use std::fs::File;
@@ -81,6 +84,7 @@ fn decode(format: Format, name: &str, content: &Content) -> io::Result<DataSet<'
 }
 
 // Locate the arrays of a file
+#[cfg(feature = "view")]
 impl LocatedData {
     /// Opens a file, and locates its arrays of more than so many bytes. Errors as for [`DataSet::read`].
     pub(crate) fn open(path: &Path, above: usize) -> Result<Self, Error> {
