@@ -39,7 +39,7 @@ fn a_file_is_served_until_an_interrupt() {
     let mut data = DataSet::default();
     data.add("stack", Array::from_shape_fn((3, 300, 200), |(i, j, k)| (i + j + k) as f64));
     data.save(&path, Format::Npy, None).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lenslet"));
+    let mut command = crate::cli::with_all_signals();
     command.arg("view").arg(&path).args(["--serve", "--quiet"]).stdout(Stdio::piped());
     let mut running = Running(command.spawn().unwrap());
     let mut address = String::new();

@@ -58,6 +58,7 @@ pub(crate) enum Cells {
 }
 
 // Length of a column
+#[cfg(feature = "serde")]
 impl Cells {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {

@@ -111,6 +111,7 @@ impl Prism {
     }
 
     /// Index x, y of beam `b` among the kept frequencies of the window.
+    #[cfg(feature = "files")]
     pub(crate) fn place_in_window(&self, b: usize) -> [usize; 2] {
         self.beams[b]
     }

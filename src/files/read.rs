@@ -2,7 +2,8 @@
 //! Data sets read from files.
 
 // Modules of the decoders
-#[cfg_attr(not(feature = "view"), allow(dead_code))]
+// Only the viewer locates arrays; other readers share the rest.
+#[cfg_attr(not(feature = "view"), expect(dead_code))]
 pub(crate) mod content;
 mod elements;
 mod fits;
@@ -439,6 +440,28 @@ mod tests {
         let [x, _, _, qx] = [1, 0, 2, 3].map(|k: usize| names[k].clone());
         assert_eq!((x.name(), x.unit(), x.offset(), x.step()), ("x", "Å", 1.25, 0.5));
         assert_eq!((qx.name(), qx.unit(), qx.offset(), qx.step()), ("qx", "1/Å", -0.75, 0.25));
+        Ok(())
+    }
+
+    // Damaged numbers of an archive
+    #[test]
+    fn archives_with_damaged_numbers_are_refused() -> Checked {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.npz");
+        let mut data = DataSet::default();
+        data.add("slopes", ndarray::Array2::from_elem((40, 3), 0.1));
+        data.write(std::fs::File::create(&path)?, Format::Npz, Precision::F64)?;
+        let mut bytes = std::fs::read(&path)?;
+        assert_eq!(DataSet::read(&path)?.shapes().len(), 1);
+        let tenth = 0.1_f64.to_le_bytes();
+        let place = bytes.windows(8).position(|part| part == tenth).unwrap();
+        bytes[place + 80] ^= 1;
+        std::fs::write(&path, bytes)?;
+        let refused = DataSet::read(&path).unwrap_err().to_string();
+        assert!(refused.contains("slopes.npy is damaged: Invalid checksum"), "{refused}");
+        let array = crate::files::read_array2(&path, crate::files::Unit::Stored);
+        let refused = array.unwrap_err().to_string();
+        assert!(refused.contains("slopes is damaged"), "{refused}");
         Ok(())
     }
 

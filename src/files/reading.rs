@@ -330,8 +330,8 @@ fn read_archive(mut file: BufReader<File>, request: &ReadRequest) -> Result<Arra
     let mut archive = ZipArchive::new(file).map_err(|error| refuse(zip_refusal(error)))?;
     let names = archive.file_names().map(|name| name.map_err(|error| refuse(zip_refusal(error))));
     let names: Vec<_> = names.collect::<Result<_, Error>>()?;
-    let names = names.iter().filter_map(|name| name.strip_suffix(".npy"));
-    let names: Vec<String> = names.map(str::to_string).collect();
+    let arrays = names.iter().filter_map(|name| Some(name.strip_suffix(".npy")?.to_string()));
+    let names: Vec<String> = arrays.collect();
     let usual = names.iter().any(|name| name == request.unit.usual_name());
     let choice = request.choice.or(usual.then(|| request.unit.usual_name()));
     let chosen = match (choice, &names[..]) {
@@ -343,7 +343,8 @@ fn read_archive(mut file: BufReader<File>, request: &ReadRequest) -> Result<Arra
         }
     };
     let mut member = readable(archive.by_name(&format!("{chosen}.npy"))).map_err(refuse)?;
-    request.take(&find_npy(&mut member, request.path)?, &mut member)
+    let numbers = request.take(&find_npy(&mut member, request.path)?, &mut member)?;
+    check_end(member, chosen).map_err(refuse).map(|()| numbers)
 }
 
 // Say why an archive cannot be read
@@ -353,7 +354,26 @@ pub(super) fn zip_refusal(error: ZipError) -> io::Error {
         ZipError::UnsupportedArchive(_) | ZipError::CompressionMethodNotSupported(_) => {
             io::Error::other(OTHER_COMPRESSION)
         }
+        ZipError::InvalidArchive(_) => io::Error::new(ErrorKind::InvalidData, NO_ARCHIVE),
         other => io::Error::new(ErrorKind::InvalidData, other),
+    }
+}
+
+const NO_ARCHIVE: &str = "it is no archive of NumPy's (.npz), or it is cut short or damaged";
+
+/// Reads the end of a member of an archive, where the checksum is compared.
+fn check_end<R: Read>(mut member: ZipFile<'_, R>, name: &str) -> io::Result<()> {
+    let rest = io::copy(&mut member, &mut io::sink());
+    rest.map_or_else(|error| Err(damaged_member(name, error)), |_| Ok(()))
+}
+
+/// What is wrong with a member of an archive whose bytes or checksum cannot be read.
+pub(super) fn damaged_member(name: &str, error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::InvalidData => {
+            io::Error::new(ErrorKind::InvalidData, format!("{name} is damaged: {error}"))
+        }
+        _ => error,
     }
 }
 

@@ -39,13 +39,7 @@ export class Store {
     }
   }
 
-  /** Ends a gesture: the state can be undone to what it was before. */
-  commit(): void {
-    if (this.settle()) {
-      this.notifyAll();
-    }
-  }
-
+  /** Ends a gesture, so that the state can be undone to what it was before; returns whether anything had changed. */
   private settle(): boolean {
     if (same(this.state as Json, this.committed as Json)) {
       return false;

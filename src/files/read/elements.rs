@@ -10,7 +10,7 @@ use crate::files::hyperspy::LABELS;
 #[cfg(doc)]
 use crate::files::hyperspy::WORDS;
 use crate::files::npz::{Kind, Number};
-use crate::files::reading::{cut_short, zip_refusal};
+use crate::files::reading::{cut_short, damaged_member, zip_refusal};
 use ndarray::{ArrayD, IxDyn, ShapeBuilder};
 use num_complex::{Complex32, Complex64};
 use std::io::{self, ErrorKind, Read};
@@ -148,7 +148,12 @@ pub(super) fn whole<R: Read>(member: zip::read::ZipFile<'_, R>) -> io::Result<Ve
     let (size, name) = (member.size(), member.name().map_err(zip_refusal)?.to_string());
     refuse_beyond_memory(size, || name.clone()).map_err(io::Error::other)?;
     let mut bytes = Vec::new();
-    member.take(size).read_to_end(&mut bytes)?;
+    // One byte more than there is: at the end, the archive compares the checksum.
+    let read = member.take(size.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|error| damaged_member(&name, error))?;
+    if bytes.len() as u64 > size {
+        return Err(wrong(format!("{name} is longer than the archive says")));
+    }
     Ok(bytes)
 }
 

@@ -89,7 +89,7 @@ async function openDetector(file: DataFile, all: readonly RadialSource[], host: 
   const unit = radialUnit(all[0], beam);
   const radialFactor = (source: RadialSource) => inUnit(source.variable.dimensions[source.variable.shape.length - 1], unit, beam);
   const sources = all.filter((one) => radialFactor(one) !== undefined);
-  const inner4 = (one: RadialSource) => (one.kind === "bins" ? 3 : 4);
+  const imageRank = (one: RadialSource) => (one.kind === "bins" ? 3 : 4);
   const reach = (one: RadialSource) => {
     if (one.kind === "bins") {
       const axis = one.variable.dimensions[one.variable.shape.length - 1];
@@ -111,7 +111,7 @@ async function openDetector(file: DataFile, all: readonly RadialSource[], host: 
   const picked = scope.cell("probe", [-1, -1], (at) => at.length === 2 && at.every(Number.isInteger));
   const axes = scope.cell("axes", unit, (name) => name === unit || name === "1/Å");
   const perUnit = scope.cell("per-area", false);
-  const series = new SeriesChoice(scope, leading(sources.map((one) => [one.variable, inner4(one)] as const)));
+  const series = new SeriesChoice(scope, leading(sources.map((one) => [one.variable, imageRank(one)] as const)));
   const current = () => sources.find((one) => one.id === source.value) ?? sources[0];
   const movable = () => current().kind !== "bins";
   const toAxes = () => (axes.value === unit ? 1 : (beam.perMrad ?? 1));
@@ -158,7 +158,7 @@ async function openDetector(file: DataFile, all: readonly RadialSource[], host: 
   let image: Float32Array = new Float32Array(0);
   let pointed: number | undefined;
 
-  const scanAxes = () => current().variable.dimensions.slice(-inner4(current())).slice(0, 2) as [Dimension, Dimension];
+  const scanAxes = () => current().variable.dimensions.slice(-imageRank(current())).slice(0, 2) as [Dimension, Dimension];
 
   const drawImage = () => {
     if (sums === undefined) {
@@ -229,7 +229,7 @@ async function openDetector(file: DataFile, all: readonly RadialSource[], host: 
   };
   const load = async (outdated: () => boolean): Promise<RadialSums | undefined> => {
     const one = current();
-    const at = series.of(one.variable, inner4(one));
+    const at = series.of(one.variable, imageRank(one));
     const factor = radialFactor(one) as number;
     if (one.kind === "bins") {
       return binSums(one.variable, (await blockAt(one.variable, at)).re, factor);
