@@ -289,6 +289,13 @@ mod tests {
         assert_eq!(compare(&at("c.npz")), 2);
         let notes = open(&at("c.npz"), 100).located.notes;
         assert!(notes.len() == 1 && notes[0].contains("one.npy is compressed"), "{notes:?}");
+        // A compressed member whose checksum is another
+        let mut bytes = std::fs::read(at("c.npz")).unwrap();
+        let central = bytes.windows(4).position(|four| four == b"PK\x01\x02").unwrap();
+        bytes[central + 16] ^= 1;
+        std::fs::write(at("d.npz"), bytes).unwrap();
+        let damaged = format!("{:?}", LocatedData::open(&at("d.npz"), 100).unwrap_err());
+        assert!(damaged.contains("one.npy"), "{damaged}");
     }
 
     // Chunks in files of a store

@@ -6,7 +6,7 @@ use super::elements::{ElementForm, bytes_of, whole, wrong};
 use crate::data::{DataSet, Element, TypedArray};
 use crate::device::refuse_beyond_memory;
 use crate::files::npz::{Kind, Number};
-use crate::files::reading::cut_short;
+use crate::files::reading::{cut_short, damaged_member};
 use crate::files::zarr::unravel;
 use ndarray::{ArrayViewD, IxDyn, ShapeBuilder};
 use num_complex::{Complex32, Complex64};
@@ -233,7 +233,12 @@ impl<'c> Content<'c> {
         }
         let (name, size) = (member.name().map(String::from).unwrap_or_default(), member.size());
         let mut copy = tempfile::tempfile()?;
-        let length = io::copy(&mut member.by_ref().take(size), &mut copy)?;
+        // One byte more than there is: at the end, the archive compares the checksum.
+        let read = io::copy(&mut member.by_ref().take(size.saturating_add(1)), &mut copy);
+        let length = read.map_err(|error| damaged_member(&name, error))?;
+        if length > size {
+            return Err(wrong(format!("{name} is longer than the archive says")));
+        }
         locator.note(format!("{name} is compressed: it was decompressed into a temporary file"));
         Ok(Member::Disk(Stretch { file: Arc::new(copy), from: 0, length }, locator))
     }
