@@ -17,7 +17,7 @@ interface BudgetResults {
 
 const errorBudget: LiveFigure = {
   title: "Image of a star by error terms",
-  hint: "Switch terms on and off. The jitter widens the core and leaves no halo; the fitting error leaves the core and makes a halo beyond the dark square of the mirror. Variances add, so the largest term decides.",
+  hint: "Switch terms on and off. The jitter widens the core and leaves no halo; the fitting error keeps the core and makes a halo beyond the dark square of the mirror. Variances add, so the largest term decides.",
   open(stage) {
     const { terms, pixel, side, images } = stage.data("live-error-budget.json") as BudgetResults;
     const chosen = terms.map(({ name, rms }) => stage.flag(`${name}, ${formatNumber(rms, 3)} nm`, true));
@@ -57,7 +57,7 @@ interface RingResults {
 
 const annularDetector: LiveFigure = {
   title: "Annular detectors on one scan",
-  hint: "Begin with a bright field, from 0 to some 10 mrad: columns are dark. Move both angles outwards and the contrast reverses. Far outside only electrons that passed close to a nucleus are left, and the columns stand alone.",
+  hint: "Begin with an annular bright field, from 9 to 21 mrad: columns are dark. Move both angles beyond the cone of 20 mrad, and the contrast reverses. Far outside only electrons that passed close to a nucleus are left, and the columns stand alone.",
   open(stage) {
     const { step, counts, width, rings } = stage.data("live-silicon-rings.json") as RingResults;
     const last = rings[0].length * width;
@@ -67,9 +67,9 @@ const annularDetector: LiveFigure = {
     const image = stage.image("Share of the electrons on the detector");
     const angles = stage.curves("Share by angle");
     const [nx, ny] = counts;
-    const total = rings.map((ring) => ring.reduce((sum, share) => sum + share, 0));
-    const dark = rings.reduce((best, ring, k) => (ring.slice(20).reduce((a, b) => a + b, 0) > rings[best].slice(20).reduce((a, b) => a + b, 0) ? k : best), 0);
-    const between = total.reduce((best, share, k) => (share > total[best] ? k : best), 0);
+    const outside = rings.map((ring) => ring.slice(Math.round(60 / width)).reduce((sum, share) => sum + share, 0));
+    const on = outside.indexOf(Math.max(...outside));
+    const off = outside.indexOf(Math.min(...outside));
     return () => {
       const [a, b] = [Math.round(inner.value / width), Math.round(outer.value / width)];
       const times = cells.value ? 2 : 1;
@@ -82,7 +82,7 @@ const annularDetector: LiveFigure = {
       const curve = (k: number) => Float64Array.from(rings[k], (share) => Math.max(1e-4 * share, 1e-5) / width);
       angles.show({
         x: middles, xTitle: "angle α [mrad]", yTitle: "share of the electrons [% per mrad]", logY: true,
-        series: [{ label: "probe on a column", values: curve(dark) }, { label: "probe between columns", values: curve(between), style: "dashed" }],
+        series: [{ label: "probe on a column", values: curve(on) }, { label: "probe between columns", values: curve(off), style: "dashed" }],
       });
       angles.setMarkers([{ x: inner.value, label: "a₁" }, { x: outer.value, label: "a₂" }]);
       const [least, most] = [Math.min(...shares), Math.max(...shares)];
@@ -115,7 +115,7 @@ const prismFactor: LiveFigure = {
   hint: "Raise the factor: the number of beams falls with its square, and the image comes to depend on what the window cuts off. The error is not the same for all detectors, nor does it grow steadily.",
   open(stage) {
     const { step, counts, detectors, factors, means, multislice, differences, errors, beams } = stage.data("live-prism-factor.json") as PrismResults;
-    const factor = stage.choice("Interpolation factor f", factors.map((f, k) => ({ value: String(k), label: `f = ${f}` })), "1");
+    const factor = stage.choice("Factor f", factors.map((f, k) => ({ value: String(k), label: `f = ${f}` })), "1");
     const detector = stage.choice("Detector", detectors.map((label, k) => ({ value: String(k), label })), String(detectors.length - 1));
     const shown = stage.choice("Show", [
       { value: "prism", label: "image by PRISM" },
