@@ -44,17 +44,16 @@ export interface SliderOptions {
   readonly label: (k: number) => string;
 }
 
-/** A slider over samples, with the sample in words. */
-export function slider(label: string, cell: Cell<number>, { count, label: inWords }: SliderOptions): HTMLElement {
-  const input = h("input", { type: "range", min: 0, max: Math.max(count - 1, 0), step: 1 });
+/** A slider over numbers, with the number in words. */
+function rangeControl(label: string, cell: Cell<number>, limits: { readonly min: number; readonly max: number; readonly step: number }, shown: (value: number) => number, inWords: (value: number) => string): HTMLElement {
+  const input = h("input", { type: "range", ...limits });
   // The slider itself speaks its value: a second voice would repeat it at every step.
   const output = h("output", { "aria-live": "off" });
-  const clamp = (k: number) => Math.min(Math.max(Math.round(k), 0), Math.max(count - 1, 0));
   const show = (value: number) => {
-    const k = clamp(value);
-    input.value = String(k);
-    output.textContent = inWords(k);
-    input.setAttribute("aria-valuetext", inWords(k));
+    const text = inWords(shown(value));
+    input.value = String(shown(value));
+    output.textContent = text;
+    input.setAttribute("aria-valuetext", text);
   };
   input.addEventListener("input", () => cell.set(Number(input.value), { live: true }));
   input.addEventListener("change", () => cell.set(Number(input.value)));
@@ -62,6 +61,12 @@ export function slider(label: string, cell: Cell<number>, { count, label: inWord
   const element = labelled(label, input, output);
   whileShown(element, (listener: (value: number) => void) => cell.subscribe(listener), show);
   return element;
+}
+
+/** A slider over samples, with the sample in words. */
+export function slider(label: string, cell: Cell<number>, { count, label: inWords }: SliderOptions): HTMLElement {
+  const last = Math.max(count - 1, 0);
+  return rangeControl(label, cell, { min: 0, max: last, step: 1 }, (k) => Math.min(Math.max(Math.round(k), 0), last), inWords);
 }
 
 export interface RangeOptions {
@@ -74,20 +79,7 @@ export interface RangeOptions {
 
 /** A slider over numbers, with the number and its unit. */
 export function range(label: string, cell: Cell<number>, { min, max, step, unit = "", format = (x) => formatNumber(x, 4) }: RangeOptions): HTMLElement {
-  const input = h("input", { type: "range", min, max, step });
-  const output = h("output", { "aria-live": "off" });
-  const show = (value: number) => {
-    input.value = String(value);
-    const text = unit ? `${format(value)} ${unit}` : format(value);
-    output.textContent = text;
-    input.setAttribute("aria-valuetext", text);
-  };
-  input.addEventListener("input", () => cell.set(Number(input.value), { live: true }));
-  input.addEventListener("change", () => cell.set(Number(input.value)));
-  show(cell.value);
-  const element = labelled(label, input, output);
-  whileShown(element, (listener: (value: number) => void) => cell.subscribe(listener), show);
-  return element;
+  return rangeControl(label, cell, { min, max, step }, (x) => x, (x) => (unit ? `${format(x)} ${unit}` : format(x)));
 }
 
 export interface Choice {

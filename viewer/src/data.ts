@@ -74,6 +74,11 @@ export class Dimension {
   }
 }
 
+/** A dimension with equidistant samples. */
+export function uniform(name: string, unit: string, count: number, offset: number, step: number): Dimension {
+  return new Dimension({ name, unit, positions: { kind: "uniform", offset, step }, navigation: false }, count);
+}
+
 /** A name as words: underscores become spaces. */
 export function words(name: string): string {
   return name.replaceAll("_", " ");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { wavelength } from "../src/microscopy/electrons";
+import { electronWavelength } from "../src/microscopy/electrons";
 import { Fft, fft2, frequencies, shifted } from "../src/microscopy/fft";
 import { combined, curl, direction, divergence, dpc, magnitude } from "../src/microscopy/fields";
 import { brightest, correlation, fwhm, radial, radiusWithin, rFactor } from "../src/microscopy/profiles";
@@ -21,8 +21,8 @@ function close(actual: ArrayLike<number>, wanted: ArrayLike<number>, tolerance =
 }
 
 test("wavelengths are NumPy's, and those of the tables", () => {
-  close([60, 80, 100, 200, 300].map(wavelength), expected.wavelength);
-  assert.ok(Math.abs(wavelength(100) - 0.037014362) < 1e-9);
+  close([60, 80, 100, 200, 300].map(electronWavelength), expected.wavelength);
+  assert.ok(Math.abs(electronWavelength(100) - 0.037014362) < 1e-9);
 });
 
 test("Fourier transforms of lengths with small factors, and of prime lengths, are NumPy's and invert", () => {

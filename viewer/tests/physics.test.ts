@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
-  aberrationPhase, aberrationTerms, contrastTransfer, debyeWaller, electronWavelength, interactionConstant, probeIntensity, projectedPotential, scatteringFactor, scherzerDefocus,
+  aberrationPhase, aberrationTerms, contrastTransfer, debyeWaller, interactionConstant, probeIntensity, projectedPotential, scatteringFactor, scherzerDefocus,
 } from "../src/live/physics/electrons";
+import { electronWavelength } from "../src/microscopy/electrons";
 import { noiseGain, rejection } from "../src/live/physics/loop";
 import { displacementOf, philox } from "../src/live/physics/phonons";
 import { besselK, gamma, gaussLegendre, sinc } from "../src/live/physics/special";

@@ -3,12 +3,12 @@
 import type { DataFile, Dimension } from "../data";
 
 const PLANCK = 6.62607e-34;
-const MASS = 9.109383e-31;
-const CHARGE = 1.602177e-19;
-const LIGHT = 299792458;
+export const MASS = 9.109383e-31;
+export const CHARGE = 1.602177e-19;
+export const LIGHT = 299792458;
 
 /** Relativistic wavelength [Å] of electrons of an energy [keV]. */
-export function wavelength(energy: number): number {
+export function electronWavelength(energy: number): number {
   const joule = CHARGE * energy * 1e3;
   return (1e10 * PLANCK) / Math.sqrt(2 * MASS * joule * (1 + joule / (2 * MASS * LIGHT ** 2)));
 }
@@ -38,7 +38,7 @@ export async function beamOf(file: DataFile): Promise<Beam> {
   const [given, angle] = await Promise.all([fact(file, "beam_energy"), fact(file, "convergence_angle")]);
   const energy = given !== undefined && given > 0 ? (given > 5000 ? given / 1000 : given) : undefined;
   const second = file.array("annular")?.dimensions.at(-1)?.entry.second;
-  const perMrad = energy !== undefined ? 1e-3 / wavelength(energy) : second?.unit === "1/Å" ? second.factor : undefined;
+  const perMrad = energy !== undefined ? 1e-3 / electronWavelength(energy) : second?.unit === "1/Å" ? second.factor : undefined;
   return { energy, semiAngle: angle !== undefined && angle > 0 ? angle : undefined, perMrad };
 }
 

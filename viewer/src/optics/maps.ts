@@ -1,6 +1,6 @@
 /** Numerics of maps: statistics, cuts, rings, and iso-lines. Maps are by rows: values[j * nx + i]. */
 
-import { Dimension, type Numbers } from "../data";
+import { Dimension, type Numbers, uniform } from "../data";
 
 /** A map with the steps of its axes; its middle has the coordinates (0, 0) unless `origin` gives those of its first sample. */
 export interface LagMap {
@@ -17,11 +17,6 @@ export interface LagMap {
 export function isLagged({ step, origin, nx, ny }: LagMap): boolean {
   const [i, j] = origin.map((first) => -first / step);
   return [i, j].every((at) => Math.abs(at - Math.round(at)) < 1e-6) && i >= 0 && i < nx && j >= 0 && j < ny;
-}
-
-/** A dimension with uniform positions. */
-export function uniform(name: string, unit: string, count: number, offset: number, step: number): Dimension {
-  return new Dimension({ name, unit, positions: { kind: "uniform", offset, step }, navigation: false }, count);
 }
 
 /** A dimension of `count` samples around zero. */

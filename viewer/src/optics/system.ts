@@ -1,5 +1,6 @@
 /** What a result's `system` text (TOML, as Lenslet writes it into every file) tells of the telescope, its stars and its camera. */
 
+import { ARCSEC } from "../units";
 import type { DataFile } from "../data";
 
 /** A direction on the sky [arcsec]. */
@@ -101,7 +102,6 @@ function parseNumber(text: string): number | undefined {
   return /^[+-]?(\d[\d_]*)(\.\d[\d_]*)?([eE][+-]?\d+)?$/.test(text) ? Number(text.replaceAll("_", "")) : undefined;
 }
 
-const RADIANS_PER_ARCSEC = Math.PI / 648_000;
 
 /** Facts of the text of a system. */
 export function systemFacts(text: string): SystemFacts {
@@ -160,5 +160,5 @@ export async function directionsOf(file: DataFile, names: readonly string[], fal
     return fallback;
   }
   const { re } = await found.all();
-  return Array.from({ length: found.shape[0] }, (_, k) => ({ x: re[2 * k] / RADIANS_PER_ARCSEC, y: re[2 * k + 1] / RADIANS_PER_ARCSEC }));
+  return Array.from({ length: found.shape[0] }, (_, k) => ({ x: re[2 * k] / ARCSEC, y: re[2 * k + 1] / ARCSEC }));
 }

@@ -1,7 +1,7 @@
 /** Probe analyser: exit waves of single probes by PRISM, compared with multislice in real and reciprocal space. */
 
 import { checkbox, disposer, select, slider } from "../controls";
-import { type ArrayVariable, DataFile, type Dimension, formatNumber, type Numbers } from "../data";
+import { type ArrayVariable, DataFile, type Dimension, formatNumber, type Numbers, uniform } from "../data";
 import { h } from "../dom";
 import { beamOf } from "../microscopy/electrons";
 import { correlation, radial, rFactor } from "../microscopy/profiles";
@@ -11,7 +11,7 @@ import type { PanelContext, PanelFactory } from "../panel";
 import { Card } from "../view";
 import { CurveView } from "../views/curve";
 import { ImageView } from "../views/image";
-import { blockAt, byDetector, latest, leading, ofDimensions, SeriesChoice, uniform } from "./electron-parts";
+import { blockAt, byDetector, latest, leading, ofDimensions, SeriesChoice } from "./electron-parts";
 import { inMrad } from "./probe";
 
 const NAMES = ["compared_prism", "compared_multislice"] as const;
@@ -102,7 +102,7 @@ async function openAnalyser(file: DataFile, prism: ArrayVariable, multislice: Ar
       const [a, b] = pair.map(intensity);
       const [wave] = pair;
       const units = s === 0 ? unit : axes.value;
-      const axis = (k: 0 | 1) => uniform(names[k], units, wave.first[k], wave.steps[k], [wave.nx, wave.ny][k]);
+      const axis = (k: 0 | 1) => uniform(names[k], units, [wave.nx, wave.ny][k], wave.first[k], wave.steps[k]);
       const top = relative.value ? 1 / b.reduce((most, one) => Math.max(most, one), 0) : 1;
       const difference = a.map((one, k) => (one - b[k]) * top);
       [a, b, difference].forEach((values, k) => {

@@ -1,9 +1,9 @@
 /** Covariances: of slopes by pair of guide stars and component, of wavefronts and slopes, of wavefronts, and matrices. */
 
 import { checkbox, select, slider } from "../controls";
-import { DataError, formatNumber, type ArrayVariable, type DataFile } from "../data";
+import { DataError, formatNumber, type ArrayVariable, type DataFile, uniform } from "../data";
 import { h } from "../dom";
-import { column, isLagged, peak, rings, row, uniform, type LagMap } from "../optics/maps";
+import { column, isLagged, peak, rings, row, type LagMap } from "../optics/maps";
 import { mosaic, tileAt, type Mosaic, type Tile } from "../optics/mosaic";
 import { hasSlopeCovariances, slopeCovariances, type SlopeCovariances } from "../optics/slope_covariance";
 import { AXES, slopeLabel, slopeOrder, type SlopeOrder } from "../optics/slope_order";

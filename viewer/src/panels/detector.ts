@@ -1,7 +1,7 @@
 /** A virtual annular detector: an image of the scan by the electrons between two angles, which are dragged. */
 
 import { button, checkbox, disposer, range, select } from "../controls";
-import { type ArrayVariable, DataFile, type Dimension, formatNumber, type Numbers } from "../data";
+import { type ArrayVariable, DataFile, type Dimension, formatNumber, type Numbers, uniform } from "../data";
 import { eachFrame, h } from "../dom";
 import { type RadialSource, binSums, patternRings, radialSources, radialUnit, ringWidth } from "../microscopy/detector-source";
 import { type Beam, beamOf, inUnit } from "../microscopy/electrons";
@@ -13,7 +13,7 @@ import { Card } from "../view";
 import { CurveView } from "../views/curve";
 import { ImageView } from "../views/image";
 import type { Shape } from "../views/image.api";
-import { blockAt, group, latest, leading, SeriesChoice, uniform } from "./electron-parts";
+import { blockAt, group, latest, leading, SeriesChoice } from "./electron-parts";
 
 /** Offers a virtual detector where a file has angular bins, rings or patterns of a scan. */
 export const detectorPanels: PanelFactory = (file) => {
@@ -257,7 +257,7 @@ async function openDetector(file: DataFile, all: readonly RadialSource[], host: 
     const factor = toAxes();
     const measured = await recorded();
     const { values, axes: at } = patternPicture(sums, reach(current()), measured);
-    const axis = (name: string, k: 0 | 1) => uniform(name, axes.value, at.first[k] * factor, at.steps[k] * factor, at.counts[k]);
+    const axis = (name: string, k: 0 | 1) => uniform(name, axes.value, at.counts[k], at.first[k] * factor, at.steps[k] * factor);
     pattern.show({ values, nx: at.counts[0], ny: at.counts[1], x: axis("qx", 0), y: axis("qy", 1), quantity: "electrons in a sample", unit: current().variable.unit, signed: false });
     cards.pattern.changed();
     cards.pattern.setNote(

@@ -110,11 +110,6 @@ export function reading(value: number, unit: string, error?: number, digits = 4)
   return error === undefined ? `${number}${tail}` : `${number} ± ${formatNumber(error, 2)}${tail}`;
 }
 
-/** A dimension of uniform samples. */
-export function uniform(name: string, unit: string, offset: number, step: number, count: number): Dimension {
-  return new Dimension({ name, unit, positions: { kind: "uniform", offset, step }, navigation: false }, count);
-}
-
 /** A group of buttons. */
 export function group(label: string, ...buttons: HTMLElement[]): HTMLElement {
   return h("div", { class: "buttons", role: "group", "aria-label": label }, ...buttons);

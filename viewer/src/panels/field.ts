@@ -1,9 +1,9 @@
 /** Maps over the field: Strehl ratio, width, ensquared energy and errors by direction, with guide stars and targets. */
 
 import { checkbox, select } from "../controls";
-import { formatNumber, type ArrayVariable, type DataFile } from "../data";
+import { formatNumber, type ArrayVariable, type DataFile, uniform } from "../data";
 import { budgetOf, fieldTerms } from "../optics/budget";
-import { isoLines, statistics, uniform } from "../optics/maps";
+import { isoLines, statistics } from "../optics/maps";
 import { directionsOf, factsOf, type Direction } from "../optics/system";
 import type { PanelContext, PanelFactory } from "../panel";
 import { BarView } from "../views/bars";

@@ -1,7 +1,7 @@
 /** Images of a microscope, by focus and thickness, with their power spectra; and the exit waves behind them. */
 
 import { checkbox, disposer, select } from "../controls";
-import { type ArrayVariable, DataFile, type Dimension, type Numbers, words } from "../data";
+import { type ArrayVariable, DataFile, type Dimension, type Numbers, words, uniform } from "../data";
 import { h } from "../dom";
 import { beamOf, inUnit } from "../microscopy/electrons";
 import { fft2, frequencies, shifted } from "../microscopy/fft";
@@ -11,7 +11,7 @@ import { type Part, partOf, PARTS, transposed } from "../planes";
 import { Card } from "../view";
 import { CurveView } from "../views/curve";
 import { ImageView } from "../views/image";
-import { blockAt, byDetector, latest, leading, ofDimensions, Readout, reading, SeriesChoice, total, uniform } from "./electron-parts";
+import { blockAt, byDetector, latest, leading, ofDimensions, Readout, reading, SeriesChoice, total } from "./electron-parts";
 
 /** Names that other panels show. */
 const ELSEWHERE = /^(probe|smatrix|potential|compared_.*|standard_error.*)$/;
@@ -93,9 +93,9 @@ async function openImages(file: DataFile, all: readonly ArrayVariable[], host: H
     const steps = [x, y].map((one) => (one.measured ? Math.abs(one.step) : 1));
     const [qx, qy] = [x, y].map((one, k) => {
       const { first, step } = frequencies(one.count, steps[k]);
-      const plain = uniform(k === 0 ? "qx" : "qy", own, first, step, one.count);
+      const plain = uniform(k === 0 ? "qx" : "qy", own, one.count, first, step);
       const factor = inUnit(plain, unit, beam) ?? 1;
-      return uniform(plain.name, unit, first * factor, step * factor, one.count);
+      return uniform(plain.name, unit, one.count, first * factor, step * factor);
     });
     power.show({ values, nx, ny, x: qx, y: qy, quantity: "power", unit: "", signed: false });
     const profile = radial(values, { nx, ny, first: [qx.position(0), qy.position(0)], steps: [qx.step, qy.step] }, [0, 0]);

@@ -1,8 +1,7 @@
 /** Matrices over slopes: blocks of guide stars and axes, and one row on the lenslets of every star. Used by covariances and reconstructors. */
 
-import { formatNumber, type ArrayVariable, type Dimension } from "../data";
+import { formatNumber, type ArrayVariable, type Dimension, uniform } from "../data";
 import { shownMatrix } from "../optics/matrix";
-import { uniform } from "../optics/maps";
 import { mosaic, type Mosaic } from "../optics/mosaic";
 import { AXES, slopeLabel, type SlopeOrder } from "../optics/slope_order";
 import type { Cell } from "../store";

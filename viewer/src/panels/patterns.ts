@@ -1,7 +1,7 @@
 /** Diffraction patterns of a scan: of the probe under the cursor, and their mean over a lasso. */
 
 import { checkbox, disposer, range, select } from "../controls";
-import { type ArrayVariable, DataFile, type Dimension, formatNumber, type Numbers, words } from "../data";
+import { type ArrayVariable, DataFile, type Dimension, formatNumber, type Numbers, words, uniform } from "../data";
 import { h } from "../dom";
 import { beamOf, inUnit } from "../microscopy/electrons";
 import { bitMask, meanPattern, probesInside, sumOf } from "../microscopy/scan";
@@ -9,7 +9,7 @@ import type { PanelContext, PanelFactory } from "../panel";
 import { transposed } from "../planes";
 import { Card } from "../view";
 import { ImageView } from "../views/image";
-import { blockAt, byDetector, latest, leading, ofDimensions, Readout, reading, SeriesChoice, uniform } from "./electron-parts";
+import { blockAt, byDetector, latest, leading, ofDimensions, Readout, reading, SeriesChoice } from "./electron-parts";
 
 /** Offers the patterns of a file that has arrays (…, x, y, qx, qy). */
 export const patternPanels: PanelFactory = (file) => {
@@ -111,7 +111,7 @@ async function openPatterns(file: DataFile, all: readonly ArrayVariable[], host:
   const show = (view: ImageView, values: Numbers) => {
     const [qx, qy] = variable().dimensions.slice(-2);
     const factor = qFactor(axes.value);
-    const axis = (one: Dimension) => (factor === 1 ? one : uniform(one.name, axes.value, one.position(0) * factor, one.step * factor, one.count));
+    const axis = (one: Dimension) => (factor === 1 ? one : uniform(one.name, axes.value, one.count, one.position(0) * factor, one.step * factor));
     let shown = values;
     if (masked.value) {
       const radius = maskRadius.value / qFactor(beam.perMrad === undefined ? qx.unit : "mrad");

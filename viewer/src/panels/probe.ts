@@ -1,7 +1,7 @@
 /** The probe of a scan in real and reciprocal space: its intensity and phase, its width, and the current within a radius. */
 
 import { disposer, select } from "../controls";
-import { type ArrayVariable, DataFile, formatNumber } from "../data";
+import { type ArrayVariable, DataFile, formatNumber, uniform } from "../data";
 import { h } from "../dom";
 import { type Beam, beamOf } from "../microscopy/electrons";
 import { brightest, fwhm, radial, radiusWithin } from "../microscopy/profiles";
@@ -12,7 +12,7 @@ import { Card } from "../view";
 import { CurveView } from "../views/curve";
 import { ImageView } from "../views/image";
 import type { ImageData2D } from "../views/image.api";
-import { blockAt, latest, leading, ofDimensions, SeriesChoice, uniform } from "./electron-parts";
+import { blockAt, latest, leading, ofDimensions, SeriesChoice } from "./electron-parts";
 
 /** Offers the probe of a file: `probe` (defocus, x, y), complex. */
 export const probePanels: PanelFactory = (file) => {
@@ -26,7 +26,7 @@ export const probePanels: PanelFactory = (file) => {
 /** A part of a wave as an image; in reciprocal space by 1/Å or mrad. */
 export function pictureOf(wave: Wave, part: Part, names: readonly [string, string], unit: string, quantity: string): ImageData2D {
   const isPhase = part === "phase";
-  const axis = (k: 0 | 1) => uniform(names[k], unit, wave.first[k], wave.steps[k], [wave.nx, wave.ny][k]);
+  const axis = (k: 0 | 1) => uniform(names[k], unit, [wave.nx, wave.ny][k], wave.first[k], wave.steps[k]);
   return { values: partOf(wave.re, wave.im, part), nx: wave.nx, ny: wave.ny, x: axis(0), y: axis(1), quantity: `${quantity}, ${part}`, unit: isPhase ? "rad" : "", cyclic: isPhase };
 }
 

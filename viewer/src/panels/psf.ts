@@ -1,8 +1,8 @@
 /** Point-spread functions: the image on a logarithmic scale, encircled and ensquared energy, cuts, Strehl ratio and width. */
 
 import { checkbox, select } from "../controls";
-import { formatNumber, type ArrayVariable, type DataFile, type Numbers } from "../data";
-import { column, rings, row, uniform } from "../optics/maps";
+import { formatNumber, type ArrayVariable, type DataFile, type Numbers, uniform } from "../data";
+import { column, rings, row } from "../optics/maps";
 import { airyRadius, encircled, ensquared, fwhm, type PsfImage } from "../optics/psf";
 import { psfFacts, type PsfFacts } from "../optics/psf_facts";
 import { factsOf } from "../optics/system";

@@ -1,8 +1,8 @@
 /** Slopes by frame: arrows on the lenslets of the guide stars, and their rms in every frame. */
 
+import { ARCSEC } from "../units";
 import { checkbox, player, select } from "../controls";
-import { DataError, type ArrayVariable, type DataFile } from "../data";
-import { uniform } from "../optics/maps";
+import { DataError, type ArrayVariable, type DataFile, uniform } from "../data";
 import { mosaic } from "../optics/mosaic";
 import { meanOf, slopeOrder, starRms } from "../optics/slope_order";
 import type { PanelContext, PanelFactory } from "../panel";
@@ -20,7 +20,7 @@ export const slopesPanels: PanelFactory = (file) => {
     : [];
 };
 
-const ARCSEC = 648_000 / Math.PI;
+const PER_RADIAN = 1 / ARCSEC;
 
 async function openSlopes(host: HTMLElement, context: PanelContext, file: DataFile, array: ArrayVariable): Promise<() => void> {
   const sheet = new Sheet(host, context);
@@ -52,7 +52,7 @@ async function openSlopes(host: HTMLElement, context: PanelContext, file: DataFi
     const rms = order.stars.map(() => new Float64Array(frames));
     for (let k = 0; k < frames; k++) {
       const vector = await read(k);
-      order.stars.forEach((one, s) => (rms[s][k] = ARCSEC * starRms(vector, order, one, mean.value)));
+      order.stars.forEach((one, s) => (rms[s][k] = PER_RADIAN * starRms(vector, order, one, mean.value)));
       if (stale()) {
         return;
       }
@@ -76,7 +76,7 @@ async function openSlopes(host: HTMLElement, context: PanelContext, file: DataFi
       const [x, y] = [0, 1].map((axis) => {
         const { from, to } = order.block(one, axis);
         const offset = mean.value ? meanOf(vector, from, to) : 0;
-        return order.map(vector, one, axis).map((value) => ARCSEC * (value - offset));
+        return order.map(vector, one, axis).map((value) => PER_RADIAN * (value - offset));
       });
       const across = order.across(one);
       return { x, y, across, tile: { values: Float64Array.from(x, (value, k) => Math.hypot(value, y[k])), nx: across, ny: across, label: `star ${one}` } };
@@ -94,10 +94,10 @@ async function openSlopes(host: HTMLElement, context: PanelContext, file: DataFi
     card.changed();
     print(
       stars.flatMap((one): Fact[] => [
-        [`star ${one}, rms`, ARCSEC * starRms(vector, order, one, mean.value), "arcsec"],
+        [`star ${one}, rms`, PER_RADIAN * starRms(vector, order, one, mean.value), "arcsec"],
         ...[0, 1].map((axis): Fact => {
           const { from, to } = order.block(one, axis);
-          return [`star ${one}, mean of the ${axis === 0 ? "x" : "y"} slopes`, ARCSEC * meanOf(vector, from, to), "arcsec"];
+          return [`star ${one}, mean of the ${axis === 0 ? "x" : "y"} slopes`, PER_RADIAN * meanOf(vector, from, to), "arcsec"];
         }),
       ]),
     );

@@ -1,7 +1,7 @@
 /** The compact S-matrix of PRISM, beam by beam. */
 
 import { disposer, player, select } from "../controls";
-import { type ArrayVariable, DataFile, formatNumber, type Numbers } from "../data";
+import { type ArrayVariable, DataFile, formatNumber, type Numbers, uniform } from "../data";
 import { h } from "../dom";
 import { beamOf } from "../microscopy/electrons";
 import { intensity, reciprocal, waveOf } from "../microscopy/waves";
@@ -9,7 +9,7 @@ import type { PanelContext, PanelFactory } from "../panel";
 import { type Part, partOf, PARTS } from "../planes";
 import { Card } from "../view";
 import { ImageView } from "../views/image";
-import { blockAt, latest, ofDimensions, total, uniform } from "./electron-parts";
+import { blockAt, latest, ofDimensions, total } from "./electron-parts";
 import { pictureOf } from "./probe";
 
 /** Offers the S-matrix of a file: `smatrix` (beam, x, y), complex, with the frequencies `smatrix_beams` (beam, axis) of its beams. */
@@ -64,7 +64,7 @@ async function openMatrix(file: DataFile, variable: ArrayVariable, host: HTMLEle
     view.show(pictureOf(wave, part.value as Part, ["x", "y"], x.unit || "Å", "S-matrix"));
     const transform = reciprocal(wave);
     const power = intensity(transform);
-    const axis = (k: 0 | 1) => uniform(k === 0 ? "qx" : "qy", "1/Å", transform.first[k], transform.steps[k], [wave.nx, wave.ny][k]);
+    const axis = (k: 0 | 1) => uniform(k === 0 ? "qx" : "qy", "1/Å", [wave.nx, wave.ny][k], transform.first[k], transform.steps[k]);
     inverse.show({ values: power, nx: wave.nx, ny: wave.ny, x: axis(0), y: axis(1), quantity: "intensity", unit: "", signed: false });
     card.title = `Beam ${chosen.value} of ${along.count}${beams ? `, ${frequency(chosen.value)}` : ""}`;
     card.setNote(`Mean intensity ${formatNumber(total(intensity(wave)) / (wave.nx * wave.ny), 5)}.`);
@@ -90,7 +90,7 @@ async function openMatrix(file: DataFile, variable: ArrayVariable, host: HTMLEle
       const plane = isSummed ? await blockAt(variable, [k]) : undefined;
       values[j * nx + i] = plane ? total(partOf(plane.re, plane.im, "intensity")) / plane.re.length : 1;
     }
-    map.show({ values, nx, ny, x: uniform("qx", "1/Å", columns[0], stepX, nx), y: uniform("qy", "1/Å", rows[0], stepY, ny), quantity: isSummed ? "mean intensity of a beam" : "beam", unit: "", signed: false });
+    map.show({ values, nx, ny, x: uniform("qx", "1/Å", nx, columns[0], stepX), y: uniform("qy", "1/Å", ny, rows[0], stepY), quantity: isSummed ? "mean intensity of a beam" : "beam", unit: "", signed: false });
     mapCard.setNote("A click, or Enter, picks a beam.");
     mapCard.changed();
   });

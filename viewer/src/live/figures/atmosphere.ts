@@ -1,11 +1,12 @@
 /** Live figures of turbulence and correction. */
 
-import { formatNumber } from "../../data";
+import { formatNumber, uniform } from "../../data";
 import type { LiveFigure } from "../figure";
 import { noiseGain, rejection } from "../physics/loop";
 import { sinc } from "../physics/special";
 import { VonKarman, fittingVariance, gradientCovariances, squareMetres } from "../physics/turbulence";
-import { ARCSEC, byDecades, evenly, inUnits, uniform } from "./common";
+import { byDecades, evenly, inUnits } from "./common";
+import { ARCSEC } from "../../units";
 
 /** The wavelength of all Fried parameters of the book's examples [m]. */
 const WAVELENGTH = 500e-9;

@@ -1,6 +1,6 @@
 /** What several live figures need. */
 
-import { Dimension, formatNumber } from "../../data";
+import { formatNumber } from "../../data";
 
 /** A number of so many digits, with its unit. */
 export function inUnits(value: number, unit: string, digits = 3): string {
@@ -17,10 +17,3 @@ export function byDecades(a: number, b: number, count: number): Float64Array {
   return evenly(Math.log(a), Math.log(b), count).map(Math.exp);
 }
 
-/** A dimension with equidistant samples. */
-export function uniform(name: string, unit: string, count: number, offset: number, step: number): Dimension {
-  return new Dimension({ name, unit, navigation: false, positions: { kind: "uniform", offset, step } }, count);
-}
-
-/** Radians in a second of arc. */
-export const ARCSEC = Math.PI / 648000;

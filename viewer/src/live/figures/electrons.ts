@@ -1,13 +1,14 @@
 /** Live figures of electron optics and specimens. */
 
-import { formatNumber } from "../../data";
+import { formatNumber, uniform } from "../../data";
 import { svg } from "../../dom";
 import type { LiveFigure } from "../figure";
 import {
-  aberrationPhase, aberrationTerms, contrastTransfer, debyeWaller, electronWavelength, probeIntensity, projectedPotential, scherzerDefocus,
+  aberrationPhase, aberrationTerms, contrastTransfer, debyeWaller, probeIntensity, projectedPotential, scherzerDefocus,
 } from "../physics/electrons";
+import { electronWavelength } from "../../microscopy/electrons";
 import { displacementOf } from "../physics/phonons";
-import { byDecades, evenly, inUnits, uniform } from "./common";
+import { byDecades, evenly, inUnits } from "./common";
 import { Drawing } from "./drawing";
 
 /** Accelerating voltages as a list of choices. */

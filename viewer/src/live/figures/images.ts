@@ -4,7 +4,8 @@ import { formatNumber } from "../../data";
 import type { LiveFigure } from "../figure";
 import { longExposure, pointSpreadCut, strehlRatio, telescopeTransfer, transferCut } from "../physics/transfer";
 import { VonKarman, squareMetres } from "../physics/turbulence";
-import { ARCSEC, evenly, inUnits } from "./common";
+import { evenly, inUnits } from "./common";
+import { ARCSEC } from "../../units";
 
 const opticalTransfer: LiveFigure = {
   title: "Optical transfer function and image of a star",

@@ -1,8 +1,8 @@
 /** Live figures that choose among results which the program has computed. */
 
-import { formatNumber } from "../../data";
+import { formatNumber, uniform } from "../../data";
 import type { LiveFigure } from "../figure";
-import { evenly, inUnits, uniform } from "./common";
+import { evenly, inUnits } from "./common";
 
 /** Images of a star for each set of terms of an error budget; see `book/examples/image.rs`. */
 interface BudgetResults {

@@ -1,18 +1,8 @@
 /** Electron optics: the chapters "Electron probe and aberrations", "HRTEM imaging" and "Electron scattering factors". */
 
+import { CHARGE, electronWavelength, LIGHT, MASS } from "../../microscopy/electrons";
 import { inverseTransform } from "./fft";
 import { besselK } from "./special";
-
-const MASS = 9.109383e-31;
-const CHARGE = 1.602177e-19;
-const LIGHT = 299792458;
-const PLANCK = 6.62607e-34;
-
-/** Wavelength [Å] of electrons of an energy [keV]. */
-export function electronWavelength(energy: number): number {
-  const [kinetic, rest] = [1e3 * energy * CHARGE, MASS * LIGHT * LIGHT];
-  return (1e10 * PLANCK) / Math.sqrt(2 * MASS * kinetic) / Math.sqrt(1 + kinetic / (2 * rest));
-}
 
 /** Interaction constant σ [rad/(V Å)] of electrons of an energy [keV]. */
 export function interactionConstant(energy: number): number {

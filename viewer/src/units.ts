@@ -1,0 +1,4 @@
+/** Units of angles. */
+
+/** Radians in a second of arc. */
+export const ARCSEC = Math.PI / 648_000;
