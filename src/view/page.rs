@@ -541,6 +541,15 @@ mod tests {
         Page::new(&[("file", data)], &PageOptions { limit, title: None }).unwrap()
     }
 
+    #[test]
+    fn a_page_has_at_most_300_kilobytes_besides_its_data() {
+        let mut data = DataSet::default();
+        data.add("one", array![1.0]);
+        let bytes = page(&data, 1_000_000).to_html().len();
+        assert!(bytes < 300_000, "{bytes} bytes");
+        assert!(bytes > VIEWER.len() / 3 + STYLE.len()); // the viewer is in it
+    }
+
     // Exact arrays of each type
     #[test]
     fn arrays_within_the_limit_are_exact() {
