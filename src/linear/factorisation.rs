@@ -5,14 +5,16 @@ pub(crate) mod gpu;
 
 // Imports of factorisations
 use crate::error::{Error, Invalid, accept};
+use faer::diag::Diag;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{LltError, cholesky_in_place, cholesky_in_place_scratch};
+use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
 use faer::linalg::matmul::matmul;
-use faer::linalg::solvers::{SelfAdjointEigen, Svd};
+use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
 use faer::linalg::triangular_solve::{
     solve_lower_triangular_in_place, solve_upper_triangular_in_place,
 };
-use faer::{Accum, MatMut, MatRef, Par, Side};
+use faer::{Accum, Mat, MatMut, MatRef, Par, Spec};
 use ndarray::{Array2, ArrayBase, Data, Ix2};
 
 // Rows as columns without a copy
@@ -188,7 +190,8 @@ fn kept(values: &[f64], filter: f64) -> usize {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Eigen {
-    parts: SelfAdjointEigen<f64>,
+    /// The eigenvectors, as columns.
+    vectors: Mat<f64>,
     values: Vec<f64>,
 }
 
@@ -209,9 +212,16 @@ impl Eigen {
         };
         let unit = unit(matrix);
         let matrix = row_by_row(matrix / unit);
-        let parts = SelfAdjointEigen::new(columns(&matrix), Side::Lower).map_err(failed)?;
-        let values = parts.S().column_vector().iter().map(|value| unit * value).collect();
-        Ok(Self { parts, values })
+        // Compute eigenvectors in a fixed division
+        let n = matrix.nrows();
+        let (mut vectors, mut values) = (Mat::zeros(n, n), Diag::zeros(n));
+        let (par, how) = (Par::rayon(16), Spec::default());
+        let scratch = self_adjoint_evd_scratch::<f64>(n, ComputeEigenvectors::Yes, par, how);
+        let mut memory = MemBuffer::new(scratch);
+        let (stack, to) = (MemStack::new(&mut memory), (values.as_mut(), Some(vectors.as_mut())));
+        self_adjoint_evd(columns(&matrix), to.0, to.1, par, stack, how).map_err(failed)?;
+        let values = values.column_vector().iter().map(|value| unit * value).collect();
+        Ok(Self { vectors, values })
     }
 
     /// The eigenvalues, ascending.
@@ -250,7 +260,7 @@ impl Eigen {
     /// The last of the eigenvectors, as columns.
     fn last(&self, kept: usize) -> MatRef<'_, f64> {
         let n = self.values.len();
-        self.parts.U().subcols(n - kept, kept)
+        self.vectors.subcols(n - kept, kept)
     }
 }
 
@@ -268,8 +278,9 @@ impl Eigen {
 /// ```
 #[derive(Debug, Clone)]
 pub struct SingularValues {
-    /// The decomposition of the transposed matrix, divided by the unit.
-    parts: Svd<f64>,
+    /// Vectors of the rows, (n, k), and of the columns, (m, k), of k singular values.
+    right: Mat<f64>,
+    left: Mat<f64>,
     unit: f64,
     values: Vec<f64>,
 }
@@ -292,10 +303,17 @@ impl SingularValues {
         let largest = matrix.fold(0.0, |most: f64, x| most.max(x.abs()));
         let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
         let matrix = row_by_row(matrix / unit);
-        let parts =
-            Svd::new_thin(columns(&matrix)).map_err(|error| failed(format!("{error:?}")))?;
-        let values = parts.S().column_vector().iter().map(|value| unit * value).collect();
-        Ok(Self { parts, unit, values })
+        // Compute singular values in a fixed division
+        let (k, par, how) = (m.min(n), Par::rayon(16), Spec::default());
+        let [mut right, mut left] = [n, m].map(|rows| Mat::zeros(rows, k));
+        let mut values = Diag::zeros(k);
+        let thin = ComputeSvdVectors::Thin;
+        let mut memory = MemBuffer::new(svd_scratch::<f64>(n, m, thin, thin, par, how));
+        let (stack, to) = (MemStack::new(&mut memory), (Some(right.as_mut()), Some(left.as_mut())));
+        svd(columns(&matrix), values.as_mut(), to.0, to.1, par, stack, how)
+            .map_err(|error| failed(format!("{error:?}")))?;
+        let values = values.column_vector().iter().map(|value| unit * value).collect();
+        Ok(Self { right, left, unit, values })
     }
 
     // Keep the largest singular values
@@ -306,7 +324,7 @@ impl SingularValues {
 
     /// Number of singular values that are positive and at least `filter` times the largest; those at the level of rounding are not counted.
     pub fn kept(&self, filter: f64) -> usize {
-        let rounding = f64::EPSILON * self.parts.U().nrows().max(self.parts.V().nrows()) as f64;
+        let rounding = f64::EPSILON * self.right.nrows().max(self.left.nrows()) as f64;
         let least = filter.max(rounding) * self.values.first().copied().unwrap_or(0.0);
         self.values.iter().filter(|&&value| value > 0.0 && value >= least).count()
     }
@@ -314,11 +332,10 @@ impl SingularValues {
     // Pseudo-inverse of a matrix
     /// M⁺, (n, m), of the `kept` largest singular values.
     pub fn inverse(&self, kept: usize) -> Array2<f64> {
-        let (right, left) = (self.parts.U(), self.parts.V());
-        let shrunk = |i: usize, k: usize| right[(i, k)] / (self.values[k] / self.unit) / self.unit;
+        let shrunk = |i: usize, k: usize| self.right[(i, k)] / (self.values[k] / self.unit) / self.unit;
         // Row by row, V diag(σ)⁻¹ is its transpose by columns.
-        let right = Array2::from_shape_fn((right.nrows(), kept), |(i, k)| shrunk(i, k));
-        product((right.nrows(), left.nrows()), left.subcols(0, kept), columns(&right))
+        let right = Array2::from_shape_fn((self.right.nrows(), kept), |(i, k)| shrunk(i, k));
+        product((right.nrows(), self.left.nrows()), self.left.subcols(0, kept), columns(&right))
     }
 
     /// Rejects a filter that is not a ratio.
@@ -343,6 +360,36 @@ mod tests {
         let of = |rows, seed| Array2::from_shape_vec((rows, n), random(rows * n, seed)).unwrap();
         let half = of(n + 3, 1);
         (half.t().dot(&half), of(m, 2))
+    }
+
+    // Factorise on any number of threads
+    #[test]
+    fn factors_do_not_depend_on_the_number_of_threads() {
+        for n in [49, 69, 300] {
+            let (matrix, rows) = system(77, n);
+            let factors = |threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| {
+                    let (factor, eigen) =
+                        (Cholesky::new(matrix.clone()).unwrap(), Eigen::new(&matrix).unwrap());
+                    let inverse = SingularValues::new(&rows).unwrap().inverse(49);
+                    let along = eigen.project(&rows, n / 2);
+                    [
+                        times_transpose(&rows, &matrix),
+                        factor.lower(),
+                        eigen.expand(&along),
+                        along,
+                        inverse,
+                    ]
+                })
+            };
+            let one = factors(1);
+            for threads in [2, 3, 8] {
+                let equal =
+                    factors(threads).iter().zip(&one).map(|(a, b)| a == b).collect::<Vec<_>>();
+                assert_eq!(equal, [true; 5], "{n} rows, {threads} threads");
+            }
+        }
     }
 
     fn largest(matrix: &Array2<f64>) -> f64 {

@@ -1596,6 +1596,35 @@ mod tests {
         assert!(host(3.0, split) < 1.2 * many);
     }
 
+    // Make images on any number of threads
+    #[test]
+    fn images_do_not_depend_on_the_number_of_threads() {
+        let mut wanted = options(StructureFunctionModel::Exact);
+        wanted.image.wavelengths.truncate(1);
+        for structure in [StructureFunctionModel::Exact, StructureFunctionModel::Stationary] {
+            wanted.image.structure = structure;
+            let images = |threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let result = pool.install(|| run(&small(), wanted.clone()));
+                result
+                    .targets
+                    .into_iter()
+                    .map(|target| {
+                        let numbers =
+                            target.budget.terms().iter().map(|term| term.variance).collect();
+                        (
+                            target.exposures[0].image.values.clone(),
+                            target.exposures[0].ensquared.clone(),
+                            numbers,
+                        )
+                    })
+                    .collect::<Vec<(_, _, Vec<f64>)>>()
+            };
+            let one = images(1);
+            assert!(!one.is_empty() && [2, 5].iter().all(|threads| images(*threads) == one));
+        }
+    }
+
     // Make images on devices
     #[test]
     fn devices_make_the_images_of_cores() {

@@ -244,7 +244,8 @@ impl OpticalTransfer {
             };
             let side = quarter.even.ncols();
             let rows = quarter.even.as_slice().unwrap_or_default().par_chunks(side);
-            Ok(rows.enumerate().map(row).sum())
+            let rows: Vec<f64> = rows.enumerate().map(row).collect();
+            Ok(rows.iter().sum())
         };
         radii.iter().map(each).collect()
     }

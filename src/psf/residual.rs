@@ -20,7 +20,7 @@ use crate::plan::Memory;
 use crate::psf::budget::Budget;
 use crate::psf::optical_transfer::{Aperture, Edges, TelescopeTransfer};
 use crate::psf::options::{CameraOptions, ErrorTerm};
-use crate::psf::transforms::Plane;
+use crate::psf::transforms::{Plane, sum_in_order};
 use crate::tomography::covariance_matrix::truth_covariance;
 use crate::tomography::noise_error;
 use crate::tomography::reconstructor::ReconstructorPlan;
@@ -28,7 +28,7 @@ use crate::tomography::reconstructor::command::StrokeSum;
 use crate::watch::{Watch, WithinStage, check};
 use ndarray::{Array1, Array2, Axis, Zip};
 use num_complex::Complex64;
-use rayon::prelude::*;
+use std::ops::Range;
 
 // Points of the pupil
 /// Smallest numbers of points per pitch of the mirror and across the pupil.
@@ -538,17 +538,19 @@ impl Points {
             .and(&all)
             .map_collect(|light, all| 2.0 * (light.conj() * all).re);
         // Subtract the correlations of all actuators
-        let actuators: Vec<usize> = (0..shapes.ncols()).collect();
-        let nothing = || Array2::<f64>::zeros(spectrum.dim());
-        let correlations = actuators.into_par_iter().fold(nothing, |mut sum, a| {
-            let [pair, shape] =
-                [&pairs, shapes].map(|all| self.transform(all.column(a).iter().copied()));
-            Zip::from(&mut sum).and(&pair).and(&shape).for_each(|sum, pair, shape| {
-                *sum += 2.0 * (pair.conj() * shape).re;
-            });
+        let correlations = |actuators: Range<usize>| {
+            let mut sum = Array2::<f64>::zeros(spectrum.dim());
+            for a in actuators {
+                let [pair, shape] =
+                    [&pairs, shapes].map(|all| self.transform(all.column(a).iter().copied()));
+                Zip::from(&mut sum).and(&pair).and(&shape).for_each(|sum, pair, shape| {
+                    *sum += 2.0 * (pair.conj() * shape).re;
+                });
+            }
             sum
-        });
-        spectrum -= &correlations.reduce(nothing, |one, other| one + other);
+        };
+        let correlations = sum_in_order(0..shapes.ncols(), 8, &correlations, &|a, b| a + b);
+        spectrum -= &correlations;
         // Divide sums over pairs by their number
         let reach = self.telescope.reach;
         let sums = self.plane.correlation(&spectrum, reach, self.telescope.points());

@@ -17,13 +17,15 @@ use crate::psf::optical_transfer::TelescopeTransfer;
 use crate::psf::optical_transfer::{Aperture, OpticalTransfer};
 use crate::psf::transforms::Plane;
 #[cfg(feature = "factorise")]
-use crate::psf::transforms::Powers;
+use crate::psf::transforms::{Powers, sum_in_order};
 #[cfg(feature = "factorise")]
-use ndarray::{Array1, ArrayView1, ArrayView2, ArrayViewMut1, Axis, s};
+use ndarray::{Array1, ArrayView2, ArrayViewMut1, s};
 use ndarray::{Array2, Zip};
 #[cfg(feature = "factorise")]
 use rayon::prelude::*;
 use std::f64::consts::PI;
+#[cfg(feature = "factorise")]
+use std::ops::Range;
 
 // Actuators of a mirror
 /// The actuators of a mirror and their influence function.
@@ -526,23 +528,22 @@ impl Modes<'_> {
 // Sums over a batch of modes
 /// Sums over modes of their squares on the pupil, (p, p), and of the squared magnitudes of their transforms with the light.
 #[cfg(feature = "factorise")]
-fn sums_of_modes<'p>(plane: &'p Plane, modes: &Modes, batch: &Array2<f64>) -> [Array2<f64>; 2] {
+fn sums_of_modes(plane: &Plane, modes: &Modes, batch: &Array2<f64>) -> [Array2<f64>; 2] {
     let Felt { squares, side, .. } = modes.felt;
     let mut variance = Array2::zeros((*side, *side));
     let rows = squares.iter().zip(batch.outer_iter());
     rows.for_each(|((place, _), row)| variance[*place] = row.dot(&row));
-    let nothing = || (Powers::on(plane), Array2::zeros((*side, *side)));
-    let add = |(mut powers, mut map): (Powers<'p>, Array2<f64>), mode: ArrayView1<f64>| {
-        // Squares without light stay 0 in the map of each mode.
-        let lit = squares.iter().zip(mode);
-        lit.for_each(|((place, light), value)| map[*place] = light * value);
-        powers.add(&map.view());
-        (powers, map)
+    let powers_of = |modes: Range<usize>| {
+        let (mut powers, mut map) = (Powers::on(plane), Array2::zeros((*side, *side)));
+        for k in modes {
+            // Squares without light stay 0 in the map of each mode.
+            let lit = squares.iter().zip(batch.column(k));
+            lit.for_each(|((place, light), value)| map[*place] = light * value);
+            powers.add(&map.view());
+        }
+        powers.sum
     };
-    let parts = batch.axis_iter(Axis(1)).into_par_iter().fold(nothing, add);
-    let sums = parts.map(|(powers, _)| powers.sum);
-    let none = || Array2::zeros((plane.points() / 2 + 1, plane.points()));
-    [variance, sums.reduce(none, |a, b| a + b)]
+    [variance, sum_in_order(0..batch.ncols(), 8, &powers_of, &|a, b| a + b)]
 }
 
 // Transfer function pair by pair
@@ -616,13 +617,12 @@ impl<'a> SquarePairs<'a> {
     // Sum the exponentials of pairs
     /// Sums of P P' exp(−½ `scale` D) by displacement, (n, n).
     fn transfer(&self, scale: f64) -> Array2<f64> {
-        let nothing = || Array2::<f64>::zeros((self.points, self.points));
-        let squares = (0..self.felt.squares.len()).into_par_iter().with_min_len(32);
-        let all = squares.fold(nothing, |mut sum, k| {
-            self.add_square(&mut sum, k, scale);
+        let pairs_of = |squares: Range<usize>| {
+            let mut sum = Array2::zeros((self.points, self.points));
+            squares.for_each(|k| self.add_square(&mut sum, k, scale));
             sum
-        });
-        all.reduce(nothing, |a, b| a + b)
+        };
+        sum_in_order(0..self.felt.squares.len(), 32, &pairs_of, &|a, b| a + b)
     }
 
     /// Adds the pairs of square `k` with all squares.

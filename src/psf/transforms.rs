@@ -8,6 +8,7 @@ use num_complex::Complex;
 use rayon::prelude::*;
 use realfft::{ComplexToReal, RealToComplex};
 use rustfft::Fft;
+use std::ops::Range;
 use std::sync::Arc;
 
 // Plans for a plane
@@ -205,11 +206,47 @@ impl<'p> Powers<'p> {
     }
 }
 
+// Sum in an order that threads do not change
+/// The sum of the `part`s of a range, on all threads: halves of halves, down to ranges of at most `least` items. Its order depends on the range
+/// alone, and so does its last bit.
+pub(crate) fn sum_in_order<S: Send>(
+    items: Range<usize>,
+    least: usize,
+    part: &(impl Fn(Range<usize>) -> S + Sync),
+    add: &(impl Fn(S, S) -> S + Sync),
+) -> S {
+    if items.len() <= least {
+        return part(items);
+    }
+    let middle = items.start + items.len() / 2;
+    let half = |items| sum_in_order(items, least, part, add);
+    let (first, second) = rayon::join(|| half(items.start..middle), || half(middle..items.end));
+    add(first, second)
+}
+
 // Tests of transforms of a plane
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::f64::consts::PI;
+
+    #[test]
+    fn sums_do_not_depend_on_the_number_of_threads() {
+        let term = |k: usize| (k as f64).sin() * 10f64.powi(k as i32 % 17);
+        let part = |items: Range<usize>| items.map(term).sum::<f64>();
+        let sum = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| sum_in_order(3..1000, 7, &part, &|a, b| a + b))
+        };
+        let one = sum(1);
+        assert!([2, 3, 8].iter().all(|threads| sum(*threads) == one));
+        let (all, size) = (part(3..1000), (3..1000).map(|k| term(k).abs()).sum::<f64>());
+        assert!((one - all).abs() < 1e-14 * size && one != all, "{one} and {all}");
+        let items =
+            sum_in_order(3..1000, 7, &|items| items.collect(), &|a: Vec<_>, b| [a, b].concat());
+        assert_eq!(items, Vec::from_iter(3..1000));
+        assert_eq!(sum_in_order(5..5, 7, &part, &|a, b| a + b), 0.0);
+    }
 
     #[test]
     fn lengths_have_small_factors() {
