@@ -57,11 +57,11 @@ class TestMemory:
         body = (
             "system.simulate(frames=100)\n"
             "before = peak()\n"
-            "found = system.simulate(frames=60_000)\n"
+            "found = system.simulate(frames=25_000)\n"
             "print(found.slopes.nbytes, peak() - before)\n"
         )
         size, grown = growth(body)
-        assert size > 60_000_000
+        assert size > 25_000_000
         assert grown < 1.9 * size
 
 

@@ -79,7 +79,7 @@ class TestProgress:
         def report(stage: str, done: int, total: int) -> None:
             told.append((stage, done, total))
 
-        tiny.simulate(frames=20_000, progress=report)
+        tiny.simulate(frames=4000, progress=report)
         assert told
         for stage, done, total in told:
             assert isinstance(stage, str)
@@ -166,7 +166,7 @@ class TestThreads:
         try:
             before = counted
             started = time.monotonic()
-            tiny.simulate(frames=20_000)
+            tiny.simulate(frames=4000)
             seconds = time.monotonic() - started
             assert counted - before > 20 * seconds
         finally:
