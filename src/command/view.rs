@@ -1,5 +1,5 @@
 // Tangled from book/src/view-command.md: edit there, or here and run cargo tangle stitch.
-//! The command `view`: a page of HTML that shows the data sets of files.
+//! The command `view`: an HTML page that shows the data sets of files.
 
 // Imports of the command view
 use super::examples::{self, examples};
@@ -23,19 +23,19 @@ pub struct ViewArgs {
     /// Files to show in one page: .npz, .npy, .fits, .h5, .emd, .hspy, .zspy, .zarr, .zarr.zip or .mrc.
     #[arg(required = true)]
     pub(super) files: Vec<PathBuf>,
-    /// Page to write (.html); unless given, it has the name of the first file and is next to it.
+    /// Page to write (.html); by default it has the name of the first file and is written next to it.
     #[arg(short, long)]
     output: Option<PathBuf>,
     /// Open the page in the browser.
     #[arg(long)]
     pub(super) open: bool,
-    /// Write no page, but serve it, and large arrays in pieces, to browsers on this machine until Ctrl-C.
+    /// Serve the page, and large arrays in pieces, to browsers on this machine until Ctrl-C, and write no file.
     #[arg(long, conflicts_with_all = ["output", "limit"])]
     pub(super) serve: bool,
-    /// Port of 127.0.0.1 to serve on; the system chooses one unless given.
+    /// Port of 127.0.0.1 to serve on; with 0, the operating system chooses a free one.
     #[arg(long, requires = "serve", default_value_t = 0)]
     pub(super) port: u16,
-    /// Megabytes of arrays before compression, beyond which numbers are rounded or averaged; the summary tells the error.
+    /// Megabytes of arrays before compression above which numbers are rounded or averaged; the summary prints the error.
     #[arg(long, value_name = "MB", default_value_t = 32.0)]
     limit: f64,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub struct ViewArgs {
 }
 
 // Make a page of files
-/// Writes the page that the arguments ask for; returns what to print.
+/// Writes the page of the files that the arguments name; returns the text to print.
 pub fn view(args: &ViewArgs) -> Result<Outcome, Error> {
     let output = page_name(args)?;
     let inputs: Vec<_> = args.files.iter().map(|path| ("file", path.as_path())).collect();
@@ -65,7 +65,7 @@ pub fn view(args: &ViewArgs) -> Result<Outcome, Error> {
 }
 
 // Read the files and write the page
-/// Writes a page in place of an older file; returns its length in bytes.
+/// Writes a page, which replaces an older file; returns its length in bytes.
 fn write(page: &Page, output: &Path) -> Result<u64, Error> {
     let mut draft = AtomicFile::new(output)?;
     draft.fill(|file| {
@@ -82,7 +82,7 @@ fn read(path: &Path) -> Result<(String, DataSet<'static>), Error> {
     Ok((name, DataSet::read(path)?))
 }
 
-/// The limit in bytes of a number of megabytes.
+/// Limit in bytes, from a number of megabytes.
 fn limit(megabytes: f64) -> Result<u64, Invalid> {
     let expected = "a number of megabytes from 1 to 4000";
     crate::error::accept((1.0..=4000.0).contains(&megabytes), "--limit", megabytes, expected)?;
@@ -90,7 +90,7 @@ fn limit(megabytes: f64) -> Result<u64, Invalid> {
 }
 
 // Name the page
-/// The file that the page is written to.
+/// File to which the page is written.
 fn page_name(args: &ViewArgs) -> Result<PathBuf, Error> {
     if let Some(output) = &args.output {
         let named = output.extension().is_some_and(|ending| {
@@ -109,7 +109,7 @@ fn page_name(args: &ViewArgs) -> Result<PathBuf, Error> {
         output = args.files[0].with_extension("").with_extension("html"); // .zarr.zip
     }
     if output.exists() && !is_page(&output) {
-        let expected = "a name with -o: this file is there, and is no page of the viewer";
+        let expected = "a name with -o: this file exists and is not a page of the viewer";
         return Err(Invalid::new("output", output.display(), expected).into());
     }
     Ok(output)
@@ -124,7 +124,7 @@ fn is_page(path: &Path) -> bool {
 }
 
 // Report a page
-/// What is printed of a page that was written, or that is planned.
+/// Report of a page that was written or is planned.
 struct Report<'a> {
     args: &'a ViewArgs,
     arrays: &'a [PageArray],
@@ -161,7 +161,7 @@ impl Report<'_> {
         align(&lines)
     }
 
-    /// Name of an array, with that of its file where there are several.
+    /// Name of an array, with the name of its file if there are several files.
     fn name(&self, array: &PageArray) -> String {
         match self.args.files.get(array.file) {
             Some(file) if self.args.files.len() > 1 => {
@@ -191,7 +191,7 @@ impl Report<'_> {
 }
 
 // Open a page in the browser
-/// Opens a page, which is a file or an address, in the browser of the user.
+/// Opens a page, given as a file or an address, in the user's browser.
 pub(super) fn open_page(path: &Path) -> Result<(), Error> {
     let program = match std::env::consts::OS {
         "macos" => "open",
@@ -209,10 +209,10 @@ fn open_with(program: &str, path: &Path) -> Result<(), Error> {
     let mut command = Command::new(program);
     command.arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     match command.status() {
-        Ok(status) if status.success() || program == "explorer" => Ok(()), // that one always ends with 1
+        Ok(status) if status.success() || program == "explorer" => Ok(()), // explorer always exits with 1
         Ok(status) => Err(failed(format!("{program} ended with {status}: open the file by hand"))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(failed(format!("there is no program {program} here: open the file by hand")))
+            Err(failed(format!("the program {program} was not found: open the file by hand")))
         }
         Err(error) => Err(failed(format!("{program} cannot be run: {error}"))),
     }
@@ -279,7 +279,7 @@ mod tests {
 
     // Reports of reductions
     #[test]
-    fn a_report_tells_what_was_lost() {
+    fn a_report_prints_reductions_and_errors() {
         let folder = tempfile::tempdir().unwrap();
         save(&folder.path().join("a.npz"), Format::Npz);
         let planned = run(folder.path(), "a.npz --limit 2 --plan").unwrap().text;
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(said.exit_code(), 1);
         assert!(
             said.to_string().ends_with(
-                "there is no program lenslet-has-no-such-program here: open the file by hand"
+                "the program lenslet-has-no-such-program was not found: open the file by hand"
             ),
             "{said}"
         );

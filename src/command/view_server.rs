@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 // Serve files until an interrupt
-/// Serves the files that the arguments name, until the user ends it.
+/// Serves the files that the arguments name, until Ctrl-C.
 pub(super) fn serve(args: &ViewArgs) -> Result<Outcome, Error> {
     let files = args.files.iter().map(|path| Pieces::open(path));
     let files = files.collect::<Result<Vec<_>, Error>>()?;
@@ -27,7 +27,7 @@ pub(super) fn serve(args: &ViewArgs) -> Result<Outcome, Error> {
     let (as_json, as_lines) = (|| json(files, Some(&address)), || lines(files, Some(&address)));
     let text = args.report.summary(as_json, as_lines);
     let mut output = std::io::stdout();
-    // A closed output is no reason not to serve.
+    // The server runs even if its output is closed.
     let text = if text.is_empty() { format!("{address}\n") } else { text };
     let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
     let opened = if args.open { open_page(Path::new(&address)) } else { Ok(()) };
@@ -47,7 +47,7 @@ pub(super) fn serve(args: &ViewArgs) -> Result<Outcome, Error> {
 }
 
 // Report what is served
-/// Bytes of the large arrays of files, and how many there are.
+/// Total bytes of the large arrays of files, and their number.
 fn served(files: &[Pieces]) -> (u64, usize) {
     let each = files.iter().flat_map(Pieces::served_bytes);
     each.fold((0, 0), |(bytes, count), one| (bytes + one, count + 1))

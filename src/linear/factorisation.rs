@@ -332,7 +332,8 @@ impl SingularValues {
     // Pseudo-inverse of a matrix
     /// M⁺, (n, m), of the `kept` largest singular values.
     pub fn inverse(&self, kept: usize) -> Array2<f64> {
-        let shrunk = |i: usize, k: usize| self.right[(i, k)] / (self.values[k] / self.unit) / self.unit;
+        let shrunk =
+            |i: usize, k: usize| self.right[(i, k)] / (self.values[k] / self.unit) / self.unit;
         // Row by row, V diag(σ)⁻¹ is its transpose by columns.
         let right = Array2::from_shape_fn((self.right.nrows(), kept), |(i, k)| shrunk(i, k));
         product((right.nrows(), self.left.nrows()), self.left.subcols(0, kept), columns(&right))

@@ -1,5 +1,5 @@
 // Tangled from book/src/python-arrays.md: edit there, or here and run cargo tangle stitch.
-//! Data sets of the library as arrays of NumPy, and back.
+//! Conversion between data sets of the library and NumPy arrays.
 
 // Imports of exchanged arrays
 use super::errors::{raised, refused};
@@ -20,8 +20,8 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 use std::path::PathBuf;
 
 // Data set as dictionaries of arrays
-/// A data set as a dictionary of variables, each a dictionary with `values`, `dimensions`, `unit`, `long_name` and `attributes`, and a
-/// dictionary of attributes. Arrays that the data set owns are handed to NumPy as they are.
+/// Data set as a dictionary of variables, each a dictionary with `values`, `dimensions`, `unit`, `long_name` and `attributes`, and a
+/// dictionary of attributes. Arrays that the data set owns are passed to NumPy without a copy.
 pub(super) fn to_python<'py>(
     py: Python<'py>,
     data: DataSet<'static>,
@@ -85,7 +85,7 @@ fn values_to_python<'py>(py: Python<'py>, values: Values<'static>) -> PyResult<B
 }
 
 // Coordinates and attributes for Python
-/// A coordinate as a dictionary with `name`, `unit`, `kind`, `values` and `navigation`.
+/// Coordinate as a dictionary with `name`, `unit`, `navigation`, `kind`, `positions` and `second`.
 fn coordinate_to_python<'py>(py: Python<'py>, one: &Coordinate) -> PyResult<Bound<'py, PyDict>> {
     let about = PyDict::new(py);
     about.set_item("name", &one.name)?;
@@ -119,7 +119,7 @@ fn attribute_to_python<'py>(
 }
 
 // Arrays that are borrowed from NumPy
-/// Arrays of NumPy, borrowed while their data set is in use.
+/// NumPy arrays, borrowed while their data set is in use.
 enum Borrowed<'py> {
     F64(PyReadonlyArrayDyn<'py, f64>),
     F32(PyReadonlyArrayDyn<'py, f32>),
@@ -236,7 +236,7 @@ fn attribute_of(value: &Bound<'_, PyAny>) -> PyResult<AttributeValue> {
 }
 
 // Data sets of borrowed arrays
-/// Variables of Python with their borrowed arrays.
+/// Python variables with their borrowed arrays.
 pub(super) struct BorrowedSet<'py> {
     variables: Vec<(String, Borrowed<'py>, Bound<'py, PyAny>)>,
     attributes: Bound<'py, PyDict>,
@@ -256,7 +256,7 @@ impl<'py> BorrowedSet<'py> {
         Ok(Self { variables: borrowed, attributes: attributes.clone() })
     }
 
-    /// The data set, whose arrays are those of NumPy.
+    /// Data set whose arrays are views of NumPy's.
     pub(super) fn data_set(&self) -> PyResult<DataSet<'_>> {
         let mut data = DataSet::default();
         // Variables of borrowed arrays
@@ -283,7 +283,7 @@ impl<'py> BorrowedSet<'py> {
 }
 
 // Save a data set of Python
-/// Writes a data set of Python into a file, in the format that its name ends in; `signal` chooses the variable for formats of one.
+/// Writes a Python data set into a file, in the format of the file name's extension; `signal` selects the variable for formats that store only one. Returns the bytes written.
 #[pyfunction]
 pub(super) fn save(
     py: Python<'_>,
@@ -299,7 +299,7 @@ pub(super) fn save(
 }
 
 // Load a data set for Python
-/// Reads a data set from a file that the program wrote.
+/// Reads a data set from a file that Lenslet wrote.
 #[pyfunction]
 pub(super) fn load<'py>(
     py: Python<'py>,

@@ -1,5 +1,5 @@
 // Tangled from book/src/python-device-arrays.md: edit there, or here and run cargo tangle stitch.
-//! Arrays in the memory of a GPU, exchanged by DLPack.
+//! Arrays in the memory of a GPU, exchanged through DLPack.
 
 // Imports of arrays on a GPU
 use super::errors::{raised, refused};
@@ -27,7 +27,7 @@ enum Numbers {
     F32(Arc<Buffer<f32>>),
 }
 
-/// An array in the memory of a GPU, by rows. It can be handed to CuPy, PyTorch and JAX by `from_dlpack`, without a copy.
+/// An array in the memory of a GPU, in row-major order. CuPy, PyTorch and JAX read it by `from_dlpack`, without a copy.
 #[pyclass(frozen, module = "lenslet._lenslet")]
 pub(super) struct DeviceArray {
     numbers: Numbers,
@@ -37,7 +37,7 @@ pub(super) struct DeviceArray {
 }
 
 // GPU of a name and its number
-/// The device of a GPU's array, and its number.
+/// GPU with this name, and its number.
 fn gpu_of(device: &str, precision: &str) -> Result<(Gpu, i32), Error> {
     let engine = engine(device, precision)?;
     let expected = "a GPU: cuda or cuda:K";
@@ -52,7 +52,7 @@ fn gpu_of(device: &str, precision: &str) -> Result<(Gpu, i32), Error> {
 #[pymethods]
 impl DeviceArray {
     // Copy an array to a GPU
-    /// A copy of an array of NumPy on a device.
+    /// Copy of a NumPy array on a device.
     #[staticmethod]
     fn from_numpy(
         py: Python<'_>,
@@ -94,7 +94,7 @@ impl DeviceArray {
     }
 
     // Copy an array to the host
-    /// A copy of the array on the host, in double precision.
+    /// Copy of the array on the host, in double precision.
     fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let values = py.detach(|| match &self.numbers {
             Numbers::F64(numbers) => numbers.read(),
@@ -107,8 +107,8 @@ impl DeviceArray {
     }
 
     // Multiply by imported vectors
-    /// The products of this matrix, (rows, columns), with vectors in the rows of an array of any library on the same device, (k, columns), which is not
-    /// copied: (k, rows).
+    /// Products of this matrix, (rows, columns), with vectors in the rows of an array of any library on the same device, (k, columns), which is not
+    /// copied; shape (k, rows).
     fn multiply(&self, py: Python<'_>, vectors: &Bound<'_, PyAny>) -> PyResult<Self> {
         let &[rows, columns] = &self.shape[..] else {
             return Err(refused(Invalid::new("shape", format!("{:?}", self.shape), "a matrix")));
@@ -123,19 +123,19 @@ impl DeviceArray {
                 self.product(matrix, (address, count), [rows, columns]).map(Numbers::F32)
             }
         });
-        // The vectors are released only now, when the product is done.
+        // The vectors are released only now, because the kernels have read them.
         drop(imported);
         let (gpu, ordinal) = (self.gpu.clone(), self.ordinal);
         Ok(Self { numbers: product.map_err(raised)?, shape: vec![count, rows], gpu, ordinal })
     }
 
     // Methods of the DLPack protocol
-    /// The device in the terms of DLPack.
+    /// Type and number of the device, by DLPack's numbering.
     fn __dlpack_device__(&self) -> (u32, i32) {
         DLDevice::cuda(self.ordinal).into()
     }
 
-    /// The array for another library, without a copy.
+    /// DLPack capsule of the array, without a copy.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,
@@ -170,7 +170,7 @@ impl DeviceArray {
     }
 
     // Import an array of this GPU
-    /// An array of another library, which must be on the same device.
+    /// Tensor of another library's array, which must be on the same device.
     fn import(&self, array: &Bound<'_, PyAny>) -> PyResult<ImportedDlpack> {
         let request = ImportRequest::new(array.as_borrowed())?;
         let found = request.device()?;
@@ -180,7 +180,7 @@ impl DeviceArray {
             let value = format!("{kind}:{}", found.device_id);
             return Err(refused(Invalid::new("device of the array", value, expected)));
         }
-        // The producer lets the queue of this device wait for the kernels that fill its array.
+        // The producer makes this stream wait for the kernels that fill its array.
         let keywords = PyDict::new(array.py());
         keywords.set_item("stream", self.gpu.stream_handle())?;
         let capsule = array.call_method("__dlpack__", (), Some(&keywords))?;
@@ -220,7 +220,7 @@ impl DeviceArray {
     }
 
     // Multiply on the GPU
-    /// Products of a matrix with vectors at an address of the same device, when they are done.
+    /// Products of a matrix with vectors at an address of the same device; waits until they are complete.
     fn product<T: Real>(
         &self,
         matrix: &Buffer<T>,
@@ -237,7 +237,7 @@ impl DeviceArray {
     }
 
     // Tensor that shares the numbers
-    /// A tensor of DLPack over this array, which keeps the memory alive.
+    /// DLPack tensor of this array, which keeps the memory alive.
     fn tensor<M: ManagedTensorBase>(&self) -> PyResult<Managed<M>> {
         let dtype = match self.numbers {
             Numbers::F64(_) => f64::DTYPE,
@@ -248,7 +248,7 @@ impl DeviceArray {
 }
 
 // Round numbers and upload them
-/// Numbers on a device, rounded to its precision.
+/// Buffer on a device with these numbers, rounded to the precision `T`.
 fn rounded<T: Real>(values: &ArrayViewD<'_, f64>, gpu: &Gpu) -> Result<Buffer<T>, Error> {
     gpu.refuse_beyond_memory((values.len() * size_of::<T>()) as u64, "an array")?;
     let numbers: Vec<T> = values.iter().map(|&value| T::of(value)).collect();
@@ -256,7 +256,7 @@ fn rounded<T: Real>(values: &ArrayViewD<'_, f64>, gpu: &Gpu) -> Result<Buffer<T>
 }
 
 // Tensor of DLPack over a buffer
-/// A tensor of DLPack over memory of a device that `owner` keeps.
+/// DLPack tensor of memory on a device, which `owner` keeps alive.
 #[allow(unsafe_code)]
 fn exported<M: ManagedTensorBase>(
     owner: Numbers,
@@ -286,7 +286,7 @@ impl DlpackExporter for DeviceArray {
         DlpackFlags::empty()
     }
 
-    /// All work that made the array is done when it is returned: there is nothing to wait for.
+    /// Does nothing: all kernels that fill the array had finished when it was returned.
     fn prepare_export(&self, _py: Python<'_>, _request: &ExportRequest<'_>) -> PyResult<()> {
         Ok(())
     }

@@ -1,5 +1,5 @@
 // Tangled from book/src/python-interrupts.md: edit there, or here and run cargo tangle stitch.
-//! Computations that report to a callable of Python, and that Ctrl-C ends.
+//! Computations that report their progress to a Python callable, and that Ctrl-C interrupts.
 
 // Imports of interruptible computations
 use crate::device::lock;
@@ -12,10 +12,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 // Periods of checks and reports
-/// How often the thread of the interpreter looks for a signal.
+/// Time between two checks for a signal on the interpreter's thread.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// How long a computation may take to end by itself after a signal.
+/// Time that a computation has to end normally after a signal.
 const GRACE: Duration = Duration::from_millis(120);
 
 /// Least time between two reports of progress.
@@ -28,14 +28,14 @@ struct Report {
     stage: String,
     part: Option<(String, usize, usize)>,
     pieces: Option<(usize, usize)>,
-    /// Whether it has not been reported.
+    /// Whether it has not been reported yet.
     is_new: bool,
 }
 
-/// What the computing thread and that of the interpreter share.
+/// State shared by the computing thread and the interpreter's thread.
 struct Shared<R> {
     cancelled: AtomicBool,
-    /// Whether somebody listens to reports.
+    /// Whether there is a progress function.
     listens: bool,
     report: Mutex<Report>,
     result: Mutex<Option<Result<R, Box<dyn Any + Send>>>>,
@@ -63,7 +63,7 @@ impl<R> Shared<R> {
     }
 
     // Wait for the result
-    /// Waits for the result, at most so long.
+    /// Result, or `None` if it is not available after `time`.
     fn wait(&self, time: Duration) -> Option<Result<R, Box<dyn Any + Send>>> {
         let waiting = self.done.wait_timeout_while(lock(&self.result), time, |it| it.is_none());
         waiting.map_or(None, |(mut result, _)| result.take())
@@ -99,9 +99,9 @@ impl<R: Send> Watch for Shared<R> {
 }
 
 // Run on a thread of its own
-/// Does a job on a thread of its own, without holding the interpreter. `progress` is called by the present thread with the stage, the pieces that
-/// are done, and their number; an exception there, and an interrupt, cancel the job. One that does not end soon after an interrupt is left behind, so that the
-/// interpreter goes on at once.
+/// Runs a job on a separate thread, without the interpreter lock. `progress` is called on the present thread with the stage, the number of completed pieces
+/// and the total number; an exception there, or an interrupt, cancels the job. A job that does not end soon after an interrupt is detached, so that the
+/// interpreter can continue immediately.
 pub(super) fn run<R: Send + 'static>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
@@ -121,7 +121,7 @@ pub(super) fn run<R: Send + 'static>(
 }
 
 // Run with borrowed arrays
-/// Does a job that borrows, as [`run`] does, but waits for its end in any case.
+/// Runs a job with borrowed data like [`run`], but always waits for its end.
 pub(super) fn run_borrowing<R: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
@@ -143,7 +143,7 @@ pub(super) fn run_borrowing<R: Send>(
 }
 
 // Attend to Python while waiting
-/// Waits for a job while the interpreter is free, reports its progress, and cancels it at a signal.
+/// Waits for a job without holding the interpreter lock, reports its progress, and cancels it after a signal.
 fn attend<R: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
@@ -152,13 +152,13 @@ fn attend<R: Send>(
     let mut reported = Instant::now();
     loop {
         if let Some(result) = py.detach(|| shared.wait(PERIOD)) {
-            tell(progress, shared)?;
+            report(progress, shared)?;
             return Ok(result.unwrap_or_else(|panic| resume_unwind(panic)));
         }
         let mut heard = py.check_signals();
         if heard.is_ok() && reported.elapsed() >= PAUSE {
             reported = Instant::now();
-            heard = tell(progress, shared);
+            heard = report(progress, shared);
         }
         // Cancel after an interrupt
         if let Err(interrupt) = heard {
@@ -175,22 +175,22 @@ fn attend<R: Send>(
 }
 
 // Report progress to a callable
-/// Reports the progress, if it is new.
-fn tell<R>(progress: Option<&Bound<'_, PyAny>>, shared: &Shared<R>) -> PyResult<()> {
+/// Reports the progress to the callable, if it has changed.
+fn report<R>(progress: Option<&Bound<'_, PyAny>>, shared: &Shared<R>) -> PyResult<()> {
     let Some(callable) = progress else { return Ok(()) };
-    let report = {
+    let latest = {
         let mut latest = lock(&shared.report);
         if !std::mem::take(&mut latest.is_new) {
             return Ok(());
         }
         latest.clone()
     };
-    let stage = match &report.part {
+    let stage = match &latest.part {
         Some((what, number, count)) => {
-            format!("{}, {what} {} of {count}", report.stage, number + 1)
+            format!("{}, {what} {} of {count}", latest.stage, number + 1)
         }
-        None => report.stage,
+        None => latest.stage,
     };
-    let (done, total) = report.pieces.unwrap_or((0, 0));
+    let (done, total) = latest.pieces.unwrap_or((0, 0));
     callable.call1((stage, done, total)).map(drop)
 }

@@ -28,13 +28,13 @@ fn run_command(py: Python<'_>, arguments: Vec<String>) -> u8 {
 }
 
 // Threads and libraries of the process
-/// The number of threads that cores compute with.
+/// Number of computing threads of this process.
 #[pyfunction]
 fn threads(py: Python<'_>) -> usize {
     py.detach(crate::device::threads)
 }
 
-/// Adds a `site-packages` whose packages of NVIDIA's libraries are used.
+/// Adds a folder `site-packages` to the search for NVIDIA's libraries.
 #[pyfunction]
 fn add_library_folder(folder: PathBuf) {
     crate::device::add_library_folder(folder);

@@ -14,7 +14,7 @@ type NamedVariables<'py> = (String, Bound<'py, PyDict>, Bound<'py, PyDict>);
 type ReducedArray = (usize, String, String);
 
 // Make a page for Python
-/// A page of data sets with their names, of at most so many bytes of arrays; and the arrays that are reduced: number of the data set, name, and how.
+/// Page of data sets with their names, whose arrays occupy at most `limit` bytes; and a list of the reduced arrays: number of the data set, name, and description of the reduction.
 #[pyfunction]
 pub(super) fn page(
     py: Python<'_>,

@@ -1,5 +1,5 @@
 // Tangled from book/src/view-encoding.md: edit there, or here and run cargo tangle stitch.
-//! Parts of arrays as text: little-endian, shuffled, compressed by zlib and written in base64.
+//! Parts of arrays as text: little-endian, shuffled, compressed by zlib and encoded in base64.
 
 // Imports of the encoder of parts
 use crate::data::TypedArray;
@@ -20,7 +20,7 @@ pub(crate) enum Encoding {
     F32,
     I32,
     U8,
-    /// Codes of 16 bits, which stand for numbers by the [law](Law) of their part.
+    /// Codes of 16 bits, from which numbers follow by the [law](Law) of their part.
     U16,
 }
 
@@ -49,7 +49,7 @@ impl Encoding {
 }
 
 // Elements of an array as real numbers
-/// The elements of an array in C order as real numbers, of which a complex number has two.
+/// Elements of an array in C order as real numbers, two for each complex number.
 pub(crate) enum Elements<'a> {
     F64(Cow<'a, [f64]>),
     F32(Cow<'a, [f32]>),
@@ -70,7 +70,7 @@ impl<'a> Elements<'a> {
     }
 
     // Numbers of a range of elements
-    /// How many real numbers there are.
+    /// Number of real numbers.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::F64(all) => all.len(),
@@ -80,7 +80,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The numbers of a range in double precision; truth values are 0 and 1.
+    /// Numbers of a range in double precision; Boolean values become 0 and 1.
     pub(crate) fn numbers(&self, range: Range<usize>) -> Vec<f64> {
         match self {
             Self::F64(all) => all[range].to_vec(),
@@ -90,7 +90,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The encoding that keeps every number: of integers, that of 32 bits where they fit.
+    /// The encoding without loss: for integers, 32 bits if all of them fit, else double precision (exact up to 2⁵³).
     pub(crate) fn exact_encoding(&self) -> Encoding {
         match self {
             Self::F64(_) => Encoding::F64,
@@ -121,7 +121,7 @@ fn pairs<C: Pod, T: Pod>(complex: Cow<[C]>) -> Cow<[T]> {
 }
 
 // Ranges of the parts of an array
-/// The ranges of elements that are parts of an array of this shape, with so many bytes an element.
+/// Ranges of elements of the parts of an array of this shape, with `each` bytes per element.
 pub(crate) fn part_ranges(shape: &[usize], each: usize) -> Vec<Range<usize>> {
     let (size, last) = (shape.iter().product::<usize>(), shape.len().saturating_sub(2));
     let plane = shape[last..].iter().product::<usize>();
@@ -141,15 +141,15 @@ pub(crate) fn part_ranges(shape: &[usize], each: usize) -> Vec<Range<usize>> {
 }
 
 // Sizes of parts
-/// Bytes from which on a plane is a part of its own.
+/// Bytes of the smallest plane that is a part of its own.
 const LARGE_PLANE: usize = 64 << 10;
-/// Bytes of a part of several planes.
+/// Approximate bytes of a part of several planes.
 const SHARED_PART: usize = 256 << 10;
-/// Bytes beyond which a plane is divided.
+/// Bytes above which a plane is divided.
 const LARGEST_PART: usize = 4 << 20;
 
 // Bytes of elements in an encoding
-/// The bytes of numbers in an encoding other than codes.
+/// Bytes of numbers in an encoding; codes get the scale of these numbers.
 pub(crate) fn encoded(numbers: &[f64], encoding: Encoding) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(numbers.len() * encoding.bytes());
     match encoding {
@@ -163,10 +163,10 @@ pub(crate) fn encoded(numbers: &[f64], encoding: Encoding) -> Vec<u8> {
 }
 
 // Compress the bytes of a part
-/// The text of a part: the bytes of its elements, each of so many bytes, shuffled, compressed and in base64.
+/// Text of a part: the bytes of its elements (`each` bytes per element), shuffled, compressed and encoded in base64.
 ///
 /// # Errors
-/// What the compressor reports; it writes to memory.
+/// Errors of the compressor, which writes to memory.
 pub(crate) fn packed(bytes: &[u8], each: usize) -> io::Result<String> {
     let count = bytes.len() / each;
     let mut shuffled = vec![0; bytes.len()];
@@ -179,11 +179,11 @@ pub(crate) fn packed(bytes: &[u8], each: usize) -> io::Result<String> {
     Ok(STANDARD.encode(zlib.finish()?))
 }
 
-/// Level of compression: beyond it, a page takes longer to write and is hardly smaller.
+/// Level of compression: at higher levels a page takes longer to write and is hardly smaller.
 const LEVEL: u32 = 5;
 
 // Codes of sixteen bits
-/// What the codes of a part stand for.
+/// Scale of the codes of a part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Codes {
     pub(crate) law: Law,
@@ -224,7 +224,7 @@ impl Codes {
     }
 
     // Code of a number and back
-    /// The code of a number.
+    /// Code of a number.
     pub(crate) fn code(&self, x: f64) -> u16 {
         let measured = match self.law {
             _ if x.is_nan() => return NAN_CODE,
@@ -237,12 +237,12 @@ impl Codes {
         code as u16 // saturates
     }
 
-    /// The bytes of the codes of numbers.
+    /// Bytes of the codes of numbers.
     pub(crate) fn encoded(&self, numbers: &[f64]) -> Vec<u8> {
         numbers.iter().flat_map(|x| self.code(*x).to_le_bytes()).collect()
     }
 
-    /// The number that a viewer shows for a code, in single precision.
+    /// Number that the viewer shows for a code, in single precision.
     pub(crate) fn number(&self, code: u16) -> f32 {
         let linear = self.offset + self.step * f64::from(code);
         match self.law {
@@ -257,7 +257,7 @@ impl Codes {
 // Numbers to codes and back
 /// The largest code of a number on a linear scale.
 const LAST_CODE: f64 = 65534.0;
-/// Largest over smallest positive number beyond which the scale is logarithmic.
+/// Ratio of the largest to the smallest positive number above which the scale is logarithmic.
 const CONTRAST: f64 = 1000.0;
 const NAN_CODE: u16 = u16::MAX;
 const ZERO_CODE: u16 = u16::MAX - 1;
@@ -269,7 +269,7 @@ pub(crate) mod decoder {
     use flate2::read::ZlibDecoder;
     use std::io::Read;
 
-    /// Bytes of a text in base64.
+    /// Bytes that a base64 text encodes.
     fn letters(text: &str) -> Vec<u8> {
         let value = |c: u8| match c {
             b'A'..=b'Z' => c - b'A',
@@ -277,7 +277,7 @@ pub(crate) mod decoder {
             b'0'..=b'9' => c - b'0' + 52,
             b'+' => 62,
             b'/' => 63,
-            _ => panic!("{} is no letter of base64", char::from(c)),
+            _ => panic!("{} is not in the alphabet of base64", char::from(c)),
         };
         let bits = text.trim_end_matches('=').bytes().map(|c| u32::from(value(c)));
         let (mut bytes, mut buffer, mut count) = (Vec::new(), 0u32, 0);
@@ -292,7 +292,7 @@ pub(crate) mod decoder {
         bytes
     }
 
-    /// Bytes of the elements of a part, each of so many bytes.
+    /// Bytes of the elements of a part, with `each` bytes per element.
     pub(crate) fn unpacked(text: &str, each: usize) -> Vec<u8> {
         let mut shuffled = Vec::new();
         ZlibDecoder::new(&letters(text)[..]).read_to_end(&mut shuffled).unwrap();

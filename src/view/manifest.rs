@@ -1,5 +1,5 @@
 // Tangled from book/src/view-manifest.md: edit there, or here and run cargo tangle stitch.
-//! The manifest of a page: what its data sets hold, and where the elements of arrays are.
+//! The manifest of a page: the variables of its data sets, and where the elements of arrays are.
 
 // Imports of the manifest
 use super::encode::{Codes, Encoding, Law};
@@ -17,39 +17,39 @@ pub(crate) struct StoredArray {
     pub(crate) shape: Vec<usize>,
     pub(crate) original_shape: Vec<usize>,
     pub(crate) binning: Vec<usize>,
-    /// Dimensions with the positions of the stored samples; none where the file names none.
+    /// Dimensions with the positions of the stored samples; empty if the file names none.
     pub(crate) dimensions: Vec<Coordinate>,
     pub(crate) encoding: Encoding,
     pub(crate) parts: Vec<StoredPart>,
-    /// Path on the server, if it is not embedded.
+    /// Path on the server, if the array is not embedded.
     pub(crate) served: Option<String>,
-    /// Its numbers, of a short real array of one dimension.
+    /// Numbers of the file, for a short real array of one dimension.
     pub(crate) samples: Option<Vec<f64>>,
-    /// Largest error of a stored number, absolute and over the largest magnitude.
+    /// Largest error of a stored number, absolute and relative to the largest magnitude.
     pub(crate) error: [f64; 2],
-    /// How it differs from the array of the file, in words; empty where it does not.
+    /// How it differs from the array of the file, in words; empty if it does not.
     pub(crate) reduced: String,
-    /// The variable that it was computed from.
+    /// Variable from which it was computed.
     pub(crate) derived_from: Option<String>,
 }
 
 // Part of a stored array
-/// A range of elements, and the number of the page's part that holds them.
+/// Range of elements, and number of the part of the page that contains them.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredPart {
     pub(crate) number: usize,
     pub(crate) elements: Range<usize>,
-    /// What its codes stand for.
+    /// Scale of its codes, if it has codes.
     pub(crate) codes: Option<Codes>,
 }
 
 // Describe a data set in json
-/// A data set of these variables.
+/// Data set with these variables, in JSON.
 pub(crate) fn file_json(name: &str, attributes: &[Attribute], variables: Vec<Value>) -> Value {
     json!({ "name": name, "attributes": attributes_json(attributes), "variables": variables })
 }
 
-/// A variable with its values in JSON.
+/// Variable with these values, in JSON.
 pub(crate) fn variable_json(variable: &Variable, values: &Value) -> Value {
     json!({
         "name": variable.name,
@@ -60,14 +60,14 @@ pub(crate) fn variable_json(variable: &Variable, values: &Value) -> Value {
     })
 }
 
-/// The values of a variable that is a text.
+/// Values of a text variable, in JSON.
 pub(crate) fn text_json(text: &str) -> Value {
     json!({ "kind": "text", "text": text })
 }
 
 // Describe an array in json
 impl StoredArray {
-    /// The values of a variable that is an array.
+    /// Values of an array variable, in JSON.
     pub(crate) fn json(&self) -> Value {
         let [absolute, relative] = self.error;
         let mut object = json!({
@@ -109,7 +109,7 @@ impl StoredPart {
     }
 }
 
-/// The id of the element of a page with a part.
+/// Id of the HTML element that contains a part.
 pub(crate) fn part_id(number: usize) -> String {
     format!("p{number}")
 }
@@ -137,7 +137,7 @@ fn dimension_json(dimension: &Coordinate) -> Value {
 }
 
 // Describe tables and attributes in json
-/// The values of a variable that is a table.
+/// Values of a table variable, in JSON.
 pub(crate) fn table_json(table: &Table) -> Value {
     let columns = table.columns.iter().map(|column| {
         let values: Vec<_> = match &column.cells {
@@ -165,16 +165,16 @@ fn attributes_json(attributes: &[Attribute]) -> Value {
     attributes.iter().map(|one| (one.name.clone(), value(one))).collect::<Map<_, _>>().into()
 }
 
-/// The largest integer up to which a number of JavaScript has them all.
+/// Largest integer up to which JavaScript's numbers represent every integer exactly.
 const LARGEST_INTEGER: u64 = 1 << 53;
 
-/// A number, or its name where JSON has none.
+/// A number, or a text such as "NaN" if JSON cannot represent it.
 fn number_json(x: f64) -> Value {
     if x.is_finite() { json!(x) } else { json!(x.to_string()) }
 }
 
 // Write json that html cannot misread
-/// JSON for an element of HTML with a script: no character in it can end the element.
+/// JSON for an HTML script element, without any character that could end the element.
 pub(crate) fn script_json(value: &Value) -> String {
     let plain = value.to_string();
     let mut text = String::with_capacity(plain.len() + plain.len() / 64);

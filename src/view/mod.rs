@@ -1,5 +1,5 @@
 // Tangled from book/src/view-page.md: edit there, or here and run cargo tangle stitch.
-//! Pages of HTML that show data sets in a browser, without a network.
+//! HTML pages that show data sets in a browser, without a network.
 
 pub(crate) mod encode;
 pub(crate) mod manifest;

@@ -1,5 +1,5 @@
 // Tangled from book/src/view-page.md: edit there, or here and run cargo tangle stitch.
-//! A page of HTML with the data sets of several files, and the viewer.
+//! An HTML page with the data sets of several files, and the viewer.
 
 // Imports of a page
 use super::encode::{Codes, Elements, Encoding, encoded, packed, part_ranges};
@@ -15,12 +15,12 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 // Options of a page
-/// What a page may carry, and how it is called.
+/// Size limit and title of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageOptions {
-    /// Bytes of arrays before compression beyond which they are reduced; from 1 MB on.
+    /// Bytes of all arrays before compression, above which arrays are reduced; at least 1 MB.
     pub limit: u64,
-    /// Title of the page; the names of its files unless given.
+    /// Title of the page; by default the names of its files.
     pub title: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl Default for PageOptions {
 }
 
 // Page with its parts
-/// A page of HTML that shows data sets in a browser, without a network.
+/// An HTML page that shows data sets in a browser, without a network.
 ///
 /// ```
 /// use lenslet::{data::DataSet, view::{Page, PageOptions}};
@@ -50,12 +50,12 @@ pub struct Page {
     pub(super) manifest: String,
     pub(super) parts: Vec<String>,
     pub(super) arrays: Vec<PageArray>,
-    /// What the page may load.
+    /// Content security policy of the page.
     pub(super) policy: &'static str,
 }
 
 // Array of a page in brief
-/// An array of a page: how much of it there is, and what it lost.
+/// Array of a page: its size, and its loss of precision and resolution.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PageArray {
@@ -65,11 +65,11 @@ pub struct PageArray {
     pub variable: String,
     /// Lengths of its dimensions.
     pub shape: Vec<usize>,
-    /// Lengths of the dimensions that the page has.
+    /// Lengths of its dimensions in the page, after averages.
     pub stored_shape: Vec<usize>,
     /// Bytes before compression.
     pub bytes: u64,
-    /// How it differs from the file's array, with the largest error, in words; empty where it does not.
+    /// How it differs from the file's array, with the largest error, in words; empty if it does not.
     pub reduced: String,
 }
 
@@ -95,7 +95,7 @@ impl Page {
     /// A page of the data sets of files with these names.
     ///
     /// # Errors
-    /// `Invalid` where there is no file, or the limit is below 1 MB; `Failed` where compression fails.
+    /// `Invalid` without files or with a limit below 1 MB; `Failed` if compression fails.
     pub fn new(files: &[(&str, &DataSet)], options: &PageOptions) -> Result<Self, Error> {
         let reductions = reductions(files, options)?;
         let mut store = Store { parts: Vec::new(), arrays: Vec::new(), limit: options.limit };
@@ -113,7 +113,7 @@ impl Page {
     }
 
     // Arrays of a page before it is made
-    /// The arrays that a page of these data sets would have, with how they would be reduced, without their errors.
+    /// Arrays that a page of these data sets would have, with their reductions, but without the errors.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -133,7 +133,7 @@ impl Page {
         Ok(arrays)
     }
 
-    /// The arrays, in the order of the files and their variables.
+    /// Arrays in the order of the files and their variables.
     pub fn arrays(&self) -> &[PageArray] {
         &self.arrays
     }
@@ -168,7 +168,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// The variables of a file in JSON, with sums over rings where diffraction patterns are averaged.
+    /// Variables of a file in JSON, with sums over rings if diffraction patterns are averaged.
     fn variables(
         &mut self,
         (file, data): (usize, &DataSet),
@@ -216,7 +216,7 @@ impl Store {
         Ok(stored)
     }
 
-    /// Stores the elements in parts, and notes the errors.
+    /// Stores the elements in parts, and records the errors.
     fn fill(&mut self, stored: &mut StoredArray, elements: &Elements) -> Result<(), Error> {
         let (parts, error) =
             store(elements, (&stored.shape, components(stored.element)), stored.encoding)?;
@@ -229,7 +229,7 @@ impl Store {
     }
 
     // Store sums over rings
-    /// The variable of sums over rings of averaged diffraction patterns.
+    /// Variable of sums over rings, if the patterns are averaged.
     fn rings(
         &mut self,
         (file, data, variable): (usize, &DataSet, &Variable),
@@ -282,7 +282,7 @@ impl Store {
 }
 
 // Store one array in parts
-/// The parts of an array in an encoding, and the largest error of its numbers, absolute and over the largest magnitude.
+/// Parts of an array in an encoding, and the largest error of its numbers, absolute and relative to the largest magnitude.
 fn store(
     elements: &Elements,
     (shape, components): (&[usize], usize),
@@ -326,18 +326,18 @@ fn store(
 }
 
 // Names of stored parts
-/// Numbers of an array that the manifest has as well.
+/// Most numbers of an array that the manifest contains as well.
 const MOST_SAMPLES: usize = 4096;
 
 type TextPart = (Range<usize>, Option<Codes>, String);
 
 // Array without its elements
-/// Real numbers of an element of this type.
+/// Real numbers per element of this type.
 fn components(element: &str) -> usize {
     if element.starts_with('c') { 2 } else { 1 }
 }
 
-/// An array as a page will store it, without elements and errors yet.
+/// Description of an array as a page will store it, before its elements and errors are known.
 pub(super) fn unstored(
     variable: &Variable,
     array: &TypedArray,
@@ -389,7 +389,7 @@ fn unfilled() -> StoredArray {
 }
 
 // Say how an array was reduced
-/// How an array differs from the file's, in words, with its relative error where that is known.
+/// How an array differs from the file's, in words, with its relative error if that is known.
 fn reduced(stored: &StoredArray, error: Option<f64>) -> String {
     let mut words = Vec::new();
     // Words about averages
@@ -423,7 +423,7 @@ impl Page {
     /// Writes the page.
     ///
     /// # Errors
-    /// What the operating system reports.
+    /// Errors of the operating system.
     pub fn write(&self, file: &mut impl Write) -> io::Result<()> {
         // Write the head of the page
         let policy = self.policy;
@@ -458,21 +458,21 @@ impl Page {
     }
 
     // Page as a text
-    /// The page as a text.
+    /// The page as HTML text.
     pub fn to_html(&self) -> String {
         let mut html = Vec::new();
-        let _ = self.write(&mut html); // memory takes any length
+        let _ = self.write(&mut html); // writing to memory does not fail
         String::from_utf8(html).unwrap_or_default()
     }
 }
 
 // Fixed texts of a page
-/// What a page may load: what is in it, and nothing else.
+/// Content security policy: a page loads nothing from outside.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; connect-src data: blob:";
 const NO_SCRIPT: &str =
-    "This page shows its data by a program in JavaScript, which this browser does not run.";
+    "This page needs JavaScript to show its data, but this browser does not run it.";
 const VIEWER: &str = include_str!("../../viewer/dist/viewer.js");
-/// What decompresses and runs the viewer.
+/// Script that decompresses and runs the viewer.
 const START: &str = include_str!("../../viewer/dist/start.js");
 /// Licences of the libraries in the viewer.
 const LICENCES: &str = include_str!("../../viewer/dist/LICENCES.txt");
@@ -489,7 +489,7 @@ mod tests {
     use num_complex::Complex64;
 
     // Read a page back
-    /// The manifest of a page, and its parts.
+    /// Manifest of a page, and its parts.
     fn read(html: &str) -> (Value, Vec<&str>) {
         let between = |start: &str| {
             let begin = html.find(start).map(|at| at + start.len()).unwrap();
@@ -502,7 +502,7 @@ mod tests {
         (manifest, parts.collect())
     }
 
-    /// The entry and the numbers of a variable of the first file of a page.
+    /// Manifest entry and numbers of a variable of the first file of a page.
     fn variable(page: &Page, name: &str) -> (Value, Vec<f64>) {
         let html = page.to_html();
         let (manifest, parts) = read(&html);

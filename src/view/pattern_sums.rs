@@ -11,22 +11,22 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 // Diffraction patterns of one scan
-/// The diffraction patterns (x, y, qx, qy) of a variable, at one sample of each dimension before these.
+/// Diffraction patterns (x, y, qx, qy) of a variable, at one index along each dimension before these.
 #[derive(Debug)]
 pub(crate) struct Patterns<'p> {
     file: &'p Pieces,
     variable: usize,
     /// Number of the first element.
     first: usize,
-    /// Probes, and samples of a pattern along each of its dimensions.
+    /// Number of probes, and samples of a pattern along each of its dimensions.
     probes: usize,
     pattern: [usize; 2],
-    /// Steps of the samples, in one unit.
+    /// Sampling steps of a pattern, both in the same unit.
     steps: [f64; 2],
 }
 
 impl<'p> Patterns<'p> {
-    /// The patterns at samples of the dimensions before the last four; `None` where the variable has none.
+    /// Patterns at these indices along the dimensions before the last four; `None` if the variable has no such patterns.
     pub(crate) fn of(file: &'p Pieces, variable: usize, before: &[usize]) -> Option<Self> {
         file.bytes(variable)?;
         let described = file.data().iter().nth(variable)?;
@@ -53,14 +53,14 @@ impl<'p> Patterns<'p> {
         self.pattern[0] * self.pattern[1]
     }
 
-    /// Ranges of probes that are read at once: some megabytes of patterns each.
+    /// Ranges of probes that are read together: a few megabytes of patterns each.
     fn groups(&self, of: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
         let length = ((1 << 19) / self.plane().max(1)).max(1);
         let end = of.end;
         of.step_by(length).map(move |start| start..(start + length).min(end))
     }
 
-    /// The patterns of consecutive probes.
+    /// Patterns of consecutive probes.
     fn read(&self, probes: &Range<usize>, stop: &AtomicBool) -> io::Result<TypedArray<'static>> {
         if stop.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Interrupted.into());
@@ -72,7 +72,7 @@ impl<'p> Patterns<'p> {
 
 // Sum every pattern over rings
 impl Patterns<'_> {
-    /// The ring of each sample about a centre in samples, as wide as the larger step, and the number of rings; `None` for a centre far outside.
+    /// Ring of each sample about a centre in units of samples, and the number of rings, whose width is the larger step; `None` for a centre far outside.
     fn rings(&self, centre: [f64; 2]) -> Option<(Vec<u32>, usize)> {
         let ([mx, my], [dx, dy]) = (self.pattern, self.steps);
         let width = dx.max(dy);
@@ -89,7 +89,7 @@ impl Patterns<'_> {
     /// Sums (x, y, ring) of each pattern over the rings about a centre, in single precision, little-endian; `None` for a centre far outside.
     ///
     /// # Errors
-    /// As of [`Pieces::read`], and `Interrupted` after a stop.
+    /// Those of [`Pieces::read`], and `Interrupted` after a stop.
     pub(crate) fn ring_sums(
         &self,
         centre: [f64; 2],
@@ -111,10 +111,10 @@ impl Patterns<'_> {
 
 // Mean pattern of chosen probes
 impl Patterns<'_> {
-    /// The mean pattern (qx, qy) over the probes of a bit mask, in single precision, little-endian; `None` where it has none.
+    /// Mean pattern (qx, qy) over the probes of a bit mask, in single precision, little-endian; `None` if no probe is selected.
     ///
     /// # Errors
-    /// As of [`Pieces::read`], and `Interrupted` after a stop.
+    /// Those of [`Pieces::read`], and `Interrupted` after a stop.
     pub(crate) fn mean(&self, mask: &[u8], stop: &AtomicBool) -> io::Result<Option<Vec<u8>>> {
         let chosen =
             |probe: &usize| mask.get(probe / 8).is_some_and(|byte| byte >> (probe % 8) & 1 == 1);
@@ -144,7 +144,7 @@ impl Patterns<'_> {
 }
 
 // Numbers of patterns in their order
-/// Calls with each number of patterns of so many: the number of its pattern, its place there and its value.
+/// Calls `call` for each element of patterns of `plane` elements: with the number of its pattern, its index in the pattern and its value.
 fn for_each_number(array: &TypedArray, plane: usize, call: impl FnMut(usize, usize, f64)) {
     fn each<T: Copy>(
         all: &CowArray<T, IxDyn>,

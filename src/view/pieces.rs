@@ -1,5 +1,5 @@
 // Tangled from book/src/view-pieces.md: edit there, or here and run cargo tangle stitch.
-//! Files whose arrays are read in pieces, as a viewer asks for them.
+//! Files whose arrays are read in pieces, at a viewer's request.
 
 // Imports of pieces
 use super::encode::{Elements, Encoding, encoded};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 // Arrays read in pieces
-/// An open file: what is small of it is read, and its large arrays are read in pieces.
+/// An open file, with its small variables in memory; its large arrays are read in pieces.
 ///
 /// ```
 /// use lenslet::{data::DataSet, files::Format, view::Pieces};
@@ -34,10 +34,10 @@ pub struct Pieces {
     stamp: Option<Stamp>,
 }
 
-/// Length of a file and when it was written, by which a change is noticed.
+/// Length and modification time of a file, from which a change is detected.
 type Stamp = (u64, Option<SystemTime>);
 
-/// Bytes beyond which an array is read in pieces.
+/// Bytes above which an array is read in pieces.
 pub(crate) const LARGE: usize = 1_000_000;
 
 // Open a file for pieces
@@ -51,17 +51,17 @@ impl Pieces {
         Ok(Self { path: path.into(), located: LocatedData::open(path, LARGE)?, stamp })
     }
 
-    /// Its name, without those of its folders.
+    /// Its name, without folders.
     pub fn name(&self) -> String {
         self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned()
     }
 
-    /// Everything but the elements of large arrays, which are 0 here and take no memory.
+    /// Contents of the file, except that the elements of large arrays are 0 here and occupy no memory.
     pub fn data(&self) -> &DataSet<'static> {
         &self.located.data
     }
 
-    /// Sentences about arrays that had to be copied into temporary files.
+    /// Notes about arrays that had to be copied into temporary files.
     pub fn notes(&self) -> &[String] {
         &self.located.notes
     }
@@ -72,12 +72,12 @@ impl Pieces {
     }
 
     // Find an array that is read in pieces
-    /// Where the elements of a variable are, if it is a large array.
+    /// Location of the elements of a variable, if it is a large array.
     fn find(&self, variable: usize) -> Option<&Located> {
         self.located.arrays.iter().find(|(k, _)| *k == variable).map(|(_, array)| array)
     }
 
-    /// The encoding of the pieces of a variable, if it is a large array.
+    /// Encoding of the pieces of a variable, if it is a large array.
     pub(crate) fn encoding(&self, variable: usize) -> Option<Encoding> {
         let array = self.find(variable)?;
         Some(match self.located.data.variables.get(variable)?.array()? {
@@ -89,7 +89,7 @@ impl Pieces {
         })
     }
 
-    /// Bytes of an encoded element of a variable, and of all of them, if it is a large array.
+    /// Bytes of one encoded element of a variable, and of all its elements, if it is a large array.
     pub(crate) fn bytes(&self, variable: usize) -> Option<(usize, u64)> {
         let array = self.find(variable)?;
         let complex = self.located.data.variables.get(variable)?.array()?.is_complex();
@@ -99,7 +99,7 @@ impl Pieces {
 }
 
 // Notice that a file changed
-/// The stamp of a file; of a store in Zarr, that of its description.
+/// Stamp of a file; for a Zarr store, the stamp of its metadata file.
 fn stamp(path: &Path) -> Option<Stamp> {
     let description = path.join(".zmetadata");
     let path = if path.is_dir() { &description } else { path };
@@ -109,7 +109,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
 
 // Read a piece of an array
 impl Pieces {
-    /// The elements of a range of a large array, in C order.
+    /// Range of the elements of a large array, in C order.
     pub(crate) fn elements(
         &self,
         variable: usize,
@@ -119,7 +119,7 @@ impl Pieces {
     }
 
     // Refuse a file that was changed
-    /// Where the elements of a large array are, unless the file was changed.
+    /// Location of the elements of a large array; an error if the file was changed.
     fn unchanged(&self, variable: usize) -> io::Result<&Located> {
         let array = self.find(variable).ok_or(io::ErrorKind::NotFound)?;
         if stamp(&self.path) != self.stamp {
@@ -131,10 +131,10 @@ impl Pieces {
     }
 
     // Bytes of a piece
-    /// The bytes of a range of the elements of a large array: in C order and little-endian, of real and imaginary parts in pairs.
+    /// Bytes of a range of elements of a large array, in C order and little-endian; a complex number is a pair of real and imaginary part.
     ///
     /// # Errors
-    /// `NotFound` where the variable is no large array, what the system reports, and where the file was changed since it was opened.
+    /// `NotFound` if the variable is not a large array; errors of the operating system; an error if the file was changed after it was opened.
     pub fn read(&self, variable: usize, range: Range<usize>) -> io::Result<Vec<u8>> {
         let encoding = self.encoding(variable).ok_or(io::ErrorKind::NotFound)?;
         let located = self.unchanged(variable)?;
@@ -169,7 +169,7 @@ mod tests {
     use std::io::{Seek, SeekFrom, Write};
     use std::time::Instant;
 
-    /// Opens a file; arrays of more than so many bytes are read in pieces.
+    /// Opens a file; arrays of more than `above` bytes are read in pieces.
     fn open(path: &Path, above: usize) -> Pieces {
         let located = LocatedData::open(path, above).unwrap();
         Pieces { path: path.into(), located, stamp: stamp(path) }
@@ -186,7 +186,7 @@ mod tests {
         bytes
     }
 
-    /// Compares all pieces of a file with the arrays that are read as a whole; returns how many are read in pieces.
+    /// Compares all pieces of a file with its arrays read as a whole; returns the number of arrays that are read in pieces.
     fn compare(path: &Path) -> usize {
         let (pieces, whole) = (open(path, 100), DataSet::read(path).unwrap());
         assert_eq!(pieces.data().shapes(), whole.shapes());
@@ -248,7 +248,7 @@ mod tests {
     }
 
     // Files that NumPy writes otherwise
-    /// An .npy of this type and order of indices.
+    /// An .npy file of this type and order of indices.
     fn npy(kind: &str, columns_first: bool, shape: &str, bytes: &[u8]) -> Vec<u8> {
         let order = if columns_first { "True" } else { "False" };
         let mut header =
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(compare(&at("c.npz")), 2);
         let notes = open(&at("c.npz"), 100).located.notes;
         assert!(notes.len() == 1 && notes[0].contains("one.npy is compressed"), "{notes:?}");
-        // A compressed member whose checksum is another
+        // A compressed member with a wrong checksum
         let mut bytes = std::fs::read(at("c.npz")).unwrap();
         let central = bytes.windows(4).position(|four| four == b"PK\x01\x02").unwrap();
         bytes[central + 16] ^= 1;
@@ -360,7 +360,7 @@ mod tests {
         let start = npy("<f4", false, "(96, 64, 350, 350)", b"");
         let mut file = File::create(&path).unwrap();
         file.write_all(&start).unwrap();
-        file.set_len(start.len() as u64 + 4 * 96 * 64 * 350 * 350).unwrap(); // 3 GB of holes
+        file.set_len(start.len() as u64 + 4 * 96 * 64 * 350 * 350).unwrap(); // 3 GB, sparse
         let plane = 350 * 350;
         file.seek(SeekFrom::Start((start.len() + 4 * (6000 * plane + 7)) as u64)).unwrap();
         file.write_all(&2.5_f32.to_le_bytes()).unwrap();

@@ -8,17 +8,17 @@ use rayon::prelude::*;
 use std::collections::BinaryHeap;
 
 // Facts of an array on the ladder
-/// What the ladder has to know of an array.
+/// Properties of an array on which its reduction depends.
 pub(crate) struct ArrayFacts {
     shape: Vec<usize>,
-    /// Real numbers of an element: 2 where it is complex.
+    /// Real numbers per element: 2 for complex arrays.
     components: usize,
     exact: Encoding,
     /// Whether no number overflows single precision.
     fits_single: bool,
-    /// Whether no number, and no difference of two, is infinite.
+    /// Whether all numbers and their differences are finite.
     has_codes: bool,
-    /// Dimensions along which samples are parts of one thing, and have no average.
+    /// Dimensions with labels, such as the components of a vector, along which no averages are taken.
     labelled: Vec<bool>,
 }
 
@@ -49,7 +49,7 @@ impl ArrayFacts {
 }
 
 // Reduction of an array
-/// How an array is stored: in which encoding, and averages of how many samples along each dimension.
+/// Encoding of a stored array, and number of samples in an average along each dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reduction {
     pub(crate) encoding: Encoding,
@@ -57,7 +57,7 @@ pub(crate) struct Reduction {
 }
 
 impl Reduction {
-    /// Whether the numbers are those of the array.
+    /// Whether the stored numbers are averages.
     pub(crate) fn is_binned(&self) -> bool {
         self.binning.iter().any(|samples| *samples > 1)
     }
@@ -74,7 +74,7 @@ impl ArrayFacts {
         self.shape.iter().product()
     }
 
-    /// Bytes of the array as it is stored.
+    /// Bytes of the array with a reduction.
     fn bytes(&self, stored: &Reduction) -> u64 {
         let samples = self.binned_shape(&stored.binning).into_iter();
         let count = samples.fold(1, |all: u64, n| all.saturating_mul(n as u64));
@@ -124,11 +124,11 @@ fn to_averages(facts: &ArrayFacts, stored: &Reduction) -> Option<Reduction> {
     None
 }
 
-/// Samples along a dimension down to which the last two are averaged before others.
+/// Samples to which the last two dimensions are averaged before other dimensions are averaged.
 const FEWEST_SAMPLES: usize = 16;
 
 // Choose the reduction of every array
-/// The reductions with which arrays keep a limit in bytes, as far as they can.
+/// Reductions with which arrays meet a limit in bytes, as far as possible.
 pub(crate) fn choose(arrays: &[ArrayFacts], limit: u64) -> Vec<Reduction> {
     let mut all: Vec<_> = arrays.iter().map(ArrayFacts::exact).collect();
     let mut total: u64 = arrays.iter().zip(&all).map(|(facts, stored)| facts.bytes(stored)).sum();
@@ -147,11 +147,11 @@ pub(crate) fn choose(arrays: &[ArrayFacts], limit: u64) -> Vec<Reduction> {
     all
 }
 
-/// Numbers of an array below which it is not reduced.
+/// Arrays of fewer elements are not reduced.
 const SMALL_ARRAY: usize = 4096;
 
 // Average the samples of an array
-/// Averages of samples, so many along each dimension, with the shape that they have.
+/// Averages over groups of `binning` samples along each dimension, with their shape.
 pub(crate) fn averaged(
     elements: &Elements,
     (shape, components): (&[usize], usize),
@@ -206,7 +206,7 @@ fn along(
 }
 
 // Positions of averaged samples
-/// A dimension of `count` samples after averages of so many.
+/// Positions along a dimension of `count` positions after averages over groups of `samples`.
 pub(crate) fn averaged_positions(positions: &Positions, count: usize, samples: usize) -> Positions {
     if samples == 1 {
         return positions.clone();
@@ -241,7 +241,7 @@ pub(crate) struct Rings {
 }
 
 impl Rings {
-    /// The rings of an array whose last two dimensions are qx and qy.
+    /// Rings of an array whose last two dimensions are qx and qy; `None` for other arrays.
     pub(crate) fn of(shape: &[usize], dimensions: &[Coordinate]) -> Option<Self> {
         let ([.., qx, qy], &[.., nx, ny]) = (dimensions, shape) else { return None };
         if !are_patterns([qx, qy]) || dimensions.len() != shape.len() || nx * ny == 0 {
@@ -256,7 +256,7 @@ impl Rings {
     }
 
     // Sums of patterns over rings
-    /// Sums over the rings of every pattern.
+    /// Sums of every pattern over the rings.
     pub(crate) fn sums(&self, patterns: &Elements) -> Vec<f32> {
         let plane = self.of_pixels.len();
         let sums = (0..patterns.len() / plane).into_par_iter().flat_map_iter(|k| {

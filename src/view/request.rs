@@ -1,24 +1,24 @@
 // Tangled from book/src/view-requests.md: edit there, or here and run cargo tangle stitch.
-//! Requests to the server of the viewer, as bytes and as what they ask for.
+//! Requests to the server of the viewer: parsing, checks and byte ranges.
 
 // What a request asks for
-/// What a client asks for.
+/// Resource that a client requests.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Asked {
     Page,
-    /// The elements of a variable of a file.
+    /// Elements of a variable of a file.
     Data {
         file: usize,
         variable: usize,
     },
-    /// Sums over rings about a centre, at samples of the dimensions before those of the scan.
+    /// Sums over rings about a centre, at the indices `before` along the dimensions before those of the scan.
     Rings {
         file: usize,
         variable: usize,
         before: Vec<usize>,
         centre: [f64; 2],
     },
-    /// The mean pattern of the probes of a bit mask.
+    /// Mean pattern of the probes of a bit mask.
     Mean {
         file: usize,
         variable: usize,
@@ -32,26 +32,26 @@ pub(crate) enum Asked {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Request {
     pub asked: Asked,
-    /// Whether only the head of the answer is wanted.
+    /// Whether only the head of the answer is requested.
     pub head_only: bool,
     pub range: RangeAsked,
-    /// Whether the client wants to send another request.
+    /// Whether the client keeps the connection open for another request.
     pub keeps_alive: bool,
 }
 
-/// Which bytes of the answer are wanted.
+/// Range of bytes that is requested.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum RangeAsked {
     All,
-    /// From the first number up to and with the second.
+    /// From the first number up to and including the second.
     Bytes(u64, Option<u64>),
     Last(u64),
-    /// Several ranges, or none that can be understood.
+    /// Several ranges, or an invalid one.
     Unknown,
 }
 
 // Why a request is refused
-/// Why a request is refused: the status of the answer.
+/// Reason for a refusal, which is the status of the answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Refusal {
     BadRequest,
@@ -64,17 +64,17 @@ pub(crate) enum Refusal {
 
 // Status and sentence of a refusal
 impl Refusal {
-    /// Code and words of the status, and a sentence for readers.
+    /// Status code with its name, and a sentence for the user.
     pub(crate) fn status(self) -> (&'static str, &'static str) {
         match self {
             Self::BadRequest => ("400 Bad Request", "The request cannot be understood."),
             Self::Forbidden => (
                 "403 Forbidden",
-                "The server answers to 127.0.0.1 and localhost with its port, and to no other name.",
+                "The server answers only under the names 127.0.0.1 and localhost, with its port.",
             ),
             Self::NotFound => (
                 "404 Not Found",
-                "There is nothing here. The address is the whole one that lenslet printed when it started.",
+                "Nothing is served at this address. Use the whole address that lenslet printed when it started.",
             ),
             Self::MethodNotAllowed => {
                 ("405 Method Not Allowed", "The server only reads: GET and HEAD are answered.")
@@ -90,10 +90,10 @@ impl Refusal {
 }
 
 // Parse the head of a request
-/// Bytes of a request, at most.
+/// Most bytes of the head of a request.
 pub(crate) const LONGEST_HEAD: usize = 16 << 10;
 
-/// What may be asked of a server: its port and the secret of its address.
+/// Port of a server and secret of its address, against which requests are checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     pub port: u16,
@@ -101,7 +101,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// The request at the beginning of some bytes, with its length; `None` where it goes on.
+    /// Request at the beginning of these bytes, with its length; `None` if it is incomplete.
     pub(crate) fn parse(&self, bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut parsed = httparse::Request::new(&mut headers);
@@ -122,7 +122,7 @@ impl Guard {
 
 // Check a request before it is read
 impl Guard {
-    /// What a parsed head asks for; what has a body, or comes to another host, is refused.
+    /// Request of a parsed head; one with a body, or for another host, is refused.
     fn request(&self, parsed: &httparse::Request) -> Result<Request, Refusal> {
         let all = |name: &'static str| {
             let named =
@@ -161,7 +161,7 @@ impl Guard {
     }
 
     // Recognise the own host
-    /// Whether a host is this server: a page of another name, which leads here, is not to read it.
+    /// Whether a host is this server, and not a domain name that resolves to 127.0.0.1.
     fn is_own(&self, host: &[u8]) -> bool {
         let own = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
         own.iter().any(|own| host.eq_ignore_ascii_case(own.as_bytes()))
@@ -169,7 +169,7 @@ impl Guard {
 }
 
 // Compare the secret of an address
-/// Whether two texts are one; how long it takes does not depend on where they differ.
+/// Whether two texts are equal; the duration of the comparison does not depend on where they differ.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
     one.len() == other.len() && std::hint::black_box(differences) == 0
@@ -177,7 +177,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 // Read what a path asks for
 impl Guard {
-    /// What a path asks for, if it begins with the secret.
+    /// Resource that a path requests, if the path begins with the secret.
     fn asked(&self, target: &str) -> Result<Asked, Refusal> {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let path = path.strip_prefix('/').ok_or(Refusal::NotFound)?;
@@ -208,18 +208,18 @@ impl Guard {
     }
 }
 
-/// A number of a file or a variable.
+/// Number of a file or a variable.
 fn count(digits: &str) -> Result<usize, Refusal> {
     let plain = (1..=9).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok()).flatten().ok_or(Refusal::NotFound)
 }
 
 // Read the parameters of a request
-/// The part of an address behind the question mark.
+/// Query of an address: the part after the question mark.
 struct Parameters<'q>(&'q str);
 
 impl Parameters<'_> {
-    /// The value of a parameter, empty where there is none.
+    /// Value of a parameter; empty if it is absent.
     fn text(&self, name: &str) -> Result<String, Refusal> {
         let mut pairs = self.0.split('&').filter_map(|pair| pair.split_once('='));
         let value = pairs.find(|(other, _)| *other == name).map_or("", |(_, value)| value);
@@ -246,7 +246,7 @@ impl Parameters<'_> {
         number.ok_or(Refusal::BadRequest)
     }
 
-    /// Numbers with points between them: samples of the dimensions before those of the scan.
+    /// Numbers with full stops between them: indices along the dimensions before those of the scan.
     fn prefix(&self) -> Result<Vec<usize>, Refusal> {
         let text = self.text("prefix")?;
         let numbers = text.split('.').filter(|_| !text.is_empty());
@@ -254,7 +254,7 @@ impl Parameters<'_> {
     }
 }
 
-/// The bytes of a text in base64 with - and _, with padding or without.
+/// Bytes of a text in URL-safe base64 (with - and _), with or without padding.
 fn base64url(text: &str) -> Result<Vec<u8>, Refusal> {
     use base64::Engine as _;
     let text = text.trim_end_matches('=');
@@ -263,7 +263,7 @@ fn base64url(text: &str) -> Result<Vec<u8>, Refusal> {
 
 // Read a range of bytes
 impl RangeAsked {
-    /// The range of a header such as `bytes=0-1023`.
+    /// Range of a header such as `bytes=0-1023`.
     fn of(header: &[u8]) -> Self {
         let number = |digits: &str| {
             let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -281,7 +281,7 @@ impl RangeAsked {
         }
     }
 
-    /// First byte and number of bytes of so many; `None` where the range has none of them.
+    /// First byte and number of bytes of the range within `all` bytes; `None` if the range contains none of them.
     pub(crate) fn within(self, all: u64) -> Option<(u64, u64)> {
         match self {
             Self::All => Some((0, all)),
@@ -308,7 +308,7 @@ mod tests {
         Guard { port: 8123, token: "5ec4e7".into() }
     }
 
-    /// What a target asks for, with a host and lines behind it.
+    /// Request for a target, with a host and further header lines.
     fn parse(target: &str, lines: &str) -> Result<Option<Request>, Refusal> {
         let text = format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1:8123\r\n{lines}\r\n");
         guard().parse(text.as_bytes()).map(|parsed| parsed.map(|(request, _)| request))

@@ -12,14 +12,14 @@ use crate::error::{Error, accept};
 use serde_json::{Value, json};
 
 // Page of open files
-/// What a page of the server may load: what is in it, and what the server answers.
+/// Content security policy of a served page, which may also connect to its server.
 pub(super) const SERVED_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; connect-src 'self' data: blob:";
 
 impl Page {
-    /// The page of a [server](super::Server) of these files.
+    /// Page of a [server](super::Server) of these files.
     ///
     /// # Errors
-    /// `Invalid` where there is no file; `Failed` where compression fails.
+    /// `Invalid` without files; `Failed` if compression fails.
     pub fn served(files: &[Pieces]) -> Result<Self, Error> {
         accept(!files.is_empty(), "files", files.len(), "at least one")?;
         let mut store = Store { parts: Vec::new(), arrays: Vec::new(), limit: u64::MAX };
@@ -47,7 +47,7 @@ impl Page {
 
 // Array of a served page
 impl Store {
-    /// An array in JSON: its elements are in the page, or the server has them.
+    /// Array in JSON; its elements are embedded in the page, or served in pieces.
     fn served(
         &mut self,
         (file, number, k): (&Pieces, usize, usize),

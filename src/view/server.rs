@@ -15,46 +15,46 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 // A server on this machine
-/// A server of a page and of the pieces of files, for browsers on this machine alone.
+/// A server of a page and of pieces of files, for browsers on this machine only.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
     site: Arc<Site>,
 }
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Debug)]
 struct Site {
     guard: Guard,
     page: Vec<u8>,
     files: Vec<Pieces>,
     connections: AtomicUsize,
-    /// Sums that were computed, the latest last.
+    /// Cache of computed sums, the most recently used last.
     sums: Mutex<VecDeque<(Asked, Arc<Vec<u8>>)>>,
-    /// Held while sums are computed: they need all processors.
+    /// Held while sums are computed, because one computation uses all processors.
     computing: Mutex<()>,
     stop: AtomicBool,
 }
 
 // Limits of the server
-/// Connections at a time, at most.
+/// Most connections at a time.
 const MOST_CONNECTIONS: usize = 256;
-/// How long a client may take for a request, for reading an answer, and until another request.
+/// Time limits for a request, for reading an answer, and until the next request.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 const IDLE_TIME: Duration = Duration::from_secs(60);
 /// Elements that are sent at a time.
 const PIECE: usize = 1 << 18;
-/// Bytes of sums that are kept.
+/// Most bytes of sums in the cache.
 const KEPT: usize = 256 << 20;
 
 // Start and end of a server
 // Begin to listen
 impl Server {
-    /// Listens on a port of 127.0.0.1, which the system chooses where it is 0.
+    /// Listens on a port of 127.0.0.1; with 0, the operating system chooses one.
     ///
     /// # Errors
-    /// `Failed` where the port is taken, or the system has no random numbers.
+    /// `Failed` if the port is in use, or the operating system supplies no random numbers.
     pub fn new(port: u16, page: Vec<u8>, files: Vec<Pieces>) -> Result<Self, Error> {
         let failed = |reason: String| Error::Failed { what: "starting the server".into(), reason };
         let taken = |error| failed(format!("port {port} of 127.0.0.1 cannot be used: {error}"));
@@ -75,7 +75,7 @@ impl Server {
         Ok(Self { listener, site: Arc::new(site) })
     }
 
-    /// The address of the page, with the secret.
+    /// Address of the page, with the secret.
     pub fn address(&self) -> String {
         let Guard { port, token } = &self.site.guard;
         format!("http://127.0.0.1:{port}/{token}/")
@@ -86,22 +86,22 @@ impl Server {
         &self.site.files
     }
 
-    /// Ends the server at another thread's request.
+    /// Handle with which another thread can stop the server.
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.site))
     }
 }
 
 // End a server from outside
-/// Ends a server.
+/// Handle that stops a server from another thread.
 #[derive(Debug, Clone)]
 pub struct Stopper(Arc<Site>);
 
 impl Stopper {
-    /// Ends the server: no other connection is accepted, and computations stop.
+    /// Stops the server: no further connection is accepted, and computations end.
     pub fn stop(&self) {
         self.0.stop.store(true, Ordering::Relaxed);
-        // The server waits for a connection.
+        // The server is blocked until a connection arrives, so this makes one.
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.0.guard.port));
         drop(TcpStream::connect_timeout(&address, Duration::from_secs(1)));
     }
@@ -110,10 +110,10 @@ impl Stopper {
 // Connections of a server
 // Accept connections on a port
 impl Server {
-    /// Answers until it is [stopped](Stopper::stop); each connection has a thread.
+    /// Answers requests until the server is [stopped](Stopper::stop), with one thread per connection.
     ///
     /// # Errors
-    /// `Failed` where the system accepts no more connections.
+    /// `Failed` if 1000 successive attempts to accept a connection fail.
     pub fn run(self) -> Result<(), Error> {
         let mut failures = 0;
         while !self.site.stop.load(Ordering::Relaxed) {
@@ -122,7 +122,7 @@ impl Server {
                     failures = 0;
                     self.serve(stream);
                 }
-                // A client that has left, or no more open files for a while.
+                // The client has disconnected, or too many files are open.
                 Err(_) if failures < 1000 => {
                     failures += 1;
                     std::thread::sleep(Duration::from_millis(10));
@@ -137,7 +137,7 @@ impl Server {
     }
 
     // Give a connection its thread
-    /// Answers on a connection in a thread of its own, unless there are too many.
+    /// Answers the requests of a connection in its own thread, unless there are too many connections.
     fn serve(&self, stream: TcpStream) {
         let site = Arc::clone(&self.site);
         let open = Open::new(site);
@@ -147,7 +147,7 @@ impl Server {
             return;
         }
         let thread = std::thread::Builder::new().name("viewer".into()).stack_size(1 << 19);
-        // Where the system has no more threads, the connection is closed.
+        // If no thread can be started, the connection is closed.
         let _ = thread.spawn(move || {
             let _ = open.0.converse(&stream);
             let _ = stream.shutdown(Shutdown::Both);
@@ -156,7 +156,7 @@ impl Server {
 }
 
 // Count open connections
-/// A connection that is counted as long as this lives.
+/// An open connection, counted until this value is dropped.
 struct Open(Arc<Site>);
 
 impl Open {
@@ -200,7 +200,7 @@ impl Site {
     }
 
     // Wait for the next request
-    /// The next request; `None` where the client has left, or takes too long.
+    /// Next request; `None` if the client has disconnected or takes too long.
     fn next(
         &self,
         mut stream: &TcpStream,
@@ -233,7 +233,7 @@ impl Site {
 }
 
 // End a refused connection
-/// Reads what a client still sends for a moment, so that it sees the answer before the end of the connection.
+/// Reads a client's remaining bytes for a moment, so that it receives the answer before the connection is closed.
 fn linger(mut stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
     let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
@@ -247,11 +247,11 @@ fn linger(mut stream: &TcpStream) {
 
 // Answers of a server
 // Heads of answers
-/// What a page of the server may do: run what is inside it, and ask this server.
+/// Content security policy of a served page: it runs its own scripts and connects to this server only.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; \
      connect-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The head of an answer of so many bytes.
+/// Head of an answer of `length` bytes.
 fn head(
     status: &str,
     (kind, length): (&str, u64),
@@ -319,7 +319,7 @@ impl Site {
     }
 }
 
-/// Answers that a request cannot be answered as it is, and waits for another one.
+/// Sends a refusal, and keeps the connection open if the client requested that.
 fn refuse(mut stream: &TcpStream, request: &Request, refusal: Refusal) -> io::Result<()> {
     let (status, sentence) = refusal.status();
     match request.head_only {
@@ -328,7 +328,7 @@ fn refuse(mut stream: &TcpStream, request: &Request, refusal: Refusal) -> io::Re
     }
 }
 
-/// Answers that a file cannot be read, and ends the connection.
+/// Reports that a file cannot be read, and closes the connection.
 fn answer_error(stream: &TcpStream, error: &io::Error) -> io::Result<()> {
     let sentence = format!("The file cannot be read: {error}.");
     answer_text(stream, "500 Internal Server Error", &sentence, false)?;
@@ -337,7 +337,7 @@ fn answer_error(stream: &TcpStream, error: &io::Error) -> io::Result<()> {
 
 // Send elements of an array
 impl Site {
-    /// Sends the bytes of a variable that are asked for, piece by piece.
+    /// Sends the requested bytes of a variable, piece by piece.
     fn data(
         &self,
         mut stream: &TcpStream,
@@ -394,20 +394,20 @@ impl Site {
 
 // Sums that a server computes
 // Sums that cannot be sent
-/// Why sums are not sent.
+/// Reason why sums are not sent.
 enum Unanswered {
     Refused(Refusal),
     Failed(io::Error),
 }
 
-/// The content of a lock; after a panic elsewhere it is as good as before.
+/// Contents of a lock, even after another thread panicked while it held the lock: the data remain valid.
 fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 // Compute while the client is there
 impl Site {
-    /// The sums that are asked for, kept from before or computed now; the computation stops when the client leaves.
+    /// Requested sums, from the cache or computed now; the computation stops when the client disconnects.
     fn sums(&self, stream: &TcpStream, asked: &Asked) -> Result<Arc<Vec<u8>>, Unanswered> {
         if let Some(kept) = self.kept(asked) {
             return Ok(kept);
@@ -484,7 +484,7 @@ impl Site {
         Some(sums)
     }
 
-    /// Keeps sums, and forgets those that were not asked for for the longest time.
+    /// Adds sums to the cache, and discards the least recently used ones.
     fn keep(&self, asked: &Asked, sums: &Arc<Vec<u8>>) {
         if sums.len() > KEPT {
             return;
@@ -509,7 +509,7 @@ mod tests {
     use std::path::Path;
 
     // A server of patterns
-    /// Shape of the patterns, and the number of an element of them.
+    /// Shape of the patterns; `value` gives each element.
     const SHAPE: (usize, usize, usize, usize) = (7, 9, 64, 66);
 
     fn value((i, j, k, l): (usize, usize, usize, usize)) -> f32 {
@@ -529,7 +529,7 @@ mod tests {
     }
 
     // A server in a thread
-    /// A server in a thread that ends with this.
+    /// A server in a thread, which is stopped when this value is dropped.
     struct Running {
         port: u16,
         path: String,
@@ -561,7 +561,7 @@ mod tests {
         }
 
         // Ask the server
-        /// The head and the body of the answer to a text.
+        /// Head and body of the answer to a request.
         fn ask(&self, text: &str) -> (String, Vec<u8>) {
             let mut stream = self.connect();
             stream.write_all(text.as_bytes()).unwrap();
