@@ -158,7 +158,7 @@ pub(crate) fn stored_text(path: &Path, name: &str) -> Result<Option<String>, Err
             let variable = npy(name, &Content::Memory(&bytes)).map_err(refuse)?;
             match variable.values {
                 Values::Text(text) => Ok(Some(text)),
-                _ => Err(refuse(wrong(format!("{name} is no text")))),
+                _ => Err(refuse(wrong(format!("{name} is not a text")))),
             }
         }
     }
@@ -209,7 +209,7 @@ const LONGEST_HEADER: usize = 10_012;
 
 fn npy(name: &str, content: &Content) -> io::Result<Variable<'static>> {
     if !content.starts_with(b"\x93NUMPY") {
-        return Err(wrong(format!("{name} is no array in NumPy's format")));
+        return Err(wrong(format!("{name} is not an array in NumPy's format")));
     }
     let start = content.start(LONGEST_HEADER);
     let mut rest = &start[..];
@@ -218,7 +218,7 @@ fn npy(name: &str, content: &Content) -> io::Result<Variable<'static>> {
         _ => error,
     })?;
     let header = Header::from_reader(&mut &header[..])
-        .map_err(|_| wrong(format!("the header of {name} is none of NumPy's")))?;
+        .map_err(|_| wrong(format!("the header of {name} is not in NumPy's format")))?;
     let at = (start.len() - rest.len()) as u64;
     let kind = header.type_descriptor.to_string();
     let kind = kind.trim_matches('\'');
@@ -236,7 +236,7 @@ fn npy(name: &str, content: &Content) -> io::Result<Variable<'static>> {
 // Decode a table of records
 /// The table of an array of records, which NumPy describes as in `[('star', '<i4'), ('x', '<f8')]`.
 fn records(kind: &str, shape: &[usize], bytes: &[u8]) -> io::Result<Table> {
-    let refuse = || wrong(format!("a table of type {kind} is none that can be read"));
+    let refuse = || wrong(format!("tables of type {kind} cannot be read"));
     let fields = kind.trim_matches(['[', ']']).split("), (").map(|field| {
         let (name, form) = field.trim_matches(['(', ')']).split_once(", ")?;
         Some((name.trim_matches('\'').to_string(), form.trim_matches('\'').to_string()))
@@ -518,13 +518,13 @@ mod tests {
         let mut npy = b"\x93NUMPY\x01\x00".to_vec();
         npy.extend((huge.len() as u16 + 1).to_le_bytes());
         npy.extend(format!("{huge}\n").bytes());
-        assert!(refused("h.npy", &npy)?.contains("more elements than any memory"));
+        assert!(refused("h.npy", &npy)?.contains("exceeds the address space"));
         let smaller = String::from_utf8_lossy(&npy[10..])
             .replace("(4000000000, 4000000000)", "(40000000000,)");
         let smaller =
             [&npy[..8], &(smaller.len() as u16).to_le_bytes(), smaller.as_bytes()].concat();
         assert!(refused("h.npy", &smaller)?.contains("after 0 of 40000000000 numbers"));
-        assert!(refused("x.npy", b"PK\x03\x04")?.contains("no array in NumPy's format"));
+        assert!(refused("x.npy", b"PK\x03\x04")?.contains("not an array in NumPy's format"));
         assert!(refused("x.fits", b"PK\x03\x04")?.contains("does not begin as a FITS file"));
         assert!(refused("x.mrc", &[0; 2000])?.contains("does not begin as a file in MRC"));
         assert!(refused("x.npz", b"SIMPLE  =")?.contains("x.npz"));

@@ -32,7 +32,7 @@ pub fn read_array(path: &Path, axes: [usize; 2], unit: Unit) -> Result<ArrayD<f6
     // Look at the first bytes of a file
     let mut start = [0; 6];
     file.read_exact(&mut start).map_err(|error| match error.kind() {
-        ErrorKind::UnexpectedEof => refuse(unknown_format("it has less than six bytes")),
+        ErrorKind::UnexpectedEof => refuse(unknown_format("it has fewer than six bytes")),
         _ => refuse(error),
     })?;
     match &start {
@@ -251,7 +251,7 @@ fn find_npy(file: &mut impl Read, path: &Path) -> Result<ArrayHeader, Error> {
     })?;
     let header = Header::from_reader(&mut &header[..]).map_err(|error| match error {
         ReadHeaderError::Io(error) => refuse(error),
-        ReadHeaderError::Parse(_) => refuse(unknown_format("its header is none of NumPy's")),
+        ReadHeaderError::Parse(_) => refuse(unknown_format("its header is not in NumPy's format")),
     })?;
     let named = header.type_descriptor.to_string();
     let named = named.trim_matches('\'');
@@ -288,7 +288,7 @@ pub(super) fn npy_header(file: &mut impl Read) -> io::Result<Vec<u8>> {
         Some(*depth)
     });
     match depths.max() {
-        Some(depth) if depth > 16 => Err(unknown_format("its header is none of NumPy's")),
+        Some(depth) if depth > 16 => Err(unknown_format("its header is not in NumPy's format")),
         _ => Ok(header),
     }
 }
@@ -325,7 +325,7 @@ pub(crate) fn split_choice(path: &Path) -> (&Path, Option<&str>) {
 // Read an array from an archive
 fn read_archive(mut file: BufReader<File>, request: &ReadRequest) -> Result<ArrayD<f64>, Error> {
     let refuse = |source| request.unreadable(source);
-    let piped = |_| refuse(unknown_format("it is an archive that comes through a pipe"));
+    let piped = |_| refuse(unknown_format("an archive cannot be read from a pipe"));
     file.rewind().map_err(piped)?;
     let mut archive = ZipArchive::new(file).map_err(|error| refuse(zip_refusal(error)))?;
     let names = archive.file_names().map(|name| name.map_err(|error| refuse(zip_refusal(error))));
@@ -336,7 +336,7 @@ fn read_archive(mut file: BufReader<File>, request: &ReadRequest) -> Result<Arra
     let choice = request.choice.or(usual.then(|| request.unit.usual_name()));
     let chosen = match (choice, &names[..]) {
         (None, [only]) => only,
-        (_, []) => return Err(refuse(unknown_format("there is none in this archive"))),
+        (_, []) => return Err(refuse(unknown_format("this archive contains none"))),
         (choice, _) => {
             let known = choice.and_then(|choice| names.iter().find(|name| *name == choice));
             known.ok_or_else(|| request.refuse_choice("arrays", &names, &names[..1]))?
@@ -359,7 +359,7 @@ pub(super) fn zip_refusal(error: ZipError) -> io::Error {
     }
 }
 
-const NO_ARCHIVE: &str = "it is no archive of NumPy's (.npz), or it is cut short or damaged";
+const NO_ARCHIVE: &str = "it is not a NumPy archive (.npz), or it is truncated or damaged";
 
 /// Reads the end of a member of an archive, where the checksum is compared.
 fn check_end<R: Read>(mut member: ZipFile<'_, R>, name: &str) -> io::Result<()> {
@@ -378,7 +378,7 @@ pub(super) fn damaged_member(name: &str, error: io::Error) -> io::Error {
 }
 
 // Refuse members of another compression
-const OTHER_COMPRESSION: &str = "it is compressed in another way than NumPy does it";
+const OTHER_COMPRESSION: &str = "its compression is not one that NumPy writes";
 
 /// A member of an archive, unless it is compressed by a method that the reader would reject only at the first byte.
 pub(super) fn readable<R: Read>(member: ZipResult<ZipFile<'_, R>>) -> io::Result<ZipFile<'_, R>> {
@@ -704,7 +704,7 @@ mod tests {
         assert_eq!(read(&[fits, &[b'x'; BLOCK]].concat())?.dim(), (3, 2), "remarks at the end");
         let cases: &[(Vec<u8>, &str)] = &[
             // Bad arrays and what is said of them
-            (vec![], "less than six bytes"),
+            (vec![], "fewer than six bytes"),
             (b"1.0, 2.0\n".to_vec(), "it is neither"),
             (b"PK\x03\x04 \x14".to_vec(), "archive"),
             (npy("<f8", "False", "(6,)", &ones[..47]), "cut short after 5 of 6 numbers"),
@@ -784,7 +784,7 @@ mod tests {
         let (is_memory, said) = refused();
         assert!(is_memory && said.contains("needs 2048.0 GiB"), "{said}");
         for (bytes, expected) in [
-            (npy("<f8", &"(".repeat(60), "(6,)", &[]), "header is none of NumPy's"),
+            (npy("<f8", &"(".repeat(60), "(6,)", &[]), "header is not in NumPy's format"),
             (b"\x93NUMPY\x02\x00\xff\xff\xff\xff".to_vec(), "4294967295 bytes"),
         ] {
             std::fs::write(&path, bytes)?;
@@ -911,7 +911,7 @@ mod tests {
         let list = other.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
         (other[8], other[list + 10]) = (12, 12);
         std::fs::write(path("other.npz"), other)?;
-        assert!(read("other.npz").is_err_and(|said| said.contains("in another way than NumPy")));
+        assert!(read("other.npz").is_err_and(|said| said.contains("is not one that NumPy writes")));
         Ok(())
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn wrong(reason: impl Into<String>) -> io::Error {
 /// Bytes of an array of this shape, of which each element has so many.
 pub(super) fn bytes_of(shape: &[usize], each: usize) -> io::Result<usize> {
     let bytes = shape.iter().try_fold(each, |bytes, n| bytes.checked_mul(*n));
-    bytes.ok_or_else(|| wrong(format!("the shape {shape:?} has more elements than any memory")))
+    bytes.ok_or_else(|| wrong(format!("an array of shape {shape:?} exceeds the address space")))
 }
 
 impl ElementForm {
@@ -55,10 +55,14 @@ impl ElementForm {
                     "2" => form(kind, 2, false),
                     "4" => form(kind, 4, false),
                     "8" => form(kind, 8, false),
-                    _ => Err(wrong(format!("the type {name} is none that can be read"))),
+                    _ => Err(wrong(format!(
+                        "arrays of type {name} cannot be read: convert it to float32 or float64"
+                    ))),
                 }
             }
-            _ => Err(wrong(format!("the type {name} is none that can be read"))),
+            _ => Err(wrong(format!(
+                "arrays of type {name} cannot be read: convert it to float32 or float64"
+            ))),
         }
     }
 
@@ -165,7 +169,8 @@ pub(super) fn letters(
 ) -> io::Result<String> {
     let count = shape.iter().product::<usize>();
     let length = length.parse::<usize>().ok().filter(|_| count == 1);
-    let length = length.ok_or_else(|| wrong("it has an array of texts"))?;
+    let length =
+        length.ok_or_else(|| wrong("it contains an array of texts, which cannot be read"))?;
     let all = bytes.get(..bytes_of(&[length], 4)?).ok_or_else(|| cut_short("in a text"))?;
     let letter = |b: &[u8]| match big {
         true => u32::from_be_bytes([b[0], b[1], b[2], b[3]]),
@@ -173,7 +178,7 @@ pub(super) fn letters(
     };
     let letters = all.chunks_exact(4).map(letter).map(char::from_u32);
     let text = letters.collect::<Option<String>>();
-    let text = text.ok_or_else(|| wrong("a text has letters that do not exist"))?;
+    let text = text.ok_or_else(|| wrong("a text contains an invalid character"))?;
     Ok(text.trim_end_matches('\0').to_string())
 }
 // Form of the cells of a column
@@ -204,8 +209,7 @@ pub(super) fn table(
     bytes: &[u8],
 ) -> io::Result<Table> {
     let row = columns.iter().try_fold(0_usize, |sum, column| sum.checked_add(column.2.bytes()));
-    let row =
-        row.filter(|row| *row > 0).ok_or_else(|| wrong("the rows of a table have no length"))?;
+    let row = row.filter(|row| *row > 0).ok_or_else(|| wrong("the rows of a table are empty"))?;
     let all = bytes.get(..bytes_of(&[rows], row)?).ok_or_else(|| cut_short("in a table"))?;
     let (mut made, mut at) = (Vec::new(), 0);
     for (name, unit, cell_form, big_endian) in columns {

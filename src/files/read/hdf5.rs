@@ -94,13 +94,13 @@ impl<'c> File<'c> {
     fn object(self, address: u64) -> io::Result<Object> {
         let start = self.bytes(address, 10)?;
         if &start[..6] != b"OHDR\x02\x02" {
-            return Err(wrong(format!("there is no object of HDF5 at {address}")));
+            return Err(wrong(format!("there is no HDF5 object at {address}")));
         }
         let length = number(&start[6..10]) as usize;
         let header = self.bytes(address, 10 + length)?;
         let end = address.saturating_add(10 + length as u64);
         if number(&self.bytes(end, 4)?) != u64::from(checksum(&header)) {
-            return Err(wrong(format!("the object of HDF5 at {address} is damaged")));
+            return Err(wrong(format!("the HDF5 object at {address} is damaged")));
         }
         let (mut messages, mut object) = (&header[10..], Object::default());
         let (mut shape, mut kind) = (Vec::new(), None);
@@ -122,7 +122,9 @@ impl<'c> File<'c> {
     // Decode the layout of an array
     /// Where the elements of an array are: in one piece, or in chunks that follow each other.
     fn layout(self, body: &[u8], shape: &[usize], kind: Option<Type>) -> io::Result<Stored> {
-        let refuse = || wrong("an array in HDF5 is not laid out as this program does");
+        let refuse = || {
+            wrong("the layout of an HDF5 array: expected contiguous, or equal uncompressed chunks")
+        };
         let kind = kind.ok_or_else(refuse)?;
         let each = match kind {
             Type::Numbers(form) => form.number.bytes,
@@ -199,9 +201,9 @@ impl Type {
             (6, 8 | 16) => form(Kind::Float, true),
             (8, 1) => form(Kind::Bool, false),
             (9, 16) => Ok(Self::Texts),
-            (class, bytes) => {
-                Err(wrong(format!("a type of class {class} in {bytes} bytes is none of ours")))
-            }
+            (class, bytes) => Err(wrong(format!(
+                "HDF5 numbers of class {class} with {bytes} bytes cannot be read"
+            ))),
         }
     }
 }
@@ -238,7 +240,7 @@ impl File<'_> {
         let heap = number(&reference[4..12]);
         let all = self.bytes(heap, 16)?;
         if &all[..4] != b"GCOL" {
-            return Err(wrong(format!("there is no heap of HDF5 at {heap}")));
+            return Err(wrong(format!("there is no HDF5 heap at {heap}")));
         }
         let all = self.bytes(heap, number(&all[8..16]) as usize)?;
         let mut texts = all.get(16..).unwrap_or(&[]);
@@ -247,7 +249,7 @@ impl File<'_> {
             let size = number(&start[8..16]) as usize;
             let text = part(&mut texts, size.checked_next_multiple_of(8).unwrap_or(usize::MAX))?;
             match number(&start[..2]) {
-                0 => return Err(wrong("a text of HDF5 is missing in its heap")),
+                0 => return Err(wrong("an HDF5 text is missing in its heap")),
                 found if found == index => {
                     let text = text.get(..length).ok_or_else(|| cut_short("in a text"))?;
                     return Ok(String::from_utf8_lossy(text).into());
@@ -263,7 +265,7 @@ impl<'c> File<'c> {
     /// The object at the end of a path from another object.
     fn follow(self, root: &Object, path: &str) -> io::Result<Object> {
         let mut names = path.split('/').filter(|name| !name.is_empty());
-        let first = names.next().ok_or_else(|| wrong("a path in HDF5 is empty"))?;
+        let first = names.next().ok_or_else(|| wrong("an HDF5 path is empty"))?;
         let mut object = self.child(root, first)?;
         for name in names {
             object = self.child(&object, name)?;
@@ -274,7 +276,7 @@ impl<'c> File<'c> {
     fn child(self, group: &Object, name: &str) -> io::Result<Object> {
         match group.links.iter().find(|(other, _)| other == name) {
             Some((_, Target::Address(address))) => self.object(*address),
-            _ => Err(wrong(format!("there is no {name} in a group of HDF5"))),
+            _ => Err(wrong(format!("there is no {name} in an HDF5 group"))),
         }
     }
 
@@ -286,7 +288,7 @@ impl<'c> File<'c> {
         while let Some((name, group)) = groups.pop() {
             messages += 1;
             if messages > 10_000 {
-                return Err(wrong("the tree in HDF5 has more than 10000 groups"));
+                return Err(wrong("the HDF5 file has more than 10000 groups"));
             }
             for (inside, target) in &group.links {
                 match target {

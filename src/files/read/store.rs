@@ -70,7 +70,7 @@ struct Folder<'c>(&'c Path, Option<&'c Locator>);
 impl StoreMembers for Folder<'_> {
     fn read(&mut self, path: &str) -> io::Result<Option<Vec<u8>>> {
         if Path::new(path).components().any(|part| !matches!(part, Component::Normal(_))) {
-            return Err(wrong(format!("the path {path} leads out of the folder")));
+            return Err(wrong(format!("the path {path} is outside the folder")));
         }
         let Some(length) = self.length(path) else { return Ok(None) };
         refuse_beyond_memory(length, || path.into()).map_err(io::Error::other)?;
@@ -237,11 +237,12 @@ fn array(
     members: &mut impl StoreMembers,
     may_be_located: bool,
 ) -> io::Result<TypedArray<'static>> {
-    let refuse = |what: &str| wrong(format!("the array {path} has no {what} that can be read"));
+    let refuse = |what: &str| wrong(format!("the {what} of the array {path} cannot be read"));
     let described = all.get(&format!("{path}/.zarray")).ok_or_else(|| refuse("description"))?;
     let plain = ["compressor", "filters"].iter().all(|key| described[*key].is_null());
     if !plain || described["order"] != "C" {
-        return Err(refuse("plain chunks in the order C"));
+        let expected = "expected uncompressed chunks in C order";
+        return Err(wrong(format!("the layout of the array {path}: {expected}")));
     }
     let list = |key: &str| -> Option<Vec<usize>> {
         let numbers = described[key].as_array()?.iter().map(Value::as_u64);
