@@ -209,6 +209,7 @@ impl<'p> Powers<'p> {
 // Sum in an order that threads do not change
 /// The sum of the `part`s of a range, on all threads: halves of halves, down to ranges of at most `least` items. Its order depends on the range
 /// alone, and so does its last bit.
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 pub(crate) fn sum_in_order<S: Send>(
     items: Range<usize>,
     least: usize,
