@@ -49,6 +49,7 @@ browserTest("two fingers zoom about their middle, one moves the cursor and scrol
   await touch(page, ...STEPS.map((t) => [-1, 1].map((side) => [x + width * (0.25 + side * (0.1 + 0.1 * t)), y] as const)));
   const limits = (await page.evaluate(() => window.shown.store.get("curve.zoom_x") ?? [])) as number[];
   assert.ok(Math.abs(limits[1] - limits[0] - 530) < 10 && Math.abs(limits[0] + (limits[1] - limits[0]) / 4 - 235) < 5, limits.join());
+  assert.ok(await page.evaluate(() => window.shown.store.canUndo));
   await page.evaluate(() => window.shown.store.undo());
   assert.equal(await page.evaluate(() => window.shown.store.fragment()), "", "one undo returns to the whole range");
   await touch(page, ...STEPS.map((t) => [[x + width * (0.3 + 0.2 * t), y] as const]));

@@ -186,6 +186,7 @@ test("two fingers zoom about their middle and pan, one pans what is zoomed and s
     for (const [dx, dy] of [[1, 0], [0, 1]]) {
       await touch(tab, [[px - 40 * dx, py - 40 * dy]], ...STEPS.map((t) => [-1, 1].map((side) => [px + side * dx * (40 + 40 * t), py + side * dy * (40 + 40 * t)] as const)));
       near(await zoom(), [1.25 + 1.25, 9.25 - 1.25, 5], `apart along ${dx === 1 ? "x" : "y"}`);
+      assert.ok(await tab.evaluate(() => page.store.canUndo));
       await tab.evaluate(() => page.store.undo());
       assert.equal(await zoom(), null, "one undo returns to the whole image");
     }
