@@ -16,6 +16,7 @@ export function isDrawable(value: number | undefined, log: boolean): value is nu
 
 /** Curves with the zoom, the logarithmic axes and the hidden series that the reader chose. */
 export class CurveModel {
+  /** Ends of the axes, or nothing for the whole range; "auto", "linear" or "log"; numbers of hidden series. */
   readonly zoomX: Cell<readonly number[]>;
   readonly zoomY: Cell<readonly number[]>;
   readonly logX: Cell<string>;
@@ -40,18 +41,22 @@ export class CurveModel {
     this.rows = inRows(curves);
   }
 
+  /** The series of the curves. */
   get series(): readonly Series[] {
     return this.curves.series;
   }
 
+  /** Whether x is logarithmic. */
   get isLogX(): boolean {
     return this.logX.value === "auto" ? this.curves.logX === true : this.logX.value === "log";
   }
 
+  /** Whether y is logarithmic. */
   get isLogY(): boolean {
     return this.logY.value === "auto" ? this.curves.logY === true : this.logY.value === "log";
   }
 
+  /** Whether the reader has not hidden a series. */
   isShown(k: number): boolean {
     return !this.hidden.value.includes(k);
   }
@@ -84,6 +89,7 @@ export class CurveModel {
     return isDrawable(this.rows.x[n], this.isLogX) && shown.some((k) => this.rows.y[k][n] !== undefined);
   }
 
+  /** Ends of the x axis: those of the zoom, else about all samples that are shown. */
   limitsX(): Limits {
     const zoom = this.zoomX.value;
     if (zoom.length === 2 && !(this.isLogX && zoom[0] <= 0)) {
@@ -102,6 +108,7 @@ export class CurveModel {
     return around(first < x.length ? x[first] : NaN, first < x.length ? x[last] : NaN, this.isLogX, isSpaced ? 0.03 : 0);
   }
 
+  /** Ends of the y axis: those of the zoom, else about all numbers and errors between the ends of x. */
   limitsY(): Limits {
     const zoom = this.zoomY.value;
     const { isLogY, rows } = this;
@@ -133,6 +140,7 @@ export class CurveModel {
     return around(low, high, isLogY, isLogY ? 0.05 : 0.06);
   }
 
+  /** Returns to the whole range, in one step that can be undone. */
   resetZoom(): void {
     this.zoomX.set([], { live: true });
     this.zoomY.set([]);
@@ -165,6 +173,7 @@ export class CurveModel {
     return inView[Math.min(Math.max(now + by, 0), inView.length - 1)];
   }
 
+  /** The unit of a series. */
   unit(k: number): string {
     return this.series[k].unit ?? unitOf(this.curves.yTitle);
   }

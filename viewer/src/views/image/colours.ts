@@ -19,6 +19,7 @@ export class ImageColours {
   private readonly hi: Cell<number | null>;
   private readonly range: Cell<string>;
   private image: ImageData2D | undefined;
+  /** What is known of the numbers; with those of an image next to it, where limits are common. */
   stats: Statistics = { min: NaN, max: NaN, minPositive: Infinity, finite: true };
   private signed = false;
 
@@ -54,6 +55,7 @@ export class ImageColours {
     return this.image?.cyclic === true;
   }
 
+  /** The scale in use. */
   get scaleName(): ScaleName {
     return this.isCyclic ? "linear" : (this.scaleCell.value as ScaleName);
   }
@@ -63,6 +65,7 @@ export class ImageColours {
     return defaultMap({ signed: this.signed, cyclic: this.isCyclic });
   }
 
+  /** The colour map in use. */
   get mapName(): MapName {
     const chosen = this.mapCell.value;
     return isMapName(chosen) ? chosen : this.automaticMap;

@@ -15,6 +15,7 @@ export interface CursorSample {
 /** The cursor of an image with its read-out. */
 export class ImageCursor {
   readonly crossHair = svg("path", { class: "iv-cross", "aria-hidden": "true" });
+  /** The position and the number under the cursor; for screen readers only where the keyboard moved it. */
   readonly readOut = h("p", { class: "iv-readout" }, "\u00a0");
   readonly spoken = h("p", { class: "iv-hidden", "aria-live": "polite" });
   /** The sample under the pointer, or of the keyboard. */
@@ -31,10 +32,12 @@ export class ImageCursor {
     linked.add(this);
   }
 
+  /** Calls back when this image's own cursor moves; null where it is removed. */
   onMove(listener: (cursor: Cursor | null) => void): void {
     this.moveListeners.add(listener);
   }
 
+  /** Calls back when a sample is chosen. */
   onPick(listener: (cursor: Cursor) => void): void {
     this.pickListeners.add(listener);
   }

@@ -60,6 +60,7 @@ export class ImageTools {
     return this.tool === "lasso" && this.lasso !== null;
   }
 
+  /** Takes a tool up; "pan" puts it away. */
   choose(tool: Tool | "pan"): void {
     this.tool = tool;
     this.changed();
@@ -92,6 +93,7 @@ export class ImageTools {
     this.changed();
   }
 
+  /** Closes the outline of a lasso, and hands it on. */
   closeOutline(): void {
     const points = this.outline;
     this.outline = [];

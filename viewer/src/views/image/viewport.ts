@@ -22,7 +22,9 @@ export interface VisibleSamples {
 
 /** An image with its axes, the part of it that is visible, and the box of the page in which that is drawn. */
 export class Viewport {
+  /** What is shown, once there is something. */
   image: ImageData2D | undefined;
+  /** Axes of the image. */
   x!: Axis;
   y!: Axis;
   /** Where the visible part is drawn, pixels from the upper left corner of the frame; of no size until it is laid out. */
