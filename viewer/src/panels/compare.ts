@@ -320,7 +320,7 @@ function statisticsTable(columns: readonly (readonly [string, Comparison])[], un
   const row = (name: string, of: (one: Comparison) => string): string[] => [name, ...columns.map(([, one]) => of(one))];
   return {
     caption: "Differences A − B",
-    columns: ["", ...columns.map(([name]) => name)],
+    columns: ["statistic", ...columns.map(([name]) => name)],
     rows: [
       row("elements", (one) => String(one.count + one.skipped)),
       row(withUnit("rms difference"), (one) => formatNumber(one.rms, 5)),

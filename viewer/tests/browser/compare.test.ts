@@ -53,6 +53,7 @@ browserTest("two files: stacks side by side, difference, ratio, statistics", { f
   const first = Float64Array.from({ length: NX * NY }, (_, n) => (n % NX) + 100 * Math.floor(n / NX));
   const rms = Math.sqrt(first.reduce((sum, x) => sum + x * x, 0) / first.length);
   await page.locator(".compare-numbers th", { hasText: "whole array" }).waitFor();
+  assert.deepEqual(await page.locator(".compare-numbers thead th").allTextContents(), ["statistic", "shown", "whole array"]);
   const [shown, whole] = await statistics(opened);
   assert.equal(shown[0], `shown: ${NX * NY}`);
   assert.ok(Math.abs(Number(shown[1]) / rms - 1) < 1e-4, `${shown[1]} in place of ${rms}`);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import "./fixtures/curves.global";
-import { browserTest, fixture } from "./harness";
+import { browserTest, fixture, STEPS, touch } from "./harness";
 
 const page = () => fixture("curves", ["views/curve.css", "views/bars.css"]);
 
@@ -35,6 +35,29 @@ browserTest("dragging zooms, undo and a double click return", page, {}, async (o
   assert.equal((await opened.page.evaluate(() => window.shown.store.get("curve.zoom_y") as number[])).length, 2);
   await over.dblclick();
   assert.equal(await opened.page.evaluate(() => window.shown.store.fragment()), "");
+});
+
+browserTest("two fingers zoom about their middle, one moves the cursor and scrolls the page", page, { hasTouch: true, viewport: { width: 500, height: 900 } }, async ({ page }) => {
+  const over = page.locator(".u-over");
+  await over.waitFor();
+  await page.evaluate(() => document.body.style.setProperty("min-height", "3000px"));
+  const box = await over.boundingBox();
+  assert.ok(box);
+  const { x, width } = box;
+  const y = box.y + box.height / 2;
+  // About a quarter of the axis from 0 m to 1000 m, the distance of the fingers doubles.
+  await touch(page, ...STEPS.map((t) => [-1, 1].map((side) => [x + width * (0.25 + side * (0.1 + 0.1 * t)), y] as const)));
+  const limits = (await page.evaluate(() => window.shown.store.get("curve.zoom_x") ?? [])) as number[];
+  assert.ok(Math.abs(limits[1] - limits[0] - 530) < 10 && Math.abs(limits[0] + (limits[1] - limits[0]) / 4 - 235) < 5, limits.join());
+  assert.ok(await page.evaluate(() => window.shown.store.canUndo));
+  await page.evaluate(() => window.shown.store.undo());
+  assert.equal(await page.evaluate(() => window.shown.store.fragment()), "", "one undo returns to the whole range");
+  await touch(page, ...STEPS.map((t) => [[x + width * (0.3 + 0.2 * t), y] as const]));
+  assert.equal(await page.evaluate(() => window.shown.cursor.at(-1)), 500);
+  assert.equal(await page.evaluate(() => scrollY), 0);
+  await touch(page, ...STEPS.map((t) => [[x + width / 2, y - 120 * t] as const]));
+  await page.waitForFunction(() => scrollY > 60);
+  assert.equal(await page.evaluate(() => window.shown.store.fragment()), "");
 });
 
 browserTest("logarithmic axes leave out what they cannot show and say how much", page, {}, async ({ page }) => {

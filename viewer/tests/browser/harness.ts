@@ -175,6 +175,20 @@ export function browserTest(name: string, source: Source | (() => Source | Promi
   });
 }
 
+/** Shares of the way of a finger. */
+export const STEPS = [0, 0.25, 0.5, 0.75, 1];
+
+/** Moves fingers over the screen of a page that has touch: each step has the position of every finger, pixels of the window; fingers are lifted after the last. */
+export async function touch(page: Page, ...steps: readonly (readonly (readonly [number, number])[])[]): Promise<void> {
+  const session = await page.context().newCDPSession(page);
+  let fingers = 0;
+  for (const points of steps) {
+    await session.send("Input.dispatchTouchEvent", { type: points.length > fingers ? "touchStart" : "touchMove", touchPoints: points.map(([x, y], id) => ({ x, y, id })) });
+    fingers = points.length;
+  }
+  await session.send("Input.dispatchTouchEvent", { type: "touchEnd", touchPoints: [] });
+}
+
 /** The path of a new file with this HTML. */
 export function written(html: string): string {
   folder ??= mkdtempSync(join(tmpdir(), "lenslet-viewer-"));

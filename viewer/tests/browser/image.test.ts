@@ -3,6 +3,7 @@ import { after, before, test } from "node:test";
 import { join } from "node:path";
 import { build } from "esbuild";
 import { chromium, type Browser, type Page } from "playwright-core";
+import { STEPS, touch } from "./harness";
 import type { ImagePage } from "./image.page";
 
 declare const page: ImagePage;
@@ -169,21 +170,48 @@ test("the wheel, keys, buttons and a double click zoom; dragging pans; undo retu
     assert.equal(await tab.evaluate(() => page.picks.length), 2);
   }));
 
-test("two fingers zoom", () =>
+test("two fingers zoom about their middle and pan, one pans what is zoomed and scrolls the page over a whole image", () =>
   open(async (tab) => {
     await addPlane(tab);
+    await tab.evaluate(() => document.body.style.setProperty("min-height", "3000px"));
     const { x, y, width, height } = await plotBox(tab, "plane");
-    const session = await tab.context().newCDPSession(tab);
-    const touch = (type: "touchStart" | "touchMove" | "touchEnd", apart: number) =>
-      session.send("Input.dispatchTouchEvent", { type, touchPoints: type === "touchEnd" ? [] : [-1, 1].map((side, id) => ({ x: x + width / 2 + side * apart, y: y + height / 2, id })) });
-    await touch("touchStart", 40);
-    for (const apart of [50, 60, 70, 80]) {
-      await touch("touchMove", apart);
+    const zoom = async () => (await state(tab, "plane.zoom")) as number[] | null;
+    const near = (found: number[] | null, expected: readonly number[], what: string) =>
+      assert.ok(found?.length === 3 && found.every((value, k) => Math.abs(value - expected[k]) < 0.03), `${what}: ${found?.join()} instead of ${expected.join()}`);
+    const scrolled = () => tab.evaluate(() => scrollY);
+
+    // From 10 Å to 5 Å about a point at a quarter of the width and the height, where x = 1.25 Å and y = 9.25 Å; fingers apart along x, then along y.
+    const [px, py] = [x + width / 4, y + height / 4];
+    // One finger may come before the other.
+    for (const [dx, dy] of [[1, 0], [0, 1]]) {
+      await touch(tab, [[px - 40 * dx, py - 40 * dy]], ...STEPS.map((t) => [-1, 1].map((side) => [px + side * dx * (40 + 40 * t), py + side * dy * (40 + 40 * t)] as const)));
+      near(await zoom(), [1.25 + 1.25, 9.25 - 1.25, 5], `apart along ${dx === 1 ? "x" : "y"}`);
+      assert.ok(await tab.evaluate(() => page.store.canUndo));
+      await tab.evaluate(() => page.store.undo());
+      assert.equal(await zoom(), null, "one undo returns to the whole image");
     }
-    await touch("touchEnd", 80);
-    await tab.waitForFunction(() => page.store.canUndo);
-    const [cx, cy, w] = (await state(tab, "plane.zoom")) as number[];
-    assert.ok(Math.abs(w - 5) < 0.7 && Math.abs(cx - 3.75) < 0.3 && Math.abs(cy - 6.75) < 0.3, `${cx} ${cy} ${w}`);
+    await touch(tab, ...STEPS.map((t) => [-1, 1].map((side) => [px + side * (40 + 40 * t), py] as const)));
+
+    // Both fingers and the image under them move by a tenth of its width and height, to the left and downwards; then one finger, back.
+    const from: readonly [number, number] = [x + width / 2, y + height / 2];
+    const by = (t: number) => [-0.1 * width * t, 0.1 * height * t] as const;
+    await touch(tab, ...STEPS.map((t) => [-50, 50].map((side) => [from[0] + side + by(t)[0], from[1] + by(t)[1]] as const)));
+    near(await zoom(), [2.5 + 0.5, 8 + 0.5, 5], "two fingers");
+    await touch(tab, ...STEPS.map((t) => [[from[0] - by(t)[0], from[1] - by(t)[1]] as const]));
+    near(await zoom(), [2.5, 8, 5], "one finger");
+    assert.equal(await scrolled(), 0);
+
+    // On a whole image a tap picks the sample under the finger, a drag along x does nothing, and one along y scrolls the page.
+    await tab.evaluate(() => page.store.set("plane.zoom", undefined));
+    await tab.evaluate(() => page.drawn());
+    await touch(tab, [[x + (3.5 / 20) * width, y + (7.5 / 20) * height]]);
+    await tab.waitForFunction(() => page.picks.length > 0);
+    await touch(tab, ...STEPS.map((t) => [[from[0] - 120 * t, from[1]] as const]));
+    assert.equal(await scrolled(), 0);
+    await touch(tab, ...STEPS.map((t) => [[from[0], from[1] - 120 * t] as const]));
+    await tab.waitForFunction(() => scrollY > 60);
+    assert.equal(await zoom(), null);
+    assert.deepEqual(await tab.evaluate(() => page.picks.map(({ i, j }) => [i, j])), [[3, 12]], "the tap alone picks a sample");
   }, { touch: true, width: 500 }));
 
 test("the pointer and the arrow keys read numbers", () =>
