@@ -14,6 +14,7 @@ import { ImageTools, type LassoListener } from "./image/tools";
 import { Viewport } from "./image/viewport";
 import { zoomByWheel } from "./image/wheel";
 import { ShapeLayer } from "./shapes";
+import { onResize, onTheme } from "./theme";
 
 export type { Cursor, ImageData2D, ScaleName, Shape, ShapeChange } from "./image.api";
 
@@ -106,23 +107,12 @@ export class ImageView implements View {
     const { frame, viewport, cursor, tools, ending: { signal } } = this;
     const { plot } = viewport;
     const redraw = () => this.schedule();
-    const layout = () => this.layout();
     new ImageGestures(frame, viewport, cursor, tools, this.shapes, signal);
     zoomByWheel(viewport, signal);
     plot.addEventListener("keydown", (event) => pressKey(event, viewport, cursor, tools), { signal });
     plot.addEventListener("blur", () => cursor.at?.keyboard && cursor.set(undefined), { signal });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw, { signal });
-    addEventListener("resize", layout, { signal });
-    const theme = new MutationObserver(redraw);
-    theme.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
-    const size = new ResizeObserver(layout);
-    size.observe(frame);
-    const ends = [...this.colours.cells, tools.line, viewport.zoom].map((cell) => cell.subscribe(redraw));
-    signal.addEventListener("abort", () => {
-      theme.disconnect();
-      size.disconnect();
-      ends.forEach((end) => end());
-    });
+    const ends = [onTheme(redraw), onResize(frame, () => this.layout()), ...[...this.colours.cells, tools.line, viewport.zoom].map((cell) => cell.subscribe(redraw))];
+    signal.addEventListener("abort", () => ends.forEach((end) => end()));
   }
 
   /** Shows an image; its numbers are not copied, and must not change until the next image. */
