@@ -171,8 +171,7 @@ panelTest("the virtual detector's radii are dragged on the pattern, moved by key
 
 /** Radii of the detector, in the address. */
 async function radii(opened: TestPage): Promise<{ inner: number; outer: number }> {
-  await opened.page.waitForTimeout(400);
-  const state = opened.state() as Record<string, number>;
+  const state = (await opened.state()) as Record<string, number>;
   return { inner: state["1-detector.inner"] ?? 30, outer: state["1-detector.outer"] ?? 80 };
 }
 
@@ -184,11 +183,9 @@ panelTest("rings of patterns about a moved centre are NumPy's", "detector", { so
   await showsRows(opened, card(opened, /^Image/), expected.movedRings);
   // Dragged back by the button
   await opened.page.getByRole("button", { name: "Centre at q = 0" }).click();
-  await opened.page.waitForTimeout(500);
-  assert.equal((opened.state() as Record<string, unknown>)["1-detector.centre"], undefined);
+  assert.equal(((await opened.state()) as Record<string, unknown>)["1-detector.centre"], undefined);
   await opened.press(opened.page.locator("[data-shape=outer][data-part=centre]"), "ArrowRight");
-  await opened.page.waitForTimeout(500);
-  const [x, y] = (opened.state() as Record<string, number[]>)["1-detector.centre"];
+  const [x, y] = ((await opened.state()) as Record<string, number[]>)["1-detector.centre"];
   assert.ok(Math.abs(x - 0.05 * 37.0143620) < 1e-3 && y === 0, `${x}, ${y}`);
 });
 
@@ -233,10 +230,10 @@ panelTest("the pattern follows the cursor, and its central disc can be hidden", 
   const followed = await heading.textContent();
   await page.keyboard.press("Enter");
   await plot.blur();
-  await page.waitForTimeout(300);
+  await opened.settle();
   assert.equal(await heading.textContent(), followed);
   await page.getByLabel("hide the central disc").check();
-  await page.waitForTimeout(300);
+  await opened.settle();
   // Within 10 mrad of the middle, 0.27 1/Å
   const rows = await rowsOf(opened, card(opened, /^Mean pattern/));
   assert.ok(Number.isNaN(rows[5][6]) && Number.isNaN(rows[5][1]) && Number.isFinite(rows[5][0]) && Number.isFinite(rows[0][0]));
@@ -326,8 +323,7 @@ panelTest("the probe analyser compares PRISM with multislice by NumPy's numbers"
   const canvas = await plot.locator("canvas").first().boundingBox();
   assert.ok(canvas);
   await page.mouse.click(canvas.x + (canvas.width * (2.6 - 0.75)) / 4, canvas.y + canvas.height * (1 - (1.2 - 0.3) / 2.4));
-  await page.waitForTimeout(500);
-  assert.equal((opened.state() as Record<string, number>)["1-probe-analyser.probe"], 1);
+  assert.equal(((await opened.state()) as Record<string, number>)["1-probe-analyser.probe"], 1);
   // Zoom is shared in each space.
   await card(opened, "PRISM, real space").getByRole("button", { name: /^Zoom in/ }).click();
   const shared = await rowsOf(opened, card(opened, "PRISM − multislice, real space"));

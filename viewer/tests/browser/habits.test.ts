@@ -28,13 +28,14 @@ async function panels({ page }: TestPage): Promise<string[]> {
 }
 
 /** Opens a panel by its button, and waits until it is drawn. */
-async function open({ page }: TestPage, panel: string): Promise<void> {
+async function open(opened: TestPage, panel: string): Promise<void> {
+  const { page } = opened;
   await page.locator("select.panels").evaluate((list, value) => {
     (list as HTMLSelectElement).value = value;
     list.dispatchEvent(new Event("change"));
   }, panel);
   await page.locator("main > :not(h2)").first().waitFor();
-  await page.waitForTimeout(120);
+  await opened.settle(120);
 }
 
 const isFocused = (locator: Locator) => locator.evaluate((one) => one === document.activeElement);
@@ -116,11 +117,11 @@ browserTest("one drag is one step, undo shows what was shown, and a link restore
   await page.keyboard.press("+");
   await page.locator("main select").filter({ hasText: "√" }).selectOption("sqrt");
   await opened.drag(page.locator(".iv-histogram"), [0.99, 0.5], [0.6, 0.5]);
-  await page.waitForTimeout(300);
+  await opened.settle();
   const zoomed = await csv();
   assert.ok(zoomed.length < third.length);
-  const state = opened.state();
-  const link = page.url();
+  const state = await opened.state();
+  const link = await page.evaluate(() => location.href);
   assert.ok(!(await undo.isDisabled()));
   // The same link in another page.
   const other = await page.context().newPage();
@@ -145,8 +146,7 @@ browserTest("one drag is one step, undo shows what was shown, and a link restore
   for (let k = 0; k < 5; k++) {
     await page.keyboard.press("Control+Shift+z");
   }
-  await page.waitForTimeout(250);
-  assert.deepEqual(opened.state(), state);
+  assert.deepEqual(await opened.state(), state);
   assert.ok((await page.evaluate(() => history.length)) < 4, "the history of the browser is left alone");
 });
 

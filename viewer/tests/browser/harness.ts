@@ -138,9 +138,20 @@ export class TestPage {
     }
   }
 
-  /** The state that the address holds. */
-  state(): unknown {
-    const fragment = this.page.url().split("#")[1] ?? "";
+  /** Waits until the page has drawn and has written its state into the address, by timers of the page itself, which a busy machine delays alike. */
+  async settle(milliseconds = 400): Promise<void> {
+    await this.page.evaluate(async (most) => {
+      for (let frame = 0; frame < 2; frame++) {
+        await new Promise((resume) => requestAnimationFrame(resume));
+      }
+      await new Promise((resume) => setTimeout(resume, most));
+    }, milliseconds);
+  }
+
+  /** The state that the address holds, once it is settled. */
+  async state(): Promise<unknown> {
+    await this.settle();
+    const fragment = (await this.page.evaluate(() => location.hash)).slice(1);
     return fragment === "" ? {} : JSON.parse(decodeURIComponent(fragment));
   }
 }

@@ -182,7 +182,7 @@ for (const [width, colorScheme] of [[360, "light"], [360, "dark"], [1280, "dark"
     for (const panel of ["psf", "budget", "field", "wavefront", "slopes", "covariance-slopes", "covariance-matrix", "reconstructor", "error-map", "spectrum"]) {
       await opened.page.evaluate((id) => { location.hash = encodeURIComponent(JSON.stringify({ "page.panel": `1-${id}` })); }, panel);
       await opened.page.locator("section.card").first().waitFor();
-      await opened.page.waitForTimeout(300);
+      await opened.settle();
       assert.ok(await opened.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), panel);
       assert.equal(await opened.page.locator(".failure").count(), 0, panel);
       await opened.shot(`ao-${panel}-${width}-${colorScheme}`);
