@@ -338,9 +338,15 @@ mod tests {
         for workers in [Workers::cores(&()), Workers::devices(&[()]), Workers::devices(&[(); 3])] {
             let Workers { cores, devices } = workers;
             let run = |watch: &dyn Watch, bad: usize| {
-                let work = |_: &(), k: usize| match k == bad {
-                    true => Err(Invalid::new("k", k, "another").into()),
-                    false => Ok(k),
+                let work = |_: &(), k: usize| {
+                    if k == bad {
+                        return Err(Invalid::new("k", k, "another").into());
+                    }
+                    // The failure is reported long before all other pieces are done.
+                    if k > bad {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    Ok(k)
                 };
                 let mut done = 0;
                 let count = |_, _| {
