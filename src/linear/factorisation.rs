@@ -215,7 +215,7 @@ impl Eigen {
         // Compute eigenvectors in a fixed division
         let n = matrix.nrows();
         let (mut vectors, mut values) = (Mat::zeros(n, n), Diag::zeros(n));
-        let (par, how) = (Par::rayon(16), Spec::default());
+        let (par, how) = (fixed_division(), Spec::default());
         let scratch = self_adjoint_evd_scratch::<f64>(n, ComputeEigenvectors::Yes, par, how);
         let mut memory = MemBuffer::new(scratch);
         let (stack, to) = (MemStack::new(&mut memory), (values.as_mut(), Some(vectors.as_mut())));
@@ -264,6 +264,12 @@ impl Eigen {
     }
 }
 
+// Fixed division of a decomposition
+/// Parts into which decompositions are divided, however many threads there are: their last bits depend on it.
+fn fixed_division() -> Par {
+    Par::rayon(16)
+}
+
 // Singular values of a matrix
 /// A matrix in the form of Eq. [singular values](https://lenslet.github.io/lenslet/factorisations.html#eq-singular-values).
 ///
@@ -304,7 +310,7 @@ impl SingularValues {
         let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
         let matrix = row_by_row(matrix / unit);
         // Compute singular values in a fixed division
-        let (k, par, how) = (m.min(n), Par::rayon(16), Spec::default());
+        let (k, par, how) = (m.min(n), fixed_division(), Spec::default());
         let [mut right, mut left] = [n, m].map(|rows| Mat::zeros(rows, k));
         let mut values = Diag::zeros(k);
         let thin = ComputeSvdVectors::Thin;

@@ -163,7 +163,7 @@ impl<'c> Content<'c> {
         }
     }
 
-    /// Who notes large arrays, if they are to be located only.
+    /// Record of large arrays, if they are only to be located.
     pub fn locator(&self) -> Option<&'c Locator> {
         self.disk().map(|(_, locator)| locator)
     }
